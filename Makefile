@@ -1,0 +1,47 @@
+# Everything here needs only python3 (3.11 or newer), make and a network.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --quiet \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+install: $(INSTALLED) ## Install everything into .venv/
+
+$(INSTALLED): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "ampcore needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(INSTALLED) ## Train the same model in three precisions on a stack of its own
+	@$(RUN) examples/demo.py
+
+test: $(INSTALLED) ## Pass every test
+	$(RUN) -m pytest
+
+check: $(INSTALLED) ## Lint, types, and the direction of imports
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q -n 0 tests/test_architecture.py
+
+bench: $(INSTALLED) ## Measure; one JSON line for each benchmark
+	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
+
+lock: ## Pin the newest versions that pyproject.toml allows, with hashes
+	$(LOCK) --extra server --extra worker-cpu --extra dev --extra bench -o requirements/dev.lock
+	$(LOCK) --extra server -o requirements/server.lock
+	$(LOCK) --extra worker-cpu -o requirements/worker-cpu.lock
+	$(LOCK) --extra worker-gpu -o requirements/worker-gpu.lock
+
+clean: ## Remove what `make install` and the tests made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
