@@ -1,0 +1,29 @@
+"""Events: the ledger of what happened to a job beside its steps."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class EventType(StrEnum):
+    """What can be said in the ledger."""
+
+    STATE = "state"
+    STARTED = "started"
+    OVERFLOW = "overflow"
+    SCALE_GROWTH = "scale_growth"
+    EVALUATION = "evaluation"
+    MODEL_SAVED = "model_saved"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry: its type, the step it belongs to (None: to the whole run), and its facts.
+
+    `data` holds JSON values; non-finite numbers are written as `finite_json` does.
+    """
+
+    type: EventType
+    step: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,67 @@
+"""What a job may train on: one class per kind of data."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ampcore.spec.part import Part, Probability, Units
+
+
+class Data(Part):
+    """What every kind of data has in common."""
+
+    batch_size: int = Field(default=128, ge=1, le=1_048_576)
+    validation_split: Probability = 0.2
+    """The share of examples, taken from the end as in Keras, that only evaluates."""
+    shuffle: bool = True
+
+
+class Digits(Data):
+    """1,797 handwritten digits of 8 × 8 pixels, which come with ampcore."""
+
+    kind: Literal["digits"] = "digits"
+
+
+class Synthetic(Data):
+    """Noisy class prototypes drawn from the job's seed: learnable, of any shape and size."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    shape: Annotated[tuple[Units, ...], Field(strict=False, min_length=1, max_length=4)] = (
+        28,
+        28,
+        1,
+    )
+    classes: int = Field(default=10, ge=2, le=100_000)
+    examples: int = Field(default=10_000, ge=1, le=100_000_000)
+
+
+class Npz(Data):
+    """A NumPy archive in the layout of Keras's mnist.npz: x_train, y_train, x_test, y_test.
+
+    With `validation_split` 0 the file's own x_test and y_test are the validation data.
+    """
+
+    kind: Literal["npz"] = "npz"
+    path: str = Field(min_length=1, max_length=1024)
+    validation_split: Probability = 0.0
+
+
+class Text(Data):
+    """A character text file cut into windows of `sequence` characters."""
+
+    kind: Literal["text"] = "text"
+    path: str = Field(min_length=1, max_length=1024)
+    sequence: int = Field(default=128, ge=1, le=65_536)
+
+
+class SyntheticClicks(Data):
+    """Random clicks: `slots` × `nnz` keys out of `vocabulary`, label 0 or 1."""
+
+    kind: Literal["synthetic_clicks"] = "synthetic_clicks"
+    slots: Units = 10
+    nnz: Units = 5
+    vocabulary: int = Field(default=1024, ge=1, le=2**31 - 1)
+    examples: int = Field(default=10_000, ge=1, le=100_000_000)
+
+
+DataSpec = Annotated[Digits | Synthetic | Npz | Text | SyntheticClicks, Field(discriminator="kind")]

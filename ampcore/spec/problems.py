@@ -1,0 +1,170 @@
+"""What is wrong with a spec, said so that a person can mend it: where, expected, received."""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+Location = tuple[int | str, ...]
+MAX_RECEIVED = 80
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a spec; `pointer` is a JSON pointer (RFC 6901) into the document."""
+
+    pointer: str
+    code: str
+    expected: str
+    received: str | None = None
+    suggestion: str | None = None
+
+    @property
+    def detail(self) -> str:
+        """The whole problem in a sentence or two."""
+        received = f"; received {self.received}" if self.received is not None else ""
+        suggestion = f" Did you mean '{self.suggestion}'?" if self.suggestion else ""
+        return f"Expected {self.expected}{received}.{suggestion}"
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '/'}: {self.detail}"
+
+    def to_json(self) -> dict[str, str]:
+        """The problem as the `errors` of a problem+json answer carry it."""
+        fields = {
+            "pointer": self.pointer,
+            "code": self.code,
+            "detail": self.detail,
+            "expected": self.expected,
+            "received": self.received,
+            "suggestion": self.suggestion,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class SpecInvalid(ValueError):
+    """A job spec has mistakes; `problems` holds every one of them."""
+
+    code = "invalid_spec"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        count = len(self.problems)
+        super().__init__(f"The job spec has {count} problem{'s' * (count != 1)}:\n{lines}")
+
+
+def pointer(location: Iterable[int | str]) -> str:
+    """The JSON pointer of a path of keys and indices."""
+    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in location)
+
+
+def shown(value: object) -> str:
+    """A received value as JSON, cut to a length that fits in a message."""
+    text = json.dumps(value, default=repr, ensure_ascii=False)
+    return text if len(text) <= MAX_RECEIVED else f"{text[: MAX_RECEIVED - 1]}…"
+
+
+def closest(word: object, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` was most likely meant to be."""
+    if not isinstance(word, str):
+        return None
+    names = {name.lower(): name for name in candidates}
+    matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.65)
+    return names[matches[0]] if matches else None
+
+
+def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
+    """Every mistake that pydantic found, in our words."""
+    return [
+        _problem(details, root)
+        for details in error.errors(include_url=False)
+        if details["type"] != "default_factory_not_called"  # a consequence, not a mistake
+    ]
+
+
+def _problem(details: Any, root: type[BaseModel]) -> Problem:
+    location, names = _resolve(details["loc"], root)
+    context = details.get("ctx", {})
+    received = details["input"]
+    match details["type"]:
+        case "extra_forbidden":
+            unknown = str(location[-1])
+            expected = f"one of the fields {', '.join(names)}"
+            return _found(location, "unknown_field", expected, unknown, closest(unknown, names))
+        case "missing":
+            return Problem(pointer(location), "missing", "a value", "nothing")
+        case "literal_error":
+            # The allowed values come back as "'a', 'b' or 'c'".
+            allowed = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+            suggestion = closest(received, allowed)
+            return _found(location, "unknown_value", context["expected"], received, suggestion)
+        case "union_tag_invalid":
+            tags = context["expected_tags"].replace("'", "")
+            key = context["discriminator"].strip("'")
+            suggestion = closest(context["tag"], tags.split(", "))
+            place = (*location, key)
+            return _found(place, "unknown_kind", f"one of {tags}", context["tag"], suggestion)
+        case "union_tag_not_found":
+            key = context["discriminator"].strip("'")
+            return Problem(pointer((*location, key)), "missing", "a value", "nothing")
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return _found(location, "wrong_type", "an object", received)
+        case kind:
+            expected = details["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            code = "wrong_type" if kind.endswith("_type") else "invalid_value"
+            return _found(location, code, expected[:1].lower() + expected[1:], received)
+
+
+def _found(
+    location: Location, code: str, expected: str, received: object, suggestion: str | None = None
+) -> Problem:
+    return Problem(pointer(location), code, expected, shown(received), suggestion)
+
+
+def _resolve(location: Location, root: type[BaseModel]) -> tuple[Location, list[str]]:
+    """Drop the union tags from pydantic's location; also name the last object's fields."""
+    kept: list[int | str] = []
+    here: Any = root
+    names: list[str] = sorted(root.model_fields)
+    for key in location:
+        variants = list(_variants(here))
+        tagged = [model for model in variants if _tag(model) == key]
+        if len(variants) > 1 and tagged:
+            here = tagged[0]
+            names = sorted(here.model_fields)
+            continue
+        kept.append(key)
+        model = variants[0] if len(variants) == 1 else None
+        if model is not None:
+            names = sorted(model.model_fields)
+            field = model.model_fields.get(str(key))
+            here = field.annotation if field is not None else None
+        elif isinstance(key, int):
+            here = next(iter(get_args(here)), None)
+    return tuple(kept), names
+
+
+def _variants(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a value of this annotation may be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) is Annotated:
+        yield from _variants(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for option in get_args(annotation):
+            if option is not NoneType:
+                yield from _variants(option)
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    """The value of `kind` or `mode` that picks this model out of its union."""
+    for key in ("kind", "mode"):
+        field = model.model_fields.get(key)
+        if field is not None and get_origin(field.annotation) is Literal:
+            return str(get_args(field.annotation)[0])
+    return None

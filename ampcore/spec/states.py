@@ -1,0 +1,68 @@
+"""The states of a job, the changes allowed between them, and the reasons for an end."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """Where a job stands in its life."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True when the job will never change state again by itself."""
+        return self in TERMINAL
+
+    @property
+    def is_active(self) -> bool:
+        """True while a worker owns the job."""
+        return self in ACTIVE
+
+
+TERMINAL: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+ACTIVE: Final = frozenset({State.STARTING, State.RUNNING, State.PAUSING, State.STOPPING})
+
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    State.QUEUED: frozenset({State.STARTING, State.CANCELLED}),
+    State.STARTING: frozenset({State.RUNNING, State.STOPPING, State.FAILED, State.QUEUED}),
+    State.RUNNING: frozenset(
+        {State.SUCCEEDED, State.FAILED, State.STOPPING, State.PAUSING, State.QUEUED}
+    ),
+    State.PAUSING: frozenset({State.PAUSED, State.SUCCEEDED, State.FAILED, State.STOPPING}),
+    State.PAUSED: frozenset({State.QUEUED, State.CANCELLED}),
+    State.STOPPING: frozenset({State.CANCELLED}),
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset({State.QUEUED}),
+    State.CANCELLED: frozenset({State.QUEUED}),
+}
+
+
+def sources(target: State) -> frozenset[State]:
+    """The states from which a job may change to `target`."""
+    return frozenset(state for state, targets in TRANSITIONS.items() if target in targets)
+
+
+class Reason(StrEnum):
+    """Why a job ended as it did; stored beside the state, stable for programs."""
+
+    USER_REQUEST = "user_request"
+    INVALID_DATA = "invalid_data"
+    INVALID_SPEC = "invalid_spec"
+    UNSUPPORTED_DEVICE = "unsupported_device"
+    NON_FINITE_LOSS = "non_finite_loss"
+    SKIP_BUDGET_EXCEEDED = "skip_budget_exceeded"
+    OUT_OF_MEMORY = "out_of_memory"
+    PROCESS_KILLED = "process_killed"
+    WORKER_LOST = "worker_lost"
+    WORKER_SHUTDOWN = "worker_shutdown"
+    TIMEOUT = "timeout"
+    INTERNAL_ERROR = "internal_error"

@@ -1,0 +1,44 @@
+"""How long a job trains, when it gives up, and where it runs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ampcore.spec.part import Part
+
+
+class Train(Part):
+    """The length of the training and what happens along the way."""
+
+    epochs: int = Field(default=1, ge=1, le=10_000_000)
+    steps: int | None = Field(default=None, ge=1, le=2**53)
+    """Train exactly so many steps, whatever `epochs` says."""
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    accumulate: int = Field(default=1, ge=1, le=65_536)
+    eval_every_epochs: int = Field(default=1, ge=1, le=10_000_000)
+    checkpoint_every_s: float | None = Field(default=None, gt=0)
+
+
+class Guard(Part):
+    """What to do about a run that no longer learns."""
+
+    max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
+    """So many skipped steps (or, without a finite check, non-finite losses) in a row."""
+    on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
+
+
+class Runtime(Part):
+    """Where and how the job runs."""
+
+    queue: str | None = Field(default=None, max_length=64)
+    priority: int = Field(default=5, ge=0, le=9)
+    max_attempts: int = Field(default=1, ge=1, le=100)
+    timeout_s: float | None = Field(default=None, gt=0)
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
+    devices: int = Field(default=1, ge=1, le=1024)
+
+
+LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
+LabelValue = Annotated[str, Field(max_length=256)]
+Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
