@@ -1,0 +1,58 @@
+"""Time by the database's clock, so that leases mean the same on every machine."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, Float, TypeDecorator, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC; always an aware datetime in Python."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC; SQLite keeps no zone."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """From whatever zone the database answers in."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class _Moment(FunctionElement[datetime]):
+    """The database's present time, moved by some seconds."""
+
+    type = Instant()
+    inherit_cache = True
+
+
+def now() -> Any:
+    """The present, as an SQL expression."""
+    return after(0.0)
+
+
+def after(seconds: float) -> Any:
+    """The present plus `seconds` (minus, when negative), as an SQL expression."""
+    return _Moment(literal(seconds, Float))
+
+
+@compiles(_Moment, "sqlite")
+def _sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    seconds = compiler.process(element.clauses, **options)
+    # %f is seconds with milliseconds; the zeros make it the six digits that SQLAlchemy writes.
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+f seconds', {seconds}))"
+
+
+@compiles(_Moment, "postgresql")
+def _postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    seconds = compiler.process(element.clauses, **options)
+    return f"(clock_timestamp() + make_interval(secs => {seconds}))"
