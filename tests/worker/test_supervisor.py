@@ -1,0 +1,105 @@
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ampcore.series.frames import Frame, FrameType
+from worker.standby import Standby
+from worker.supervisor import TrainerProcess, environment
+
+PROGRAM = (sys.executable, str(Path(__file__).with_name("scripted_trainer.py")))
+JOB = {"attempt": 1}
+
+
+def test_secrets_stay_out_of_the_trainers_environment() -> None:
+    inherited = {
+        "PATH": "/bin",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "AMPCORE_DATABASE_URL": "postgresql://secret",
+        "AMPCORE_TOKEN": "secret",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }
+    assert environment(inherited) == {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0"}
+
+
+def test_frames_end_with_the_process(tmp_path: Path) -> None:
+    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
+    process.assign(JOB, tmp_path / "job" / "output.log")
+    frames = [frame for frame in process.frames(timeout_s=10) if frame is not None]
+    assert process.end(grace_s=10) == 0
+    assert [frame.type for frame in frames] == [
+        FrameType.READY,
+        FrameType.RUNNING,
+        FrameType.STEPS,
+        FrameType.STEPS,
+        FrameType.SUCCEEDED,
+    ]
+
+
+def test_the_log_moves_to_the_job_and_goes_on_there(tmp_path: Path) -> None:
+    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "crash"))
+    process.assign(JOB, tmp_path / "job" / "output.log")
+    list(process.frames(timeout_s=10))
+    process.end(grace_s=10)
+    assert not (tmp_path / "standby.log").exists()
+    assert process.log_tail() == "the last words"
+
+
+def test_a_frame_that_does_not_come_in_time_is_none(tmp_path: Path) -> None:
+    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
+    ready = process.next_frame(timeout_s=10)
+    assert isinstance(ready, Frame)
+    assert process.next_frame(timeout_s=0.05) is None
+    process.end(grace_s=0)
+
+
+@pytest.fixture
+def standby(tmp_path: Path) -> Iterator[Standby]:
+    standby = Standby(tmp_path, (*PROGRAM, "good"))
+    yield standby
+    standby.close()
+
+
+def test_a_prepared_process_is_given_out_once(standby: Standby) -> None:
+    standby.prepare()
+    standby.prepare()
+    taken = [standby.take(), standby.take()]
+    assert all(process.is_alive for process in taken)
+    assert taken[0].pid != taken[1].pid
+    for process in taken:
+        process.end(grace_s=0)
+
+
+def test_a_standby_that_died_is_replaced(
+    standby: Standby, wait_until: Callable[..., None], tmp_path: Path
+) -> None:
+    standby.prepare()
+    (first,) = scripted_children()
+    first.kill()
+    wait_until(lambda: first.status() == psutil.STATUS_ZOMBIE)
+    second = standby.take()
+    assert second.is_alive
+    assert list(tmp_path.glob("trainer-*.log")) == [second.log_file]
+    second.end(grace_s=0)
+
+
+def test_a_standby_reports_the_hardware_it_has_found(
+    standby: Standby, wait_until: Callable[..., None]
+) -> None:
+    assert standby.hardware() is None
+    standby.prepare()
+    wait_until(lambda: standby.hardware() == {"device": "script"})
+
+
+def test_closing_leaves_no_process_and_no_log(standby: Standby, tmp_path: Path) -> None:
+    standby.prepare()
+    standby.close()
+    assert scripted_children() == []
+    assert list(tmp_path.glob("trainer-*.log")) == []
+
+
+def scripted_children() -> list[psutil.Process]:
+    children = psutil.Process().children()
+    return [child for child in children if "scripted_trainer" in " ".join(child.cmdline())]
