@@ -1,0 +1,118 @@
+"""ampclient: the Python client of an ampcore server.
+
+Importing this loads nothing else; each name below is loaded when first used.
+
+    from ampclient import Client, JobSpec
+
+    job = Client().jobs.submit(JobSpec.from_file("job.yaml"))
+    job = job.wait(progress=True)
+    print(job.state, job.summary.final_loss, job.steps()["loss_scale"])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ampclient.client import Client
+    from ampclient.errors import (
+        AmpcoreError,
+        BadRequest,
+        Conflict,
+        ConnectionFailed,
+        Forbidden,
+        InvalidRequest,
+        InvalidSpec,
+        JobFailed,
+        NotConfigured,
+        NotFound,
+        PayloadTooLarge,
+        ServerError,
+        StatusError,
+        TooManyRequests,
+        Unauthorized,
+        Unavailable,
+        UnexpectedAnswer,
+        WaitTimeout,
+    )
+    from ampclient.job import Job
+    from ampclient.views import JobEvent, Kind, Latest, Policy, ServerVersion, Summary, Worker
+    from ampcore.series import StepBlock
+    from ampcore.spec import JobSpec, Problem, State
+
+_HOMES = {
+    "AmpcoreError": "ampclient.errors",
+    "BadRequest": "ampclient.errors",
+    "Client": "ampclient.client",
+    "Conflict": "ampclient.errors",
+    "ConnectionFailed": "ampclient.errors",
+    "Forbidden": "ampclient.errors",
+    "InvalidRequest": "ampclient.errors",
+    "InvalidSpec": "ampclient.errors",
+    "Job": "ampclient.job",
+    "JobEvent": "ampclient.views",
+    "JobFailed": "ampclient.errors",
+    "JobSpec": "ampcore.spec",
+    "Kind": "ampclient.views",
+    "Latest": "ampclient.views",
+    "NotConfigured": "ampclient.errors",
+    "NotFound": "ampclient.errors",
+    "PayloadTooLarge": "ampclient.errors",
+    "Policy": "ampclient.views",
+    "Problem": "ampcore.spec",
+    "ServerError": "ampclient.errors",
+    "ServerVersion": "ampclient.views",
+    "State": "ampcore.spec",
+    "StatusError": "ampclient.errors",
+    "StepBlock": "ampcore.series",
+    "Summary": "ampclient.views",
+    "TooManyRequests": "ampclient.errors",
+    "Unauthorized": "ampclient.errors",
+    "Unavailable": "ampclient.errors",
+    "UnexpectedAnswer": "ampclient.errors",
+    "WaitTimeout": "ampclient.errors",
+    "Worker": "ampclient.views",
+}
+
+__all__ = [
+    "AmpcoreError",
+    "BadRequest",
+    "Client",
+    "Conflict",
+    "ConnectionFailed",
+    "Forbidden",
+    "InvalidRequest",
+    "InvalidSpec",
+    "Job",
+    "JobEvent",
+    "JobFailed",
+    "JobSpec",
+    "Kind",
+    "Latest",
+    "NotConfigured",
+    "NotFound",
+    "PayloadTooLarge",
+    "Policy",
+    "Problem",
+    "ServerError",
+    "ServerVersion",
+    "State",
+    "StatusError",
+    "StepBlock",
+    "Summary",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "WaitTimeout",
+    "Worker",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ampclient' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,83 @@
+"""From the bytes of an answer to its meaning, or to the error that it stands for."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from ampclient.calls import Call
+from ampclient.errors import StatusError, UnexpectedAnswer, class_for
+
+T = TypeVar("T")
+MAX_SHOWN = 200
+
+
+def read_answer(call: Call[T], status: int, headers: Mapping[str, str], content: bytes) -> T:
+    """What the answer to `call` says. Raises StatusError or UnexpectedAnswer."""
+    if status >= 400:
+        raise error_from(status, headers, content)
+    where = f"{call.method} {call.url_path}"
+    if status >= 300:
+        raise UnexpectedAnswer(
+            f"Expected an answer to {where}, received a redirect to "
+            f"{headers.get('location', 'nowhere')}; is the address right?",
+            status=status,
+        )
+    try:
+        return call.read(json.loads(content))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnexpectedAnswer(
+            f"Expected an ampcore server's answer to {where}, received "
+            f"{_shown(content)!r} ({type(error).__name__}: {error}).",
+            status=status,
+        ) from None
+
+
+def error_from(status: int, headers: Mapping[str, str], content: bytes) -> StatusError:
+    """The error that a problem+json answer, or any other with such a status, stands for."""
+    problem = _problem(content)
+    code = problem.get("code")
+    detail = problem.get("detail") or problem.get("title") or _plain_detail(status, content)
+    return class_for(status, code)(
+        str(detail),
+        title=str(problem.get("title") or ""),
+        code=code or f"http_{status}",
+        status=status,
+        errors=[error for error in problem.get("errors") or () if isinstance(error, dict)],
+        retry_after_s=retry_after_s(headers.get("retry-after")),
+    )
+
+
+def retry_after_s(value: str | None) -> float | None:
+    """Seconds to wait, out of a Retry-After header: a number or an HTTP date."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def _problem(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _plain_detail(status: int, content: bytes) -> str:
+    phrase = next((s.phrase for s in HTTPStatus if s == status), "not a standard status")
+    return f"The server answered {status} ({phrase}): {_shown(content)!r}."
+
+
+def _shown(content: bytes) -> str:
+    text = " ".join(content.decode("utf-8", "replace").split())
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

@@ -1,0 +1,90 @@
+"""The commands together, and what becomes of their errors."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from ampclient.cli import history, jobs, submit, system, watch
+from ampclient.cli.connect import Server
+from ampclient.cli.problems import print_error
+from ampclient.errors import AmpcoreError
+from ampcore import __version__
+
+app = typer.Typer(
+    name="ampctl",
+    help="Train in mixed precision on an ampcore server and see every step.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (
+    submit.submit,
+    jobs.list_,
+    jobs.get,
+    watch.watch,
+    history.steps,
+    history.events,
+    jobs.cancel,
+    system.workers,
+    system.version,
+):
+    app.command(command.__name__.rstrip("_"))(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ampctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option(help="Address of the server.", metavar="URL", show_default=False)
+    ] = None,
+    connection: Annotated[
+        Path | None,
+        typer.Option(
+            help="Connection file, as `ampserver up` writes it.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print ampctl's own version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Train in mixed precision on an ampcore server and see every step.
+
+    The server is the one that --url or --connection names, else that of AMPCORE_URL and
+    AMPCORE_TOKEN, else that of the connection file (AMPCORE_CONNECTION, else connection.json in
+    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json). A token is never an option, since
+    other users of a machine can read its command lines.
+    """
+    if url and connection:
+        raise typer.BadParameter("give --url or --connection, not both")
+    context.obj = Server(url, connection)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit.
+
+    0: done (with --watch: the job succeeded); 1: refused, failed or cancelled; 2: wrong usage;
+    130: interrupted, while the job goes on.
+    """
+    try:
+        app(args=arguments, prog_name="ampctl")
+    except (AmpcoreError, OSError) as error:
+        print_error(error)
+        sys.exit(1)
+    sys.exit(0)

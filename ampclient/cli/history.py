@@ -1,0 +1,57 @@
+"""`ampctl steps` and `events`: what a job recorded."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.output import print_events, print_json
+
+
+class Format(StrEnum):
+    """How steps are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    NDJSON = "ndjson"
+    JSON = "json"
+
+
+def steps(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    start: Annotated[
+        int | None, typer.Option(min=0, help="First step.", show_default=False)
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option(min=0, help="Step to stop before.", show_default=False)
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Columns, such as loss,skipped.", show_default=False),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", help="How to write them.")
+    ] = Format.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Print the values of every step of a job."""
+    from ampclient.cli.step_output import write_steps
+
+    names = None if columns is None else [n.strip() for n in columns.split(",") if n.strip()]
+    if names is not None and not set(names) - {"step"}:
+        raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
+    job = client_of(context).jobs.get(job_id)
+    blocks = job.iter_steps(start=start, end=end, columns=names)
+    write_steps(blocks, Format.JSON if as_json else format_)
+
+
+def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Print a job's ledger: changes of state, overflows, growth of the scale, evaluations."""
+    entries = client_of(context).jobs.get(job_id).events()
+    if as_json:
+        print_json([event.to_json() for event in entries])
+    else:
+        print_events(entries)

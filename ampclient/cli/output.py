@@ -1,0 +1,164 @@
+"""Jobs, events and workers as tables on standard output, or anything as JSON."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ampclient import formats
+from ampclient.formats import UNKNOWN
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ampclient.views import JobEvent, JobView, Worker
+
+Row = Sequence["str | Text"]
+
+
+def print_json(document: Any) -> None:
+    """The document, indented."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_jobs(jobs: Iterable["JobView"]) -> None:
+    """One row for each job."""
+    from ampclient.progress.table import styled_state
+
+    heads = ("ID", "NAME", "STATE", "POLICY", "STEP", "LOSS", "SKIPPED", "CREATED")
+    rows = [
+        (
+            job.id,
+            formats.printable(job.name),
+            styled_state(job.state),
+            job.policy,
+            formats.steps(job.step, job.total_steps),
+            formats.number(job.latest.loss if job.latest else None),
+            str(job.skipped),
+            formats.moment(job.created_at),
+        )
+        for job in jobs
+    ]
+    _print_table(heads, rows)
+
+
+def print_job(job: "JobView") -> None:
+    """Everything that is worth knowing about a job, a line for each fact."""
+    facts = [("id", job.id), ("name", job.name), ("state", _state(job)), *_outcome(job)]
+    facts += [("created", formats.moment(job.created_at)), ("took", _took(job))]
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        typer.echo(f"{name:<{width}}  {formats.printable(value)}")
+
+
+def print_events(events: Iterable["JobEvent"]) -> None:
+    """One row for each entry of the ledger."""
+    rows = [
+        (
+            str(event.seq),
+            formats.moment(event.created_at),
+            UNKNOWN if event.step is None else str(event.step),
+            event.type,
+            formats.printable(_facts(event.data)),
+        )
+        for event in events
+    ]
+    _print_table(("SEQ", "TIME", "STEP", "EVENT", "FACTS"), rows)
+
+
+def print_workers(workers: Iterable["Worker"]) -> None:
+    """One row for each worker."""
+    rows = [
+        (
+            worker.id,
+            formats.printable(worker.hostname),
+            str(worker.pid),
+            worker.state,
+            f"{len(worker.jobs)}/{worker.slots}",
+            worker.version,
+            formats.moment(worker.last_seen_at),
+            " ".join(worker.jobs) or UNKNOWN,
+        )
+        for worker in workers
+    ]
+    heads = ("ID", "HOST", "PID", "STATE", "BUSY", "VERSION", "LAST SEEN", "JOBS")
+    _print_table(heads, rows)
+
+
+def _state(job: "JobView") -> str:
+    reason = f" ({job.reason})" if job.reason else ""
+    message = f": {job.message}" if job.message else ""
+    return f"{job.state}{reason}{message}"
+
+
+def _outcome(job: "JobView") -> list[tuple[str, str]]:
+    facts = [
+        ("model", job.model),
+        ("policy", job.policy),
+        ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
+        ("attempt", str(job.attempt)),
+        ("step", formats.steps(job.step, job.total_steps)),
+        ("skipped", str(job.skipped)),
+    ]
+    if job.summary is not None:
+        facts += [
+            ("loss", formats.number(job.summary.final_loss)),
+            ("loss scale", formats.loss_scale(job.summary.final_loss_scale)),
+            ("validation loss", formats.number(job.summary.val_loss)),
+            ("validation accuracy", formats.percent(job.summary.val_accuracy)),
+            ("examples/s", formats.rate(job.summary.examples_per_s)),
+        ]
+    elif job.latest is not None:
+        facts += [
+            ("loss", formats.number(job.latest.loss)),
+            ("loss scale", formats.loss_scale(job.latest.loss_scale)),
+            ("examples/s", formats.rate(job.latest.examples_per_s)),
+        ]
+    return facts
+
+
+def _took(job: "JobView") -> str:
+    if job.started_at is None:
+        return UNKNOWN
+    return formats.duration(
+        ((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds()
+    )
+
+
+def _facts(data: dict[str, Any]) -> str:
+    return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
+
+
+def _fact(value: Any) -> str:
+    match value:
+        case float():
+            return f"{value:.10g}"
+        case str():
+            return value
+    return json.dumps(value, default=str)
+
+
+def _print_table(heads: Sequence[str], rows: Sequence[Row]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        # A pipe has no width: whole words, for grep and awk.
+        console.width = 10_000
+    console.print(_table(heads, rows))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Row]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        # Text, not str: a name such as "[red]" is no markup.
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table

@@ -1,0 +1,52 @@
+"""`ampctl submit`: queue a job, and watch it if asked to."""
+
+from typing import Annotated
+
+import typer
+
+from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.output import print_json
+from ampclient.cli.watch import watch_to_the_end
+
+SpecFile = Annotated[
+    typer.FileBinaryRead,
+    typer.Argument(
+        metavar="FILE",
+        help="Job spec in YAML or JSON; - reads standard input.",
+        show_default=False,
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Set one field of the spec: --set precision.policy=float32. May be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def submit(
+    context: typer.Context,
+    file: SpecFile,
+    overrides: Overrides = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow the job; exit 0 only if it succeeds.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a job and print its id."""
+    from ampclient.cli.overrides import apply_overrides
+    from ampclient.documents import document_in
+
+    document = apply_overrides(document_in(file.read()), overrides or ())
+    job = client_of(context).jobs.submit(document)
+    if watch:
+        typer.echo(f"Queued {job.id}; Ctrl-C stops watching, not the job.", err=True)
+        watch_to_the_end(job, as_json=as_json)
+    elif as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo(job.id)
+        typer.echo(f"Queued. Watch it with: ampctl watch {job.id}", err=True)

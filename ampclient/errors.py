@@ -1,0 +1,184 @@
+"""What can go wrong between a program and the server: one small tree, one class per remedy."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from ampclient.job import Job
+    from ampcore.spec import Problem
+
+
+class AmpcoreError(Exception):
+    """Any error of this package: a stable `code`, the HTTP `status` if one came, a `detail`."""
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, detail: str, *, code: str | None = None, status: int | None = None) -> None:
+        super().__init__(detail)
+        self.code = code or self.default_code
+        self.status = status
+        self.detail = detail
+
+
+class NotConfigured(AmpcoreError):
+    """Nobody said which server to speak to, or with which token."""
+
+    default_code = "not_configured"
+
+
+class ConnectionFailed(AmpcoreError):
+    """No answer came; `sent` tells whether the server may have seen the request."""
+
+    default_code = "connection_failed"
+
+    def __init__(self, detail: str, *, sent: bool = True) -> None:
+        super().__init__(detail)
+        self.sent = sent
+
+
+class UnexpectedAnswer(AmpcoreError):
+    """An answer came that no ampcore server of this version gives."""
+
+    default_code = "unexpected_answer"
+
+
+class WaitTimeout(AmpcoreError, TimeoutError):
+    """The time given to `wait` is over; the `jobs` that it still waited for go on."""
+
+    default_code = "wait_timeout"
+
+    def __init__(self, detail: str, *, jobs: Sequence["Job"] = ()) -> None:
+        super().__init__(detail)
+        self.jobs = tuple(jobs)
+
+
+class JobFailed(AmpcoreError):
+    """A job ended as failed or cancelled, and `raise_on_failure` was asked for."""
+
+    default_code = "job_failed"
+
+    def __init__(self, detail: str, *, job: "Job") -> None:
+        super().__init__(detail, code=job.reason)
+        self.job = job
+
+
+class StatusError(AmpcoreError):
+    """The server answered with an error; `title` and `errors` are those of its problem+json."""
+
+    default_code = "http_error"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        title: str = "",
+        code: str | None = None,
+        status: int | None = None,
+        errors: Sequence[Mapping[str, Any]] = (),
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(detail, code=code, status=status)
+        self.title = title
+        self.errors = tuple(errors)
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        if not self.errors:
+            return self.detail
+        # The detail may tell the same mistakes in one piece; here each has a line of its own.
+        headline = self.title or self.detail.partition("\n")[0]
+        return "\n".join([headline, *(f"  {entry}" for entry in self.entries)])
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Each of the `errors` in a sentence, with its place in the request."""
+        return tuple(f"{e.get('pointer') or '/'}: {e.get('detail', '')}" for e in self.errors)
+
+
+class BadRequest(StatusError):
+    """400: the request could not be read."""
+
+
+class Unauthorized(StatusError):
+    """401: the token is missing, wrong or no longer valid."""
+
+
+class Forbidden(StatusError):
+    """403: the token does not allow this."""
+
+
+class NotFound(StatusError):
+    """404: there is no such job (or no such endpoint)."""
+
+
+class Conflict(StatusError):
+    """409: the job is in a state that does not allow this."""
+
+
+class PayloadTooLarge(StatusError):
+    """413: the request is larger than the server takes."""
+
+
+class InvalidRequest(StatusError):
+    """422: a parameter is unknown or has a wrong value."""
+
+
+class InvalidSpec(InvalidRequest):
+    """422: the job spec has mistakes; `problems` holds every one of them."""
+
+    default_code = "invalid_spec"
+
+    @property
+    def problems(self) -> "tuple[Problem, ...]":
+        """Each mistake: pointer, code, expected, received, suggestion."""
+        from ampcore.spec import Problem
+
+        return tuple(
+            Problem(
+                error.get("pointer", ""),
+                error.get("code", self.code),
+                error.get("expected") or error.get("detail", "another value"),
+                error.get("received"),
+                error.get("suggestion"),
+            )
+            for error in self.errors
+        )
+
+    @classmethod
+    def from_problems(cls, problems: "Sequence[Problem]") -> "InvalidSpec":
+        """The error for mistakes that were found before anything was sent."""
+        count = len(problems)
+        detail = f"The job spec has {count} problem{'s' * (count != 1)}."
+        return cls(detail, errors=[problem.to_json() for problem in problems])
+
+
+class TooManyRequests(StatusError):
+    """429: slow down; `retry_after_s` says for how long."""
+
+
+class ServerError(StatusError):
+    """5xx: the server failed."""
+
+
+class Unavailable(ServerError):
+    """503: the server cannot answer now."""
+
+
+BY_STATUS: dict[int, type[StatusError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: PayloadTooLarge,
+    422: InvalidRequest,
+    429: TooManyRequests,
+    503: Unavailable,
+}
+
+
+def class_for(status: int, code: str | None) -> type[StatusError]:
+    """The class of error that a status and a problem's code stand for."""
+    if code == InvalidSpec.default_code:
+        return InvalidSpec
+    return BY_STATUS.get(status, ServerError if status >= 500 else StatusError)

@@ -1,0 +1,58 @@
+"""How numbers, times and other people's words are written for a person at a terminal."""
+
+import math
+from datetime import datetime
+
+UNKNOWN = "–"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits; nan and inf by name."""
+    return UNKNOWN if value is None else f"{value:.4g}"
+
+
+def loss_scale(value: float | None) -> str:
+    """A power of two from 1024 on as such, 2^15; any other number in full."""
+    if value is None:
+        return UNKNOWN
+    if math.isfinite(value) and value >= 1024:
+        mantissa, exponent = math.frexp(value)
+        if mantissa == 0.5:
+            return f"2^{exponent - 1}"
+    return f"{value:.10g}"
+
+
+def rate(value: float | None) -> str:
+    """A throughput, without decimals; unknown while none was measured."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return f"{value:,.0f}"
+
+
+def percent(value: float | None) -> str:
+    """A share of one."""
+    return UNKNOWN if value is None else f"{value:.1%}"
+
+
+def duration(seconds: float | None) -> str:
+    """0:07, 12:34, 1:02:03."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def moment(value: datetime | None) -> str:
+    """A time in the reader's own time zone, to the second."""
+    return UNKNOWN if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def steps(step: int, total: int | None) -> str:
+    """12/30, or 12 while nobody knows how many there will be."""
+    return f"{step}" if total is None else f"{step}/{total}"
+
+
+def printable(text: str) -> str:
+    """The text without what could steer a terminal: names and messages come from other people."""
+    return "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))

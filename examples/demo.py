@@ -1,0 +1,189 @@
+"""Train one CNN in three precisions on an ampcore stack of its own, and compare what happened.
+
+Run it with `make demo`. Read `main` first: it is all that the Python SDK asks of you.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from ampclient import AmpcoreError, Client, Job, Summary
+
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+START_S, STOP_S, TRAIN_S = 60.0, 30.0, 600.0  # deadlines, in seconds
+
+console = Console(highlight=False)
+
+
+def main() -> int:
+    """Start a stack, train three jobs on it, compare them; 0 only if all three succeeded."""
+    say("Starting an ampcore stack in a temporary folder: API, worker, SQLite, Redis …")
+    with running_stack() as connection_file, Client.from_file(connection_file) as client:
+        jobs = [client.jobs.submit(spec(policy)) for policy in POLICIES]
+        say(f"Submitted {len(jobs)} jobs to {client.url}; they train one after the other.")
+        say("mixed_float16 starts with a loss scale of 2^24, too high on purpose: watch it skip.\n")
+        jobs = client.jobs.wait(jobs, TRAIN_S, progress=True, poll_s=0.2)
+        print_results(jobs)
+        results = {job.policy: job.summary for job in jobs if job.summary is not None}
+        succeeded = len(results) == len(jobs)  # only a job that succeeded has a summary
+        if succeeded:
+            say(f"\n{reading(results)}")
+            say(f"\n{scale_story(jobs[-1])}")
+        say("\nStopping the stack …")
+    say(NEXT_STEPS if succeeded else "Not every job succeeded; see above.")
+    return 0 if succeeded else 1
+
+
+def spec(policy: str) -> dict[str, object]:
+    """A job: a small CNN on the 1,797 handwritten digits that come with ampcore."""
+    document: dict[str, object] = {
+        "name": policy,
+        "model": {"kind": "cnn", "filters": [16, 32], "dense": [64]},
+        "data": {"kind": "digits", "batch_size": 64},
+        "precision": {"policy": policy},
+        "optimizer": {"kind": "adam", "learning_rate": 0.003},
+        "train": {"epochs": 20},
+    }
+    if policy == "mixed_float16":
+        # Scaled by 2^24, the first gradients are beyond float16's largest number, 65504.
+        document["loss_scale"] = {"mode": "dynamic", "initial": 2.0**24, "maximum": 2.0**24}
+    return document
+
+
+def print_results(jobs: Sequence[Job]) -> None:
+    """What became of each job."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("policy", no_wrap=True)
+    for head in ("final loss", "val. accuracy", "steps", "skipped", "final scale", "examples/s"):
+        table.add_column(head, justify="right")
+    for job in jobs:
+        if (result := job.summary) is None:
+            continue
+        table.add_row(
+            job.policy,
+            f"{result.final_loss:.4f}",
+            f"{result.val_accuracy:.1%}",
+            f"{result.steps}",
+            f"{result.skipped}",
+            scale(result.final_loss_scale),
+            f"{result.examples_per_s:,.0f}",
+        )
+    console.print()
+    console.print(table)
+    for job in jobs:
+        if job.summary is None:
+            say(f"{job.policy}: {job.state} ({job.reason}): {job.message}")
+
+
+def reading(results: dict[str, Summary]) -> str:
+    """The table in a sentence."""
+    accuracies = [result.val_accuracy or 0.0 for result in results.values()]
+    low, high = min(accuracies), max(accuracies)
+    verdict = "learned equally well" if high - low < 0.03 else "did not learn equally well"
+    float16 = results["mixed_float16"]
+    fastest = max(results, key=lambda policy: results[policy].examples_per_s)
+    return (
+        f"The three precisions {verdict} ({low:.1%} to {high:.1%} of unseen digits are right), "
+        f"although mixed_float16 skipped {float16.skipped} of its {float16.steps} steps while its "
+        f"loss scale came down; {fastest} was the fastest on this machine."
+    )
+
+
+def scale_story(job: Job) -> str:
+    """How the loss scale of a job came down, read from its recorded steps."""
+    block = job.steps(columns=["loss_scale", "skipped"])
+    skipped = block["step"][block["skipped"]]
+    path = ", ".join(f"{scale(block['loss_scale'][step])} at step {step}" for step in skipped)
+    return (
+        f"From the record of every step: the scaled gradients overflowed with {path}; each of "
+        f"those steps was skipped and the scale halved, to {scale(block['loss_scale'][-1])}."
+    )
+
+
+def scale(value: float) -> str:
+    """A loss scale, which is a power of two here."""
+    return "1" if value == 1 else f"2^{math.log2(value):.0f}"
+
+
+@contextmanager
+def running_stack() -> Iterator[Path]:
+    """`ampserver up` with a data folder of its own; both are gone when the context ends."""
+    with tempfile.TemporaryDirectory(prefix="ampcore-demo-") as name:
+        folder = Path(name)
+        with open(folder / "demo.log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "server", "up", "--data", str(folder), "--port", "0"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Settings of a real installation are none of the demo's business.
+                env={k: v for k, v in os.environ.items() if not k.startswith("AMPCORE_")},
+                # Ctrl-C is for the demo, which then stops the stack in order.
+                start_new_session=True,
+            )
+        try:
+            yield wait_for_connection(process, folder)
+        finally:
+            stop(process)
+
+
+def wait_for_connection(process: "subprocess.Popen[bytes]", folder: Path) -> Path:
+    """The connection file, which is written once the stack answers."""
+    file = folder / "connection.json"
+    deadline_s = time.monotonic() + START_S
+    while not file.exists():
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            log = (folder / "demo.log").read_text(errors="replace").splitlines()
+            raise SystemExit("\n".join(["The stack did not start. Its last words:", *log[-30:]]))
+        time.sleep(0.05)
+    return file
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask the stack to end; kill its own process group only if it does not."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def say(text: str) -> None:
+    """Print words, at once, without markup."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+NEXT_STEPS = """
+Everything is stopped and removed. To open the stack for real:
+
+  .venv/bin/ampserver up                  starts it, keeps its data in ./ampcore-data, and prints
+                                          the address of the OpenAPI page
+
+and in a second terminal, in the same folder:
+
+  .venv/bin/ampctl submit examples/digits-float16.yaml --watch
+  .venv/bin/ampctl steps ID --columns loss,loss_scale,skipped
+  curl -H "Authorization: Bearer $(cat ampcore-data/token)" http://127.0.0.1:8470/api/v1/jobs
+"""
+
+if __name__ == "__main__":
+    # SIGTERM ends the demo as Ctrl-C does, so that it stops what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    except AmpcoreError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        say("\nInterrupted; the stack is stopped and its folder removed.")
+        sys.exit(130)

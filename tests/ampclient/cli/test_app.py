@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+import ampcore
+
+
+def test_version_tells_both_ends(ampctl, address):
+    result = ampctl("version")
+    assert result.out == f"ampctl {ampcore.__version__}\nserver 9.8.7 (API v1) at {address}\n"
+    assert ampctl("version", "--json").json()["server"]["version"] == "9.8.7"
+
+
+def test_its_own_version_needs_no_server(ampctl, monkeypatch, tmp_path):
+    monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
+    assert ampctl("--version").out == f"ampctl {ampcore.__version__}\n"
+
+
+def test_workers_are_a_row_each(ampctl, server):
+    server.workers = [
+        {
+            "id": "w1",
+            "hostname": "box",
+            "pid": 7,
+            "slots": 2,
+            "state": "online",
+            "version": "0.1.0",
+            "hardware": None,
+            "jobs": ["a"],
+            "started_at": "2030-01-02T03:04:05Z",
+            "last_seen_at": "2030-01-02T03:04:06Z",
+        }
+    ]
+    _, row = ampctl("workers").out.splitlines()
+    assert row.split()[:6] == ["w1", "box", "7", "online", "1/2", "0.1.0"]
+    assert ampctl("workers", "--json").json() == server.workers
+
+
+def test_a_connection_file_can_be_named(ampctl, configured, monkeypatch, tmp_path):
+    monkeypatch.delenv("AMPCORE_CONNECTION")
+    monkeypatch.setenv("AMPCORE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AMPCORE_TOKEN", "other")
+    assert ampctl("--connection", str(configured), "version").code == 0
+
+
+def test_an_address_can_be_named(ampctl, address, monkeypatch):
+    assert ampctl("--url", address, "version").code == 0
+    monkeypatch.setenv("AMPCORE_TOKEN", "wrong")
+    result = ampctl("--url", address, "version")
+    assert result.code == 1
+    assert "(unauthorized, HTTP 401)" in result.err
+
+
+def test_an_address_and_a_file_together_are_wrong_usage(ampctl, address, configured):
+    assert ampctl("--url", address, "--connection", str(configured), "version").code == 2
+
+
+def test_without_a_server_the_error_says_what_to_do(ampctl, monkeypatch, tmp_path):
+    monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
+    result = ampctl("list")
+    assert result.code == 1
+    assert result.err.startswith("error: No server address was given")
+    assert "ampserver up" in result.err
+
+
+def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
+    configured.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
+    result = ampctl("list")
+    assert result.code == 1
+    assert result.err.startswith("error: No answer from http://127.0.0.1:1: ")
+    assert "Is the server running?" in result.err
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["get"], ["list", "--nonsense"]])
+def test_wrong_usage_exits_2(ampctl, arguments):
+    result = ampctl(*arguments)
+    assert result.code == 2
+    assert result.err
+
+
+def test_no_option_takes_a_token(ampctl):
+    assert "--token" not in ampctl("--help").out
+    assert ampctl("--token", "secret", "list").code == 2

@@ -1,0 +1,102 @@
+import csv
+import io
+import json
+
+import pytest
+
+
+@pytest.fixture
+def job(server):
+    server.add_job("a")
+    server.steps_per_page = 2
+    server.add_steps("a", 1)
+    server.add_steps("a", 1, loss="NaN", skipped=True)
+    server.add_steps("a", 1, loss="Infinity")
+    return "a"
+
+
+def test_steps_as_csv(ampctl, job):
+    result = ampctl("steps", job, "--format", "csv")
+    assert result.out == "step,loss,skipped\n0,1,false\n1,nan,true\n2,inf,false\n"
+    assert len(list(csv.DictReader(io.StringIO(result.out)))) == 3
+
+
+def test_steps_as_a_table_of_some_columns_and_steps(ampctl, job):
+    result = ampctl("steps", job, "--columns", "loss", "--start", "1", "--end", "3")
+    assert [line.split() for line in result.out.splitlines()] == [
+        ["step", "loss"],
+        ["1", "nan"],
+        ["2", "inf"],
+    ]
+
+
+def test_steps_as_lines_of_json(ampctl, job):
+    lines = ampctl("steps", job, "--format", "ndjson").out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"step": 0, "loss": 1.0, "skipped": False},
+        {"step": 1, "loss": "NaN", "skipped": True},
+        {"step": 2, "loss": "Infinity", "skipped": False},
+    ]
+
+
+def test_steps_as_json_are_columns(ampctl, job):
+    document = ampctl("steps", job, "--json").json()
+    assert document == {
+        "step": [0, 1, 2],
+        "loss": [1.0, "NaN", "Infinity"],
+        "skipped": [False, True, False],
+    }
+    assert ampctl("steps", job, "--format", "json").json() == document
+
+
+def test_numbers_keep_the_digits_that_were_measured(ampctl, server):
+    server.add_job("b")
+    server.add_steps("b", 1, loss=0.1)
+    server.add_steps("b", 1, loss=16777216.0)
+    server.add_steps("b", 1, loss=1.5e-08)
+    rows = ampctl("steps", "b", "--columns", "loss", "--format", "csv").out.splitlines()
+    assert rows == ["step,loss", "0,0.1", "1,16777216", "2,1.5e-08"]
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "ndjson"])
+def test_a_job_without_steps_prints_nothing(ampctl, server, format_):
+    server.add_job("empty")
+    result = ampctl("steps", "empty", "--format", format_)
+    assert (result.code, result.out) == (0, "")
+
+
+def test_an_unknown_column_is_refused_by_the_server(ampctl, job):
+    result = ampctl("steps", job, "--columns", "lossy")
+    assert result.code == 1
+    assert "lossy" in result.err
+
+
+@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--columns", ","], ["--start", "-1"]])
+def test_wrong_usage_exits_2(ampctl, job, arguments):
+    assert ampctl("steps", job, *arguments).code == 2
+
+
+def test_a_reader_that_goes_away_is_no_traceback(start_ampctl, server):
+    server.add_job("long")
+    server.add_steps("long", 50_000)
+    server.steps_per_page = 1000
+    process = start_ampctl("steps", "long", "--format", "csv")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=30) == 1
+
+
+def test_events_are_a_row_each(ampctl, server, events):
+    server.add_job("a")
+    server.events["a"] = events
+    lines = ampctl("events", "a").out.splitlines()
+    assert lines[0].split() == ["SEQ", "TIME", "STEP", "EVENT", "FACTS"]
+    assert lines[2].split()[3:] == ["7", "overflow", "scale_before=2"]
+    assert lines[5].split()[3:] == ["29", "evaluation", "val_loss=nan"]
+
+
+def test_events_as_json_are_what_the_server_sent(ampctl, server, events):
+    server.add_job("a")
+    server.events["a"] = events
+    assert ampctl("events", "a", "--json").json() == events

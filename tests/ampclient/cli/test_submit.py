@@ -1,0 +1,99 @@
+import pytest
+
+
+def test_submit_prints_the_id_alone_so_that_scripts_can_use_it(ampctl, spec_file, server):
+    result = ampctl("submit", spec_file)
+    assert result.code == 0
+    assert result.out == "000000\n"
+    assert "ampctl watch 000000" in result.err
+    assert server.jobs["000000"]["policy"] == "mixed_float16"
+
+
+def test_submit_as_json_prints_the_job(ampctl, spec_file):
+    assert ampctl("submit", spec_file, "--json").json()["state"] == "queued"
+
+
+def test_set_changes_fields_of_the_spec(ampctl, spec_file, server):
+    result = ampctl(
+        "submit", spec_file,
+        "--set", "precision.policy=float32",
+        "--set", "train.epochs=7",
+        "--set", "model.filters=[4, 8]",
+        "--set", "model.filters.1=16",
+        "--set", "optimizer={kind: sgd, learning_rate: 1e-2}",
+    )  # fmt: skip
+    assert result.code == 0
+    spec = server.jobs["000000"]["spec"]
+    assert spec["precision"]["policy"] == "float32"
+    assert spec["train"]["epochs"] == 7
+    assert spec["model"]["filters"] == [4, 16]
+    assert spec["optimizer"]["learning_rate"] == 0.01
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    ["precision.policy", "=1", "a..b=1", "name.x=1", "model.filters.9=1", "model.filters.a=1",
+     "name={"],
+)  # fmt: skip
+def test_a_set_that_cannot_be_done_is_wrong_usage(ampctl, spec_file, server, assignment):
+    result = ampctl("submit", spec_file, "--set", assignment)
+    assert result.code == 2
+    assert assignment in result.err
+    assert server.requests == []
+
+
+def test_a_refused_spec_prints_every_problem_on_its_line(ampctl, spec_file):
+    result = ampctl(
+        "submit", spec_file, "--set", "precision.policy=mixed_flaot16", "--set", "modle=1"
+    )
+    assert result.code == 1
+    assert result.out == ""
+    first, *problems = result.err.splitlines()
+    assert len(problems) == 2
+    assert first == "error: The request is invalid_spec (invalid_spec, HTTP 422)"
+    assert any(
+        line.startswith("  /precision/policy: Expected 'float32', ")
+        and "received \"mixed_flaot16\". Did you mean 'mixed_float16'?" in line
+        for line in problems
+    )
+    assert any(line.startswith("  /modle: Expected one of the fields") for line in problems)
+
+
+def test_a_file_that_is_no_yaml_is_refused(ampctl, tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text("a: [")
+    result = ampctl("submit", str(path))
+    assert result.code == 1
+    assert "Expected a YAML or JSON document" in result.err
+
+
+def test_a_missing_file_is_wrong_usage(ampctl):
+    result = ampctl("submit", "nowhere.yaml")
+    assert result.code == 2
+    assert "nowhere.yaml" in result.err
+
+
+def test_the_spec_can_come_from_standard_input(start_ampctl, spec_file, server):
+    process = start_ampctl("submit", "-", "--set", "name=from-stdin")
+    with open(spec_file, encoding="utf-8") as file:
+        out, err = process.communicate(file.read(), timeout=30)
+    assert (process.returncode, out) == (0, "000000\n"), err
+    assert server.jobs["000000"]["name"] == "from-stdin"
+
+
+def test_watch_follows_to_the_end(ampctl, spec_file, server, latest, summary):
+    server.change("000000", state="running", step=3, total_steps=30, latest=latest)
+    server.change("000000", state="succeeded", step=30, summary=summary)
+    result = ampctl("submit", spec_file, "--watch")
+    assert result.code == 0
+    assert "digits-fp16: running  step 3/30" in result.err
+    assert "validation accuracy  95.0%" in result.out
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_watch_exits_1_for_any_end_but_success(ampctl, spec_file, server, state):
+    server.change("000000", state=state, reason="invalid_data", message="There is a NaN.")
+    result = ampctl("submit", spec_file, "--watch", "--json")
+    assert result.code == 1
+    assert result.json()["state"] == state
+    assert "There is a NaN." in result.err

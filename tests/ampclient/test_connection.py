@@ -1,0 +1,115 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ampclient import Client, NotConfigured
+from ampclient.connection import Connection, resolve
+
+FILE_TOKEN = "from-file"
+
+
+def write(path: Path, url: str = "http://127.0.0.1:8000", token: str = FILE_TOKEN) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"url": url, "token": token}))
+    return path
+
+
+def test_arguments_win_over_the_environment(tmp_path):
+    environ = {"AMPCORE_URL": "http://env:1", "AMPCORE_TOKEN": "from-env"}
+    assert resolve("http://arg:1", "from-arg", environ) == Connection("http://arg:1", "from-arg")
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    file = write(tmp_path / "connection.json")
+    environ = {
+        "AMPCORE_URL": "http://env:1",
+        "AMPCORE_TOKEN": "from-env",
+        "AMPCORE_CONNECTION": str(file),
+    }
+    assert resolve(None, None, environ) == Connection("http://env:1", "from-env")
+
+
+def test_the_file_is_the_one_that_the_environment_names(tmp_path):
+    named = write(tmp_path / "named.json", token="named")
+    write(tmp_path / "data" / "connection.json", token="data-dir")
+    environ = {"AMPCORE_CONNECTION": str(named), "AMPCORE_DATA_DIR": str(tmp_path / "data")}
+    assert resolve(None, None, environ).token == "named"
+    del environ["AMPCORE_CONNECTION"]
+    assert resolve(None, None, environ).token == "data-dir"
+
+
+def test_without_anything_named_the_file_of_ampserver_up_is_read(tmp_path, monkeypatch):
+    for name in ("URL", "TOKEN", "CONNECTION", "DATA_DIR"):
+        monkeypatch.delenv(f"AMPCORE_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "ampcore-data" / "connection.json", url="http://127.0.0.1:4321")
+    assert Client().url == "http://127.0.0.1:4321"
+
+
+def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path):
+    with pytest.raises(NotConfigured, match=r"AMPCORE_URL and AMPCORE_TOKEN.*`ampserver up`"):
+        resolve(None, None, {"AMPCORE_DATA_DIR": str(tmp_path)})
+
+
+def test_the_token_of_the_file_is_not_shown_to_another_server(tmp_path):
+    environ = {"AMPCORE_CONNECTION": str(write(tmp_path / "connection.json"))}
+    assert resolve("http://127.0.0.1:8000/", None, environ).token == "from-file"
+    with pytest.raises(NotConfigured, match="AMPCORE_TOKEN"):
+        resolve("http://elsewhere:8000", None, environ)
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("http://host:1/", "http://host:1"),
+        ("https://host/prefix/", "https://host/prefix"),
+        ("http://host:1/api/v1", "http://host:1"),
+    ],
+)
+def test_the_address_may_be_written_with_a_slash_or_the_prefix(url, normal):
+    assert Connection(url, "token").url == normal
+
+
+@pytest.mark.parametrize("url", ["host:8000", "ftp://host", "http://", ""])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(NotConfigured, match=r"such as http://127\.0\.0\.1:8000"):
+        Connection(url, "token")
+
+
+@pytest.mark.parametrize("token", ["", " \n", "a\nb", "naïve"])
+def test_a_token_that_no_header_can_carry_is_refused(token):
+    with pytest.raises(NotConfigured, match="token"):
+        Connection("http://host", token)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"url": "http://host"}', "\x00"])
+def test_a_broken_connection_file_is_named(tmp_path, text):
+    path = tmp_path / "connection.json"
+    path.write_text(text)
+    with pytest.raises(NotConfigured, match=r"connection\.json"):
+        Connection.from_file(path)
+
+
+def test_a_missing_connection_file_is_named(tmp_path):
+    with pytest.raises(NotConfigured, match="No such file"):
+        Client.from_file(tmp_path / "connection.json")
+
+
+def test_the_token_is_not_printed():
+    assert "secret" not in repr(Connection("http://host", "secret"))
+    assert "secret" not in repr(Client("http://host", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:1", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://127.example.com", False),
+        ("http://10.0.0.1", False),
+    ],
+)
+def test_this_machine_is_known_by_its_loopback_address(url, loopback):
+    assert Connection(url, "token").is_loopback is loopback

@@ -1,0 +1,162 @@
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+
+import ampclient
+from ampclient import (
+    AmpcoreError,
+    ConnectionFailed,
+    ServerError,
+    StatusError,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    UnexpectedAnswer,
+)
+
+SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (400, "BadRequest"),
+        (401, "Unauthorized"),
+        (403, "Forbidden"),
+        (404, "NotFound"),
+        (405, "StatusError"),
+        (409, "Conflict"),
+        (413, "PayloadTooLarge"),
+        (422, "InvalidRequest"),
+        (429, "TooManyRequests"),
+        (500, "ServerError"),
+        (503, "Unavailable"),
+    ],
+)
+def test_each_status_has_its_error(client, server, answer, status, name):
+    document = {"code": "a_code", "detail": "One sentence.", "status": status}
+    server.next_answers = [answer(status, json=document)] * 50
+    with pytest.raises(AmpcoreError) as caught:
+        client.version()
+    error = caught.value
+    assert type(error) is getattr(ampclient, name)
+    assert (error.code, error.status, error.detail) == ("a_code", status, "One sentence.")
+    assert str(error) == "One sentence."
+
+
+def test_a_wrong_token_is_unauthorized(server, answer):
+    http_client = httpx.Client(transport=httpx.MockTransport(server))
+    with pytest.raises(Unauthorized, match="bearer token"):
+        ampclient.Client("http://host", "wrong", http_client=http_client).version()
+
+
+def test_the_errors_of_a_problem_are_printed_once_each_on_its_line(client, server, answer):
+    errors = [{"pointer": "/limit", "code": "too_large", "detail": "Expected at most 100."}]
+    document = {
+        "code": "invalid_request",
+        "title": "The request has mistakes",
+        "detail": "/limit: Expected at most 100.",
+        "errors": errors,
+    }
+    server.next_answers = [answer(422, json=document)]
+    with pytest.raises(ampclient.InvalidRequest) as caught:
+        client.version()
+    assert str(caught.value) == "The request has mistakes\n  /limit: Expected at most 100."
+    assert caught.value.detail == "/limit: Expected at most 100."
+
+
+def test_an_error_without_a_problem_shows_what_came(client, server, answer):
+    server.next_answers = [answer(418, text="<h1>short and\nstout</h1>")]
+    with pytest.raises(StatusError, match=r"418 .*short and stout"):
+        client.version()
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
+def test_an_answer_of_something_else_is_unexpected(client, server, answer, content):
+    server.next_answers = [answer(200, content=content)]
+    with pytest.raises(UnexpectedAnswer, match="GET /api/v1/version"):
+        client.version()
+
+
+def test_a_redirect_is_unexpected(client, server, answer):
+    server.next_answers = [answer(307, headers={"location": "https://elsewhere/"})]
+    with pytest.raises(UnexpectedAnswer, match="redirect to https://elsewhere/"):
+        client.version()
+
+
+def test_a_state_that_nobody_knows_is_unexpected(client, server):
+    server.add_job("a", state="dreaming")
+    with pytest.raises(UnexpectedAnswer, match="dreaming"):
+        client.jobs.get("a")
+
+
+def test_a_get_is_tried_again_when_the_connection_breaks(client, server, clock, answer):
+    server.next_answers = [
+        answer(httpx.ConnectError("refused")),
+        answer(httpx.ReadError("reset")),
+        answer(502, text="bad gateway"),
+    ]
+    assert client.version().version == "9.8.7"
+    assert len(server.requests) == 4
+    assert clock.slept == sorted(clock.slept)
+
+
+def test_the_tries_are_bounded(client, server, clock, answer):
+    server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
+    with pytest.raises(ConnectionFailed, match=r"http://ampcore\.test:8000: refused") as caught:
+        client.version()
+    assert caught.value.code == "connection_failed"
+    assert sum(clock.slept) <= 5
+
+
+def test_a_submission_that_the_server_may_have_seen_is_not_sent_twice(client, server, answer):
+    server.next_answers = [answer(httpx.ReadError("reset"))]
+    with pytest.raises(ConnectionFailed):
+        client.jobs.submit(SPEC)
+    server.next_answers = [answer(502)]
+    with pytest.raises(ServerError):
+        client.jobs.submit(SPEC)
+    assert server.jobs == {}
+
+
+def test_a_submission_that_never_left_is_sent_again(client, server, answer):
+    server.next_answers = [answer(httpx.ConnectError("refused"))]
+    client.jobs.submit(SPEC)
+    assert len(server.jobs) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_honoured_for_every_request(client, server, clock, answer, status):
+    server.next_answers = [answer(status, headers={"retry-after": "7"})]
+    client.jobs.submit(SPEC)
+    assert clock.slept == [7.0]
+
+
+def test_retry_after_may_be_a_date(client, server, clock, answer):
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
+    server.next_answers = [answer(503, headers={"retry-after": moment})]
+    client.version()
+    assert 17 < clock.slept[0] <= 20
+
+
+def test_a_retry_after_too_far_away_is_left_to_the_caller(client, server, clock, answer):
+    server.next_answers = [answer(429, headers={"retry-after": "3600"})]
+    with pytest.raises(TooManyRequests) as caught:
+        client.version()
+    assert caught.value.retry_after_s == 3600
+    assert clock.slept == []
+
+
+def test_a_retry_after_that_is_none_is_overlooked(client, server, answer):
+    server.next_answers = [answer(503, headers={"retry-after": "soon"})]
+    with pytest.raises(Unavailable):
+        client.jobs.submit(SPEC)
+
+
+def test_other_errors_are_not_tried_again(client, server, answer):
+    server.next_answers = [answer(500, json={"code": "internal_error", "detail": "Sorry."})]
+    with pytest.raises(ServerError, match="Sorry"):
+        client.version()
+    assert len(server.requests) == 1

@@ -1,0 +1,53 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from ampclient import formats
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.0**15, "2^15"),
+        (1024.0, "2^10"),
+        (512.0, "512"),
+        (1.0, "1"),
+        (3000.0, "3000"),
+        (0.5, "0.5"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        (None, "–"),
+    ],
+)
+def test_large_powers_of_two_are_written_as_such(value, text):
+    assert formats.loss_scale(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.123456, "0.1235"), (float("nan"), "nan"), (float("-inf"), "-inf"), (None, "–")],
+)
+def test_numbers_have_four_digits_and_non_finite_ones_a_name(value, text):
+    assert formats.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (7.4, "0:07"), (754, "12:34"), (3723, "1:02:03"), (None, "–")],
+)
+def test_durations_read_as_a_clock(seconds, text):
+    assert formats.duration(seconds) == text
+
+
+def test_an_unmeasured_throughput_is_unknown():
+    assert [formats.rate(v) for v in (None, float("nan"), 12345.6)] == ["–", "–", "12,346"]
+
+
+def test_what_could_steer_a_terminal_is_replaced():
+    assert formats.printable("a\x1b[2J b\r\nc\u202e") == "a�[2J b c�"
+    assert formats.printable("Größe 8 × 8 – 数字") == "Größe 8 × 8 – 数字"
+
+
+def test_times_are_told_to_the_second():
+    moment = datetime(2030, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
+    assert formats.moment(moment) == f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

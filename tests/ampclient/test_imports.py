@@ -1,0 +1,39 @@
+"""What the client loads, seen from a fresh process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVER_SIDE = {"tensorflow", "keras", "fastapi", "sqlalchemy", "celery"}
+SLOW = {"httpx", "numpy", "pandas", "pyarrow", "rich", "typer"}
+
+
+def modules_after(program: str) -> set[str]:
+    code = f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("program", ["import ampclient", "from ampclient import Client, JobSpec"])
+def test_importing_the_client_loads_neither_the_server_side_nor_what_is_slow(program):
+    assert not modules_after(program) & (SERVER_SIDE | SLOW)
+
+
+def test_importing_the_command_line_loads_nothing_but_typer():
+    loaded = modules_after("import ampclient.cli")
+    assert not loaded & (SERVER_SIDE | SLOW - {"typer", "rich"})
+
+
+def test_using_every_name_loads_nothing_of_the_server_side():
+    loaded = modules_after("from ampclient import *\nfrom ampclient import cli, progress")
+    assert not loaded & (SERVER_SIDE | {"pyarrow", "pandas"})

@@ -1,0 +1,166 @@
+import json
+import math
+from datetime import UTC, datetime
+
+import pytest
+
+from ampclient import Conflict, InvalidSpec, JobSpec, NotFound, State
+
+SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
+
+
+def test_a_job_can_be_submitted_as_a_spec_a_mapping_and_a_file(client, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("model: {kind: cnn, filters: [8]}\ndata: {kind: digits}\n")
+    jobs = [client.jobs.submit(spec) for spec in (JobSpec.parse(SPEC), SPEC, path, str(path))]
+    assert [job.state for job in jobs] == [State.QUEUED] * 4
+    assert jobs[0].spec == jobs[1].spec == jobs[2].spec == jobs[3].spec
+    assert len({job.id for job in jobs}) == 4
+
+
+def test_every_request_carries_the_token_and_names_the_client(client, server):
+    client.jobs.submit(SPEC)
+    [request] = server.requests
+    assert request.headers["authorization"] == "Bearer a-secret-token"
+    assert request.headers["user-agent"].startswith("ampclient/")
+    assert request.headers["content-type"] == "application/json"
+    assert request.url == "http://ampcore.test:8000/api/v1/jobs"
+
+
+def test_a_refused_spec_tells_every_problem(client):
+    broken = {**SPEC, "modle": 1, "precision": {"policy": "mixed_flaot16"}}
+    with pytest.raises(InvalidSpec) as caught:
+        client.jobs.submit(broken)
+    problems = {problem.pointer: problem for problem in caught.value.problems}
+    assert set(problems) == {"/modle", "/precision/policy"}
+    assert problems["/precision/policy"].suggestion == "mixed_float16"
+    assert caught.value.status == 422
+    assert "/modle: Expected one of the fields" in str(caught.value)
+
+
+def test_a_file_that_is_no_yaml_is_an_invalid_spec_that_was_not_sent(client, server, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("model: {kind")
+    with pytest.raises(InvalidSpec, match="YAML"):
+        client.jobs.submit(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSpec, match="UTF-8"):
+        client.jobs.submit(path)
+    assert server.requests == []
+
+
+def test_a_missing_file_is_an_os_error(client, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        client.jobs.submit(tmp_path / "job.yaml")
+
+
+def test_a_non_finite_number_in_a_spec_is_named_for_the_server_to_refuse(client, server):
+    with pytest.raises(InvalidSpec, match="/optimizer/learning_rate"):
+        client.jobs.submit({**SPEC, "optimizer": {"kind": "adam", "learning_rate": math.nan}})
+    assert json.loads(server.requests[0].content)["optimizer"]["learning_rate"] == "NaN"
+
+
+def test_validate_answers_with_the_defaults_written_out(client, server):
+    valid = client.jobs.validate(SPEC)
+    assert valid.spec["optimizer"]["kind"] == "adam"
+    assert valid.findings == []
+    assert server.jobs == {}
+    with pytest.raises(InvalidSpec):
+        client.jobs.validate({})
+
+
+def test_a_job_has_typed_fields(client, server, latest, summary):
+    server.add_job("a", state="running", step=30, total_steps=60, progress=0.5, latest=latest)
+    job = client.jobs.get("a")
+    assert (job.state, job.step, job.total_steps, job.skipped) == (State.RUNNING, 30, 60, 3)
+    assert job.created_at == datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert job.latest.loss_scale == 32768.0
+    assert (job.summary, job.finished_at) == (None, None)
+    server.add_job("b", state="succeeded", summary={**summary, "skipped": 5})
+    assert client.jobs.get("b").summary.val_accuracy == 0.95
+    assert client.jobs.get("b").skipped == 5
+
+
+def test_non_finite_numbers_come_back_as_numbers(client, server, latest, summary):
+    server.add_job(
+        "a",
+        latest={**latest, "loss": "NaN", "grad_norm": "Infinity"},
+        summary={**summary, "final_loss": "-Infinity", "val_loss": None, "val_accuracy": None},
+    )
+    job = client.jobs.get("a")
+    assert math.isnan(job.latest.loss)
+    assert job.latest.grad_norm == math.inf
+    assert job.summary.final_loss == -math.inf
+    assert job.summary.val_loss is None
+    json.dumps(job.to_json(), allow_nan=False)
+
+
+def test_fields_of_a_newer_server_are_left_out(client, server):
+    server.add_job("a", tomorrow=1)
+    assert not hasattr(client.jobs.get("a"), "tomorrow")
+
+
+def test_an_unknown_job_is_not_found(client):
+    with pytest.raises(NotFound) as caught:
+        client.jobs.get("nobody")
+    assert (caught.value.status, caught.value.code) == (404, "not_found")
+
+
+def test_an_id_cannot_leave_its_place_in_the_path(client, server):
+    with pytest.raises(NotFound):
+        client.jobs.get("../workers?x=1")
+    assert server.requests[0].url.raw_path == b"/api/v1/jobs/..%2Fworkers%3Fx%3D1"
+
+
+def test_list_follows_every_page(client, server):
+    server.jobs_per_page = 2
+    for number in range(5):
+        server.add_job(f"{number}")
+    assert [job.id for job in client.jobs.list()] == ["0", "1", "2", "3", "4"]
+
+
+def test_list_stops_asking_at_its_limit(client, server):
+    for number in range(5):
+        server.add_job(f"{number}")
+    assert [job.id for job in client.jobs.list(limit=2)] == ["0", "1"]
+    assert len(server.requests) == 1
+    assert server.requests[0].url.params["limit"] == "2"
+
+
+def test_list_filters_by_one_state_or_several(client, server):
+    server.add_job("q")
+    server.add_job("r", state="running")
+    server.add_job("f", state="failed")
+    assert [job.id for job in client.jobs.list(state="queued")] == ["q"]
+    assert [job.id for job in client.jobs.list(state=[State.RUNNING, "failed"])] == ["r", "f"]
+
+
+def test_refresh_answers_with_a_new_view_and_leaves_the_old_one(client, server):
+    server.add_job("a")
+    before = client.jobs.get("a")
+    server.jobs["a"]["state"] = "running"
+    after = before.refresh()
+    assert (before.state, after.state) == (State.QUEUED, State.RUNNING)
+    assert before != after
+
+
+def test_cancel_answers_with_the_job(client, server):
+    server.add_job("q")
+    server.add_job("r", state="running")
+    assert client.jobs.get("q").cancel().state is State.CANCELLED
+    assert client.jobs.get("r").cancel().state is State.STOPPING
+
+
+def test_cancelling_a_job_that_has_ended_is_a_conflict(client, server):
+    server.add_job("a", state="succeeded")
+    with pytest.raises(Conflict, match="succeeded"):
+        client.jobs.get("a").cancel()
+
+
+def test_events_come_in_order_over_all_pages(client, server, events):
+    server.add_job("a")
+    server.events["a"] = events
+    found = client.jobs.get("a").events()
+    assert [event.seq for event in found] == [1, 2, 3, 4, 5]
+    assert math.isnan(found[-1].data["val_loss"])
+    assert [event.seq for event in client.jobs.get("a").events(after=3)] == [4, 5]

@@ -1,0 +1,115 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from ampclient.progress import show_progress
+from ampclient.progress.pace import Pace
+from ampclient.progress.table import progress_table
+from ampclient.views import JobView
+
+
+@pytest.fixture
+def view(server, latest):
+    def make(**fields):
+        given = {"state": "running", "step": 10, "total_steps": 40, "latest": latest, **fields}
+        return JobView.from_json(server.add_job("a", **given))
+
+    return make
+
+
+def drawn(job, remaining_s=None, width=120):
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(progress_table([(job, remaining_s)], width))
+    return stream.getvalue()
+
+
+def test_lines_are_written_when_the_state_changes_and_every_few_seconds(view, clock):
+    stream = io.StringIO()
+    with show_progress(stream) as show:
+        show(view(state="queued", step=0, latest=None))
+        for step in range(1, 13):
+            clock.sleep(1)
+            show(view(step=step))
+        show(view(state="succeeded", step=40))
+    lines = stream.getvalue().splitlines()
+    assert [line.split("  ")[:2] for line in lines[1:]] == [
+        ["digits-fp16: running", "step 1/40"],
+        ["digits-fp16: running", "step 6/40"],
+        ["digits-fp16: running", "step 11/40"],
+        ["digits-fp16: succeeded", "step 40/40"],
+    ]
+    assert lines[0] == "digits-fp16: queued"
+    assert "loss 0.25  loss scale 2^15  skipped 3  12,345 examples/s  0:34 left" in lines[2]
+
+
+def test_a_line_says_why_a_job_failed(view):
+    stream = io.StringIO()
+    with show_progress(stream) as show:
+        show(view(state="failed", message="Use a smaller batch."))
+    assert "Use a smaller batch." in stream.getvalue()
+
+
+def test_the_table_shows_every_fact_of_a_job(view):
+    text = drawn(view(), remaining_s=90)
+    for fact in ("digits-fp16", "running", "10/40", "0.25", "2^15", "3", "12,345", "1:30"):
+        assert fact in text
+
+
+def test_in_a_narrow_terminal_no_number_is_cut(view):
+    text = drawn(view(name="a-name-that-is-much-too-long"), remaining_s=90, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for fact in ("a-name", "…", "running", "10/40", "0.25", "2^15", "12,345", "1:30"):
+        assert fact in text
+
+
+def test_the_table_shows_a_job_that_has_not_begun(view):
+    text = drawn(view(state="queued", step=0, total_steps=None, latest=None))
+    assert "queued" in text
+    assert "–" in text
+
+
+def test_non_finite_values_are_shown_by_name(view, latest):
+    assert "nan" in drawn(view(latest={**latest, "loss": "NaN"}))
+
+
+def test_names_are_no_markup_and_cannot_steer_the_terminal(view):
+    text = drawn(view(name="[red]\x1b[2Jx"))
+    assert "[red]" in text
+    assert "\x1b" not in text
+
+
+def test_a_terminal_gets_a_table_that_stays_at_the_end(view, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with show_progress(stream) as show:
+        show(view(state="failed", message="Use a smaller batch."))
+    text = stream.getvalue()
+    assert "examples/s" in text
+    assert "Use a smaller batch." in text
+
+
+def test_the_pace_leaves_the_compilation_out(view, clock):
+    pace = Pace()
+    pace.see(view(step=0))
+    clock.sleep(100)
+    pace.see(view(step=10))
+    assert pace.remaining_s(view(step=10)) is None
+    clock.sleep(2)
+    pace.see(view(step=20))
+    assert pace.remaining_s(view(step=20)) == pytest.approx(4.0)
+
+
+def test_the_pace_starts_again_with_a_new_attempt(view, clock):
+    pace = Pace()
+    for step in (30, 5):
+        pace.see(view(step=step))
+        clock.sleep(1)
+    assert pace.remaining_s(view(step=5)) is None
+    pace.see(view(step=6))
+    assert pace.remaining_s(view(step=6)) == pytest.approx(34.0)
