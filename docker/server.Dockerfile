@@ -1,0 +1,30 @@
+# The image of the API server; the one-shot migration runs from it too.
+FROM python:3.11.14-slim-bookworm AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/ampcore
+ENV PATH=/opt/ampcore/bin:$PATH
+WORKDIR /src
+# The libraries change seldom, so they get a layer of their own. Wheels only: nothing is compiled.
+COPY requirements/server.lock requirements/
+RUN pip install --require-hashes --only-binary :all: -r requirements/server.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY ampcore ampcore
+COPY store store
+COPY server server
+COPY worker worker
+COPY ampclient ampclient
+COPY migrations migrations
+RUN pip install --no-deps --no-build-isolation .
+
+FROM python:3.11.14-slim-bookworm
+# A new named volume takes over the owner of the folder that it is mounted on.
+RUN groupadd --gid 10001 ampcore \
+    && useradd --uid 10001 --gid ampcore --create-home ampcore \
+    && install --directory --owner=ampcore --group=ampcore /data /data/datasets
+COPY --from=build /opt/ampcore /opt/ampcore
+ENV PATH=/opt/ampcore/bin:$PATH PYTHONUNBUFFERED=1 \
+    AMPCORE_DATA_DIR=/data AMPCORE_HOST=0.0.0.0
+WORKDIR /home/ampcore
+USER 10001:10001
+EXPOSE 8470
+CMD ["ampserver", "api"]

@@ -1,0 +1,137 @@
+"""What is installed is pinned, and what is shipped is whole."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import ampcore
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+SHIPPED_LOCKS = ["server.lock", "worker-cpu.lock", "worker-gpu.lock"]
+EXTRAS = {name: [name.removesuffix(".lock")] for name in SHIPPED_LOCKS}
+EXTRAS["dev.lock"] = ["server", "worker-cpu", "dev", "bench"]
+
+PIN = re.compile(r"^[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ; [^\\]+)?$", re.IGNORECASE)
+HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
+
+
+def logical_lines(lock: Path) -> Iterator[str]:
+    """The lock's lines without comments, with continued lines joined."""
+    text = re.sub(r"\\\n\s*", "\t", lock.read_text())
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line
+
+
+def test_there_is_a_lock_for_everything_that_gets_installed() -> None:
+    assert [lock.name for lock in LOCKS] == ["dev.lock", *SHIPPED_LOCKS]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_holds_exact_versions_with_hashes_and_nothing_else(lock: Path) -> None:
+    requirements = [line.split("\t") for line in logical_lines(lock)]
+    assert requirements
+    for pin, *hashes in requirements:
+        assert PIN.match(pin.strip()), pin
+        assert hashes, f"{pin} has no hash"
+        assert all(HASH.match(one.strip()) for one in hashes), pin
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_names_no_index_and_no_address(lock: Path) -> None:
+    text = lock.read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*(#\s*)?--(index|extra-index|find-links|trusted-host)", text, re.M)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_fulfils_what_the_project_asks_for(lock: Path) -> None:
+    pins = dict(line.split("\t")[0].split(";")[0].split("==") for line in logical_lines(lock))
+    asked = list(PROJECT["project"]["dependencies"])
+    for extra in EXTRAS[lock.name]:
+        asked += PROJECT["project"]["optional-dependencies"][extra]
+    for requirement in map(Requirement, asked):
+        pinned = pins.get(canonicalize_name(requirement.name))
+        assert pinned is not None, f"{requirement} is not in the lock; run `make lock`"
+        assert requirement.specifier.contains(pinned.strip()), f"{requirement}: {pinned}"
+
+
+@pytest.mark.parametrize("name", SHIPPED_LOCKS)
+def test_a_lock_brings_what_builds_the_project(name: str) -> None:
+    names = {line.partition("==")[0] for line in logical_lines(ROOT / "requirements" / name)}
+    assert "setuptools" in names  # the project is built without isolation
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert PROJECT["project"]["version"] == ampcore.__version__ == newest[1]
+
+
+def shipped_files() -> set[str]:
+    """Every file of the packages in the tree."""
+    return {
+        str(file.relative_to(ROOT))
+        for package in package_dirs()
+        for file in package.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+def package_dirs() -> list[Path]:
+    return [
+        folder
+        for folder in ROOT.iterdir()
+        if folder.is_dir()
+        and not folder.name.endswith(".egg-info")
+        and any(fnmatch(folder.name, pattern) for pattern in PACKAGES)
+    ]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel that was built from a copy of the tree."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for package in package_dirs():
+        shutil.copytree(
+            package, source / package.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--no-build-isolation", f"--wheel-dir={target}", str(source)]
+    subprocess.run(command, check=True, timeout=120)
+    (file,) = target.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_carries_every_file_of_the_packages(wheel: set[str]) -> None:
+    missing = shipped_files() - wheel
+    assert not missing
+
+
+def test_the_wheel_carries_what_is_no_python_module(wheel: set[str]) -> None:
+    assert "ampcore/data/digits.npz" in wheel
+    assert "migrations/script.py.mako" in wheel
+    assert any(fnmatch(name, "migrations/versions/0*.py") for name in wheel)
+
+
+def test_the_wheel_carries_nothing_but_the_packages(wheel: set[str]) -> None:
+    folders = {name.partition("/")[0] for name in wheel}
+    expected = {folder.name for folder in package_dirs()}
+    assert folders - expected == {f"ampcore-{ampcore.__version__}.dist-info"}
