@@ -16,7 +16,7 @@ SpecFile = Annotated[
         show_default=False,
     ),
 ]
-Overrides = Annotated[
+Assignments = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -30,17 +30,16 @@ Overrides = Annotated[
 def submit(
     context: typer.Context,
     file: SpecFile,
-    overrides: Overrides = None,
+    assignments: Assignments = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow the job; exit 0 only if it succeeds.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Queue a job and print its id."""
-    from ampclient.cli.overrides import apply_overrides
     from ampclient.documents import document_in
 
-    document = apply_overrides(document_in(file.read()), overrides or ())
+    document = document_in(file.read(), assignments or ())
     job = client_of(context).jobs.submit(document)
     if watch:
         typer.echo(f"Queued {job.id}; Ctrl-C stops watching, not the job.", err=True)
