@@ -1,0 +1,160 @@
+"""`python -m ampcore run job.yaml`: train a job on this machine, without any server.
+
+Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is bad, 130 it was interrupted.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn, TextIO
+
+import typer
+
+from ampcore.series.jsonable import finite_json
+from ampcore.spec import JobSpec, Problem, SpecInvalid
+from ampcore.spec.assignments import with_assignments
+from ampcore.spec.document import read_document
+
+FAILED: Final = 1
+BAD_SPEC: Final = 2
+INTERRUPTED: Final = 130
+STDERR: Final = 2
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def ampcore() -> None:
+    """Mixed-precision training with the box open."""
+
+
+@app.command()
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - is standard input.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to save the trained model in.", file_okay=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Set one field: precision.policy=float32"),
+    ] = None,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder that paths in the spec are relative to and cannot leave."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one line of JSON.")
+    ] = False,
+) -> None:
+    """Train the job in FILE here and now."""
+    try:
+        spec = JobSpec.parse(with_assignments(_document(file), settings or ()))
+    except SpecInvalid as error:
+        _end(str(error), BAD_SPEC)
+    with _interruptible() as stop, _native_log_aside() as stderr:
+        summary, model_file = _train(spec, data_root, output, stop, stderr)
+    if as_json:
+        typer.echo(json.dumps(finite_json(summary)))
+    else:
+        from ampcore.console import summary_lines
+
+        typer.echo("\n".join(summary_lines(summary, model_file)))
+
+
+def _document(file: str) -> Any:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return read_document(data.decode("utf-8"))
+    except OSError as error:
+        problem = Problem("", "no_file", "a file with a job spec", f"{file}: {error.strerror}")
+    except UnicodeDecodeError:
+        problem = Problem("", "not_yaml", "a text in UTF-8", "other bytes")
+    raise SpecInvalid([problem])
+
+
+def _train(
+    spec: JobSpec,
+    data_root: Path | None,
+    output: Path | None,
+    stop: threading.Event,
+    stderr: TextIO,
+) -> tuple[dict[str, Any], str | None]:
+    """The summary and the path of the model; ends the program when there is none."""
+    from ampcore.console import RunView
+    from ampcore.errors import TrainingError
+    from ampcore.train import Trainer
+
+    try:
+        with RunView(spec.name, stderr) as view:
+            result = Trainer(spec, data_root, output).run(view.block, view.event, stop.is_set)
+    except TrainingError as error:
+        _end(f"{error.reason}: {error}", FAILED, stderr)
+    except OSError as error:
+        _end(f"The model could not be saved: {error}", FAILED, stderr)
+    if result.stopped:
+        _end(f"Interrupted after {result.steps} steps; no model was saved.", INTERRUPTED, stderr)
+    return result.to_json(), str(result.model_file) if result.model_file else None
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets; a second Ctrl-C ends the program at once."""
+    stop = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _native_log_aside() -> Iterator[TextIO]:
+    """Keep the notes of TensorFlow's C++ code off the terminal; yields the real standard error.
+
+    They bypass Python and, before TensorFlow has read its settings, every log level. They come
+    out after all when the run ends in an error that nobody expected.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    python_stderr = sys.stderr
+    with os.fdopen(os.dup(STDERR), "w") as stderr, tempfile.TemporaryFile("w+") as log:
+        os.dup2(log.fileno(), STDERR)
+        sys.stderr = stderr
+        try:
+            yield stderr
+        except Exception as error:
+            if not isinstance(error, typer.Exit):
+                log.seek(0)
+                stderr.write(log.read())
+            raise
+        finally:
+            stderr.flush()
+            os.dup2(stderr.fileno(), STDERR)
+            sys.stderr = python_stderr
+
+
+def _end(message: str, code: int, stream: TextIO | None = None) -> NoReturn:
+    typer.echo(message, file=stream or sys.stderr)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="python -m ampcore")
+
+
+if __name__ == "__main__":
+    main()

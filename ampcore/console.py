@@ -1,0 +1,105 @@
+"""Shows a run on a terminal: a live progress line there, plain lines anywhere else."""
+
+import time
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from ampcore.series import Event, EventType, StepBlock
+
+EVERY_S: Final = 5.0
+"""Between two plain lines about steps."""
+
+ROOM_FOR_A_BAR: Final = 110
+"""Columns of a terminal; where there are fewer, the numbers need them all."""
+
+
+class RunView:
+    """Takes the blocks and events of a run and shows them on a stream."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name = name
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._live = self._console.is_terminal and not self._console.is_dumb_terminal
+        columns = _columns(with_bar=self._console.width >= ROOM_FOR_A_BAR)
+        self._progress = Progress(*columns, console=self._console, disable=not self._live)
+        self._task = self._progress.add_task(name, total=None, values="")
+        self._total: int | None = None
+        self._skipped = 0
+        self._shown_at = -EVERY_S
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def block(self, block: StepBlock) -> None:
+        """Show the newest step."""
+        self._skipped += int(block["skipped"].sum())
+        values = (
+            f"loss {block['loss'][-1]:.4g}  scale {block['loss_scale'][-1]:.10g}  "
+            f"skipped {self._skipped}  {block.examples_per_s:,.0f}/s"
+        )
+        self._progress.update(self._task, completed=block.end_step, values=values)
+        if not self._live and self._is_due(block.end_step):
+            self._say(f"{self._name}: step {block.end_step}/{self._total}  {values}")
+
+    def event(self, event: Event) -> None:
+        """Show what a person wants to know at once; the summary tells the rest."""
+        match event.type:
+            case EventType.STARTED:
+                self._total = event.data["total_steps"]
+                self._progress.update(self._task, total=self._total)
+            case EventType.EVALUATION:
+                self._say(
+                    f"{self._name}: after step {event.step}: validation loss "
+                    f"{event.data['val_loss']:.4g}, accuracy {event.data['val_accuracy']:.1%}"
+                )
+            case EventType.WARNING:
+                self._say(f"{self._name}: warning: {event.data['message']}")
+
+    def _is_due(self, done: int) -> bool:
+        now = time.monotonic()
+        due = now - self._shown_at >= EVERY_S or done == self._total
+        self._shown_at = now if due else self._shown_at
+        return due
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+
+def _columns(*, with_bar: bool) -> list[ProgressColumn]:
+    bar = [BarColumn(bar_width=20)] if with_bar else []
+    return [
+        TextColumn("{task.description}", markup=False),
+        *bar,
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[values]}", markup=False),
+        TimeRemainingColumn(compact=True),
+    ]
+
+
+def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
+    """The outcome of a run, one value a line; values that there are not are left out."""
+    values = {**summary, "model_file": model_file}
+    return [
+        f"{name:<17} {f'{value:.6g}' if isinstance(value, float) else value}"
+        for name, value in values.items()
+        if value is not None
+    ]

@@ -1,0 +1,42 @@
+"""Which function loads which kind of data."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ampcore.data.dataset import Dataset
+from ampcore.errors import InvalidData
+from ampcore.spec.data import DataSpec
+
+Loader = Callable[[Any, int, Path | None], Dataset]
+"""(the spec's data part, the job's seed, the data root or None) to a Dataset."""
+
+LOADERS: dict[str, Loader] = {}
+
+
+def register(kind: str) -> Callable[[Loader], Loader]:
+    """Make the decorated function the loader of `kind`."""
+
+    def add(loader: Loader) -> Loader:
+        LOADERS[kind] = loader
+        return loader
+
+    return add
+
+
+def load(spec: DataSpec, *, seed: int, data_root: Path | None = None) -> Dataset:
+    """The data that a spec asks for, with at least one whole batch to train on.
+
+    A path in the spec is relative to `data_root` and cannot leave it; without a root any
+    path will do. Raises InvalidData.
+    """
+    dataset = LOADERS[spec.kind](spec, seed, data_root)
+    if spec.batch_size > len(dataset.x_train):
+        raise InvalidData(
+            getattr(spec, "path", spec.kind),
+            "batch_size",
+            expected=f"at most {len(dataset.x_train)}, the number of training examples "
+            f"with validation_split {spec.validation_split:g}",
+            received=str(spec.batch_size),
+        )
+    return dataset

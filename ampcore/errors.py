@@ -1,0 +1,57 @@
+"""What can end a training run, each with the reason code that is stored beside the job's state."""
+
+from typing import ClassVar
+
+from ampcore.spec import Reason
+
+
+class TrainingError(Exception):
+    """A run cannot go on; the message is a sentence that a person can act on."""
+
+    reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
+
+
+class InvalidData(TrainingError):
+    """The data is missing, cannot be read, or is not what the job needs."""
+
+    reason = Reason.INVALID_DATA
+
+    def __init__(self, source: str, field: str | None, *, expected: str, received: str) -> None:
+        self.source, self.field = source, field
+        self.expected, self.received = expected, received
+        place = f"{source}, {field}" if field else source
+        super().__init__(f"{place}: expected {expected}; received {received}.")
+
+
+class InvalidModel(TrainingError):
+    """The model cannot be built for this data; `field` names the part of the spec to change."""
+
+    reason = Reason.INVALID_SPEC
+
+    def __init__(self, field: str, *, expected: str, received: str) -> None:
+        self.field, self.expected, self.received = field, expected, received
+        super().__init__(f"{field}: expected {expected}; received {received}.")
+
+
+class UnsupportedDevice(TrainingError):
+    """The device that the job asks for is not there."""
+
+    reason = Reason.UNSUPPORTED_DEVICE
+
+
+class NonFiniteLoss(TrainingError):
+    """Without a finite check, the loss was NaN or infinite for too many steps in a row."""
+
+    reason = Reason.NON_FINITE_LOSS
+
+
+class SkipBudgetExceeded(TrainingError):
+    """Too many steps in a row were skipped."""
+
+    reason = Reason.SKIP_BUDGET_EXCEEDED
+
+
+class OutOfMemory(TrainingError):
+    """The model, its activations or the data do not fit into the device's memory."""
+
+    reason = Reason.OUT_OF_MEMORY

@@ -1,0 +1,179 @@
+"""Loss scaling: keep float16 gradients inside float16's range.
+
+The three kinds are values that share `init / scale / unscale / adjust`, so that a training step
+never asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import tensorflow as tf
+
+from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
+
+Tensor = Any
+Gradients = Any
+"""Any nesting of tensors, tf.IndexedSlices and None."""
+
+
+class LossScaleState(NamedTuple):
+    """What changes from step to step, as scalar tensors; a structure that tf.while_loop carries.
+
+    `scale` is float32; `good_steps` and `bad_steps` are int32: the finite and the non-finite
+    steps in a row since the scale last changed.
+    """
+
+    scale: Tensor
+    good_steps: Tensor
+    bad_steps: Tensor
+
+
+def _state(scale: float) -> LossScaleState:
+    return LossScaleState(tf.constant(scale, tf.float32), tf.constant(0), tf.constant(0))
+
+
+@dataclass(frozen=True)
+class NoLossScale:
+    """No scaling and no finite check: for float32 and bfloat16, whose range is wide enough."""
+
+    checks_finite: ClassVar[bool] = False
+
+    def init(self) -> LossScaleState:
+        """A state whose scale is 1 and stays 1."""
+        return _state(1.0)
+
+    def scale(self, state: LossScaleState, loss: Tensor) -> Tensor:
+        """The loss itself, in float32."""
+        return tf.cast(loss, tf.float32)
+
+    def unscale(self, state: LossScaleState, grads: Gradients) -> Gradients:
+        """The gradients themselves, in float32."""
+        return tf.nest.map_structure(lambda grad: _float32(grad, None), grads)
+
+    def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
+        """The same state."""
+        return state
+
+
+class _Scaling:
+    """The arithmetic of every scale that is not 1; what differs is `init` and `adjust`."""
+
+    checks_finite: ClassVar[bool] = True
+
+    def scale(self, state: LossScaleState, loss: Tensor) -> Tensor:
+        """The loss times the scale, in float32."""
+        return tf.cast(loss, tf.float32) * state.scale
+
+    def unscale(self, state: LossScaleState, grads: Gradients) -> Gradients:
+        """Divide every gradient by the loss scale, in float32.
+
+        Sparse gradients (IndexedSlices) stay sparse; None stays None.
+        """
+        inverse = 1.0 / state.scale
+        return tf.nest.map_structure(lambda grad: _float32(grad, inverse), grads)
+
+
+@dataclass(frozen=True)
+class FixedLossScale(_Scaling):
+    """A constant loss scale; steps with non-finite gradients are to be skipped."""
+
+    value: float = 1024.0
+
+    def __post_init__(self) -> None:
+        _require(0 < self.value < math.inf, "a finite value above 0", value=self.value)
+
+    def init(self) -> LossScaleState:
+        """A state that holds the constant scale."""
+        return _state(self.value)
+
+    def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
+        """The same state: a fixed scale does not learn."""
+        return state
+
+
+@dataclass(frozen=True)
+class DynamicLossScale(_Scaling):
+    """A loss scale that seeks the largest value at which the gradients stay finite.
+
+    It grows by `growth_factor` after exactly `growth_interval` finite steps in a row, and
+    shrinks by `backoff_factor` on every `hysteresis`-th non-finite step in a row; it never
+    leaves `minimum` … `maximum`, and so never becomes 0, infinite or NaN.
+    """
+
+    initial: float = 2.0**15
+    growth_interval: int = 2000
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    minimum: float = 1.0
+    maximum: float = 2.0**24
+    hysteresis: int = 1
+
+    def __post_init__(self) -> None:
+        _require(
+            0 < self.minimum <= self.initial <= self.maximum < math.inf,
+            "0 < minimum ≤ initial ≤ maximum < ∞",
+            minimum=self.minimum,
+            initial=self.initial,
+            maximum=self.maximum,
+        )
+        _require(
+            0 < self.backoff_factor < 1 < self.growth_factor < math.inf,
+            "0 < backoff_factor < 1 < growth_factor",
+            backoff_factor=self.backoff_factor,
+            growth_factor=self.growth_factor,
+        )
+        _require(
+            self.growth_interval >= 1 and self.hysteresis >= 1,
+            "counts of at least 1",
+            growth_interval=self.growth_interval,
+            hysteresis=self.hysteresis,
+        )
+
+    def init(self) -> LossScaleState:
+        """A state at the initial scale, with nothing counted."""
+        return _state(self.initial)
+
+    def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
+        """The state after a step whose gradients were all finite, or not."""
+        good = tf.where(finite, state.good_steps + 1, 0)
+        bad = tf.where(finite, 0, state.bad_steps + 1)
+        grow, back_off = good >= self.growth_interval, bad >= self.hysteresis
+        larger = tf.minimum(state.scale * self.growth_factor, self.maximum)
+        smaller = tf.maximum(state.scale * self.backoff_factor, self.minimum)
+        return LossScaleState(
+            scale=tf.where(grow, larger, tf.where(back_off, smaller, state.scale)),
+            good_steps=tf.where(grow, 0, good),
+            bad_steps=tf.where(back_off, 0, bad),
+        )
+
+
+LossScale = NoLossScale | FixedLossScale | DynamicLossScale
+
+
+def from_spec(spec: NoScale | FixedScale | DynamicScale) -> LossScale:
+    """The loss scale that a job spec asks for."""
+    match spec:
+        case NoScale():
+            return NoLossScale()
+        case FixedScale():
+            return FixedLossScale(spec.scale)
+        case DynamicScale():
+            return DynamicLossScale(**spec.model_dump(exclude={"mode"}))
+
+
+def _float32(grad: Any, factor: Tensor | None) -> Any:
+    if grad is None:
+        return None
+    if isinstance(grad, tf.IndexedSlices):
+        values = _float32(grad.values, factor)
+        return tf.IndexedSlices(values, grad.indices, grad.dense_shape)
+    # Cast first: the quotient may be too small for float16.
+    grad = tf.cast(grad, tf.float32)
+    return grad if factor is None else grad * factor
+
+
+def _require(condition: bool, expected: str, **received: float) -> None:
+    if not condition:
+        values = ", ".join(f"{name}={value}" for name, value in received.items())
+        raise ValueError(f"Expected {expected}. Received: {values}")

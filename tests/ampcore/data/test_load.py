@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from ampcore import data
+from ampcore.errors import InvalidData
+from ampcore.spec.availability import DATA
+from ampcore.spec.data import Digits, Npz, Synthetic
+from ampcore.spec.rules import DIGITS_EXAMPLES, DIGITS_SHAPE
+
+
+def test_a_spec_may_name_exactly_the_data_that_can_be_loaded():
+    assert set(data.LOADERS) == set(DATA)
+
+
+def test_digits_are_what_the_spec_says_about_them():
+    digits = data.load(Digits(validation_split=0.2), seed=0)
+    assert digits.input_shape == DIGITS_SHAPE
+    assert len(digits.x_train) + len(digits.x_val) == DIGITS_EXAMPLES
+    assert (len(digits.x_train), len(digits.x_val)) == (1437, 360)
+    assert digits.classes == 10
+    assert digits.x_train.dtype == np.float32
+    assert digits.y_train.dtype == np.int32
+    assert (digits.x_train.min(), digits.x_train.max()) == (0.0, 1.0)
+    assert np.bincount(digits.y_train, minlength=10).min() > 100
+
+
+def test_the_last_share_evaluates_and_the_order_is_kept():
+    whole = data.load(Digits(validation_split=0.0), seed=0)
+    halves = data.load(Digits(validation_split=0.5), seed=0)
+    np.testing.assert_array_equal(np.concatenate([halves.y_train, halves.y_val]), whole.y_train)
+    assert len(whole.x_val) == 0
+
+
+def test_only_whole_batches_train_and_the_rest_is_counted():
+    digits = data.load(Digits(batch_size=256), seed=0)
+    assert digits.steps_per_epoch(256) == 5
+    assert digits.dropped_examples(256) == 1437 - 5 * 256
+
+
+def test_synthetic_data_depend_on_the_seed_alone():
+    spec = Synthetic(shape=(3, 2), classes=4, examples=200, batch_size=8)
+    one, same, other = (data.load(spec, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.x_train, same.x_train)
+    np.testing.assert_array_equal(one.y_val, same.y_val)
+    assert not np.array_equal(one.x_train, other.x_train)
+    assert one.input_shape == (3, 2)
+    assert one.x_train.dtype == np.float32
+    assert set(one.y_train) == {0, 1, 2, 3}
+
+
+def test_synthetic_data_can_be_learnt():
+    made = data.load(Synthetic(shape=(64,), classes=3, examples=900, batch_size=8), seed=0)
+    centres = np.stack([made.x_train[made.y_train == label].mean(axis=0) for label in range(3)])
+    distances = np.linalg.norm(made.x_val[:, np.newaxis] - centres, axis=2)
+    assert (distances.argmin(axis=1) == made.y_val).mean() > 0.95
+
+
+def test_more_synthetic_data_than_any_memory_holds_is_a_memory_error():
+    spec = Synthetic(shape=(65_536,) * 4, examples=100_000_000)
+    with pytest.raises(MemoryError):
+        data.load(spec, seed=0)
+
+
+def test_a_batch_larger_than_the_data_is_refused(tmp_path):
+    arrays = {"x_train": np.zeros((10, 4, 4), np.uint8), "y_train": np.zeros(10, np.int64)}
+    np.savez(tmp_path / "small.npz", **arrays)
+    spec = Npz(path="small.npz", batch_size=9, validation_split=0.2)
+    with pytest.raises(InvalidData, match="at most 8, the number of training examples") as caught:
+        data.load(spec, seed=0, data_root=tmp_path)
+    assert caught.value.field == "batch_size"

@@ -1,0 +1,172 @@
+import numpy as np
+import pytest
+
+from ampcore import data
+from ampcore.errors import InvalidData
+from ampcore.spec import Reason
+from ampcore.spec.data import Npz
+
+
+def arrays(**changed):
+    """A small archive in Keras's layout; None leaves an array out."""
+    made = {
+        "x_train": np.arange(6 * 4, dtype=np.uint8).reshape(6, 2, 2) * 10,
+        "y_train": np.array([0, 1, 2, 0, 1, 2], np.uint8),
+        "x_test": np.full((3, 2, 2), 255, np.uint8),
+        "y_test": np.array([2, 1, 0], np.uint8),
+    }
+    return {name: array for name, array in (made | changed).items() if array is not None}
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Writes an archive and loads it."""
+
+    def write_and_load(validation_split=0.0, **changed):
+        np.savez(tmp_path / "it.npz", **arrays(**changed))
+        spec = Npz(path="it.npz", batch_size=2, validation_split=validation_split)
+        return data.load(spec, seed=0, data_root=tmp_path)
+
+    return write_and_load
+
+
+def test_integers_are_pixels_and_become_float32_up_to_one(load):
+    dataset = load()
+    assert dataset.x_train.dtype == np.float32
+    assert dataset.x_train[0, 0, 1] == np.float32(10) / np.float32(255)
+    assert dataset.x_val.max() == 1.0
+
+
+def test_its_own_test_data_evaluate_when_nothing_is_split_off(load):
+    dataset = load()
+    assert (len(dataset.x_train), len(dataset.x_val)) == (6, 3)
+    assert dataset.classes == 3
+
+
+def test_a_split_takes_the_end_of_the_training_data(load):
+    dataset = load(validation_split=0.5)
+    assert (len(dataset.x_train), len(dataset.x_val)) == (3, 3)
+    assert dataset.y_val.tolist() == [0, 1, 2]
+
+
+def test_test_data_are_optional(load):
+    assert len(load(x_test=None, y_test=None).x_val) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_are_taken_as_they_are(load, dtype):
+    values = np.full((6, 2, 2), 0.5, dtype)
+    dataset = load(x_train=values)
+    assert dataset.x_train.dtype == np.float32
+    assert (dataset.x_train == 0.5).all()
+
+
+def test_labels_may_stand_in_a_column(load):
+    assert load(y_train=np.array([[0], [1], [2], [0], [1], [2]])).y_train.shape == (6,)
+
+
+WITH_NAN = np.ones((6, 2, 2), np.float32)
+WITH_NAN[4, 1, 0] = np.nan
+TOO_LARGE = np.full((6, 2, 2), 1e300)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "said"),
+    [
+        ({"x_train": None}, "x_train", "received y_train, x_test, y_test"),
+        ({"y_test": None}, "y_test", "an array of this name"),
+        ({"x_train": np.zeros(6)}, "x_train", r"received shape \[6\]"),
+        ({"x_train": np.zeros((0, 2, 2))}, "x_train", "not empty"),
+        ({"x_train": np.full((6, 2, 2), "a")}, "x_train", "expected numbers"),
+        ({"x_train": WITH_NAN}, "x_train", r"received nan at \[4, 1, 0\], and 1 such in all"),
+        ({"x_train": TOO_LARGE}, "x_train", "finite in float32; received 1e\\+300"),
+        ({"y_train": np.zeros(5, int)}, "y_train", r"expected 6 labels.*received shape \[5\]"),
+        ({"y_train": np.zeros(6)}, "y_train", "expected integers; received dtype float64"),
+        ({"y_train": np.array([0, 1, -1, 0, 0, 0])}, "y_train", "received labels from -1 to 1"),
+        ({"y_train": np.full(6, 10**6)}, "y_train", "labels from 0 to 99999"),
+        ({"x_test": np.zeros((3, 2, 3))}, "x_test", r"expected examples of shape \[2, 2\]"),
+        ({"y_test": np.array([0, 1, 3])}, "y_test", "expected labels from 0 to 2"),
+    ],
+)
+def test_bad_data_are_told_with_file_field_expected_and_received(load, changed, field, said):
+    with pytest.raises(InvalidData, match=said) as caught:
+        load(**changed)
+    assert caught.value.source == "it.npz"
+    assert caught.value.field == field
+    assert caught.value.reason is Reason.INVALID_DATA
+    assert str(caught.value).startswith(f"it.npz, {field}: expected ")
+
+
+def test_pickled_objects_are_never_loaded(load):
+    with pytest.raises(InvalidData, match="without pickled objects"):
+        load(y_train=np.array([{}] * 6, dtype=object))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PK\x03\x04 not really", b"not an archive at all", b"\x93NUMPY\x01\x00"],
+)
+def test_what_is_no_archive_is_refused(tmp_path, content):
+    (tmp_path / "it.npz").write_bytes(content)
+    with pytest.raises(InvalidData, match=r"NumPy \.npz archive"):
+        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+
+
+def test_a_damaged_archive_is_refused(tmp_path):
+    file = tmp_path / "it.npz"
+    np.savez_compressed(file, **arrays(x_train=np.random.default_rng(0).random((6, 9, 9))))
+    content = bytearray(file.read_bytes())
+    content[300:900] = bytes(600)
+    file.write_bytes(content)
+    with pytest.raises(InvalidData, match=r"NumPy \.npz archive"):
+        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+
+
+def test_a_single_array_is_no_archive(tmp_path):
+    np.save(tmp_path / "it.npy", np.zeros(3))
+    with pytest.raises(InvalidData, match="received a single array"):
+        data.load(Npz(path="it.npy"), seed=0, data_root=tmp_path)
+
+
+def test_a_missing_file_is_told_by_the_name_in_the_spec(tmp_path):
+    with pytest.raises(InvalidData, match=r"^none\.npz: expected a file") as caught:
+        data.load(Npz(path="none.npz"), seed=0, data_root=tmp_path)
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(InvalidData, match="expected a file"):
+        data.load(Npz(path="."), seed=0, data_root=tmp_path)
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A good archive beside the data root, and a link to it inside."""
+    root = tmp_path / "root"
+    root.mkdir()
+    np.savez(tmp_path / "secret.npz", **arrays())
+    (root / "link.npz").symlink_to(tmp_path / "secret.npz")
+    (root / "loop").symlink_to(root / "loop")
+    return root
+
+
+@pytest.mark.parametrize("path", ["../secret.npz", "link.npz", "a/../../secret.npz", "\0"])
+def test_a_path_cannot_leave_the_data_root(outside, path):
+    with pytest.raises(InvalidData, match="expected a path inside the data root"):
+        data.load(Npz(path=path, batch_size=2), seed=0, data_root=outside)
+
+
+def test_an_absolute_path_cannot_leave_the_data_root_either(outside):
+    path = str(outside.parent / "secret.npz")
+    with pytest.raises(InvalidData, match="inside the data root"):
+        data.load(Npz(path=path, batch_size=2), seed=0, data_root=outside)
+
+
+def test_links_in_a_circle_are_refused(outside):
+    with pytest.raises(InvalidData):
+        data.load(Npz(path="loop", batch_size=2), seed=0, data_root=outside)
+
+
+def test_without_a_data_root_any_path_will_do(outside):
+    path = str(outside / "link.npz")
+    assert len(data.load(Npz(path=path, batch_size=2), seed=0).x_train) == 6

@@ -1,0 +1,147 @@
+import pytest
+
+from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec.data import Npz
+from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
+
+
+def spec(**parts):
+    return JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}} | parts)
+
+
+def problems(document):
+    with pytest.raises(SpecInvalid) as caught:
+        JobSpec.parse(document)
+    return {problem.pointer: problem for problem in caught.value.problems}
+
+
+def test_two_parts_are_enough_and_the_rest_has_defaults():
+    made = spec()
+    assert made.name == "mlp-float32"
+    assert made.optimizer.kind == "adam"
+    assert made.data.validation_split == 0.2
+    assert Npz(path="a.npz").validation_split == 0.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "scale"),
+    [
+        ("float32", NoScale()),
+        ("mixed_bfloat16", NoScale()),
+        ("mixed_float16", DynamicScale()),
+    ],
+)
+def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
+    precision = {"policy": policy}
+    assert spec(precision=precision).loss_scale == scale
+    given = {"mode": "fixed", "scale": 8.0}
+    assert spec(precision=precision, loss_scale=given).loss_scale == FixedScale(scale=8.0)
+
+
+def test_every_mistake_is_told_at_once_with_place_expectation_and_what_came():
+    found = problems(
+        {
+            "model": {"kind": "cnn", "filtres": [8]},
+            "data": {"kind": "digits", "batch_size": "256"},
+            "precision": {"policy": "mixed_flaot16"},
+            "loss_scale": {"mode": "dynamic", "initial": 0.5},
+            "train": {"epochs": 0},
+            "optimiser": {"kind": "adam"},
+        }
+    )
+    assert set(found) == {
+        "/model/filtres",
+        "/data/batch_size",
+        "/precision/policy",
+        "/loss_scale/initial",
+        "/train/epochs",
+        "/optimiser",
+    }
+    assert found["/model/filtres"].suggestion == "filters"
+    assert found["/optimiser"].suggestion == "optimizer"
+    assert found["/precision/policy"].suggestion == "mixed_float16"
+    assert found["/data/batch_size"].received == '"256"'
+    assert "integer" in found["/data/batch_size"].expected
+    assert found["/train/epochs"].received == "0"
+    assert found["/loss_scale/initial"].code == "out_of_bounds"
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "code"),
+    [
+        ({}, "/model", "missing"),
+        ({"model": {}, "data": {"kind": "digits"}}, "/model/kind", "missing"),
+        ({"model": {"kind": "cmn"}, "data": {"kind": "digits"}}, "/model/kind", "unknown_kind"),
+        ({"model": "cnn", "data": {"kind": "digits"}}, "/model", "wrong_type"),
+        ([], "", "wrong_type"),
+        (None, "", "wrong_type"),
+    ],
+)
+def test_what_is_missing_or_of_the_wrong_kind_is_told_by_a_code(document, pointer, code):
+    assert problems(document)[pointer].code == code
+
+
+def test_a_misspelt_kind_gets_a_suggestion():
+    found = problems({"model": {"kind": "lenet"}, "data": {"kind": "digit"}})
+    assert found["/model/kind"].suggestion == "lenet5"
+    assert found["/data/kind"].suggestion == "digits"
+
+
+@pytest.mark.parametrize(
+    ("parts", "pointer", "code"),
+    [
+        ({"data": {"kind": "digits", "batch_size": 1438}}, "/data/batch_size", "batch_too_large"),
+        (
+            {"loss_scale": {"mode": "dynamic", "minimum": 4.0, "maximum": 2.0, "initial": 4.0}},
+            "/loss_scale/initial",
+            "out_of_bounds",
+        ),
+        (
+            {"optimizer": {"kind": "sgd", "nesterov": True}},
+            "/optimizer/momentum",
+            "out_of_bounds",
+        ),
+        (
+            {"model": {"kind": "cnn", "filters": [8, 8, 8, 8]}},
+            "/model/filters",
+            "model_cannot_take_data",
+        ),
+        (
+            {"model": {"kind": "lenet5"}, "data": {"kind": "synthetic", "shape": [784]}},
+            "/data/shape",
+            "model_cannot_take_data",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(parts, pointer, code):
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}} | parts
+    assert problems(document)[pointer].code == code
+
+
+def test_the_largest_batch_that_fits_is_accepted():
+    assert spec(data={"kind": "digits", "batch_size": 1437}).data.batch_size == 1437
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0, -1e-3])
+def test_numbers_that_mean_nothing_are_refused(value):
+    document = spec().to_json() | {"optimizer": {"kind": "adam", "learning_rate": value}}
+    assert "/optimizer/learning_rate" in problems(document)
+
+
+def test_a_problem_reads_as_a_sentence_and_as_json():
+    problem = problems({"model": {"kind": "cnm"}, "data": {"kind": "digits"}})["/model/kind"]
+    assert str(problem).startswith("/model/kind: Expected one of mlp, cnn,")
+    assert problem.detail.endswith("Did you mean 'cnn'?")
+    assert problem.to_json()["suggestion"] == "cnn"
+    assert "suggestion" not in problems({})["/model"].to_json()
+
+
+def test_the_normalised_document_is_the_same_spec():
+    made = spec(precision={"policy": "mixed_float16"}, labels={"team": "vision"})
+    assert JobSpec.parse(made.to_json()) == made
+
+
+def test_the_yaml_of_a_spec_is_the_same_spec(tmp_path):
+    made = spec(optimizer={"kind": "adam", "learning_rate": 1e-05, "epsilon": 1e-8})
+    (tmp_path / "job.yaml").write_text(made.to_yaml())
+    assert JobSpec.from_file(tmp_path / "job.yaml") == made

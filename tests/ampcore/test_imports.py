@@ -1,0 +1,39 @@
+import subprocess
+import sys
+
+import pytest
+
+import ampcore
+
+HEAVY = ("tensorflow", "keras", "pyarrow", "pandas", "fastapi", "sqlalchemy", "celery")
+
+
+def loaded_by(statement):
+    """Which heavy modules a fresh Python has loaded after the statement."""
+    check = f"{statement}; import sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import ampcore",
+        "from ampcore import JobSpec, StepBlock",
+        "import ampcore.spec, ampcore.series, ampcore.spec.assignments",
+        "import ampcore.__main__",
+    ],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(statement):
+    assert loaded_by(statement) == []
+
+
+def test_every_name_that_is_promised_is_there_and_in_order():
+    assert ampcore.__all__ == sorted(ampcore.__all__)
+    for name in ampcore.__all__:
+        assert getattr(ampcore, name).__name__ == name
+
+
+def test_other_names_are_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
+        ampcore.Trainr  # noqa: B018 - the attribute access is what is tested

@@ -1,0 +1,244 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore import hardware
+from ampcore.errors import (
+    InvalidData,
+    InvalidModel,
+    NonFiniteLoss,
+    OutOfMemory,
+    SkipBudgetExceeded,
+    UnsupportedDevice,
+)
+from ampcore.series import EventType, StepBlock
+from ampcore.spec import Reason
+from ampcore.train import Trainer
+from ampcore.train.standby import warm_up
+
+FLOAT16 = {
+    "precision": {"policy": "mixed_float16"},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 6},
+    "train": {"epochs": 4, "eval_every_epochs": 2},
+}
+
+
+class Told:
+    """A run with everything that it told on the way."""
+
+    def __init__(self, spec, output_dir=None, **hooks):
+        self.blocks, self.events = [], []
+        trainer = Trainer(spec, output_dir=output_dir)
+        self.result = trainer.run(self.blocks.append, self.events.append, **hooks)
+        self.steps = StepBlock.concat(self.blocks)
+
+    def of(self, kind):
+        return [event for event in self.events if event.type is kind]
+
+
+@pytest.fixture(scope="module")
+def told(job, tmp_path_factory):
+    """A float16 run whose first scale is too high on purpose."""
+    return Told(job(**FLOAT16), output_dir=tmp_path_factory.mktemp("output") / "new")
+
+
+def timeless(block):
+    return block.select([name for name in block.names if name != "step_time_s"])
+
+
+def test_two_runs_of_one_spec_are_equal_bit_for_bit(told, job):
+    warm_up()  # nor does it matter what ran before
+    again = Told(job(**FLOAT16))
+    assert again.result.weights_digest == told.result.weights_digest
+    assert timeless(again.steps) == timeless(told.steps)
+    assert again.of(EventType.EVALUATION) == told.of(EventType.EVALUATION)
+
+
+def test_another_seed_is_another_run(told, job):
+    other = FLOAT16 | {"train": {"steps": 3, "seed": 1}}
+    assert Told(job(**other)).steps["loss"][0] != told.steps["loss"][0]
+
+
+def test_blocks_hold_every_step_once_and_the_first_comes_at_once(told):
+    assert (told.steps.first_step, told.steps.end_step) == (0, 20)
+    assert len(told.blocks[0]) == 1
+
+
+def test_short_epochs_share_a_block(job, monkeypatch):
+    monkeypatch.setattr("ampcore.train.ledger.EVERY_S", 3600.0)
+    run = Told(job(train={"epochs": 4}))
+    assert [len(block) for block in run.blocks] == [1, 19]
+    assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 9, 14, 19]
+
+
+def test_the_run_starts_with_what_it_is_about_to_do(told):
+    assert told.events[0].type is EventType.STARTED
+    assert told.events[0].data == {
+        "total_steps": 20,
+        "steps_per_epoch": 5,
+        "parameters": 64 * 16 + 16 + 16 * 10 + 10,
+        "device": "cpu",
+        "engine": "graph",
+        "dropped_examples": 1437 - 5 * 256,
+    }
+
+
+def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(told):
+    overflows = told.of(EventType.OVERFLOW)
+    skipped = np.flatnonzero(told.steps["skipped"])
+    assert len(skipped) > 0
+    assert [event.step for event in overflows] == skipped.tolist()
+    for event in overflows:
+        assert event.data["scale_before"] == told.steps["loss_scale"][event.step]
+        assert event.data["scale_after"] == event.data["scale_before"] / 2
+
+
+def test_growth_of_the_scale_is_told(told):
+    growths = told.of(EventType.SCALE_GROWTH)
+    assert growths
+    assert all(e.data["scale_after"] == 2 * e.data["scale_before"] for e in growths)
+
+
+def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(told):
+    evaluations = told.of(EventType.EVALUATION)
+    assert [event.step for event in evaluations] == [9, 19]
+    assert evaluations[-1].data["val_loss"] == told.result.val_loss
+    assert evaluations[-1].data["val_accuracy"] == told.result.val_accuracy > 0
+
+
+def test_the_result_sums_up_the_steps(told):
+    result = told.result
+    assert result.steps == len(told.steps)
+    assert result.skipped == told.steps["skipped"].sum()
+    assert result.final_loss == told.steps["loss"][-1] < told.steps["loss"][0]
+    assert result.examples_per_s > 0
+    assert not result.stopped
+    assert len(result.weights_digest) == 64
+
+
+def test_the_model_is_saved_whole_and_predicts_what_it_did(told):
+    file = told.result.model_file
+    assert [child.name for child in file.parent.iterdir()] == ["model.keras"]
+    saved = told.of(EventType.MODEL_SAVED)[0].data
+    assert saved == {"file": "model.keras", "size_bytes": file.stat().st_size}
+    assert told.result.to_json()["model_file"] == "model.keras"
+    model = keras.saving.load_model(file)
+    assert model.get_layer("dense_1").dtype_policy.name == "mixed_float16"
+    assert model.count_params() == told.result.parameters
+
+
+def test_float16_on_a_cpu_is_warned_of(told):
+    assert [event.data["code"] for event in told.of(EventType.WARNING)] == ["float16_on_cpu"]
+
+
+def test_float16_without_a_loss_scale_is_warned_of(job):
+    parts = {"loss_scale": {"mode": "none"}, "train": {"steps": 1}}
+    run = Told(job(precision={"policy": "mixed_float16"}, **parts))
+    codes = [event.data["code"] for event in run.of(EventType.WARNING)]
+    assert "float16_without_loss_scale" in codes
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_every_policy_learns_and_without_scaling_the_scale_is_one(job, policy):
+    run = Told(job(precision={"policy": policy}, train={"epochs": 3}))
+    assert run.result.final_loss_scale == 1.0
+    assert set(run.steps["loss_scale"]) == {1.0}
+    assert run.steps["loss"][-1] < run.steps["loss"][0]
+    assert not run.events[1:-3]  # no warnings
+
+
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adam", "adamw", "rmsprop"])
+def test_every_optimizer_learns(job, kind):
+    run = Told(job(optimizer={"kind": kind, "learning_rate": 0.01}, train={"epochs": 2}))
+    assert run.steps["loss"][-1] < run.steps["loss"][0]
+    assert run.steps["learning_rate"] == pytest.approx(0.01)
+
+
+def test_steps_decide_over_epochs_and_the_end_is_evaluated(job):
+    run = Told(job(train={"epochs": 50, "steps": 7}))
+    assert run.result.steps == 7
+    assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 6]
+
+
+def test_without_validation_data_there_is_no_evaluation(job):
+    data = {"kind": "digits", "batch_size": 256, "validation_split": 0.0}
+    run = Told(job(data=data, train={"steps": 2}))
+    assert run.result.val_loss is run.result.val_accuracy is None
+    assert not run.of(EventType.EVALUATION)
+
+
+def test_a_request_to_stop_is_obeyed_after_the_block(job, tmp_path):
+    blocks = []
+    trainer = Trainer(job(train={"epochs": 1000}), output_dir=tmp_path / "output")
+    result = trainer.run(blocks.append, should_stop=lambda: len(blocks) == 2)
+    assert result.stopped
+    assert result.steps == blocks[-1].end_step
+    assert result.model_file is None
+    assert not (tmp_path / "output").exists()
+
+
+def test_too_many_skips_end_the_run_after_its_steps_were_told(job):
+    blocks = []
+    spec = job(
+        loss_scale={"mode": "fixed", "scale": 2.0**96},
+        precision={"policy": "mixed_float16"},
+        guard={"max_consecutive_skips": 7},
+    )
+    trainer = Trainer(
+        spec.model_copy(update={"train": spec.train.model_copy(update={"steps": 30})})
+    )
+    with pytest.raises(SkipBudgetExceeded):
+        trainer.run(blocks.append)
+    assert StepBlock.concat(blocks)["skipped"].sum() >= 7
+
+
+def test_a_loss_that_stays_nan_ends_the_run(job):
+    spec = job(
+        model={"kind": "mlp", "hidden": [16], "activation": "linear"},
+        optimizer={"kind": "sgd", "learning_rate": 1e6},
+        train={"steps": 40},
+        guard={"max_consecutive_skips": 3},
+    )
+    with pytest.raises(NonFiniteLoss):
+        Trainer(spec).run()
+
+
+def test_a_job_for_a_gpu_needs_one(job):
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UnsupportedDevice, match=r"runtime\.device") as caught:
+        Trainer(job(runtime={"device": "gpu"})).run()
+    assert caught.value.reason is Reason.UNSUPPORTED_DEVICE
+
+
+def test_more_data_than_memory_is_told_as_such(job):
+    data = {"kind": "synthetic", "shape": [1000, 1000], "examples": 100_000_000}
+    with pytest.raises(OutOfMemory, match=r"lower data\.batch_size") as caught:
+        Trainer(job(data=data)).run()
+    assert caught.value.reason is Reason.OUT_OF_MEMORY
+
+
+def test_a_device_that_runs_out_of_memory_is_told_as_such(job):
+    def exhausted(_):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]\nmore")
+
+    with pytest.raises(OutOfMemory, match=r"OOM when allocating \[9,9\]\):"):
+        Trainer(job()).run(on_block=exhausted)
+
+
+def test_bad_data_and_models_that_cannot_take_them_are_told(job, tmp_path):
+    data = {"kind": "npz", "path": "flat.npz", "batch_size": 4}
+    with pytest.raises(InvalidData):
+        Trainer(job(data=data), data_root=tmp_path).run()
+    np.savez(tmp_path / "flat.npz", x_train=np.zeros((8, 4)), y_train=np.zeros(8, int))
+    with pytest.raises(InvalidModel):
+        Trainer(job(data=data, model={"kind": "cnn"}), data_root=tmp_path).run()
+
+
+def test_the_hardware_is_described_in_json_values():
+    found = hardware.describe()
+    assert found["devices"][0]["kind"] == "cpu"
+    assert found["devices"][0]["cores"] >= 1
+    assert found["memory_bytes"] > 2**28
+    assert set(found["cpu_features"]) <= set(hardware.CPU_FEATURES)
