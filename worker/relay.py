@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from sqlalchemy.exc import OperationalError
@@ -18,6 +18,7 @@ from store.jobs import Standing
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Action = Callable[[Session], Standing | None]
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
@@ -36,25 +37,19 @@ class Relay:
         self._skipped = 0
         self.written_at = time.monotonic()
 
-    def carry(self, frame: Frame) -> Standing | None:
-        """Write what the frame says; None when the attempt has lost the job."""
-        match frame.type:
-            case FrameType.RUNNING:
-                return self._write(lambda session: self._running(session, frame.header))
-            case FrameType.STEPS:
-                block = self._block(frame)
-                return self._write(
-                    lambda session: steps.append(session, self._job_id, self._attempt, block)
-                )
-            case FrameType.EVENT:
-                event = Event(
-                    EventType(frame.header["event"]), frame.header["step"], frame.header["data"]
-                )
-                return self._write(
-                    lambda session: events.append(session, self._job_id, self._attempt, event)
-                )
-            case _:
-                return self.hold()
+    def carry(self, frames: Sequence[Frame]) -> Standing | None:
+        """Write what the frames say, in one transaction; None when the attempt has lost the job."""
+        actions = [self._action(frame) for frame in frames]
+
+        def write(session: Session) -> Standing | None:
+            standing = None
+            for action in actions:
+                standing = action(session)
+                if standing is None:
+                    break
+            return standing
+
+        return self._write(write)
 
     def hold(self) -> Standing | None:
         """Extend the lease and hear what is asked; None when the attempt has lost the job."""
@@ -81,6 +76,21 @@ class Relay:
     def cancelled(self) -> None:
         """Write the end that was asked for."""
         self._write(lambda session: jobs.mark_cancelled(session, self._job_id, self._attempt))
+
+    def _action(self, frame: Frame) -> Action:
+        """What to do in a transaction, which may have to be tried more than once."""
+        header = frame.header
+        match frame.type:
+            case FrameType.RUNNING:
+                return lambda session: self._running(session, header)
+            case FrameType.STEPS:
+                block = self._block(frame)
+                return lambda session: steps.append(session, self._job_id, self._attempt, block)
+            case FrameType.EVENT:
+                event = Event(EventType(header["event"]), header["step"], header["data"])
+                return lambda session: events.append(session, self._job_id, self._attempt, event)
+            case _:
+                return lambda session: jobs.hold(session, self._job_id, self._attempt)
 
     def _running(self, session: Session, header: dict[str, Any]) -> Standing | None:
         jobs.mark_running(session, self._job_id, self._attempt, total_steps=header["total_steps"])

@@ -40,9 +40,9 @@ class Standby:
         """What a waiting process has found on this machine; None until one has looked."""
         with self._lock:
             if self._hardware is None and self._process is not None:
-                frame = self._process.next_frame(timeout_s=0)
-                if frame is not None and frame.type is FrameType.READY:
-                    self._hardware = frame.header["hardware"]
+                for frame in self._process.next_batch(timeout_s=0):
+                    if frame.type is FrameType.READY:
+                        self._hardware = frame.header["hardware"]
             return self._hardware
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -63,7 +62,6 @@ class TrainerProcess:
         self.pid = self._process.pid
         self._reading = reading
         self._reader = FrameReader()
-        self._waiting: deque[Frame] = deque()
         self._at_end = False
 
     @property
@@ -83,21 +81,25 @@ class TrainerProcess:
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
             self._process.stdin.flush()
 
-    def frames(self, timeout_s: float) -> Iterator[Frame | None]:
-        """Every frame until the process ends; None each time that `timeout_s` pass without one."""
-        while not (self._at_end and not self._waiting):
-            yield self.next_frame(timeout_s)
+    def batches(self, timeout_s: float) -> Iterator[list[Frame]]:
+        """Every frame until the process ends, those together that have come together.
 
-    def next_frame(self, timeout_s: float) -> Frame | None:
-        """The next frame; None when none comes in time or the process has ended."""
+        An empty batch is yielded each time that `timeout_s` pass without a whole frame.
+        """
+        while not self._at_end:
+            yield self.next_batch(timeout_s)
+
+    def next_batch(self, timeout_s: float) -> list[Frame]:
+        """The frames that have come; none when none comes in time or the process has ended."""
         deadline = time.monotonic() + timeout_s
-        while not self._waiting and not self._at_end:
-            if not self._readable(max(deadline - time.monotonic(), 0.0)):
-                return None
+        batch: list[Frame] = []
+        while not batch and self._readable(max(deadline - time.monotonic(), 0.0)):
             data = os.read(self._reading, READ_BYTES)
-            self._at_end = not data
-            self._waiting.extend(self._reader.feed(data))
-        return self._waiting.popleft() if self._waiting else None
+            if not data:
+                self._at_end = True
+                break
+            batch.extend(self._reader.feed(data))
+        return batch
 
     def terminate(self) -> None:
         """Ask the whole group to stop."""

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -103,11 +104,10 @@ class Slots:
         last: Frame | None = None
         halt: Halt | None = None
         kill_at = float("inf")
-        for frame in process.frames(timeout_s=POLL_S):
-            if frame is not None and frame.type in LAST_FRAMES:
-                last = frame
-            asked = self._listen(frame, relay) if halt is not Halt.FENCED else halt
-            if frame is not None and frame.type is FrameType.STEPS:
+        for frames in process.batches(timeout_s=POLL_S):
+            last = next((frame for frame in frames if frame.type in LAST_FRAMES), last)
+            asked = self._listen(frames, relay) if halt is not Halt.FENCED else halt
+            if any(frame.type is FrameType.STEPS for frame in frames):
                 self.standby.prepare()  # this job has what it needs: warm up the next one's
             if asked is not None and halt is None:
                 process.terminate()
@@ -117,10 +117,10 @@ class Slots:
                 break
         return Ending(last, process.end(grace_s=GRACE_S if halt is None else 0), halt)
 
-    def _listen(self, frame: Frame | None, relay: Relay) -> Halt | None:
+    def _listen(self, frames: Sequence[Frame], relay: Relay) -> Halt | None:
         """Write what came, or a heartbeat when one is due; say whether to stop, and why."""
-        if frame is not None or time.monotonic() - relay.written_at > HEARTBEAT_S:
-            standing = relay.carry(frame) if frame is not None else relay.hold()
+        if frames or time.monotonic() - relay.written_at > HEARTBEAT_S:
+            standing = relay.carry(frames) if frames else relay.hold()
             if standing is None:
                 return Halt.FENCED
             if standing.requested == jobs.CANCEL:

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ampcore.series.frames import Frame, FrameType
+from ampcore.series.frames import FrameType
 from worker.standby import Standby
 from worker.supervisor import TrainerProcess, environment
 
@@ -27,7 +27,7 @@ def test_secrets_stay_out_of_the_trainers_environment() -> None:
 def test_frames_end_with_the_process(tmp_path: Path) -> None:
     process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
     process.assign(JOB, tmp_path / "job" / "output.log")
-    frames = [frame for frame in process.frames(timeout_s=10) if frame is not None]
+    frames = [frame for batch in process.batches(timeout_s=10) for frame in batch]
     assert process.end(grace_s=10) == 0
     assert [frame.type for frame in frames] == [
         FrameType.READY,
@@ -41,17 +41,17 @@ def test_frames_end_with_the_process(tmp_path: Path) -> None:
 def test_the_log_moves_to_the_job_and_goes_on_there(tmp_path: Path) -> None:
     process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "crash"))
     process.assign(JOB, tmp_path / "job" / "output.log")
-    list(process.frames(timeout_s=10))
+    list(process.batches(timeout_s=10))
     process.end(grace_s=10)
     assert not (tmp_path / "standby.log").exists()
     assert process.log_tail() == "the last words"
 
 
-def test_a_frame_that_does_not_come_in_time_is_none(tmp_path: Path) -> None:
+def test_a_batch_that_does_not_come_in_time_is_empty(tmp_path: Path) -> None:
     process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
-    ready = process.next_frame(timeout_s=10)
-    assert isinstance(ready, Frame)
-    assert process.next_frame(timeout_s=0.05) is None
+    (ready,) = process.next_batch(timeout_s=10)
+    assert ready.type is FrameType.READY
+    assert process.next_batch(timeout_s=0.05) == []
     process.end(grace_s=0)
 
 
