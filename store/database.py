@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session
 
 BUSY_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 5
 
 
 class Database:
@@ -38,7 +39,13 @@ def _engine(url: str) -> Engine:
     address = make_url(url)
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
-        return create_engine(address, pool_pre_ping=True, pool_size=10, max_overflow=40)
+        return create_engine(
+            address,
+            pool_pre_ping=True,
+            pool_size=10,
+            max_overflow=40,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
     engine = create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

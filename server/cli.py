@@ -1,0 +1,122 @@
+"""`ampserver`: run the whole stack, or its pieces. Heavy imports wait inside the commands."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from server.data_folder import DataFolder, StartFailed
+from server.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsInvalid, default_data_dir
+
+app = typer.Typer(
+    name="ampserver",
+    help="Mixed-precision training as a service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+token_app = typer.Typer(help="Who may speak to the server.", no_args_is_help=True)
+app.add_typer(token_app, name="token")
+
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one.")]
+
+
+@app.command()
+def up(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for everything; else AMPCORE_DATA_DIR, else ./ampcore-data."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
+    port: Port = DEFAULT_PORT,
+    workers: Annotated[
+        int, typer.Option("--workers", "--slots", min=1, help="Jobs that train at one time.")
+    ] = 1,
+) -> None:
+    """Run everything on this machine: SQLite, Redis, the API and a worker."""
+    from server.embedded import up as run
+
+    try:
+        run(DataFolder(data or default_data_dir()), host, port, workers)
+    except StartFailed as error:
+        _fail(error)
+    _leave()
+
+
+@app.command()
+def api() -> None:
+    """Run the API alone; AMPCORE_* variables name the database, Redis and the address."""
+    from server.memory import keep_small
+    from server.serve import listen, serve, set_up_logging, url_of, warning_about
+
+    keep_small()
+    settings = _settings()
+    set_up_logging()
+    try:
+        listener = listen(settings.host, settings.port)
+    except StartFailed as error:
+        _fail(error)
+    if warning := warning_about(listener):
+        typer.echo(warning, err=True)
+    try:
+        serve(settings, listener, lambda: typer.echo(f"ampcore answers at {url_of(listener)}"))
+    except KeyboardInterrupt:
+        typer.echo("Stopped.")
+    _leave()
+
+
+@app.command()
+def worker() -> None:
+    """Run a worker alone; AMPCORE_* variables name the database, Redis and the slots."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell is meant
+
+
+@app.command()
+def migrate() -> None:
+    """Create the tables of the database, or bring older ones up to date."""
+    from server.migrate import migrate as run
+    from server.schema import HEAD
+
+    run(_settings().database_url)
+    typer.echo(f"The schema is at revision {HEAD}.")
+
+
+@token_app.command()
+def create(name: Annotated[str, typer.Argument(help="Whose token it is.")]) -> None:
+    """Make a token and print its secret, which cannot be shown again."""
+    from store import tokens
+    from store.database import Database
+
+    database = Database(_settings().database_url)
+    with database.write() as session:
+        secret = tokens.create(session, name)
+    database.close()
+    typer.echo(secret)
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+def _settings() -> Settings:
+    try:
+        return Settings.from_environment()
+    except SettingsInvalid as error:
+        _fail(error)
+
+
+def _leave() -> NoReturn:
+    """End at once: a thread that waits for a database must not keep a stopped server alive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(str(error), err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,136 @@
+"""Everything on one machine: SQLite, a Redis of our own, the API, and one worker."""
+
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from types import FrameType
+from typing import Final
+
+from server.data_folder import DataFolder, StartFailed
+from server.keeper import Keeper, Watch
+from server.memory import keep_small
+from server.private_redis import start_redis
+from server.process import Child
+from server.serve import listen, serve, set_up_logging, url_of, warning_about
+from server.settings import Settings, default_data_dir
+
+MIGRATION_GRACE_S: Final = 5.0
+REDIS_GRACE_S: Final = 3.0
+WORKER_GRACE_S: Final = 15.0
+
+
+def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
+    """Run the whole stack in a folder until SIGINT or SIGTERM. Raises StartFailed."""
+    keep_small()
+    _interrupt_once()
+    try:
+        with ExitStack() as stack:
+            _run(stack, folder, host, port, slots)
+    except KeyboardInterrupt:
+        sys.stdout.write("Stopped.\n")
+
+
+def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int) -> None:
+    listener = stack.enter_context(listen(host, port))
+    folder.create()
+    stack.enter_context(folder.lock())
+    folder.forget_connection()
+    set_up_logging(folder.logs / "server.log")
+    redis = start_redis(folder.run, folder.logs / "redis.log")
+    stack.callback(redis.stop, REDIS_GRACE_S)
+    settings = Settings(folder.database_url, redis.url, folder.path, host, port)
+    _prepare_database(stack, folder, settings)
+    worker = _child("worker", folder, settings, AMPCORE_WORKER_SLOTS=str(slots))
+    stack.callback(worker.stop, WORKER_GRACE_S)
+    worker.start()
+    keeper = Keeper([Watch(redis, REDIS_GRACE_S), Watch(worker, WORKER_GRACE_S)])
+    keeper.start()
+    stack.callback(keeper.stop)
+    stack.callback(folder.forget_connection)
+
+    def announce() -> None:
+        folder.write_connection(url_of(listener))
+        sys.stdout.write(_greeting(folder, url_of(listener), warning_about(listener)))
+        sys.stdout.flush()
+
+    serve(settings, listener, announce)
+
+
+def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) -> None:
+    """The tables and our token in them."""
+    from server.schema import is_current
+    from store import tokens
+    from store.database import Database
+
+    database = Database(settings.database_url)
+    stack.callback(database.close)
+    if not is_current(database):
+        _migrate(stack, _child("server", folder, settings, "migrate"), folder)
+    with database.write() as session:
+        tokens.ensure(session, "ampserver up", folder.token())
+
+
+def _migrate(stack: ExitStack, migration: Child, folder: DataFolder) -> None:
+    """Migrate in another process, since Alembic would stay in this one's memory."""
+    stack.callback(migration.stop, MIGRATION_GRACE_S)
+    migration.start()
+    import server.app  # noqa: F401 - what takes longest to import, in the meantime
+
+    if migration.wait() != 0:
+        raise StartFailed(
+            f"The database in {folder.path} cannot be brought up to date; "
+            f"{folder.logs / 'migrate.log'} tells why."
+        )
+
+
+def _child(
+    module: str, folder: DataFolder, settings: Settings, *arguments: str, **environment: str
+) -> Child:
+    """A process that runs one of our modules with our settings."""
+    name = arguments[0] if arguments else module
+    return Child(
+        f"the {name}",
+        [sys.executable, "-m", module, *arguments],
+        log_file=folder.logs / f"{name}.log",
+        environment={
+            **os.environ,
+            "AMPCORE_DATABASE_URL": settings.database_url,
+            "AMPCORE_REDIS_URL": settings.redis_url,
+            "AMPCORE_DATA_DIR": str(settings.data_dir),
+            **environment,
+        },
+    )
+
+
+def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
+    at_home = folder.path == default_data_dir({})
+    found = "" if at_home else f"AMPCORE_CONNECTION={folder.connection_file} "
+    lines = [
+        "ampcore is ready.",
+        "",
+        f"  address  {url}",
+        f"  docs     {url}/api/v1/docs",
+        f"           sign in with any user name; the password is the token in {folder.token_file}",
+        f"  data     {folder.path}",
+        f"  try      {found}ampctl submit job.yaml --watch",
+        "",
+        *([warning, ""] if warning else []),
+        "Press Ctrl-C to stop.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _interrupt_once() -> None:
+    """Let the first signal to stop raise KeyboardInterrupt, and no later one disturb the end."""
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants us to stay
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))

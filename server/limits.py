@@ -1,0 +1,84 @@
+"""A limit on the length of request bodies, declared or not."""
+
+from typing import Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.errors import PayloadTooLarge, answer
+
+MAX_BODY_BYTES: Final = 256 * 1024
+DRAIN_BYTES: Final = 8 * 2**20
+DRAIN_S: Final = 2.0
+"""How much of a refused body is read on, so that a client still sending hears the answer."""
+
+
+class BodyLimit:
+    """ASGI middleware: 413 for a body over MAX_BODY_BYTES; a shorter one is handed on whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, then let the application have it in one message."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = _Body(receive)
+        whole = await body.read() if _declared(scope) <= MAX_BODY_BYTES else None
+        if whole is None:
+            await body.drain()
+            error = PayloadTooLarge(f"Expected a body of at most {MAX_BODY_BYTES} bytes.")
+            await answer(error)(scope, receive, send)
+        else:
+            await self.app(scope, _Replay(whole, receive), send)
+
+
+class _Body:
+    """A request body as it comes in."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    async def read(self) -> bytes | None:
+        """The body to its end, or to where the client went away; None once it is too long."""
+        pieces: list[bytes] = []
+        size = 0
+        while not self._ended:
+            pieces.append(await self._piece())
+            size += len(pieces[-1])
+            if size > MAX_BODY_BYTES:
+                return None
+        return b"".join(pieces)
+
+    async def drain(self) -> None:
+        """Read on and forget, for a while."""
+        size = 0
+        with anyio.move_on_after(DRAIN_S):
+            while not self._ended and size <= DRAIN_BYTES:
+                size += len(await self._piece())
+
+    async def _piece(self) -> bytes:
+        message = await self._receive()
+        self._ended = message["type"] != "http.request" or not message.get("more_body", False)
+        piece: bytes = message.get("body", b"")
+        return piece
+
+
+class _Replay:
+    """A body that was read already, then whatever the client says next."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._message: Message | None = {"type": "http.request", "body": body, "more_body": False}
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        message, self._message = self._message, None
+        return message if message is not None else await self._receive()
+
+
+def _declared(scope: Scope) -> int:
+    length = Headers(scope=scope).get("content-length", "0")
+    return int(length) if length.isdecimal() else 0

@@ -1,0 +1,60 @@
+"""The parameters of a request: mistakes in them in our words, and none that nobody knows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+
+from ampcore.spec import Problem
+from ampcore.spec.problems import closest, pointer, shown
+
+
+class RequestInvalid(Exception):
+    """Parameters of a request have mistakes; `problems` holds every one of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        super().__init__(" ".join(str(problem) for problem in problems))
+
+
+async def refuse_unknown(request: Request) -> None:
+    """Raises RequestInvalid for query parameters that the route does not read."""
+    known = sorted(_names(request.scope["route"].dependant))
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestInvalid([_unknown(name, known) for name in unknown])
+
+
+def from_validation_error(error: RequestValidationError) -> list[Problem]:
+    """Every mistake that FastAPI found, in our words."""
+    return [_problem(details) for details in error.errors()]
+
+
+def _names(dependant: Any) -> Iterator[str]:
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _names(inner)
+
+
+def _unknown(name: str, known: Sequence[str]) -> Problem:
+    place = pointer(("query", name))
+    expected = f"one of the parameters {', '.join(known)}" if known else "no parameters"
+    return Problem(place, "unknown_parameter", expected, shown(name), closest(name, known))
+
+
+def _problem(details: Any) -> Problem:
+    place = pointer(details["loc"])
+    if details["type"] == "missing":
+        return Problem(place, "missing", "a value", "nothing")
+    expected = details["msg"].removeprefix("Input should be ")
+    allowed = str(details.get("ctx", {}).get("expected", ""))
+    words = allowed.replace(" or ", ", ").replace("'", "").split(", ")
+    received = details["input"]
+    return Problem(
+        place,
+        "invalid_value",
+        expected[:1].lower() + expected[1:],
+        shown(received),
+        closest(received, words),
+    )

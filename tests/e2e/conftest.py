@@ -1,0 +1,80 @@
+"""A whole embedded stack, started once: `ampserver up` on a temporary folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ampclient import Client
+
+READY_S = 60
+
+
+@dataclass
+class Stack:
+    """A running `ampserver up` and a client that is signed in."""
+
+    data: Path
+    process: subprocess.Popen[bytes]
+    client: Client
+
+    def family(self) -> list[psutil.Process]:
+        """The stack's processes, the first one included."""
+        return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(True)]
+
+    def trainer(self, job_id: str) -> psutil.Process | None:
+        """The process that trains this job: the one that writes the job's log."""
+        for process in self.family():
+            try:
+                if any(job_id in file.path for file in process.open_files()):
+                    return process
+            except psutil.NoSuchProcess:
+                continue
+        return None
+
+    def stop(self) -> int:
+        """Ctrl-C's polite sister; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def start_stack(data: Path) -> Stack:
+    log = data.with_suffix(".log")
+    environment = {key: value for key, value in os.environ.items() if "AMPCORE" not in key}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "server", "up", "--data", str(data), "--port", "0"],
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+    connection = data / "connection.json"
+    deadline = time.monotonic() + READY_S
+    while not connection.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(f"the stack did not start:\n{log.read_text()}")
+        time.sleep(0.05)
+    return Stack(data, process, Client.from_file(connection))
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    stack = start_stack(tmp_path_factory.mktemp("stack") / "data")
+    family = stack.family()
+    yield stack
+    family += stack.family()
+    assert stack.stop() == 0
+    assert not [process for process in family if process.is_running()]
+
+
+@pytest.fixture(scope="session")
+def start() -> Callable[[Path], Stack]:
+    return start_stack

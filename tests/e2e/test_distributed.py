@@ -1,0 +1,112 @@
+"""The same pieces on several machines: PostgreSQL, a Redis that comes and goes, API, worker."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import pytest
+
+from ampclient import Client, ConnectionFailed
+from ampcore.spec import State
+
+pytestmark = pytest.mark.xdist_group("distributed")
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"epochs": 2}}
+
+
+@dataclass
+class Pieces:
+    """What was started one by one, as on several machines."""
+
+    redis: Any
+    worker: subprocess.Popen[bytes]
+    client: Client
+
+
+@pytest.fixture(scope="module")
+def pieces(
+    new_postgres: Callable[[], str],
+    tmp_path_factory: pytest.TempPathFactory,
+    wait_until: Callable[..., Any],
+) -> Iterator[Pieces]:
+    from server.private_redis import start_redis
+
+    folder = tmp_path_factory.mktemp("pieces")
+    redis = start_redis(folder, folder / "redis.log")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    environment = {
+        **{name: value for name, value in os.environ.items() if "AMPCORE" not in name},
+        "AMPCORE_DATABASE_URL": new_postgres(),
+        "AMPCORE_REDIS_URL": redis.url,
+        "AMPCORE_DATA_DIR": str(folder / "data"),
+        "AMPCORE_PORT": str(port),
+    }
+    run(environment, "migrate")
+    token = run(environment, "token", "create", "tests").split()[-1]
+    with (folder / "output.log").open("wb") as output:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "server", command],
+                env=environment,
+                stdout=output,
+                stderr=output,
+            )
+            for command in ("api", "worker")
+        ]
+    client = Client(f"http://127.0.0.1:{port}", token)
+    wait_until(lambda: answers(client), timeout_s=60)
+    family = [psutil.Process(process.pid) for process in started]
+    family += [child for process in family for child in process.children(recursive=True)]
+    yield Pieces(redis, started[1], client)
+    for process in reversed(started):
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    redis.stop(grace_s=3)
+    assert not [process for process in family if process.is_running()]
+
+
+def run(environment: dict[str, str], *arguments: str) -> str:
+    command = [sys.executable, "-m", "server", *arguments]
+    return subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def answers(client: Client) -> bool:
+    try:
+        return bool(client.version())
+    except ConnectionFailed:
+        return False
+
+
+def test_a_job_posted_while_redis_is_gone_runs_when_redis_is_back(
+    pieces: Pieces, wait_until: Callable[..., Any]
+) -> None:
+    assert pieces.client.jobs.submit(SPEC).wait(timeout_s=120).state == State.SUCCEEDED
+    os.kill(pieces.redis.pid, signal.SIGKILL)
+    wait_until(lambda: not pieces.redis.running)
+    begin = time.monotonic()
+    jobs = [pieces.client.jobs.submit(SPEC) for _ in range(3)]
+    assert time.monotonic() - begin < 15, "a POST must not wait for a Redis that is gone"
+    assert [job.refresh().state for job in jobs] == [State.QUEUED] * 3
+    pieces.redis.start()
+    ended = pieces.client.jobs.wait(jobs, timeout_s=180)
+    assert [job.state for job in ended] == [State.SUCCEEDED] * 3
+    assert [job.attempt for job in ended] == [1] * 3
+    assert all(job.steps()["step"].tolist() == list(range(job.total_steps)) for job in ended)
+
+
+def test_the_worker_is_listed_with_what_its_machine_has(
+    pieces: Pieces, wait_until: Callable[..., Any]
+) -> None:
+    worker = wait_until(lambda: next(iter(pieces.client.workers.list()), None), timeout_s=60)
+    assert (worker.state, worker.pid, worker.slots) == ("online", pieces.worker.pid, 1)
+    wait_until(lambda: pieces.client.workers.list()[0].hardware is not None, timeout_s=60)

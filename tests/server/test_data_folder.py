@@ -1,0 +1,84 @@
+import json
+import multiprocessing
+import os
+import stat
+
+import pytest
+
+from server.data_folder import DataFolder, StartFailed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    return folder
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_token_is_made_once_and_only_its_owner_reads_it(folder):
+    secret = folder.token()
+    assert secret.startswith("amp_")
+    assert len(secret) > 40
+    assert folder.token() == DataFolder(folder.path).token() == secret
+    assert mode(folder.token_file) == 0o600
+
+
+def test_an_empty_token_file_is_no_token(folder):
+    folder.token_file.write_text("\n")
+    assert folder.token()
+    assert folder.token_file.read_text().strip() == folder.token()
+
+
+def test_a_token_file_that_others_could_read_is_closed(folder):
+    folder.token()
+    folder.token_file.chmod(0o644)
+    folder.token()
+    assert mode(folder.token_file) == 0o600
+
+
+def test_the_connection_is_told_to_the_owner_only_and_taken_back(folder):
+    folder.write_connection("http://127.0.0.1:1")
+    told = json.loads(folder.connection_file.read_text())
+    assert told == {"url": "http://127.0.0.1:1", "token": folder.token()}
+    assert mode(folder.connection_file) == 0o600
+    folder.forget_connection()
+    folder.forget_connection()
+    assert not folder.connection_file.exists()
+    assert not [name for name in os.listdir(folder.path) if name.startswith(".")]
+
+
+def test_a_second_server_is_kept_out_until_the_first_is_gone(folder):
+    with folder.lock(), pytest.raises(StartFailed, match=rf"process {os.getpid()}.*--data"):
+        folder.lock().__enter__()
+    with folder.lock():
+        pass
+
+
+def _hold(path, taken):
+    with DataFolder(path).lock():
+        taken.set()
+        multiprocessing.Event().wait()
+
+
+def test_a_server_that_was_killed_holds_nothing(folder):
+    context = multiprocessing.get_context("spawn")
+    taken = context.Event()
+    process = context.Process(target=_hold, args=(folder.path, taken))
+    process.start()
+    assert taken.wait(20)
+    with pytest.raises(StartFailed):
+        folder.lock().__enter__()
+    process.kill()
+    process.join()
+    with folder.lock():
+        pass
+
+
+def test_a_path_that_cannot_be_a_folder_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StartFailed, match="file"):
+        DataFolder(tmp_path / "file").create()

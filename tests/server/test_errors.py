@@ -1,0 +1,160 @@
+import json
+import logging
+import re
+
+import httpx
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from server.documents import MAX_DEPTH
+from server.limits import MAX_BODY_BYTES
+from store import jobs
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+def post(api, content):
+    return api.client.post("/api/v1/jobs", content=content)
+
+
+def assert_problem(answer, status, code):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"].endswith(code)
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b'{"a": 1,}',
+        b'{"a": NaN}',
+        b'{"a": -Infinity}',
+        b'{"a": 1, "a": 2}',
+        b'"\xff"',
+        b"\xff\xfe",
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+    ],
+    ids=range(13),
+)
+def test_a_body_that_is_no_json_document_is_refused(api, body):
+    assert_problem(post(api, body), 400, "malformed_json")
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b"3", b'"text"', b"{}"])
+def test_json_that_is_no_spec_is_an_invalid_spec(api, body):
+    assert_problem(post(api, body), 422, "invalid_spec")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+@pytest.mark.parametrize("part", ["name", "labels"])
+def test_text_that_no_database_keeps_is_an_invalid_spec(api, text, part):
+    value = text if part == "name" else {text: text}
+    problem = assert_problem(post(api, json.dumps({**SPEC, part: value})), 422, "invalid_spec")
+    assert problem["errors"][0]["pointer"] == f"/{part}"
+
+
+def test_text_in_any_language_comes_back_as_it_was(api):
+    name = "Grüße, 世界 🎓"
+    assert api.client.post("/api/v1/jobs", json={**SPEC, "name": name}).json()["name"] == name
+
+
+def test_a_body_of_the_largest_length_is_read(api):
+    body = json.dumps(SPEC).encode()
+    assert post(api, body + b" " * (MAX_BODY_BYTES - len(body))).status_code == 201
+
+
+@pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 20 * MAX_BODY_BYTES])
+def test_a_body_that_says_it_is_too_long_is_refused(api, size):
+    assert_problem(post(api, b" " * size), 413, "payload_too_large")
+
+
+def test_a_body_that_turns_out_too_long_is_refused(api):
+    pieces = (b" " * 10_000 for _ in range(40))  # sent without a Content-Length
+    assert_problem(post(api, pieces), 413, "payload_too_large")
+
+
+def test_a_streamed_body_within_the_limit_is_read(api):
+    assert post(api, iter([json.dumps(SPEC).encode()])).status_code == 201
+
+
+def test_a_path_that_is_not_there_is_not_found(api):
+    assert_problem(api.client.get("/api/v1/nothing"), 404, "not_found")
+    assert_problem(api.client.get("/api/v1/jobs/"), 404, "not_found")
+    assert_problem(api.client.get("/api/v1/docs/assets/nothing.js"), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "jobs", "GET, POST"),
+        ("POST", "version", "GET"),
+        ("GET", "jobs/0123456789ab/cancel", "POST"),
+    ],
+)
+def test_a_method_that_a_path_does_not_take_is_refused(api, method, path, allowed):
+    answer = api.client.request(method, f"/api/v1/{path}")
+    assert_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/api/v1/version", "/api/v1/models"])
+def test_a_parameter_that_nobody_reads_is_refused(api, path):
+    problem = assert_problem(api.client.get(f"{path}?limit=3"), 422, "invalid_request")
+    assert problem["errors"][0]["pointer"] == "/query/limit"
+
+
+def test_an_error_nobody_expected_shows_nothing_of_the_inside(api, monkeypatch, caplog, wait_until):
+    def fail(*_args, **_options):
+        raise RuntimeError("the secret inside")
+
+    monkeypatch.setattr(jobs, "page", fail)
+    with caplog.at_level(logging.ERROR):
+        answer = api.client.get("/api/v1/jobs")
+        wait_until(lambda: "the secret inside" in caplog.text)
+    assert_problem(answer, 500, "internal_error")
+    assert not re.search(r"secret|RuntimeError|Traceback", answer.text)
+
+
+def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
+    def fail(*_args, **_options):
+        raise OperationalError("SELECT secret", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(jobs, "page", fail)
+    answer = api.client.get("/api/v1/jobs")
+    assert_problem(answer, 503, "unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert "secret" not in answer.text
+
+
+def test_a_database_that_is_gone_is_unavailable_at_the_door_too(api, tmp_path):
+    from server.auth import Door
+    from store.database import Database
+
+    gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")
+    transport = httpx.ASGITransport(app=Door(api.app, gone))
+
+    async def ask():
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            headers = {"Authorization": "Bearer x"}
+            return await client.get("/api/v1/jobs", headers=headers)
+
+    import anyio
+
+    assert_problem(anyio.run(ask), 503, "unavailable")

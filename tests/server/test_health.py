@@ -1,0 +1,69 @@
+import httpx
+import pytest
+
+import ampcore
+from server import schema
+
+
+@pytest.fixture
+def anyone(api):
+    """A client without a token."""
+    return api.anonymous
+
+
+def test_the_server_is_alive_whatever_else_is_not(api, anyone):
+    api.wake.gone = True
+    assert anyone.get("/healthz").json() == {"status": "alive"}
+
+
+def test_the_server_is_ready_when_all_parts_answer(anyone):
+    answer = anyone.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+
+
+def test_without_redis_the_server_is_not_ready(api, anyone):
+    api.wake.gone = True
+    answer = anyone.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    [part] = answer.json()["errors"]
+    assert (part["pointer"], part["code"]) == ("/redis", "unreachable")
+
+
+def test_without_its_tables_the_server_is_not_ready(api, anyone, monkeypatch):
+    monkeypatch.setattr(schema, "HEAD", "9999")
+    answer = anyone.get("/readyz")
+    assert answer.status_code == 503
+    [part] = answer.json()["errors"]
+    assert (part["pointer"], part["code"], part["received"]) == (
+        "/database",
+        "wrong_schema",
+        "0001",
+    )
+    assert "ampserver migrate" in part["expected"]
+
+
+def test_the_version_is_told(api):
+    assert api.client.get("/api/v1/version").json() == {
+        "version": ampcore.__version__,
+        "api": "v1",
+        "schema": schema.HEAD,
+    }
+
+
+def test_a_database_that_is_gone_is_named(tmp_path, wake):
+    from server.app import create_app
+    from server.settings import Settings
+
+    nowhere = Settings(f"sqlite:///{tmp_path}/no/such.sqlite", "redis://127.0.0.1:1/0", tmp_path)
+    app = create_app(nowhere, wake=wake, reconcile=False)
+
+    async def ask():
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get("/readyz")
+
+    import anyio
+
+    answer = anyio.run(ask)
+    assert answer.status_code == 503
+    assert [part["pointer"] for part in answer.json()["errors"]] == ["/database"]

@@ -1,0 +1,124 @@
+import re
+
+import jsonschema
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from ampcore.spec import JobSpec
+from server.openapi import EXAMPLES
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+@pytest.fixture
+def document(api):
+    answer = api.client.get("/api/v1/openapi.json")
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def references(node):
+    if isinstance(node, dict):
+        yield from ([node["$ref"]] if "$ref" in node else [])
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_every_reference_leads_somewhere(document):
+    for reference in references(document):
+        prefix, name = reference.rsplit("/", 1)
+        assert prefix == "#/components/schemas"
+        assert name in document["components"]["schemas"], reference
+
+
+def test_every_schema_is_one(document):
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_route_is_described_with_its_failures(api, document):
+    described = {(method, path) for method, path, _ in operations(document)}
+    hidden = re.compile(r"/api/v1/(docs|openapi\.json)")
+    routes = {
+        (method, route.path)
+        for route in iter_route_contexts(api.app.routes)
+        for method in route.methods or ()
+        if not hidden.match(route.path)
+    }
+    assert described == routes
+    for _, path, operation in operations(document):
+        assert operation["summary"]
+        assert operation["description"]
+        assert operation["tags"]
+        assert "500" in operation["responses"]
+        if path.startswith("/api/"):
+            assert {"401", "422", "503"} <= operation["responses"].keys()
+        for status, answer in operation["responses"].items():
+            kind = "application/json" if status < "300" else "application/problem+json"
+            assert list(answer["content"]) == [kind], (path, status)
+
+
+def test_the_token_is_asked_for_everywhere_but_at_the_health(document):
+    assert document["security"] == [{"token": []}]
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    unlocked = {path for _, path, operation in operations(document) if "security" in operation}
+    assert unlocked == {"/healthz", "/readyz"}
+
+
+def test_the_examples_are_valid_and_fit_the_schema(document):
+    body = document["paths"]["/api/v1/jobs"]["post"]["requestBody"]
+    schema = {**document, **body["content"]["application/json"]["schema"]}
+    for example in EXAMPLES.values():
+        JobSpec.parse(example["value"])
+        jsonschema.validate(example["value"], schema)
+
+
+def test_what_the_server_answers_fits_the_document(api, document, make_job, make_block):
+    from ampcore.spec import State
+    from store import steps, workers
+
+    def check(answer, path, method="get"):
+        responses = document["paths"][path][method]["responses"]
+        [content] = responses[str(answer.status_code)]["content"].values()
+        jsonschema.validate(answer.json(), {**document, **content["schema"]})
+
+    job = make_job(State.RUNNING)
+    with api.database.write() as session:
+        steps.append(session, job.id, 1, make_block(0, 3, loss=float("nan")))
+        workers.register(session, "w", hostname="h", pid=1, slots=1, version="1")
+    one = "/api/v1/jobs/{job_id}"
+    for path in ("version", "jobs", "workers", "models", "datasets", "policies"):
+        check(api.client.get(f"/api/v1/{path}"), f"/api/v1/{path}")
+    for rest in ("", "/steps", "/events"):
+        check(api.client.get(f"/api/v1/jobs/{job.id}{rest}"), one + rest)
+        check(api.client.get(f"/api/v1/jobs/0123456789ab{rest}"), one + rest)
+    check(api.client.get("/api/v1/jobs?limit=0"), "/api/v1/jobs")
+    check(api.client.post("/api/v1/jobs", json=EXAMPLES["small"]["value"]), "/api/v1/jobs", "post")
+    check(api.client.post("/api/v1/jobs", json={}), "/api/v1/jobs", "post")
+    check(api.client.post(f"/api/v1/jobs/{job.id}/cancel"), f"{one}/cancel", "post")
+    check(api.anonymous.get("/healthz"), "/healthz")
+
+
+def test_the_page_and_all_that_it_loads_come_from_here(api):
+    page = api.client.get("/api/v1/docs")
+    assert page.status_code == 200
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert len(loaded) == 3
+    for address in loaded:
+        assert address.startswith("/api/v1/docs/assets/")
+        assert api.client.get(address).status_code == 200
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    assert "/api/v1/openapi.json" in page.text

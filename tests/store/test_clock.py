@@ -1,0 +1,35 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import literal, select
+
+from store.clock import Instant, after, now
+
+
+def test_the_present_is_an_aware_time_near_ours(database):
+    with database.read() as session:
+        present = session.scalar(select(now()))
+    assert present.tzinfo is UTC
+    assert abs(present - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
+def test_a_moment_can_be_moved(database, seconds):
+    with database.read() as session:
+        present, moved = session.execute(select(now(), after(seconds))).one()
+    assert abs((moved - present) - timedelta(seconds=seconds)) < timedelta(milliseconds=100)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(
+    moment=st.datetimes(
+        min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
+    )
+)
+def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
+    with database.read() as session:
+        back = session.scalar(select(literal(moment, Instant())))
+    assert back == moment.astimezone(UTC)
+    assert back.tzinfo is UTC

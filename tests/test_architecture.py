@@ -1,0 +1,73 @@
+"""Imports point one way, and the heavy libraries stay where they are needed."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+ALLOWED = {
+    "ampcore": (),
+    "store": ("ampcore",),
+    "server": ("ampcore", "store"),
+    "worker": ("ampcore", "store"),
+    "ampclient": ("ampcore.spec", "ampcore.series"),
+    "migrations": ("store",),
+}
+"""What each package may import of the others."""
+
+EVERYWHERE = ("ampcore.__version__",)
+"""The number itself, which costs nothing to know."""
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The dotted name of everything that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import hides where it leads"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def leads_into(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_point_one_way(package):
+    files = list((ROOT / package).rglob("*.py"))
+    assert files
+    for file in files:
+        for name in imports(file):
+            if name in EVERYWHERE or not any(leads_into(name, other) for other in ALLOWED):
+                continue
+            allowed = (package, *ALLOWED[package])
+            assert any(leads_into(name, other) for other in allowed), (
+                f"{file.relative_to(ROOT)} imports {name}; {package} may import {ALLOWED[package]}"
+            )
+
+
+def test_every_package_has_its_place_in_the_table():
+    packages = {folder.parent.name for folder in ROOT.glob("*/__init__.py")}
+    assert packages == ALLOWED.keys()
+
+
+@pytest.mark.parametrize(
+    ("modules", "without"),
+    [
+        ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
+        ("ampcore, ampcore.series", {"tensorflow", "pyarrow"}),
+        ("worker.app", {"tensorflow", "fastapi"}),
+        ("server.cli", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
+        ("server.app", {"tensorflow", "alembic", "pyarrow"}),
+    ],
+)
+def test_what_is_not_needed_is_not_loaded(modules, without):
+    script = f"import sys, {modules}; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], cwd=ROOT, text=True)
+    assert not without & set(loaded.split())
