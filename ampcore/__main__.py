@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
+from ampcore import surroundings
 from ampcore.series.jsonable import finite_json
 from ampcore.spec import JobSpec, Problem, SpecInvalid
 from ampcore.spec.assignments import with_assignments
@@ -127,7 +128,7 @@ def _native_log_aside() -> Iterator[TextIO]:
     They bypass Python and, before TensorFlow has read its settings, every log level. They come
     out after all when the run ends in an error that nobody expected.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    surroundings.settle()
     sys.stderr.flush()
     python_stderr = sys.stderr
     with os.fdopen(os.dup(STDERR), "w") as stderr, tempfile.TemporaryFile("w+") as log:

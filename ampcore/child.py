@@ -16,7 +16,7 @@ import threading
 import traceback
 from typing import BinaryIO, Final
 
-from ampcore import __version__
+from ampcore import __version__, surroundings
 from ampcore.series import Event, EventType, StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType, write_frame
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _stand_by() -> Frame:
     """Load everything that a job needs, and say what this process and its machine are."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    surroundings.settle()
     import keras
     import tensorflow as tf
 
