@@ -69,24 +69,23 @@ def read(session: Session, job_id: str, *, start: int, end: int | None, limit: i
     from ampcore.series.codec import decode  # loads pyarrow, which the worker does without
 
     newest = select(func.max(StepBlockRow.attempt)).where(StepBlockRow.job_id == job_id)
-    rows = select(StepBlockRow.payload, StepBlockRow.end_step).where(
+    rows = select(StepBlockRow.payload).where(
         StepBlockRow.job_id == job_id,
         StepBlockRow.attempt == newest.scalar_subquery(),
         StepBlockRow.end_step > start,
     )
     if end is not None:
         rows = rows.where(StepBlockRow.first_step < end)
+    query = rows.order_by(StepBlockRow.first_step).execution_options(yield_per=64)
     blocks: list[StepBlock] = []
     found = 0
-    result = session.execute(rows.order_by(StepBlockRow.first_step).execution_options(yield_per=64))
-    for payload, _ in result:
-        if found >= limit:
-            return Reading(StepBlock.concat(blocks), more=True)
-        block = decode(payload)
-        wanted = block.between(start, block.end_step if end is None else end)
-        kept = wanted.between(wanted.first_step, wanted.first_step + limit - found)
-        blocks.append(kept)
-        found += len(kept)
-        if len(kept) < len(wanted):
-            return Reading(StepBlock.concat(blocks), more=True)
+    with session.execute(query) as result:
+        for (payload,) in result:
+            block = decode(payload)
+            wanted = block.between(start, block.end_step if end is None else end)
+            kept = wanted.between(wanted.first_step, wanted.first_step + limit - found)
+            blocks.append(kept)
+            found += len(kept)
+            if len(kept) < len(wanted):
+                return Reading(StepBlock.concat(blocks), more=True)
     return Reading(StepBlock.concat(blocks), more=False)

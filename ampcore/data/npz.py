@@ -60,11 +60,12 @@ def _read(name: str, file: Path) -> Arrays:
         # is_file first: opening a pipe or a device could wait for ever.
         if not file.is_file():
             raise InvalidData(name, None, expected="a file", received="no file of this name")
-        archive = np.load(file, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise InvalidData(name, None, expected=expected, received="a single array")
-        with archive:
-            return _members(name, archive)
+        with file.open("rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise InvalidData(name, None, expected=expected, received="a single array")
+            with archive:
+                return _members(name, archive)
     except OSError as error:
         # Its text would name the file by the server's own path.
         received = error.strerror or "a file that cannot be read"

@@ -41,6 +41,7 @@ class Stack:
 
     def stop(self) -> int:
         """Ctrl-C's polite sister; returns the exit code."""
+        self.client.close()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 

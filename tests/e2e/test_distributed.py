@@ -66,6 +66,7 @@ def pieces(
     family = [psutil.Process(process.pid) for process in started]
     family += [child for process in family for child in process.children(recursive=True)]
     yield Pieces(redis, started[1], client)
+    client.close()
     for process in reversed(started):
         process.send_signal(signal.SIGTERM)
         process.wait(60)

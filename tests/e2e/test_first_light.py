@@ -133,8 +133,7 @@ def test_the_command_line_submits_and_watches(stack: Any, tmp_path: Path) -> Non
 
 
 def test_nobody_gets_in_without_the_token(stack: Any) -> None:
-    stranger = Client(stack.client.url, "amp_guessed")
-    with pytest.raises(Unauthorized):
+    with Client(stack.client.url, "amp_guessed") as stranger, pytest.raises(Unauthorized):
         list(stranger.jobs.list())
 
 

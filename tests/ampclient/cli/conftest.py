@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,21 +63,23 @@ def ampctl(
 
 
 @pytest.fixture
-def start_ampctl(configured: Path) -> Callable[..., subprocess.Popen[str]]:
+def start_ampctl(configured: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a command line as a process of its own."""
+    with ExitStack() as started:
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        program = "from ampclient.cli import main; main()"
-        return subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        )
+        def start(*arguments: str) -> subprocess.Popen[str]:
+            program = "from ampclient.cli import main; main()"
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            )
+            return started.enter_context(process)
 
-    return start
+        yield start
 
 
 @pytest.fixture
