@@ -1,6 +1,7 @@
 """The options that every command shares, and the client that they describe."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,15 @@ class Server:
 
     url: str | None = None
     connection: Path | None = None
+
+
+class StepFormat(StrEnum):
+    """How steps are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    NDJSON = "ndjson"
+    JSON = "json"
 
 
 def client_of(context: typer.Context) -> "Client":

@@ -1,21 +1,11 @@
 """`ampctl steps` and `events`: what a job recorded."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.connect import AsJson, JobId, StepFormat, client_of
 from ampclient.cli.output import print_events, print_json
-
-
-class Format(StrEnum):
-    """How steps are written."""
-
-    TABLE = "table"
-    CSV = "csv"
-    NDJSON = "ndjson"
-    JSON = "json"
 
 
 def steps(
@@ -33,8 +23,8 @@ def steps(
         typer.Option(metavar="A,B", help="Columns, such as loss,skipped.", show_default=False),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", "-f", help="How to write them.")
-    ] = Format.TABLE,
+        StepFormat, typer.Option("--format", "-f", help="How to write them.")
+    ] = StepFormat.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the values of every step of a job."""
@@ -45,7 +35,7 @@ def steps(
         raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
     job = client_of(context).jobs.get(job_id)
     blocks = job.iter_steps(start=start, end=end, columns=names)
-    write_steps(blocks, Format.JSON if as_json else format_)
+    write_steps(blocks, StepFormat.JSON if as_json else format_)
 
 
 def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from ampclient.cli.history import Format
+from ampclient.cli.connect import StepFormat
 from ampcore.series import StepBlock
 from ampcore.series.jsonable import column_to_json
 
@@ -17,13 +17,13 @@ NAMES_IN_TEXT: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 Row = tuple[Any, ...]
 
 
-def write_steps(blocks: Iterable[StepBlock], format_: Format) -> None:
+def write_steps(blocks: Iterable[StepBlock], format_: StepFormat) -> None:
     """Write every block, in order."""
     writers = {
-        Format.TABLE: _table,
-        Format.CSV: _csv,
-        Format.NDJSON: _ndjson,
-        Format.JSON: _json,
+        StepFormat.TABLE: _table,
+        StepFormat.CSV: _csv,
+        StepFormat.NDJSON: _ndjson,
+        StepFormat.JSON: _json,
     }
     for piece in writers[format_](iter(blocks)):
         typer.echo(piece, nl=False)
