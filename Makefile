@@ -17,9 +17,12 @@ install: $(INSTALLED) ## Install everything into .venv/
 $(INSTALLED): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "ampcore needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "Installing about 2 GB into $(VENV)/; this takes a minute or two."
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@# compat: a plain path, so that a folder named ampcore next to a script cannot stand in for it.
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--config-settings editable_mode=compat --editable .
 	@touch $@
 
 demo: $(INSTALLED) ## Train the same model in three precisions on a stack of its own

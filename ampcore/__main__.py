@@ -68,6 +68,8 @@ def run(
         from ampcore.console import summary_lines
 
         typer.echo("\n".join(summary_lines(summary, model_file)))
+    if model_file is None:
+        typer.echo("The model was not saved; --output DIR saves it.", err=True)
 
 
 def _document(file: str) -> Any:

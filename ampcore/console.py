@@ -57,7 +57,7 @@ class RunView:
             f"skipped {self._skipped}  {block.examples_per_s:,.0f}/s"
         )
         self._progress.update(self._task, completed=block.end_step, values=values)
-        if not self._live and self._is_due(block.end_step):
+        if not self._live and self._is_due():
             self._say(f"{self._name}: step {block.end_step}/{self._total}  {values}")
 
     def event(self, event: Event) -> None:
@@ -68,15 +68,15 @@ class RunView:
                 self._progress.update(self._task, total=self._total)
             case EventType.EVALUATION:
                 self._say(
-                    f"{self._name}: after step {event.step}: validation loss "
+                    f"{self._name}: after {(event.step or 0) + 1} steps: validation loss "
                     f"{event.data['val_loss']:.4g}, accuracy {event.data['val_accuracy']:.1%}"
                 )
             case EventType.WARNING:
                 self._say(f"{self._name}: warning: {event.data['message']}")
 
-    def _is_due(self, done: int) -> bool:
+    def _is_due(self) -> bool:
         now = time.monotonic()
-        due = now - self._shown_at >= EVERY_S or done == self._total
+        due = now - self._shown_at >= EVERY_S
         self._shown_at = now if due else self._shown_at
         return due
 

@@ -181,7 +181,7 @@ def expire_leases(session: Session) -> list[Job]:
 def _expire(session: Session, job_id: str, attempt: int) -> Job | None:
     # The process died with its worker, so a stopping job has come to its end as well.
     late = Job.lease_expires_at < now()
-    message = f"The worker that ran it was not heard of for {LEASE_S:g} s."
+    message = f"The worker that ran it was not heard of for {LEASE_S:g} s. Submit the job again."
     why: dict[str, Any] = {"reason": Reason.WORKER_LOST, "message": message}
     return _finish(session, job_id, attempt, State.CANCELLED, late, **why) or _finish(
         session, job_id, attempt, State.FAILED, late, **why

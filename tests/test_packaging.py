@@ -135,3 +135,10 @@ def test_the_wheel_carries_nothing_but_the_packages(wheel: set[str]) -> None:
     folders = {name.partition("/")[0] for name in wheel}
     expected = {folder.name for folder in package_dirs()}
     assert folders - expected == {f"ampcore-{ampcore.__version__}.dist-info"}
+
+
+def test_a_folder_of_the_same_name_does_not_stand_in_for_the_package(tmp_path):
+    # A script that lies next to a clone named ampcore sees that folder first.
+    (tmp_path / "ampcore").mkdir()
+    code = "from ampclient import Client; from ampcore import JobSpec; print(JobSpec, Client)"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -4,9 +4,12 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 import ampcore
 from store import workers
@@ -29,27 +32,37 @@ class Presence:
 
     def start(self, standby: Standby) -> None:
         """Say hello; then give signs of life, with the hardware that the standby has found."""
-        with self._database.write() as session:
-            workers.register(
-                session,
-                self.worker_id,
-                hostname=socket.gethostname(),
-                pid=os.getpid(),
-                slots=self._slots,
-                version=ampcore.__version__,
-            )
-        threading.Thread(target=self._run, args=[standby], name="presence", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=[standby], name="presence")
+        self._thread.start()
 
     def end(self) -> None:
-        """Say good-bye."""
+        """Say good-bye, as the last word."""
         self._over.set()
+        self._thread.join()
         with self._database.write() as session:
             workers.stopped(session, self.worker_id)
 
     def _run(self, standby: Standby) -> None:
-        while not self._over.wait(EVERY_S):
+        tell: Callable[[Session], None] = self._say_hello
+        while True:
             try:
                 with self._database.write() as session:
-                    workers.seen(session, self.worker_id, standby.hardware())
+                    tell(session)
+                tell = partial(self._show_life, standby)
             except SQLAlchemyError as error:
                 log.warning("no sign of life could be given: %s", error)
+            if self._over.wait(EVERY_S):
+                return
+
+    def _say_hello(self, session: Session) -> None:
+        workers.register(
+            session,
+            self.worker_id,
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            slots=self._slots,
+            version=ampcore.__version__,
+        )
+
+    def _show_life(self, standby: Standby, session: Session) -> None:
+        workers.seen(session, self.worker_id, standby.hardware())

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
 
 class SettingsInvalid(ValueError):
     """A setting of the worker is missing or makes no sense."""
@@ -25,11 +28,23 @@ class Settings:
         """Raises SettingsInvalid, naming the variable."""
         data_dir = Path(environment.get("AMPCORE_DATA_DIR", "ampcore-data")).absolute()
         return cls(
-            database_url=_required(environment, "AMPCORE_DATABASE_URL"),
+            database_url=_database_url(environment),
             redis_url=_required(environment, "AMPCORE_REDIS_URL"),
             data_dir=data_dir,
             worker_slots=_positive(environment, "AMPCORE_WORKER_SLOTS", default="1"),
         )
+
+
+def _database_url(environment: Mapping[str, str]) -> str:
+    name = "AMPCORE_DATABASE_URL"
+    try:
+        make_url(url := _required(environment, name))
+    except ArgumentError:
+        # What came may hold a password and is not repeated.
+        raise SettingsInvalid(
+            f"{name}: expected an address such as postgresql://user:password@host/database."
+        ) from None
+    return url
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

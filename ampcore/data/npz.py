@@ -61,10 +61,10 @@ def _read(name: str, file: Path) -> Arrays:
         if not file.is_file():
             raise InvalidData(name, None, expected="a file", received="no file of this name")
         with file.open("rb") as stream:
-            archive = np.load(stream, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise InvalidData(name, None, expected=expected, received="a single array")
-            with archive:
+            if not zipfile.is_zipfile(stream):
+                raise InvalidData(name, None, expected=expected, received="a file of another kind")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
                 return _members(name, archive)
     except OSError as error:
         # Its text would name the file by the server's own path.

@@ -50,7 +50,10 @@ class StepBlock:
     def __getitem__(self, name: str) -> Column:
         if name == "step":
             return np.arange(self.first_step, self.end_step, dtype=np.int64)
-        return self._columns[name]
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(f"{name!r}; there are step, {', '.join(self.names)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name == "step" or name in self._columns
@@ -108,7 +111,10 @@ class StepBlock:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame indexed by step; needs pandas installed."""
-        import pandas
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("to_pandas needs pandas: pip install pandas") from None
 
         columns = {name: self[name] for name in self.names}
         return pandas.DataFrame(columns, index=pandas.Index(self["step"], name="step"))

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 Location = tuple[int | str, ...]
 MAX_RECEIVED = 80
+BOUNDS = ("greater than", "less than")
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,14 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
             return Problem(pointer((*location, key)), "missing", "a value", "nothing")
         case "model_type" | "model_attributes_type" | "dict_type":
             return _found(location, "wrong_type", "an object", received)
+        case "too_long" | "too_short" | "string_too_long" | "string_too_short" as kind:
+            most, unit = kind.endswith("long"), "characters" if "string" in kind else "items"
+            limit = context["max_length" if most else "min_length"]
+            expected = f"at {'most' if most else 'least'} {limit} {unit}"
+            return _found(location, "invalid_value", expected, received)
         case kind:
             expected = details["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            expected = f"a number {expected}" if expected.startswith(BOUNDS) else expected
             code = "wrong_type" if kind.endswith("_type") else "invalid_value"
             return _found(location, code, expected[:1].lower() + expected[1:], received)
 

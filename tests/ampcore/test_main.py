@@ -41,13 +41,14 @@ def test_the_summary_for_people_names_every_value_in_full(cli, spec_file):
     assert values["steps"] == "2"
     assert len(values["weights_digest"]) == 64
     assert "model_file" not in values
+    assert "not saved" in result.stderr
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(cli, spec_file, capfd):
     cli(spec_file, *SMALL)
     said = capfd.readouterr().err
     assert "mlp-float32: step 1/2  loss " in said
-    assert "mlp-float32: after step 1: validation loss" in said
+    assert "mlp-float32: after 2 steps: validation loss" in said
     assert "\x1b" not in said
     assert "oneDNN" not in said
 

@@ -27,3 +27,9 @@ def test_a_missing_setting_is_named(name: str) -> None:
 def test_slots_must_be_a_positive_number(slots: str) -> None:
     with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_SLOTS"):
         Settings.from_environment({**GIVEN, "AMPCORE_WORKER_SLOTS": slots})
+
+
+def test_an_address_that_is_none_is_not_repeated() -> None:
+    with pytest.raises(SettingsInvalid, match="AMPCORE_DATABASE_URL") as caught:
+        Settings.from_environment({**GIVEN, "AMPCORE_DATABASE_URL": "secret"})
+    assert "secret" not in str(caught.value)

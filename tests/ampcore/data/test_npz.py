@@ -124,7 +124,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
 
 def test_a_single_array_is_no_archive(tmp_path):
     np.save(tmp_path / "it.npy", np.zeros(3))
-    with pytest.raises(InvalidData, match="received a single array"):
+    with pytest.raises(InvalidData, match="received a file of another kind"):
         data.load(Npz(path="it.npy"), seed=0, data_root=tmp_path)
 
 

@@ -36,13 +36,13 @@ def test_json_is_read_as_it_is():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 2\na: 3", "the key 'a' stands here twice in line"),
+        ("a: 1\nb: 2\na: 3", "in line 3: the key 'a' stands here twice"),
         ("x: {a: 1, a: 2}", "the key 'a' stands here twice"),
-        ("1: a", "expected a name as key, received 1"),
-        ("yes: a", "expected a name as key, received True"),
+        ("1: a", "a key must be a name, not 1"),
+        ("yes: a", "a key must be a name, not True"),
         ("a: [", "line"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
-        ("a: *unknown", "undefined alias"),
+        ("a: &x [1]\nb: [*x, *x]", "an alias (*) is not allowed"),
         ("a: \x00", "special characters"),
         ("[" * 5000, "nested too deeply"),
     ],

@@ -145,3 +145,18 @@ def test_the_yaml_of_a_spec_is_the_same_spec(tmp_path):
     made = spec(optimizer={"kind": "adam", "learning_rate": 1e-05, "epsilon": 1e-8})
     (tmp_path / "job.yaml").write_text(made.to_yaml())
     assert JobSpec.from_file(tmp_path / "job.yaml") == made
+
+
+def test_bounds_and_lengths_are_told_in_plain_words():
+    document = {
+        "model": {"kind": "mlp", "hidden": [1] * 65},
+        "data": {"kind": "digits", "batch_size": 0},
+        "name": "x" * 201,
+    }
+    with pytest.raises(SpecInvalid) as caught:
+        JobSpec.parse(document)
+    assert {problem.pointer: problem.expected for problem in caught.value.problems} == {
+        "/model/hidden": "at most 64 items",
+        "/data/batch_size": "a number greater than or equal to 1",
+        "/name": "at most 200 characters",
+    }
