@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ampclient.calls import Call
 from ampclient.errors import StatusError, UnexpectedAnswer, class_for
 
 T = TypeVar("T")
-MAX_SHOWN = 200
+MAX_SHOWN: Final = 200
+NOT_OURS: Final = "This does not look like an ampcore server; is AMPCORE_URL right?"
+PROXY_STATUSES: Final = frozenset({408, 413, 429})
+"""What a proxy before an ampcore server says in words of its own, beside the errors from 500 on."""
 
 
 def read_answer(call: Call[T], status: int, headers: Mapping[str, str], content: bytes) -> T:
@@ -26,7 +29,13 @@ def read_answer(call: Call[T], status: int, headers: Mapping[str, str], content:
             status=status,
         )
     try:
-        return call.read(json.loads(content))
+        document = json.loads(content)
+    except ValueError:
+        raise UnexpectedAnswer(
+            f"{NOT_OURS} It answered {where} with {_shown(content)!r}.", status=status
+        ) from None
+    try:
+        return call.read(document)
     except (KeyError, TypeError, ValueError) as error:
         raise UnexpectedAnswer(
             f"Expected an ampcore server's answer to {where}, received "
@@ -39,7 +48,9 @@ def error_from(status: int, headers: Mapping[str, str], content: bytes) -> Statu
     """The error that a problem+json answer, or any other with such a status, stands for."""
     problem = _problem(content)
     code = problem.get("code")
-    detail = problem.get("detail") or problem.get("title") or _plain_detail(status, content)
+    detail = problem.get("detail") or problem.get("title")
+    if not code or not detail:  # every answer of ampcore has both
+        detail = _plain_detail(status, content)
     return class_for(status, code)(
         str(detail),
         title=str(problem.get("title") or ""),
@@ -75,7 +86,10 @@ def _problem(content: bytes) -> dict[str, Any]:
 
 def _plain_detail(status: int, content: bytes) -> str:
     phrase = next((s.phrase for s in HTTPStatus if s == status), "not a standard status")
-    return f"The server answered {status} ({phrase}): {_shown(content)!r}."
+    answer = f"answered {status} ({phrase}): {_shown(content)!r}."
+    if status in PROXY_STATUSES or status >= 500:
+        return f"The server, or a proxy before it, {answer}"
+    return f"{NOT_OURS} It {answer}"
 
 
 def _shown(content: bytes) -> str:

@@ -27,7 +27,7 @@ class Connection:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NotConfigured(
-                f"Expected an address such as http://127.0.0.1:8000; received {self.url!r}."
+                f"Expected an address such as http://127.0.0.1:8470; received {self.url!r}."
             )
         token = self.token.strip()
         if not token or not token.isascii() or not token.isprintable():

@@ -43,6 +43,14 @@ def duration(seconds: float | None) -> str:
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
 
 
+def ago(seconds: float) -> str:
+    """How long ago, in the largest unit that there is one of: 12 s ago, 5 min ago, 3 d ago."""
+    for unit, size_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size_s:
+            return f"{seconds // size_s:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"
+
+
 def moment(value: datetime | None) -> str:
     """A time in the reader's own time zone, to the second."""
     return UNKNOWN if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"

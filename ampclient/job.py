@@ -36,7 +36,7 @@ class Job(JobView):
 
     def wait(
         self,
-        timeout_s: float | None = None,
+        timeout: float | None = None,
         *,
         progress: Progress = False,
         raise_on_failure: bool = False,
@@ -45,12 +45,12 @@ class Job(JobView):
         """The job once it has succeeded, failed or been cancelled.
 
         `progress` is True for bars (lines, if standard error is no terminal), or a function
-        that is called with each view. Raises WaitTimeout when `timeout_s` is over (the job
-        goes on), and JobFailed for an end other than success if `raise_on_failure` is set.
+        that is called with each view. Raises WaitTimeout after `timeout` seconds (the job goes
+        on), and JobFailed for an end other than success if `raise_on_failure` is set.
         """
         [ended] = wait_for(
             [self],
-            timeout_s=timeout_s,
+            timeout_s=timeout,
             progress=progress,
             raise_on_failure=raise_on_failure,
             poll_s=poll_s,

@@ -38,14 +38,18 @@ class Jobs:
     def list(
         self, *, state: str | Iterable[str] | None = None, limit: int | None = None
     ) -> Iterator[Job]:
-        """Jobs, newest first, of one or several states; pages are fetched as needed."""
+        """Jobs, newest first, of one or several states.
+
+        Lazy: an iterator that asks for the first page when its first job is taken, and for each
+        further page when it gets there. `list(client.jobs.list())` has them all at once.
+        """
         states = [state] if isinstance(state, str) else list(state or ())
         return islice(self._pages(states, limit), limit)
 
     def wait(
         self,
         jobs: Sequence[Job],
-        timeout_s: float | None = None,
+        timeout: float | None = None,
         *,
         progress: Progress = False,
         raise_on_failure: bool = False,
@@ -54,7 +58,7 @@ class Jobs:
         """Several jobs, in the same order, once all have ended; see `Job.wait`."""
         return wait_for(
             jobs,
-            timeout_s=timeout_s,
+            timeout_s=timeout,
             progress=progress,
             raise_on_failure=raise_on_failure,
             poll_s=poll_s,

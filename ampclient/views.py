@@ -85,7 +85,10 @@ class Latest(View):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(View):
-    """How a job that succeeded ended; `val_*` are None without validation data."""
+    """How a job that succeeded ended; `val_*` are None without validation data.
+
+    `examples_per_s` leaves the first block out, which holds the compilation, if there are more.
+    """
 
     steps: int
     skipped: int
@@ -140,6 +143,12 @@ class JobView(View):
         """Steps skipped so far."""
         known = self.summary or self.latest
         return known.skipped if known is not None else 0
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """The mean of the whole training once it succeeded, till then that of the last block."""
+        known = self.summary or self.latest
+        return known.examples_per_s if known is not None else None
 
     @classmethod
     def readers(cls) -> Mapping[str, Reader]:

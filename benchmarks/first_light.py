@@ -92,7 +92,7 @@ def first_step_s(running: Stack) -> float:
     job = running.client.jobs.submit(SPEC)
     wait_until(lambda: len(job.steps(end=1)) == 1)
     seconds = time.perf_counter() - begin
-    job.wait(timeout_s=120)
+    job.wait(timeout=120)
     return seconds
 
 

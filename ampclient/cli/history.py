@@ -28,14 +28,16 @@ def steps(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the values of every step of a job."""
-    from ampclient.cli.step_output import write_steps
+    from ampclient.cli.step_output import terminal_width, write_steps
 
     names = None if columns is None else [n.strip() for n in columns.split(",") if n.strip()]
     if names is not None and not set(names) - {"step"}:
         raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
     job = client_of(context).jobs.get(job_id)
     blocks = job.iter_steps(start=start, end=end, columns=names)
-    write_steps(blocks, StepFormat.JSON if as_json else format_)
+    # Who names columns gets them all, however wide they are.
+    width = terminal_width() if names is None else None
+    write_steps(blocks, StepFormat.JSON if as_json else format_, width=width)
 
 
 def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

@@ -11,12 +11,8 @@ from ampclient import formats
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
+    from ampclient.tables import Column, Row
     from ampclient.views import JobEvent, JobView, Worker
-
-Row = Sequence["str | Text"]
 
 
 def print_json(document: Any) -> None:
@@ -27,8 +23,18 @@ def print_json(document: Any) -> None:
 def print_jobs(jobs: Iterable["JobView"]) -> None:
     """One row for each job."""
     from ampclient.progress.table import styled_state
+    from ampclient.tables import Column
 
-    heads = ("ID", "NAME", "STATE", "POLICY", "STEP", "LOSS", "SKIPPED", "CREATED")
+    columns = (
+        Column("ID"),
+        Column("NAME", shrinks_to=12),
+        Column("STATE"),
+        Column("POLICY", gives_way=1),
+        Column("STEP", right=True),
+        Column("LOSS", right=True),
+        Column("SKIPPED", right=True, gives_way=3),
+        Column("CREATED", right=True, gives_way=2),
+    )
     rows = [
         (
             job.id,
@@ -38,11 +44,11 @@ def print_jobs(jobs: Iterable["JobView"]) -> None:
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
             str(job.skipped),
-            formats.moment(job.created_at),
+            _ago(job.created_at),
         )
         for job in jobs
     ]
-    _print_table(heads, rows)
+    _print_table(columns, rows)
 
 
 def print_job(job: "JobView") -> None:
@@ -56,6 +62,15 @@ def print_job(job: "JobView") -> None:
 
 def print_events(events: Iterable["JobEvent"]) -> None:
     """One row for each entry of the ledger."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("SEQ", right=True),
+        Column("TIME", gives_way=1),
+        Column("STEP", right=True),
+        Column("EVENT"),
+        Column("FACTS", shrinks_to=24, folds=True),
+    )
     rows = [
         (
             str(event.seq),
@@ -66,11 +81,23 @@ def print_events(events: Iterable["JobEvent"]) -> None:
         )
         for event in events
     ]
-    _print_table(("SEQ", "TIME", "STEP", "EVENT", "FACTS"), rows)
+    _print_table(columns, rows)
 
 
 def print_workers(workers: Iterable["Worker"]) -> None:
     """One row for each worker."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("ID"),
+        Column("HOST", shrinks_to=12),
+        Column("PID", right=True, gives_way=2),
+        Column("STATE"),
+        Column("BUSY", right=True),
+        Column("VERSION", gives_way=1),
+        Column("LAST SEEN", right=True),
+        Column("JOBS", shrinks_to=12, folds=True),
+    )
     rows = [
         (
             worker.id,
@@ -79,13 +106,12 @@ def print_workers(workers: Iterable["Worker"]) -> None:
             worker.state,
             f"{len(worker.jobs)}/{worker.slots}",
             worker.version,
-            formats.moment(worker.last_seen_at),
+            _ago(worker.last_seen_at),
             " ".join(worker.jobs) or UNKNOWN,
         )
         for worker in workers
     ]
-    heads = ("ID", "HOST", "PID", "STATE", "BUSY", "VERSION", "LAST SEEN", "JOBS")
-    _print_table(heads, rows)
+    _print_table(columns, rows)
 
 
 def _state(job: "JobView") -> str:
@@ -109,15 +135,22 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
             ("loss scale", formats.loss_scale(job.summary.final_loss_scale)),
             ("validation loss", formats.number(job.summary.val_loss)),
             ("validation accuracy", formats.percent(job.summary.val_accuracy)),
-            ("examples/s", formats.rate(job.summary.examples_per_s)),
         ]
     elif job.latest is not None:
         facts += [
             ("loss", formats.number(job.latest.loss)),
             ("loss scale", formats.loss_scale(job.latest.loss_scale)),
-            ("examples/s", formats.rate(job.latest.examples_per_s)),
         ]
+    facts.append(("examples/s", formats.rate(job.examples_per_s)))
+    if job.summary is not None and job.summary.model_file:
+        folder = f"jobs/{job.id}/attempt-{job.attempt}"
+        place = f"{folder}/{job.summary.model_file} (in the server's data folder)"
+        facts.append(("model file", place))
     return facts
+
+
+def _ago(moment: datetime) -> str:
+    return formats.ago((datetime.now(UTC) - moment).total_seconds())
 
 
 def _took(job: "JobView") -> str:
@@ -141,24 +174,13 @@ def _fact(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
-def _print_table(heads: Sequence[str], rows: Sequence[Row]) -> None:
+def _print_table(columns: Sequence["Column"], rows: Sequence["Row"]) -> None:
     from rich.console import Console
+
+    from ampclient.tables import fitted_table
 
     console = Console()
     if not console.is_terminal:
         # A pipe has no width: whole words, for grep and awk.
         console.width = 10_000
-    console.print(_table(heads, rows))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Row]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        # Text, not str: a name such as "[red]" is no markup.
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return table
+    console.print(fitted_table(columns, rows, console.width))

@@ -17,13 +17,18 @@ def error_lines(error: AmpcoreError | OSError) -> list[str]:
     if isinstance(error, OSError) and not isinstance(error, AmpcoreError):
         place = f"{error.filename}: " if error.filename else ""
         return [f"error: {place}{error.strerror or error}"]
-    origin = error.code if error.status is None else f"{error.code}, HTTP {error.status}"
     headline, *entries = str(error).splitlines() or [""]
-    lines = [f"error: {formats.printable(headline)} ({origin})"]
+    lines = [f"error: {formats.printable(headline)}{_origin(error)}"]
     lines += [f"  {formats.printable(entry)}" for entry in entries]
     if hint := _hint(error):
         lines.append(f"  {hint}")
     return lines
+
+
+def _origin(error: AmpcoreError) -> str:
+    if error.code == f"http_{error.status}":
+        return ""  # nothing that the sentence does not say
+    return f" ({error.code})" if error.status is None else f" ({error.code}, HTTP {error.status})"
 
 
 def _hint(error: AmpcoreError) -> str | None:

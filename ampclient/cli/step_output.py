@@ -1,26 +1,49 @@
 """Steps on standard output, written as they are read: a table, CSV, or JSON."""
 
 import json
-from collections.abc import Iterable, Iterator
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 import typer
 
+from ampclient import formats
 from ampclient.cli.connect import StepFormat
 from ampcore.series import StepBlock
 from ampcore.series.jsonable import column_to_json
 
-WIDTH: Final = 14
+WIDTHS: Final = {
+    "step": 8,
+    "loss_scale": 10,
+    "skipped": 7,
+    "learning_rate": 13,
+    "examples": 8,
+}
+"""Characters of a table's columns; together 86 for those that every job has."""
+WIDTH: Final = 11
+"""Of any other column: six digits and an exponent."""
+GIVE_WAY: Final = ("examples", "step_time_s", "learning_rate", "grad_norm")
+"""What a table leaves out where the terminal is narrow, in this order."""
 NAMES_IN_TEXT: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 Row = tuple[Any, ...]
+Writer = Callable[[Iterator[StepBlock]], Iterator[str]]
 
 
-def write_steps(blocks: Iterable[StepBlock], format_: StepFormat) -> None:
-    """Write every block, in order."""
-    writers = {
-        StepFormat.TABLE: _table,
+def terminal_width() -> int | None:
+    """The width of the terminal that standard output is; None when it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def write_steps(
+    blocks: Iterable[StepBlock], format_: StepFormat, *, width: int | None = None
+) -> None:
+    """Write every block, in order; a table with the columns that fit into `width`."""
+    writers: dict[StepFormat, Writer] = {
+        StepFormat.TABLE: partial(_table, width=width),
         StepFormat.CSV: _csv,
         StepFormat.NDJSON: _ndjson,
         StepFormat.JSON: _json,
@@ -29,23 +52,55 @@ def write_steps(blocks: Iterable[StepBlock], format_: StepFormat) -> None:
         typer.echo(piece, nl=False)
 
 
-def _table(blocks: Iterator[StepBlock]) -> Iterator[str]:
-    yield from _text(blocks, lambda cells: " ".join(cell.rjust(WIDTH) for cell in cells))
+def _table(blocks: Iterator[StepBlock], *, width: int | None) -> Iterator[str]:
+    first = next(blocks, None)
+    if first is None:
+        return
+    names = _fitting(("step", *first.names), width)
+    yield f"{_aligned(names, names)}\n"
+    for block in chain([first], blocks):
+        rows = (map(_short, names, row) for row in _rows(block, names))
+        yield "".join(f"{_aligned(names, row)}\n" for row in rows)
+    if hidden := [name for name in first.names if name not in names]:
+        note = f"Too narrow for {', '.join(hidden)}; --columns or --format csv shows them."
+        typer.echo(note, err=True)
+
+
+def _fitting(names: Sequence[str], width: int | None) -> list[str]:
+    """Those columns that fit into the width, as far as any may be left out."""
+    kept = list(names)
+    for name in GIVE_WAY:
+        if width is None or sum(_width(n) + 1 for n in kept) - 1 <= width:
+            break
+        if name in kept:
+            kept.remove(name)
+    return kept
+
+
+def _width(name: str) -> int:
+    return max(WIDTHS.get(name, WIDTH), len(name))
+
+
+def _aligned(names: Sequence[str], cells: Iterable[str]) -> str:
+    return " ".join(cell.rjust(_width(name)) for name, cell in zip(names, cells, strict=True))
+
+
+def _short(name: str, value: Any) -> str:
+    """A cell for reading: six digits, and a loss scale as the power of two that it is."""
+    if not isinstance(value, float):
+        return _cell(value)
+    return formats.loss_scale(value) if name == "loss_scale" else f"{value:.6g}"
 
 
 def _csv(blocks: Iterator[StepBlock]) -> Iterator[str]:
-    # No cell needs quotes: they are numbers and the names of columns.
-    yield from _text(blocks, ",".join)
-
-
-def _text(blocks: Iterator[StepBlock], joined: Any) -> Iterator[str]:
     first = next(blocks, None)
     if first is None:
         return
     names = ("step", *first.names)
-    yield f"{joined(names)}\n"
+    # No cell needs quotes: they are numbers and the names of columns.
+    yield f"{','.join(names)}\n"
     for block in chain([first], blocks):
-        rows = (joined([_cell(value) for value in row]) for row in _rows(block, names))
+        rows = (",".join(map(_cell, row)) for row in _rows(block, names))
         yield "".join(f"{row}\n" for row in rows)
 
 

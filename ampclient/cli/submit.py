@@ -1,12 +1,14 @@
 """`ampctl submit`: queue a job, and watch it if asked to."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from ampclient.cli.connect import AsJson, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.watch import watch_to_the_end
+from ampclient.errors import InvalidSpec
 
 SpecFile = Annotated[
     typer.FileBinaryRead,
@@ -37,9 +39,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Queue a job and print its id."""
-    from ampclient.documents import document_in
-
-    document = document_in(file.read(), assignments or ())
+    document = _document(file.read(), assignments or ())
     job = client_of(context).jobs.submit(document)
     if watch:
         typer.echo(f"Queued {job.id}; Ctrl-C stops watching, not the job.", err=True)
@@ -49,3 +49,16 @@ def submit(
     else:
         typer.echo(job.id)
         typer.echo(f"Queued. Watch it with: ampctl watch {job.id}", err=True)
+
+
+def _document(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
+    """The document to submit. An assignment that names no field is wrong usage, not a bad spec."""
+    from ampclient.documents import document_in
+
+    try:
+        return document_in(data, assignments)
+    except InvalidSpec as error:
+        for problem in error.problems:
+            if problem.code == "bad_assignment" and not problem.pointer:
+                raise typer.BadParameter(problem.detail, param_hint="--set") from None
+        raise

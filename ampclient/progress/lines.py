@@ -6,6 +6,7 @@ from typing import Self, TextIO
 from ampclient import formats
 from ampclient.progress.pace import Pace
 from ampclient.views import JobView
+from ampcore.spec import State
 
 EVERY_S = 5.0
 
@@ -44,13 +45,15 @@ class Lines:
 def line(job: JobView, remaining_s: float | None) -> str:
     """Everything about the job's progress in one line."""
     facts = [f"{formats.printable(job.name)}: {job.state}"]
+    if job.state is State.QUEUED:
+        facts.append("waiting for a free worker")
     if job.latest is not None:
         facts += [
             f"step {formats.steps(job.step, job.total_steps)}",
             f"loss {formats.number(job.latest.loss)}",
             f"loss scale {formats.loss_scale(job.latest.loss_scale)}",
             f"skipped {job.skipped}",
-            f"{formats.rate(job.latest.examples_per_s)} examples/s",
+            f"{formats.rate(job.examples_per_s)} examples/s",
         ]
     if remaining_s:
         facts.append(f"{formats.duration(remaining_s)} left")

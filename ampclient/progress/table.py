@@ -11,7 +11,9 @@ from rich.text import Text
 
 from ampclient import formats
 from ampclient.progress.pace import Pace
+from ampclient.tables import Column, fitted_table
 from ampclient.views import JobView
+from ampcore.spec import State
 
 STYLES: Final = {
     "running": "cyan",
@@ -22,6 +24,17 @@ STYLES: Final = {
 }
 WIDTH_BESIDE_BAR: Final = 73
 """Columns of a terminal that the texts of a usual job take."""
+COLUMNS: Final = (
+    Column("job", shrinks_to=12),
+    Column("state"),
+    Column("", gives_way=1),  # the bar
+    Column("step", right=True),
+    Column("loss", right=True),
+    Column("scale", right=True),
+    Column("skipped", right=True, gives_way=4),
+    Column("examples/s", right=True, gives_way=2),
+    Column("left", right=True, gives_way=3),
+)
 
 
 class LiveTable:
@@ -54,19 +67,11 @@ class LiveTable:
 
 def progress_table(jobs: Sequence[tuple[JobView, float | None]], width: int) -> Table:
     """One row for each job and the seconds it has left, for a terminal of this width."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    # Where the terminal is narrow, first the bar gives way, then the name, and no number does.
+    # Where the terminal is narrow, the bar gives way first, then the name down to 12 characters,
+    # then whole columns; no number is ever cut.
     bar_width = min(max(width - WIDTH_BESIDE_BAR, 4), 16)
-    table.add_column(overflow="ellipsis")
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    for _ in range(6):
-        table.add_column(justify="right", no_wrap=True)
-    heads = ("job", "state", "", "step", "loss", "scale", "skipped", "examples/s", "left")
-    table.add_row(*(Text(head, style="dim") for head in heads))
-    for job, remaining_s in jobs:
-        table.add_row(*_cells(job, remaining_s, bar_width))
-    return table
+    rows = [_cells(job, remaining_s, bar_width) for job, remaining_s in jobs]
+    return fitted_table(COLUMNS, rows, width, gap=1, head_style="dim")
 
 
 def styled_state(state: str) -> Text:
@@ -75,12 +80,16 @@ def styled_state(state: str) -> Text:
 
 
 def _messages(jobs: Sequence[JobView]) -> list[Text]:
-    """A line for each job that has something to say."""
-    return [
+    """A line for each job that has something to say, and one while nothing moves."""
+    lines = [
         Text(formats.printable(f"{job.name}: {job.message}"), style="yellow")
         for job in jobs
         if job.message
     ]
+    states = {job.state for job in jobs}
+    if State.QUEUED in states and not any(state.is_active for state in states):
+        lines.append(Text("waiting for a free worker", style="dim"))
+    return lines
 
 
 def _cells(job: JobView, remaining_s: float | None, bar_width: int) -> list[Text | ProgressBar]:
@@ -90,11 +99,11 @@ def _cells(job: JobView, remaining_s: float | None, bar_width: int) -> list[Text
         formats.number(latest.loss if latest else None),
         formats.loss_scale(latest.loss_scale if latest else None),
         str(job.skipped),
-        formats.rate(latest.examples_per_s if latest else None),
+        formats.rate(job.examples_per_s),
         formats.duration(remaining_s),
     ]
     bar = ProgressBar(total=job.total_steps or 1, completed=job.step, width=bar_width)
     if not job.total_steps:
         bar.update(0)
-    name = Text(formats.printable(job.name))
+    name = Text(formats.printable(job.name), no_wrap=True)
     return [name, styled_state(job.state), bar, *(Text(text) for text in texts)]

@@ -73,7 +73,7 @@ def test_the_address_may_be_written_with_a_slash_or_the_prefix(url, normal):
 
 @pytest.mark.parametrize("url", ["host:8000", "ftp://host", "http://", ""])
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(NotConfigured, match=r"such as http://127\.0\.0\.1:8000"):
+    with pytest.raises(NotConfigured, match=r"such as http://127\.0\.0\.1:8470"):
         Connection(url, "token")
 
 

@@ -73,6 +73,29 @@ def test_an_error_without_a_problem_shows_what_came(client, server, answer):
         client.version()
 
 
+@pytest.mark.parametrize(
+    ("status", "options"),
+    [
+        (200, {"html": "<!doctype html>"}),
+        (404, {"html": "<!doctype html>"}),
+        (404, {"json": {"detail": "Not Found"}}),
+    ],
+)
+def test_a_server_of_something_else_is_told_as_such(client, server, answer, status, options):
+    server.next_answers = [answer(status, **options)]
+    with pytest.raises(AmpcoreError, match=r"not look like an ampcore server; is AMPCORE_URL"):
+        client.version()
+
+
+@pytest.mark.parametrize("status", [413, 500])
+def test_a_proxy_that_speaks_for_the_server_is_not_taken_for_another_one(
+    client, server, answer, status
+):
+    server.next_answers = [answer(status, html="<!doctype html>")]
+    with pytest.raises(StatusError, match=f"or a proxy before it, answered {status}"):
+        client.version()
+
+
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
 def test_an_answer_of_something_else_is_unexpected(client, server, answer, content):
     server.next_answers = [answer(200, content=content)]

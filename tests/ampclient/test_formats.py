@@ -39,6 +39,20 @@ def test_durations_read_as_a_clock(seconds, text):
     assert formats.duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-2, "0 s ago"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (7199, "1 h ago"),
+        (86_400 * 3.9, "3 d ago"),
+    ],
+)
+def test_an_age_is_told_in_its_largest_unit(seconds, text):
+    assert formats.ago(seconds) == text
+
+
 def test_an_unmeasured_throughput_is_unknown():
     assert [formats.rate(v) for v in (None, float("nan"), 12345.6)] == ["–", "–", "12,346"]
 

@@ -2,9 +2,11 @@ import json
 import math
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from ampclient import Conflict, InvalidSpec, JobSpec, NotFound, State
+from ampcore.spec import SpecInvalid
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
@@ -47,6 +49,46 @@ def test_a_file_that_is_no_yaml_is_an_invalid_spec_that_was_not_sent(client, ser
     with pytest.raises(InvalidSpec, match="UTF-8"):
         client.jobs.submit(path)
     assert server.requests == []
+
+
+@pytest.mark.parametrize("document", [None, [], 3])
+def test_what_is_no_object_is_refused_in_the_words_of_the_spec(client, server, document):
+    with pytest.raises(SpecInvalid) as said:
+        JobSpec.parse(document)
+    with pytest.raises(InvalidSpec) as caught:
+        client.jobs.submit(document)
+    assert caught.value.problems == said.value.problems
+    assert server.requests == []
+
+
+def test_numbers_of_numpy_are_numbers(client, server):
+    spec = {
+        **SPEC,
+        "model": {"kind": "cnn", "filters": [np.int64(8), np.int16(4)]},
+        "optimizer": {"kind": "adam", "learning_rate": np.float32(0.5)},
+        "train": {"epochs": np.int32(2)},
+    }
+    sent = client.jobs.submit(spec).spec
+    assert sent["model"]["filters"] == [8, 4]
+    assert (sent["optimizer"]["learning_rate"], sent["train"]["epochs"]) == (0.5, 2)
+
+
+def test_what_json_cannot_hold_is_told_by_its_field(client, server):
+    spec = {**SPEC, "labels": {"a/b": b"x"}, "train": {"epochs": np.arange(2)}}
+    with pytest.raises(InvalidSpec) as caught:
+        client.jobs.submit(spec)
+    assert {problem.pointer for problem in caught.value.problems} == {
+        "/labels/a~1b",
+        "/train/epochs",
+    }
+    assert server.requests == []
+
+
+def test_a_spec_that_contains_itself_is_refused(client):
+    spec = {**SPEC}
+    spec["labels"] = spec
+    with pytest.raises(InvalidSpec, match="nested too deeply"):
+        client.jobs.submit(spec)
 
 
 def test_a_missing_file_is_an_os_error(client, tmp_path):
@@ -125,6 +167,12 @@ def test_list_stops_asking_at_its_limit(client, server):
     assert [job.id for job in client.jobs.list(limit=2)] == ["0", "1"]
     assert len(server.requests) == 1
     assert server.requests[0].url.params["limit"] == "2"
+
+
+def test_list_asks_for_nothing_before_its_first_job_is_taken(client, server):
+    jobs = client.jobs.list()
+    assert server.requests == []
+    assert list(jobs) == []
 
 
 def test_list_filters_by_one_state_or_several(client, server):

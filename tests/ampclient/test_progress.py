@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from ampclient.progress import show_progress
+from ampclient.progress.lines import line
 from ampclient.progress.pace import Pace
 from ampclient.progress.table import progress_table
 from ampclient.views import JobView
@@ -39,7 +40,7 @@ def test_lines_are_written_when_the_state_changes_and_every_few_seconds(view, cl
         ["digits-fp16: running", "step 11/40"],
         ["digits-fp16: succeeded", "step 40/40"],
     ]
-    assert lines[0] == "digits-fp16: queued"
+    assert lines[0] == "digits-fp16: queued  waiting for a free worker"
     assert "loss 0.25  loss scale 2^15  skipped 3  12,345 examples/s  0:34 left" in lines[2]
 
 
@@ -63,6 +64,21 @@ def test_in_a_narrow_terminal_no_number_is_cut(view):
         assert fact in text
 
 
+def test_in_a_very_narrow_terminal_columns_go_and_the_name_stays_readable(view):
+    text = drawn(view(name="a-name-that-is-much-too-long"), remaining_s=90, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert len(text.splitlines()) == 2
+    for fact in ("a-name-that", "running", "10/40", "0.25", "2^15"):
+        assert fact in text
+    assert "examples/s" not in text
+
+
+def test_once_succeeded_a_job_shows_its_mean_throughput_as_every_other_view_does(view, summary):
+    job = view(state="succeeded", summary={**summary, "examples_per_s": 777.0})
+    assert "777" in drawn(job)
+    assert "777 examples/s" in line(job, None)
+
+
 def test_the_table_shows_a_job_that_has_not_begun(view):
     text = drawn(view(state="queued", step=0, total_steps=None, latest=None))
     assert "queued" in text
@@ -79,19 +95,29 @@ def test_names_are_no_markup_and_cannot_steer_the_terminal(view):
     assert "\x1b" not in text
 
 
-def test_a_terminal_gets_a_table_that_stays_at_the_end(view, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-
+@pytest.fixture
+def terminal(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    stream = Terminal()
-    with show_progress(stream) as show:
+    monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
+
+
+def test_a_terminal_gets_a_table_that_stays_at_the_end(view, terminal):
+    with show_progress(terminal) as show:
         show(view(state="failed", message="Use a smaller batch."))
-    text = stream.getvalue()
+    text = terminal.getvalue()
     assert "examples/s" in text
     assert "Use a smaller batch." in text
+    assert "waiting" not in text
+
+
+def test_on_a_terminal_a_queued_job_says_what_it_waits_for(view, terminal):
+    with show_progress(terminal) as show:
+        show(view(state="queued", step=0, total_steps=None, latest=None))
+    assert "waiting for a free worker" in terminal.getvalue()
 
 
 def test_the_pace_leaves_the_compilation_out(view, clock):

@@ -36,7 +36,7 @@ def test_wait_shows_each_view_to_a_function(job, server):
 
 def test_wait_gives_up_in_time_and_the_job_goes_on(job, clock):
     with pytest.raises(WaitTimeout, match="a is queued") as caught:
-        job.wait(1.2, poll_s=0.5)
+        job.wait(timeout=1.2, poll_s=0.5)
     assert sum(clock.slept) == pytest.approx(1.2)
     assert isinstance(caught.value, TimeoutError)
     assert [job.id for job in caught.value.jobs] == ["a"]

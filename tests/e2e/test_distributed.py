@@ -91,7 +91,7 @@ def answers(client: Client) -> bool:
 def test_a_job_posted_while_redis_is_gone_runs_when_redis_is_back(
     pieces: Pieces, wait_until: Callable[..., Any]
 ) -> None:
-    assert pieces.client.jobs.submit(SPEC).wait(timeout_s=120).state == State.SUCCEEDED
+    assert pieces.client.jobs.submit(SPEC).wait(timeout=120).state == State.SUCCEEDED
     os.kill(pieces.redis.pid, signal.SIGKILL)
     wait_until(lambda: not pieces.redis.running)
     begin = time.monotonic()
@@ -99,7 +99,7 @@ def test_a_job_posted_while_redis_is_gone_runs_when_redis_is_back(
     assert time.monotonic() - begin < 15, "a POST must not wait for a Redis that is gone"
     assert [job.refresh().state for job in jobs] == [State.QUEUED] * 3
     pieces.redis.start()
-    ended = pieces.client.jobs.wait(jobs, timeout_s=180)
+    ended = pieces.client.jobs.wait(jobs, timeout=180)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 3
     assert [job.attempt for job in ended] == [1] * 3
     assert all(job.steps()["step"].tolist() == list(range(job.total_steps)) for job in ended)

@@ -42,7 +42,7 @@ print(result.weights_digest)
 
 @pytest.fixture(scope="module")
 def trained(stack: Any) -> Any:
-    return stack.client.jobs.submit(SPEC).wait(timeout_s=180)
+    return stack.client.jobs.submit(SPEC).wait(timeout=180)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_following_a_job_gives_each_step_once(stack: Any) -> None:
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_the_other_precisions_train_without_a_skip(stack: Any, policy: str) -> None:
     spec = {"model": {"kind": "mlp"}, "data": SPEC["data"], "precision": {"policy": policy}}
-    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout_s=180)
+    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout=180)
     assert job.state == State.SUCCEEDED
     assert job.summary.skipped == 0
     assert job.summary.val_accuracy > 0.85
@@ -177,7 +177,7 @@ class TestBadData:
         np.savez(datasets / f"{name}.npz", **{**arrays, **change})
         data = {"kind": "npz", "path": f"{name}.npz", "batch_size": 16}
         job = stack.client.jobs.submit({"model": {"kind": "mlp"}, "data": data})
-        job = job.wait(timeout_s=60)
+        job = job.wait(timeout=60)
         assert (job.state, job.reason) == (State.FAILED, "invalid_data")
         assert said in job.message
 
@@ -199,14 +199,14 @@ class TestEndings:
         trainer = stack.trainer(running.id)
         assert trainer is not None
         assert running.cancel().state == State.STOPPING
-        job = running.wait(timeout_s=60)
+        job = running.wait(timeout=60)
         assert (job.state, job.reason) == (State.CANCELLED, "user_request")
         assert not trainer.is_running()
         assert len(job.steps()) == job.step
 
     def test_a_killed_trainer_is_a_failed_job(self, stack: Any, running: Any) -> None:
         stack.trainer(running.id).kill()
-        job = running.wait(timeout_s=60)
+        job = running.wait(timeout=60)
         assert (job.state, job.reason) == (State.FAILED, "process_killed")
         assert len(job.steps()) == job.step
 
@@ -214,7 +214,7 @@ class TestEndings:
         waiting = stack.client.jobs.submit(self.LONG)
         assert waiting.cancel().state == State.CANCELLED
         running.cancel()
-        assert running.wait(timeout_s=60).state == State.CANCELLED
+        assert running.wait(timeout=60).state == State.CANCELLED
         assert waiting.refresh().attempt == 0
 
 

@@ -16,24 +16,50 @@ def test_its_own_version_needs_no_server(ampctl, monkeypatch, tmp_path):
     assert ampctl("--version").out == f"ampctl {ampcore.__version__}\n"
 
 
+def worker(**fields):
+    return {
+        "id": "w1",
+        "hostname": "box",
+        "pid": 7,
+        "slots": 2,
+        "state": "online",
+        "version": "0.1.0",
+        "hardware": None,
+        "jobs": ["a"],
+        "started_at": "2030-01-02T03:04:05Z",
+        "last_seen_at": "2030-01-02T03:04:06Z",
+        **fields,
+    }
+
+
 def test_workers_are_a_row_each(ampctl, server):
-    server.workers = [
-        {
-            "id": "w1",
-            "hostname": "box",
-            "pid": 7,
-            "slots": 2,
-            "state": "online",
-            "version": "0.1.0",
-            "hardware": None,
-            "jobs": ["a"],
-            "started_at": "2030-01-02T03:04:05Z",
-            "last_seen_at": "2030-01-02T03:04:06Z",
-        }
-    ]
+    server.workers = [worker()]
     _, row = ampctl("workers").out.splitlines()
     assert row.split()[:6] == ["w1", "box", "7", "online", "1/2", "0.1.0"]
     assert ampctl("workers", "--json").json() == server.workers
+
+
+def test_workers_that_are_not_online_are_counted_or_shown_on_request(ampctl, server):
+    server.workers = [worker(), worker(id="w2", state="lost"), worker(id="w3", state="stopped")]
+    result = ampctl("workers")
+    assert len(result.out.splitlines()) == 2
+    assert result.err == "Not shown: 2 lost or stopped; --all shows them.\n"
+    every = ampctl("workers", "--all")
+    assert [row.split()[0] for row in every.out.splitlines()[1:]] == ["w1", "w2", "w3"]
+    assert every.err == ""
+    assert [found["id"] for found in ampctl("workers", "--json").json()] == ["w1"]
+
+
+def test_no_worker_online_is_said(ampctl, server):
+    assert ampctl("workers").err == "No worker is online.\n"
+
+
+def test_an_answer_that_is_not_of_ampcore_is_told_once(ampctl, server, answer):
+    server.next_answers = [answer(404, html="<!doctype html><title>Hello</title>")]
+    result = ampctl("list")
+    assert result.code == 1
+    assert result.err.startswith("error: This does not look like an ampcore server; is AMPCORE_URL")
+    assert result.err.count("404") == 1
 
 
 def test_a_connection_file_can_be_named(ampctl, configured, monkeypatch, tmp_path):

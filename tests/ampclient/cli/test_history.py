@@ -2,7 +2,12 @@ import csv
 import io
 import json
 
+import numpy as np
 import pytest
+
+from ampclient.cli.connect import StepFormat
+from ampclient.cli.step_output import write_steps
+from ampcore.series import COLUMNS, StepBlock
 
 
 @pytest.fixture
@@ -56,6 +61,39 @@ def test_numbers_keep_the_digits_that_were_measured(ampctl, server):
     server.add_steps("b", 1, loss=1.5e-08)
     rows = ampctl("steps", "b", "--columns", "loss", "--format", "csv").out.splitlines()
     assert rows == ["step,loss", "0,0.1", "1,16777216", "2,1.5e-08"]
+
+
+@pytest.fixture
+def block():
+    """A late step with every column, its numbers as long as they get."""
+    values = {name: np.float32(1.2345678e-05) for name in COLUMNS}
+    values |= {"loss_scale": 2.0**24, "skipped": True, "examples": 65_536}
+    return StepBlock(999_999, {name: [value] for name, value in values.items()})
+
+
+def table(capsys, block, **options):
+    write_steps([block], StepFormat.TABLE, **options)
+    captured = capsys.readouterr()
+    return captured.out.splitlines(), captured.err
+
+
+def test_a_table_of_steps_fits_into_100_columns(capsys, block):
+    lines, note = table(capsys, block, width=100)
+    assert max(map(len, lines)) <= 100
+    assert lines[0].split() == ["step", *COLUMNS]
+    assert lines[1].split()[:4] == ["999999", "1.23457e-05", "2^24", "true"]
+    assert note == ""
+
+
+def test_a_narrow_table_of_steps_leaves_columns_out_and_says_so(capsys, block):
+    lines, note = table(capsys, block, width=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["step", *COLUMNS][:-1]
+    assert note == "Too narrow for examples; --columns or --format csv shows them.\n"
+
+
+def test_a_table_of_steps_in_a_pipe_has_every_column(capsys, block):
+    assert table(capsys, block)[0][0].split() == ["step", *COLUMNS]
 
 
 @pytest.mark.parametrize("format_", ["table", "csv", "ndjson"])

@@ -21,6 +21,16 @@ def test_list_of_a_state_that_is_none_is_wrong_usage(ampctl):
     result = ampctl("list", "--state", "asleep")
     assert result.code == 2
     assert "succeeded" in result.err
+    assert "Did you mean 'running'?" in ampctl("list", "--state", "runnning").err
+
+
+def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
+    for number in range(3):
+        server.add_job(f"{number}")
+    result = ampctl("list", "--limit", "2")
+    assert [line.split()[0] for line in result.out.splitlines()] == ["ID", "0", "1"]
+    assert result.err == "There are more than these 2 jobs; --limit N shows more.\n"
+    assert ampctl("list", "--limit", "3").err == ""
 
 
 def test_get_shows_a_job(ampctl, server, summary):
@@ -29,6 +39,14 @@ def test_get_shows_a_job(ampctl, server, summary):
     assert result.code == 0
     for line in ("state", "succeeded", "team=vision", "0.125", "2^12", "95.0%", "12,346"):
         assert line in result.out
+
+
+def test_get_tells_where_the_model_is(ampctl, server, summary):
+    server.add_job("a", state="succeeded", attempt=2, summary=summary)
+    place = "jobs/a/attempt-2/model.keras (in the server's data folder)"
+    assert f"model file           {place}\n" in ampctl("get", "a").out
+    server.add_job("b", state="succeeded", summary={**summary, "model_file": None})
+    assert "model file" not in ampctl("get", "b").out
 
 
 def test_get_says_why_a_job_failed(ampctl, server):
@@ -68,6 +86,7 @@ def test_cancel_can_wait_until_the_job_is_gone(ampctl, server):
     server.change("r", state="cancelled")
     result = ampctl("cancel", "r", "--wait")
     assert (result.code, result.out) == (0, "r is cancelled\n")
+    assert result.err == "r is stopping; waiting for its process to end …\n"
 
 
 def test_cancel_that_came_too_late_exits_1(ampctl, server):
