@@ -1,6 +1,6 @@
 """Mixed precision as values: dtype policy, loss scale, finite check, all-or-nothing update."""
 
-from ampcore.precision.finite import all_finite, global_norm
+from ampcore.precision.finite import all_finite, each_value, exact_norm, global_norm
 from ampcore.precision.loss_scale import (
     DynamicLossScale,
     FixedLossScale,
@@ -21,6 +21,8 @@ __all__ = [
     "all_finite",
     "apply_if_finite",
     "dtype_policy",
+    "each_value",
+    "exact_norm",
     "from_spec",
     "global_norm",
 ]

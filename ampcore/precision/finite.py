@@ -1,6 +1,6 @@
 """Is every gradient finite, and how long is the gradient."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -33,6 +33,31 @@ def global_norm(grads: Sequence[Any]) -> Tensor:
     """
     values = _values(grads)
     return tf.sqrt(_sum_of_squares(values)) if values else tf.constant(0.0)
+
+
+def exact_norm(grads: Sequence[Any], norm: Tensor) -> Tensor:
+    """`norm`, the global norm of `grads`, or the true one where its squares overflowed.
+
+    NaN when a gradient is not finite.
+    """
+
+    def by_largest() -> Tensor:
+        values = _values(grads)
+        largest = tf.reduce_max([tf.reduce_max(tf.abs(value)) for value in values])
+        return largest * tf.sqrt(_sum_of_squares([value / largest for value in values]))
+
+    return tf.cond(tf.math.is_finite(norm), lambda: norm, by_largest)
+
+
+def each_value(change: Callable[[Tensor], Tensor], grads: Sequence[Any]) -> list[Any]:
+    """The gradients with their values changed; sparse ones stay sparse, None stays None."""
+    changed: list[Any] = []
+    for grad in grads:
+        if isinstance(grad, tf.IndexedSlices):
+            changed.append(tf.IndexedSlices(change(grad.values), grad.indices, grad.dense_shape))
+        else:
+            changed.append(grad if grad is None else change(grad))
+    return changed
 
 
 def _values(grads: Sequence[Any]) -> list[Tensor]:

@@ -10,7 +10,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
+from ampcore.spec.precision import (
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    DynamicScale,
+    FixedScale,
+    NoScale,
+)
+
+BOUNDS = "from 2^-96 to 2^96"
 
 Tensor = Any
 Gradients = Any
@@ -81,7 +89,9 @@ class FixedLossScale(_Scaling):
     value: float = 1024.0
 
     def __post_init__(self) -> None:
-        _require(0 < self.value < math.inf, "a finite value above 0", value=self.value)
+        _require(
+            SMALLEST_SCALE <= self.value <= LARGEST_SCALE, f"a value {BOUNDS}", value=self.value
+        )
 
     def init(self) -> LossScaleState:
         """A state that holds the constant scale."""
@@ -111,8 +121,8 @@ class DynamicLossScale(_Scaling):
 
     def __post_init__(self) -> None:
         _require(
-            0 < self.minimum <= self.initial <= self.maximum < math.inf,
-            "0 < minimum ≤ initial ≤ maximum < ∞",
+            SMALLEST_SCALE <= self.minimum <= self.initial <= self.maximum <= LARGEST_SCALE,
+            f"minimum ≤ initial ≤ maximum, {BOUNDS}",
             minimum=self.minimum,
             initial=self.initial,
             maximum=self.maximum,

@@ -8,8 +8,17 @@ import numpy as np
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
+def storable(text: str) -> str:
+    """The text without what UTF-8 (lone surrogates) or PostgreSQL (zero) cannot write."""
+    return (
+        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    )
+
+
 def finite_json(value: Any) -> Any:
-    """`value` with every non-finite number in it replaced by its name as a string."""
+    """`value` with non-finite numbers as their names, and strings that every database takes."""
+    if isinstance(value, str):
+        return storable(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else _name(value)
     if isinstance(value, dict):

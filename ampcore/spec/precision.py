@@ -37,7 +37,11 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
 }
 """The compute dtype that each policy stands for; `auto` is settled on the worker's device."""
 
-Scale = Annotated[float, Field(gt=0, le=2.0**96)]
+SMALLEST_SCALE = 2.0**-96
+LARGEST_SCALE = 2.0**96
+"""Between them a scale and its inverse are normal float32 numbers, and so is a product of two."""
+
+Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_SCALE)]
 
 
 class Override(Part):

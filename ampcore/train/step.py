@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.precision import LossScale, LossScaleState, apply_if_finite, global_norm
+from ampcore.precision import (
+    LossScale,
+    LossScaleState,
+    apply_if_finite,
+    each_value,
+    exact_norm,
+    global_norm,
+)
 
 Tensor = Any
 
@@ -54,23 +61,25 @@ class TrainStep:
         # Unscale before clipping: the limits are in unscaled units.
         grads = self.loss_scale.unscale(state, grads)
         norm = global_norm(grads)
+        # Read before the step counts: a schedule's next value belongs to the next step.
+        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         new_state, finite = apply_if_finite(
             self.loss_scale,
             state,
             [(self.optimizer, self._clip(grads, norm), variables)],
             also=_changed(held, before, after),
         )
-        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         skipped = tf.cast(tf.logical_not(finite), tf.float32)
         return new_state, Record(loss, state.scale, skipped, norm, rate)
 
-    def _clip(self, grads: list[Tensor], norm: Tensor) -> list[Tensor]:
+    def _clip(self, grads: list[Any], norm: Tensor) -> list[Any]:
         if self.clip_norm is not None:
-            factor = tf.minimum(1.0, self.clip_norm / norm)
-            # Gradients that are not finite stay so: infinity times zero is NaN.
-            grads = [grad * factor for grad in grads]
+            # Gradients that are not finite stay so: their norm is NaN, or infinity times zero is.
+            factor = tf.minimum(1.0, self.clip_norm / exact_norm(grads, norm))
+            grads = each_value(lambda value: value * factor, grads)
         if self.clip_value is not None:
-            grads = [_clip_by_value(grad, self.clip_value) for grad in grads]
+            limit = self.clip_value
+            grads = each_value(lambda value: _clip_by_value(value, limit), grads)
         return grads
 
 

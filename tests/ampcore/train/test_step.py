@@ -4,7 +4,13 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale
+from ampcore.precision import (
+    DynamicLossScale,
+    FixedLossScale,
+    NoLossScale,
+    all_finite,
+    global_norm,
+)
 from ampcore.train.step import Batch, mean_loss
 
 
@@ -146,3 +152,25 @@ def test_the_loss_of_float16_logits_is_taken_in_float32():
     loss = mean_loss(logits, tf.constant([0]))
     assert loss.dtype == tf.float32
     assert float(loss) == pytest.approx(120000, rel=1e-2)
+
+
+@pytest.mark.parametrize("clip", [{"clip_norm": 1.0}, {"clip_value": 1.0}])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_a_gradient_that_is_not_finite_stays_so_when_it_is_clipped(make_step, clip, bad):
+    grads = [tf.constant([1.0, bad])]
+    clipped = make_step(**clip)._clip(grads, global_norm(grads))
+    assert not all_finite(clipped)
+
+
+def test_a_huge_finite_gradient_is_clipped_to_the_limit_not_to_zero(make_step):
+    grads = [tf.constant([3e19, 4e19])]
+    (clipped,) = make_step(clip_norm=1.0)._clip(grads, global_norm(grads))
+    assert clipped.numpy() == pytest.approx([0.6, 0.8])
+
+
+def test_the_learning_rate_of_a_step_is_the_one_it_used(make_step, batch):
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([0, 1], [1.0, 0.5, 0.25])
+    step = make_step(optimizer=keras.optimizers.SGD(schedule))
+    step.optimizer.build(step.model.trainable_variables)
+    _, records = run(step, batch, times=3)
+    assert [record[4] for record in records] == [1.0, 0.5, 0.25]
