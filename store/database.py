@@ -1,7 +1,8 @@
 """One database, SQLite or PostgreSQL: its engine, and sessions to read and to write."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -17,6 +18,9 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
         self._writing = self.engine.execution_options(writes=True)
+        # SQLite lets one write at a time and makes the others poll; a lock lets them queue.
+        alone = self.engine.dialect.name == "sqlite"
+        self._turn: AbstractContextManager[object] = Lock() if alone else nullcontext()
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -27,7 +31,11 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session whose transaction is committed, or rolled back when an error leaves it."""
-        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+        with (
+            self._turn,
+            Session(self._writing, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:

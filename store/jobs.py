@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ampcore.series import EventType
-from ampcore.series.jsonable import finite_json
+from ampcore.series.jsonable import finite_json, storable
 from ampcore.spec import ACTIVE, JobSpec, Reason, State
 from ampcore.spec.states import sources
 from store.clock import after, now
@@ -105,7 +105,7 @@ def mark_failed(
     session: Session, job_id: str, attempt: int, reason: Reason, message: str
 ) -> Job | None:
     """The job ended for a reason; `message` says what a person can do about it."""
-    return _finish(session, job_id, attempt, State.FAILED, reason=reason, message=message)
+    return _finish(session, job_id, attempt, State.FAILED, reason=reason, message=storable(message))
 
 
 def mark_cancelled(session: Session, job_id: str, attempt: int) -> Job | None:
@@ -116,12 +116,29 @@ def mark_cancelled(session: Session, job_id: str, attempt: int) -> Job | None:
     )
 
 
+def hand_back(session: Session, job_id: str, attempt: int) -> Job | None:
+    """A claimed job goes back into the queue; None when its training has begun."""
+    job = _change(
+        session,
+        job_id,
+        State.QUEUED,
+        Job.state == State.STARTING,
+        Job.attempt == attempt,
+        lease_expires_at=None,
+        woken_at=None,
+    )
+    if job is not None:
+        _end_attempt(session, job, outcome="handed_back")
+    return job
+
+
 def request_cancel(session: Session, job_id: str) -> Job | None:
     """Cancel: a waiting job at once, a running one by asking its worker.
 
     Returns the job as it now is; None when there is no such job or it has ended otherwise.
     """
-    if job := get(session, job_id):
+    # Locked, so that of two requests at one time the second sees what the first has done.
+    if job := session.get(Job, job_id, populate_existing=True, with_for_update=True):
         if job.state in (State.CANCELLED, State.STOPPING):
             return job
         waiting = _change(
@@ -154,6 +171,22 @@ def hold(session: Session, job_id: str, attempt: int, **values: Any) -> Standing
     return Standing(*row) if row is not None else None
 
 
+def count_frames(session: Session, job_id: str, attempt: int, *, told: int, count: int) -> bool:
+    """Note that `count` frames follow the first `told` ones; False when they are noted already.
+
+    A writer that lost the answer to its commit tries again, and must not write twice.
+    """
+    statement = (
+        update(Attempt)
+        .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, attempt))
+        .where(Attempt.frames == told)
+        .values(frames=told + count)
+        .returning(Attempt.frames)
+        .execution_options(synchronize_session=False)
+    )
+    return session.execute(statement).one_or_none() is not None
+
+
 def to_wake(session: Session, *, quiet_s: float, limit: int) -> Sequence[str]:
     """The ids of queued jobs, oldest first, for which no message went out in `quiet_s` seconds."""
     silent = or_(Job.woken_at.is_(None), Job.woken_at < after(-quiet_s))
@@ -173,19 +206,25 @@ def note_woken(session: Session, job_ids: Collection[str]) -> None:
 
 def expire_leases(session: Session) -> list[Job]:
     """End the jobs whose worker has not been heard of for the length of a lease."""
-    expired = select(Job.id, Job.attempt).where(Job.state.in_(ACTIVE), Job.lease_expires_at < now())
-    ended = [_expire(session, job_id, attempt) for job_id, attempt in session.execute(expired)]
-    return [job for job in ended if job is not None]
-
-
-def _expire(session: Session, job_id: str, attempt: int) -> Job | None:
-    # The process died with its worker, so a stopping job has come to its end as well.
-    late = Job.lease_expires_at < now()
     message = f"The worker that ran it was not heard of for {LEASE_S:g} s. Submit the job again."
+    return _lose(session, message, Job.lease_expires_at < now())
+
+
+def lose_all(session: Session) -> list[Job]:
+    """End every active job at once; for who knows that no worker and no trainer is left."""
+    return _lose(session, "The worker that ran it was killed. Submit the job again.")
+
+
+def _lose(session: Session, message: str, *conditions: ColumnElement[bool]) -> list[Job]:
+    """End active jobs whose processes died with their worker: a stopping one as asked."""
     why: dict[str, Any] = {"reason": Reason.WORKER_LOST, "message": message}
-    return _finish(session, job_id, attempt, State.CANCELLED, late, **why) or _finish(
-        session, job_id, attempt, State.FAILED, late, **why
-    )
+    lost = (Job.state.in_(ACTIVE), *conditions)
+    ended = [
+        _finish(session, job_id, attempt, State.CANCELLED, *lost, **why)
+        or _finish(session, job_id, attempt, State.FAILED, *lost, **why)
+        for job_id, attempt in session.execute(select(Job.id, Job.attempt).where(*lost))
+    ]
+    return [job for job in ended if job is not None]
 
 
 def _finish(
@@ -208,13 +247,17 @@ def _finish(
         **values,
     )
     if job is not None:
-        session.execute(
-            update(Attempt)
-            .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, attempt))
-            .values(outcome=state, reason=job.reason, message=job.message, finished_at=now())
-            .execution_options(synchronize_session=False)
-        )
+        _end_attempt(session, job, outcome=state)
     return job
+
+
+def _end_attempt(session: Session, job: Job, outcome: str) -> None:
+    session.execute(
+        update(Attempt)
+        .where(tuple_(Attempt.job_id, Attempt.attempt) == (job.id, job.attempt))
+        .values(outcome=outcome, reason=job.reason, message=job.message, finished_at=now())
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _change(

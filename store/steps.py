@@ -32,12 +32,8 @@ class EncodedBlock:
 def append(session: Session, job_id: str, attempt: int, block: EncodedBlock) -> Standing | None:
     """Write one block: lease, progress, order and payload in the caller's one transaction.
 
-    None means that the fence has closed: another attempt owns the job. A block that is there
-    already (a repeated call after a lost answer) is not written twice.
+    None means that the fence has closed: another attempt owns the job.
     """
-    key = (job_id, attempt, block.first_step)
-    if session.get(StepBlockRow, key) is not None:
-        return hold(session, job_id, attempt)
     latest = finite_json(block.latest)
     standing = hold(session, job_id, attempt, seq=Job.seq + 1, step=block.end_step, latest=latest)
     if standing is not None:

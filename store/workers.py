@@ -25,7 +25,7 @@ def register(
 
 def seen(session: Session, worker_id: str, hardware: dict[str, Any] | None = None) -> None:
     """A worker is alive; its hardware, once a trainer process has looked."""
-    values = {"last_seen_at": now(), "stopped_at": None}
+    values: dict[str, Any] = {"last_seen_at": now()}
     if hardware is not None:
         values["hardware"] = hardware
     _set(session, worker_id, values)

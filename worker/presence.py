@@ -32,7 +32,9 @@ class Presence:
 
     def start(self, standby: Standby) -> None:
         """Say hello; then give signs of life, with the hardware that the standby has found."""
-        self._thread = threading.Thread(target=self._run, args=[standby], name="presence")
+        self._thread = threading.Thread(
+            target=self._run, args=[standby], name="presence", daemon=True
+        )
         self._thread.start()
 
     def end(self) -> None:

@@ -18,10 +18,12 @@ from store.jobs import Standing
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Action = Callable[[Session], Standing | None]
+Action = Callable[[Session], object]
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
+PATIENCE_S: Final = 5.0
+"""How long a worker that shuts down still waits for its database."""
 
 
 class Relay:
@@ -35,18 +37,22 @@ class Relay:
         self._attempt = attempt
         self._give_up = give_up
         self._skipped = 0
+        self._told = 0
         self.written_at = time.monotonic()
 
     def carry(self, frames: Sequence[Frame]) -> Standing | None:
         """Write what the frames say, in one transaction; None when the attempt has lost the job."""
         actions = [self._action(frame) for frame in frames]
+        told, self._told = self._told, self._told + len(frames)
 
         def write(session: Session) -> Standing | None:
-            standing = None
+            standing = jobs.hold(session, self._job_id, self._attempt)
+            if standing is None or not jobs.count_frames(
+                session, self._job_id, self._attempt, told=told, count=len(actions)
+            ):
+                return standing
             for action in actions:
-                standing = action(session)
-                if standing is None:
-                    break
+                action(session)
             return standing
 
         return self._write(write)
@@ -60,6 +66,19 @@ class Relay:
         self._write(
             lambda session: (
                 jobs.mark_succeeded(session, self._job_id, self._attempt, summary)
+                or jobs.mark_cancelled(session, self._job_id, self._attempt)
+            )
+        )
+
+    def shut_down(self) -> None:
+        """The worker stops: a job whose training has not begun goes back into the queue."""
+        message = "The worker was shut down. Submit the job again."
+        self._write(
+            lambda session: (
+                jobs.hand_back(session, self._job_id, self._attempt)
+                or jobs.mark_failed(
+                    session, self._job_id, self._attempt, Reason.WORKER_SHUTDOWN, message
+                )
                 or jobs.mark_cancelled(session, self._job_id, self._attempt)
             )
         )
@@ -82,7 +101,10 @@ class Relay:
         header = frame.header
         match frame.type:
             case FrameType.RUNNING:
-                return lambda session: self._running(session, header)
+                total = header["total_steps"]
+                return lambda session: jobs.mark_running(
+                    session, self._job_id, self._attempt, total_steps=total
+                )
             case FrameType.STEPS:
                 block = self._block(frame)
                 return lambda session: steps.append(session, self._job_id, self._attempt, block)
@@ -90,12 +112,7 @@ class Relay:
                 event = Event(EventType(header["event"]), header["step"], header["data"])
                 return lambda session: events.append(session, self._job_id, self._attempt, event)
             case _:
-                return lambda session: jobs.hold(session, self._job_id, self._attempt)
-
-    def _running(self, session: Session, header: dict[str, Any]) -> Standing | None:
-        jobs.mark_running(session, self._job_id, self._attempt, total_steps=header["total_steps"])
-        # A job that is asked to stop before it runs stays `stopping`; the fence tells.
-        return jobs.hold(session, self._job_id, self._attempt)
+                return lambda session: None
 
     def _block(self, frame: Frame) -> steps.EncodedBlock:
         header = frame.header
@@ -111,6 +128,7 @@ class Relay:
     def _write(self, action: Callable[[Session], T]) -> T:
         """Do one transaction; wait and try again while the database is away."""
         wait_s = FIRST_WAIT_S
+        last_try_at = time.monotonic() + PATIENCE_S
         while True:
             try:
                 with self._database.write() as session:
@@ -118,9 +136,9 @@ class Relay:
                 self.written_at = time.monotonic()
                 return result
             except OperationalError as error:
-                if self._give_up.is_set():
+                if self._give_up.is_set() and time.monotonic() > last_try_at:
                     raise
                 log.warning("job %s: database away, next try in %g s: %s",
                             self._job_id, wait_s, error.orig)  # fmt: skip
-                self._give_up.wait(wait_s)
+                time.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)

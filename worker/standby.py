@@ -1,5 +1,6 @@
 """A trainer process kept warm: TensorFlow is imported before the job is there."""
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ from uuid import uuid4
 
 from ampcore.series.frames import FrameType
 from worker.supervisor import PROGRAM, TrainerProcess
+
+log = logging.getLogger(__name__)
 
 
 class Standby:
@@ -24,7 +27,10 @@ class Standby:
         """Start a process to wait, unless one does; call from a thread that stays."""
         with self._lock:
             if self._process is None:
-                self._process = self._start()
+                try:
+                    self._process = self._start()
+                except OSError as error:  # the next job then starts a process of its own
+                    log.warning("no trainer can stand by: %s", error)
 
     def take(self) -> TrainerProcess:
         """The waiting process, or a new one when there is none or it has died."""

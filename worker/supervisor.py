@@ -17,12 +17,16 @@ from ampcore.series.frames import Frame, FrameReader
 PROGRAM: Final = (sys.executable, "-m", "ampcore.child")
 READ_BYTES: Final = 1 << 16
 TAIL_BYTES: Final = 4096
+PIPE_BYTES: Final = 1 << 20
+"""Room for the largest spec, so that handing it over never waits for the child."""
 POLL_S: Final = 0.02
 
 # Everything else, and so every secret of this worker, stays out of the trainer's environment.
 PASSED_ON: Final = ("PATH", "HOME", "USER", "TZ", "TMPDIR", "LANG", "VIRTUAL_ENV", "PYTHONPATH")
 PASSED_ON_PREFIXES: Final = (
-    "CUDA_", "GOMP_", "KMP_", "LC_", "LD_", "NCCL_", "NVIDIA_", "OMP_", "ONEDNN_", "TF_", "XLA_",
+    "CUDA_", "GOMP_", "KMP_", "LC_", "LD_", "NCCL_", "NVIDIA_", "OMP_", "ONEDNN_",
+    "TF_CPP_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_ENABLE_", "TF_FORCE_GPU_", "TF_GPU_",
+    "TF_NUM_", "TF_XLA_", "XLA_",
 )  # fmt: skip
 
 
@@ -50,6 +54,7 @@ class TrainerProcess:
                 self._process = subprocess.Popen(
                     [*program, "--frames-fd", str(writing)],
                     stdin=subprocess.PIPE,
+                    pipesize=PIPE_BYTES,
                     stdout=log,
                     stderr=log,
                     pass_fds=[writing],
@@ -78,7 +83,7 @@ class TrainerProcess:
         self.log_file = self.log_file.rename(log_file)
         assert self._process.stdin is not None  # noqa: S101 - opened above
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.write(json.dumps(job, ensure_ascii=False).encode() + b"\n")
             self._process.stdin.flush()
 
     def batches(self, timeout_s: float) -> Iterator[list[Frame]]:

@@ -140,7 +140,10 @@ def finish(relay: Relay, ending: Ending, log_tail: str) -> None:
         case Ending(frame=Frame(type=FrameType.FAILED, header=header)):
             relay.failed(Reason(header["reason"]), header["message"])
         case Ending(halt=Halt.SHUTDOWN):
-            relay.failed(Reason.WORKER_SHUTDOWN, "The worker was shut down. Submit the job again.")
+            relay.shut_down()
+        case Ending(frame=Frame(type=FrameType.STOPPED)):
+            message = "The trainer process was told to stop by SIGTERM. Submit the job again."
+            relay.failed(Reason.PROCESS_KILLED, message)
         case _:
             relay.failed(*unexplained(ending.exit_code, log_tail))
 

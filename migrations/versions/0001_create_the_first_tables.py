@@ -84,6 +84,7 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String(length=32), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("worker_id", sa.String(length=32), nullable=False),
+        sa.Column("frames", sa.BigInteger(), nullable=False),
         sa.Column("outcome", sa.String(length=16), nullable=True),
         sa.Column("reason", sa.String(length=40), nullable=True),
         sa.Column("message", sa.Text(), nullable=True),

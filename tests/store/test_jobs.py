@@ -215,6 +215,20 @@ def test_a_job_whose_worker_is_not_heard_of_comes_to_its_end(database, make_job,
         assert jobs.expire_leases(session) == []
 
 
+def test_when_no_worker_is_left_every_active_job_ends_at_once(database, make_job):
+    waiting, ended = make_job(), make_job(State.SUCCEEDED)
+    active = {make_job(state).id: state for state in ACTIVE}
+    with database.write() as session:
+        lost = {job.id: job for job in jobs.lose_all(session)}
+        assert jobs.lose_all(session) == []
+    assert lost.keys() == active.keys()
+    for job_id, job in lost.items():
+        then = State.CANCELLED if active[job_id] is State.STOPPING else State.FAILED
+        assert (job.state, job.reason) == (then, Reason.WORKER_LOST)
+    assert state_of(database, waiting.id) == State.QUEUED
+    assert state_of(database, ended.id) == State.SUCCEEDED
+
+
 def test_jobs_without_a_message_are_woken_oldest_first(database, make_job):
     first, second, third = make_job(), make_job(), make_job()
     make_job(State.RUNNING)

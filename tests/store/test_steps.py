@@ -40,12 +40,6 @@ def test_a_block_moves_the_job_on(database, running, make_block):
         assert session.get(StepBlockRow, (running.id, 1, 0)).seq == standing.seq
 
 
-def test_a_block_told_twice_is_written_once(database, running, make_block):
-    first, again = append(database, running.id, 1, make_block(0, 10), make_block(0, 10))
-    assert again.seq == first.seq
-    assert numbers(read(database, running.id)) == list(range(10))
-
-
 def test_an_attempt_that_was_superseded_writes_nothing(database, running, make_block):
     append(database, running.id, 1, make_block(0, 10))
     with database.write() as session:

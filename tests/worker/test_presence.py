@@ -1,6 +1,9 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from store import workers
 from store.database import Database
@@ -24,16 +27,18 @@ def test_a_worker_says_hello_and_good_bye(
 
 
 def test_a_worker_that_starts_before_its_database_says_hello_later(
-    sqlite_url: str, tmp_path: Path, wait_until: Callable[..., Any]
+    migrated_sqlite: Path,
+    tmp_path: Path,
+    wait_until: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    file, aside = tmp_path / "ampcore.sqlite", tmp_path / "aside"
-    file.rename(aside)
-    database = Database(sqlite_url)
+    database = Database(f"sqlite:///{tmp_path / 'later' / 'ampcore.sqlite'}")
     presence = Presence(database, slots=1)
     presence.start(Standby(tmp_path))
-    wait_until(file.exists)  # SQLite has made an empty file, and found no tables in it
-    database.close()
-    aside.rename(file)
+    wait_until(lambda: "no sign of life" in caplog.text)
+    (tmp_path / "soon").mkdir()
+    shutil.copy(migrated_sqlite, tmp_path / "soon" / "ampcore.sqlite")
+    (tmp_path / "soon").rename(tmp_path / "later")
     wait_until(lambda: states(database) == ["online"])
     presence.end()
     database.close()

@@ -93,6 +93,22 @@ def test_a_standby_reports_the_hardware_it_has_found(
     wait_until(lambda: standby.hardware() == {"device": "script"})
 
 
+def test_a_standby_that_cannot_start_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    Standby(tmp_path / "file").prepare()
+    assert "no trainer can stand by" in caplog.text
+
+
+def test_a_spec_of_any_size_is_handed_over_without_waiting(tmp_path: Path) -> None:
+    sleeping = (sys.executable, "-c", "import time; time.sleep(60)")
+    process = TrainerProcess(tmp_path / "log", sleeping)
+    process.assign({"labels": "x" * 900_000}, tmp_path / "job" / "output.log")
+    assert process.is_alive
+    process.end(grace_s=0)
+
+
 def test_closing_leaves_no_process_and_no_log(standby: Standby, tmp_path: Path) -> None:
     standby.prepare()
     standby.close()

@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from sqlalchemy import update
 
+from ampcore.series.frames import Frame, FrameType
 from ampcore.spec import JobSpec, Reason, State
 from store import events, jobs, steps
 from store.database import Database
 from store.tables import Job, StepBlockRow
 from worker.standby import Standby
-from worker.tasks import Slots, unexplained
+from worker.tasks import Ending, Slots, finish, unexplained
 
 SCRIPT = Path(__file__).with_name("scripted_trainer.py")
 SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
@@ -97,6 +99,37 @@ def test_a_good_run_is_written_down_whole(start: Start, database: Database) -> N
         told = [row.data["state"] for row in events.read(session, job.id, after=0, limit=100)]
     assert reading.block["step"].tolist() == list(range(30))
     assert told == ["queued", "starting", "running", "succeeded"]
+
+
+def test_a_worker_that_shuts_down_claims_nothing(database: Database, tmp_path: Path) -> None:
+    slots = Slots(database, WORKER, tmp_path, Standby(tmp_path))
+    slots.shutting_down.set()
+    with database.write() as session:
+        job_id = jobs.create(session, SPEC).id
+    slots.train(job_id)
+    with database.read() as session:
+        assert jobs.get(session, job_id).state == State.QUEUED  # type: ignore[union-attr]
+
+
+def test_the_trainer_sees_no_secret_of_the_worker(
+    start: Start, until_running: Callable[[Running], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMPCORE_DATABASE_URL", "secret")
+    running = start("obedient")
+    until_running(running)
+    assert "AMPCORE_DATABASE_URL" not in running.process().environ()
+
+
+def test_a_trainer_that_somebody_else_told_to_stop_is_a_killed_one() -> None:
+    said: list[tuple[Reason, str]] = []
+
+    class Listener:
+        def failed(self, reason: Reason, message: str) -> None:
+            said.append((reason, message))
+
+    listener: Any = Listener()
+    finish(listener, Ending(Frame(FrameType.STOPPED), 0, None), "")
+    assert said[0][0] is Reason.PROCESS_KILLED
 
 
 def test_a_second_message_for_the_same_job_finds_nothing_to_do(start: Start) -> None:
