@@ -14,6 +14,7 @@ from server.auth import Door
 from server.datasets import Datasets
 from server.deps import Services
 from server.limits import BodyLimit
+from server.methods import HeadAsGet
 from server.parameters import refuse_unknown
 from server.reconcile import Reconciler
 from server.responses import FiniteJSONResponse
@@ -58,7 +59,7 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     app = FastAPI(
         title="ampcore",
         version=ampcore.__version__,
-        description="Mixed-precision training jobs: post a spec, then read back every step.",
+        description=openapi.DESCRIPTION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -71,7 +72,8 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     errors.install(app)
     openapi.install(app)
     app.add_middleware(BodyLimit)
-    app.add_middleware(Door, database=database)  # added last: the outermost
+    app.add_middleware(Door, database=database)
+    app.add_middleware(HeadAsGet)  # added last: the outermost
     return app
 
 

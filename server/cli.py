@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+import ampcore
 from server.data_folder import DataFolder, StartFailed
 from server.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsInvalid, default_data_dir
 
@@ -16,6 +17,7 @@ app = typer.Typer(
     help="Mixed-precision training as a service.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 token_app = typer.Typer(help="Who may speak to the server.", no_args_is_help=True)
 app.add_typer(token_app, name="token")
@@ -23,11 +25,39 @@ app.add_typer(token_app, name="token")
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one.")]
 
 
+def _folder(text: str) -> Path:
+    """The value of --data; an empty one would mean the folder that one happens to be in."""
+    if not text.strip():
+        raise typer.BadParameter("expected a folder, received an empty name.")
+    return Path(text)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ampserver {ampcore.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def up(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for everything; else AMPCORE_DATA_DIR, else ./ampcore-data."),
+        typer.Option(
+            parser=_folder,
+            metavar="FOLDER",
+            help="Folder for everything; else AMPCORE_DATA_DIR, else ./ampcore-data.",
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
     port: Port = DEFAULT_PORT,
@@ -77,23 +107,33 @@ def worker() -> None:
 @app.command()
 def migrate() -> None:
     """Create the tables of the database, or bring older ones up to date."""
+    from server.database_url import DatabaseUnusable, answering, name_of
     from server.migrate import migrate as run
     from server.schema import HEAD
 
-    run(_settings().database_url)
+    url = _settings().database_url
+    try:
+        with answering(url):
+            run(url)
+    except DatabaseUnusable as error:
+        _fail(error)
+    typer.echo(f"Used the {name_of(url)}.", err=True)
     typer.echo(f"The schema is at revision {HEAD}.")
 
 
 @token_app.command()
 def create(name: Annotated[str, typer.Argument(help="Whose token it is.")]) -> None:
     """Make a token and print its secret, which cannot be shown again."""
+    from server.database_url import DatabaseUnusable, name_of, with_tables
     from store import tokens
-    from store.database import Database
 
-    database = Database(_settings().database_url)
-    with database.write() as session:
-        secret = tokens.create(session, name)
-    database.close()
+    url = _settings().database_url
+    try:
+        with with_tables(url) as database, database.write() as session:
+            secret = tokens.create(session, name)
+    except DatabaseUnusable as error:
+        _fail(error)
+    typer.echo(f"Used the {name_of(url)}.", err=True)
     typer.echo(secret)
 
 
@@ -103,8 +143,12 @@ def main() -> None:
 
 
 def _settings() -> Settings:
+    from server.database_url import check
+
     try:
-        return Settings.from_environment()
+        settings = Settings.from_environment()
+        check(settings.database_url)
+        return settings
     except SettingsInvalid as error:
         _fail(error)
 

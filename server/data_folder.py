@@ -36,6 +36,12 @@ class DataFolder:
         except OSError as error:
             raise StartFailed(f"The data folder {self.path} cannot be made: {error}.") from None
 
+    def refuse_if_taken(self) -> None:
+        """Raises StartFailed when a server runs in the folder; makes nothing."""
+        if (self.run / "lock").exists():
+            with self.lock():
+                pass
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other servers out of the folder. Raises StartFailed when one is in it."""

@@ -24,7 +24,7 @@ def read_json(body: bytes) -> Any:
     except RecursionError:
         raise MalformedJson(_too_deep()) from None
     except ValueError as error:
-        raise MalformedJson(f"Expected a JSON document in UTF-8: {error}.") from None
+        raise MalformedJson(f"Expected a JSON document in UTF-8: {error}.{_hint(body)}") from None
     if problems := list(_unstorable(document)):
         raise SpecInvalid(problems)
     return document
@@ -65,6 +65,13 @@ def _walk(document: Any) -> Iterator[tuple[Location, Any]]:
             waiting += [((*location, key), item) for key, item in value.items()]
         elif isinstance(value, list):
             waiting += [((*location, index), item) for index, item in enumerate(value)]
+
+
+def _hint(body: bytes) -> str:
+    """For a body that is no object or list, and so perhaps YAML."""
+    if not body.strip() or body.lstrip().startswith((b"{", b"[")):
+        return ""
+    return " The API takes JSON alone; a spec in YAML is for `ampctl submit`."
 
 
 def _too_deep() -> str:

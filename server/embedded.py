@@ -1,11 +1,13 @@
 """Everything on one machine: SQLite, a Redis of our own, the API, and one worker."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 from contextlib import ExitStack
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from server.data_folder import DataFolder, StartFailed
 from server.keeper import Keeper, Watch
@@ -14,6 +16,9 @@ from server.private_redis import start_redis
 from server.process import Child
 from server.serve import listen, serve, set_up_logging, url_of, warning_about
 from server.settings import Settings, default_data_dir
+
+if TYPE_CHECKING:
+    from store.database import Database
 
 MIGRATION_GRACE_S: Final = 5.0
 REDIS_GRACE_S: Final = 3.0
@@ -32,6 +37,7 @@ def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
 
 
 def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int) -> None:
+    folder.refuse_if_taken()  # before the port, which the same server would hold
     listener = stack.enter_context(listen(host, port))
     folder.create()
     stack.enter_context(folder.lock())
@@ -40,11 +46,16 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
     settings = Settings(folder.database_url, redis.url, folder.path, host, port)
-    _prepare_database(stack, folder, settings)
+    database = _prepare_database(stack, folder, settings)
     worker = _child("worker", folder, settings, AMPCORE_WORKER_SLOTS=str(slots))
     stack.callback(worker.stop, WORKER_GRACE_S)
     worker.start()
-    keeper = Keeper([Watch(redis, REDIS_GRACE_S), Watch(worker, WORKER_GRACE_S)])
+    keeper = Keeper(
+        [
+            Watch(redis, REDIS_GRACE_S),
+            Watch(worker, WORKER_GRACE_S, on_end=lambda: _end_what_it_left(database)),
+        ]
+    )
     keeper.start()
     stack.callback(keeper.stop)
     stack.callback(folder.forget_connection)
@@ -57,8 +68,8 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     serve(settings, listener, announce)
 
 
-def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) -> None:
-    """The tables and our token in them."""
+def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) -> Database:
+    """The tables, our token in them, and no job that a killed server left running."""
     from server.schema import is_current
     from store import tokens
     from store.database import Database
@@ -69,6 +80,15 @@ def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) 
         _migrate(stack, _child("server", folder, settings, "migrate"), folder)
     with database.write() as session:
         tokens.ensure(session, "ampserver up", folder.token())
+    _end_what_it_left(database)
+    return database
+
+
+def _end_what_it_left(database: Database) -> None:
+    """End the jobs of a worker that was killed: trainers die with it, and there is no other."""
+    from server import leftovers
+
+    leftovers.end(database)
 
 
 def _migrate(stack: ExitStack, migration: Child, folder: DataFolder) -> None:
@@ -112,6 +132,7 @@ def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
         f"  address  {url}",
         f"  docs     {url}/api/v1/docs",
         f"           sign in with any user name; the password is the token in {folder.token_file}",
+        "           to try an operation there, press Authorize and paste the token",
         f"  data     {folder.path}",
         f"  try      {found}ampctl submit job.yaml --watch",
         "",

@@ -40,6 +40,14 @@ class NotFound(ServerError):
     """There is no such thing."""
 
 
+class MethodNotAllowed(ServerError):
+    """The path takes other methods than this one."""
+
+    def __init__(self, methods: Sequence[str]) -> None:
+        super().__init__(f"Expected one of the methods of this path: {', '.join(methods)}.")
+        self.methods = methods
+
+
 class Conflict(ServerError):
     """The thing is in no state for that."""
 
@@ -73,6 +81,7 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     MalformedJson: Kind(400, "malformed_json", "The body is not a JSON document"),
     Unauthorized: Kind(401, "unauthorized", "A valid token is needed"),
     NotFound: Kind(404, "not_found", "There is no such thing"),
+    MethodNotAllowed: Kind(405, "method_not_allowed", "The path does not take this method"),
     Conflict: Kind(409, "conflict", "The present state does not allow that"),
     PayloadTooLarge: Kind(413, "payload_too_large", "The body is too long"),
     SpecInvalid: Kind(422, "invalid_spec", "The job spec has mistakes"),
@@ -85,15 +94,6 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     Exception: INTERNAL_ERROR,
 }
 """The table: domain error to status and code."""
-
-FRAMEWORK: Final = {
-    404: (KINDS[NotFound], "Nothing is at this path."),
-    405: (
-        Kind(405, "method_not_allowed", "The path does not take this method"),
-        "The Allow header names the methods that this path takes.",
-    ),
-}
-"""What the router itself answers, and what we say of it."""
 
 DATABASE_ERRORS: Final = (OperationalError, InterfaceError, PoolTimeout)
 
@@ -119,19 +119,25 @@ def install(app: FastAPI) -> None:
     """Answer every error of the application from the table."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        response = answer(error)
-        if response.status_code == 405:
-            response.headers["Allow"] = allowed(request)
-        return response
+        return answer(_from_router(request, error))
 
     for error in (*KINDS, HTTPException):
         app.add_exception_handler(error, handle)
 
 
+def _from_router(request: Request, error: Exception) -> Exception:
+    """What the router itself answers, in our words; any other error as it is."""
+    match error:
+        case HTTPException(status_code=404):
+            slash = " with a slash at its end" if request.url.path[1:].endswith("/") else ""
+            return NotFound(f"Nothing is at this path{slash}; /api/v1/docs lists the paths.")
+        case HTTPException(status_code=405):
+            return MethodNotAllowed(allowed(request))
+    return error
+
+
 def _kind(error: Exception) -> Kind:
     if isinstance(error, HTTPException):
-        if error.status_code in FRAMEWORK:
-            return FRAMEWORK[error.status_code][0]
         phrase = HTTPStatus(error.status_code).phrase
         return Kind(error.status_code, phrase.lower().replace(" ", "_"), phrase)
     return next(KINDS[parent] for parent in type(error).__mro__ if parent in KINDS)
@@ -142,7 +148,7 @@ def _detail(error: Exception, kind: Kind) -> str:
         log.error("the database does not answer: %s", error)
         return "The database does not answer; try again soon."
     if isinstance(error, HTTPException):
-        return FRAMEWORK[kind.status][1] if kind.status in FRAMEWORK else str(error.detail)
+        return str(error.detail)
     if isinstance(error, RequestValidationError):
         return str(RequestInvalid(from_validation_error(error)))
     if kind is INTERNAL_ERROR:
@@ -160,5 +166,7 @@ def _add_headers(response: Response, error: Exception, kind: Kind) -> None:
     if isinstance(error, Unauthorized):
         for challenge in error.challenges:
             response.headers.append("WWW-Authenticate", challenge)
+    if isinstance(error, MethodNotAllowed):
+        response.headers["Allow"] = ", ".join(error.methods)
     if kind is UNAVAILABLE:
         response.headers["Retry-After"] = "2"

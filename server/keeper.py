@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +20,14 @@ STABLE_S: Final = 60.0
 
 @dataclass
 class Watch:
-    """One child: when it was started, and when it may be started again."""
+    """One child: when it was started, and when it may be started again.
+
+    `on_end` is called when it ended by itself, before it starts again.
+    """
 
     child: Child
     grace_s: float
+    on_end: Callable[[], None] = lambda: None
     started_at: float = 0.0
     delay_s: float = FIRST_DELAY_S
     restart_at: float | None = None
@@ -68,6 +72,7 @@ def _look(watch: Watch) -> None:
         watch.restart_at = now + watch.delay_s
         name, code = watch.child.name, watch.child.exit_code
         log.warning("%s ended (%s); it starts again in %g s", name, code, watch.delay_s)
+        watch.on_end()
         watch.delay_s = min(2 * watch.delay_s, LONGEST_DELAY_S)
     elif now >= watch.restart_at:
         watch.restart_at = None

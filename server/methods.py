@@ -1,16 +1,39 @@
-"""Which methods a path takes; the router itself names only those of the first route it finds."""
+"""The methods of a path: HEAD wherever GET is, and the names of all that it takes."""
 
 from typing import Final
 
 from fastapi import Request
 from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 
 
-def allowed(request: Request) -> str:
-    """The value of the Allow header for the path of a request."""
-    return ", ".join(method for method in METHODS if _takes(request, method))
+class HeadAsGet:
+    """ASGI middleware: answers HEAD as GET would be answered, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer a GET, and send on what HEAD may hear of it."""
+
+        async def send_without_body(message: Message) -> None:
+            await send({**message, "body": b""} if "body" in message else message)
+
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            await self.app({**scope, "method": "GET"}, receive, send_without_body)
+        else:
+            await self.app(scope, receive, send)
+
+
+def allowed(request: Request) -> list[str]:
+    """The methods that the path of a request takes.
+
+    The router itself names only those of the first route that it finds.
+    """
+    methods = [method for method in METHODS if _takes(request, method)]
+    return sorted([*methods, "HEAD"]) if "GET" in methods else methods
 
 
 def _takes(request: Request, method: str) -> bool:

@@ -10,6 +10,10 @@ from ampcore.spec import JobSpec
 from server.views import Problem, ProblemDetail
 
 REF: Final = "#/components/schemas/{model}"
+DESCRIPTION: Final = """Mixed-precision training jobs: post a spec, then read back every step.
+
+To try an operation, press **Authorize** and paste the token: signing in to this page only lets you
+read it."""
 TAGS: Final = [
     {"name": "jobs", "description": "Post, list, read and cancel training jobs."},
     {"name": "steps", "description": "Every step: loss, loss scale, skipped, throughput."},

@@ -48,7 +48,7 @@ class Reconciler:
         with self._database.read() as session:
             lost = jobs.to_wake(session, quiet_s=QUIET_S, limit=BATCH)
         if lost and self._wake.waiting() == 0:
-            log.info("sending the messages of %d queued jobs again", len(lost))
+            log.info("queued jobs whose messages are sent again: %d", len(lost))
             wake_workers(self._database, self._wake, lost)
 
     def expire(self) -> None:

@@ -7,6 +7,7 @@ import logging.config
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from server.data_folder import StartFailed
@@ -59,6 +60,11 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     from server.app import create_app
 
     class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            # A second signal would end the loop with the application's shutdown half done.
+            if not self.should_exit:
+                super().handle_exit(sig, frame)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             give_back()

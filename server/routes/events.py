@@ -16,7 +16,7 @@ After = Annotated[int, Query(ge=0, le=2**53, description="Only later events: pol
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-@router.get("", responses=problems(404, 422))
+@router.get("", summary="Read the events of a job", responses=problems(404, 422))
 def read(job_id: JobId, database: DatabaseDep, after: After = 0, limit: Limit = 100) -> EventPage:
     """Read what happened to a job beside its steps, in order."""
     with database.read() as session:

@@ -13,20 +13,20 @@ root = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@root.get("/healthz")
+@root.get("/healthz", summary="Is the server alive?")
 async def alive() -> Health:
     """Answers as long as the process runs. Needs no token."""
     return Health(status="alive")
 
 
-@root.get("/readyz", responses=problems(503))
+@root.get("/readyz", summary="Can the server do its work?", responses=problems(503))
 def ready(database: DatabaseDep, wake: WakeDep) -> Health:
     """Says whether database and Redis answer; 503 tells which one fails. Needs no token."""
     check(database, wake)
     return Health(status="ready")
 
 
-@router.get("/version")
+@router.get("/version", summary="Which version is this?")
 def version() -> Version:
     """The version of the server, of the API, and of the database schema that it was made for."""
     return Version(version=ampcore.__version__, api="v1", schema=schema.HEAD)

@@ -22,7 +22,13 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of a page.")]
 
 
-@router.post("", status_code=201, responses=problems(400, 413, 422), openapi_extra=SPEC_BODY)
+@router.post(
+    "",
+    summary="Submit a job",
+    status_code=201,
+    responses=problems(400, 413, 422),
+    openapi_extra=SPEC_BODY,
+)
 def submit(spec: PostedSpec, response: Response, database: DatabaseDep, wake: WakeDep) -> Job:
     """Queue a job. What was answered 201 is in the database and will not be lost."""
     with database.write() as session:
@@ -32,13 +38,18 @@ def submit(spec: PostedSpec, response: Response, database: DatabaseDep, wake: Wa
     return job
 
 
-@router.post("/validate", responses=problems(400, 413, 422), openapi_extra=SPEC_BODY)
+@router.post(
+    "/validate",
+    summary="Check a spec",
+    responses=problems(400, 413, 422),
+    openapi_extra=SPEC_BODY,
+)
 def validate(spec: PostedSpec) -> Validation:
     """Check a spec as POST /jobs would, and queue nothing."""
     return Validation(spec=spec.to_json(), findings=[])
 
 
-@router.get("", responses=problems(422))
+@router.get("", summary="List jobs", responses=problems(422))
 def listing(
     database: DatabaseDep, state: States, limit: Limit = 50, cursor: Cursor = None
 ) -> JobPage:
@@ -50,7 +61,7 @@ def listing(
         return JobPage(items=[Job.of(row) for row in rows[:limit]], next_cursor=further)
 
 
-@router.get("/{job_id}", responses=problems(404, 422))
+@router.get("/{job_id}", summary="Read a job", responses=problems(404, 422))
 def read(job_id: JobId, database: DatabaseDep) -> Job:
     """Read a job as it stands now."""
     with database.read() as session:
@@ -62,6 +73,7 @@ def read(job_id: JobId, database: DatabaseDep) -> Job:
 
 @router.post(
     "/{job_id}/cancel",
+    summary="Cancel a job",
     responses={
         202: {"model": Job, "description": "Its worker was asked to stop it."},
         **problems(404, 409, 422),

@@ -29,7 +29,9 @@ Columns = Annotated[
 Limit = Annotated[int, Query(ge=1, le=100_000)]
 
 
-@router.get("", response_model=Steps, responses=problems(404, 422))
+@router.get(
+    "", summary="Read the steps of a job", response_model=Steps, responses=problems(404, 422)
+)
 async def read(
     *,
     job_id: JobId,

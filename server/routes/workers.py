@@ -9,7 +9,7 @@ from store import tables, workers
 router = APIRouter(prefix="/workers", tags=["workers"])
 
 
-@router.get("")
+@router.get("", summary="List workers")
 def listing(database: DatabaseDep) -> WorkerList:
     """List every worker, the newest first, with what it runs."""
     with database.read() as session:

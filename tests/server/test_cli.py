@@ -12,9 +12,11 @@ import psutil
 import pytest
 import redis
 
+import ampcore
+from ampcore.spec import JobSpec
 from server.migrate import migrate
 from server.private_redis import start_redis
-from store import tokens
+from store import jobs, tokens
 from store.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,7 @@ class Up:
     def __init__(self, folder, wait_until):
         self.folder = folder
         self._wait_until = wait_until
+        (folder / "connection.json").unlink(missing_ok=True)  # of one that was killed
         self.process = subprocess.Popen(
             command("up", "--data", str(folder), "--port", "0"),
             cwd=ROOT,
@@ -99,16 +102,18 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
     assert up.client.get("/readyz").json() == {"status": "ready"}
     assert up.client.get("/api/v1/jobs").json()["items"] == []
 
-    second = run("up", "--data", str(up.folder), "--port", "0")
+    second = run("up", "--data", str(up.folder), "--port", up.url.rpartition(":")[2])
     assert second.returncode == 1
     assert f"process {up.process.pid}" in second.stderr
     assert len(second.stderr.splitlines()) == 1
 
+    job_id = take_job(up)
     for name in ("redis-server", "worker"):
         first = up.child(name)
         first.kill()
         wait_until(lambda name=name, pid=first.pid: up.child(name).pid != pid)
     wait_until(lambda: up.client.get("/readyz").status_code == 200)
+    assert reason(up, job_id) == "worker_lost"
 
     output = up.end(signal.SIGTERM)
     assert up.process.returncode == 0
@@ -119,17 +124,40 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
     assert not (up.folder / "connection.json").exists()
 
 
+def take_job(up):
+    """A job that some worker took and will never give a sign of life for."""
+    database = Database(f"sqlite:///{up.folder / 'ampcore.sqlite'}")
+    spec = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
+    with database.write() as session:
+        job_id = jobs.create(session, spec).id
+        assert jobs.claim(session, job_id, "gone")
+    database.close()
+    return job_id
+
+
+def reason(up, job_id):
+    return up.client.get(f"/api/v1/jobs/{job_id}").json()["reason"]
+
+
 def test_up_that_is_killed_takes_everything_with_it_and_starts_again(up, wait_until):
     token = (up.folder / "token").read_text()
     up.child("worker")
+    job_id = take_job(up)
     up.end(signal.SIGKILL)
     assert (up.folder / "connection.json").exists()
-    (up.folder / "connection.json").unlink()
     again = Up(up.folder, wait_until)
-    assert again.client.get("/api/v1/version").status_code == 200
+    assert reason(again, job_id) == "worker_lost"
     assert (up.folder / "token").read_text() == token
     again.end(signal.SIGINT)
     assert again.process.returncode == 0
+
+
+def test_a_second_interrupt_disturbs_nothing(up, wait_until):
+    up.process.send_signal(signal.SIGINT)
+    wait_until(lambda: "Shutting down" in (up.folder / "logs" / "server.log").read_text())
+    output = up.end(signal.SIGINT)
+    assert up.process.returncode == 0
+    assert output.endswith("Press Ctrl-C to stop.\nStopped.\n")
 
 
 def test_a_port_in_use_is_one_clear_sentence(tmp_path):
@@ -148,13 +176,63 @@ def test_a_setting_that_makes_no_sense_is_one_clear_sentence():
     outcome = run("api", AMPCORE_PORT="none")
     assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
     assert "AMPCORE_PORT" in outcome.stderr
+    outcome = run("api", AMPCORE_DATABASE_URL="secret")
+    assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
+    assert "AMPCORE_DATABASE_URL" in outcome.stderr
+    assert "secret" not in outcome.stderr
+
+
+UNUSABLE = {
+    "postgresql://ada:secret@127.0.0.1:1/amp": "PostgreSQL database amp on 127.0.0.1:1",
+    "postgresql://ada:secret@127.0.0.1:port/amp": "expected an address",
+    "secret nonsense": "expected an address",
+    "mysql://ada:secret@127.0.0.1/amp": "received mysql",
+}
+
+
+@pytest.mark.parametrize("arguments", [("migrate",), ("token", "create", "ada")], ids=" ".join)
+@pytest.mark.parametrize(("url", "told"), UNUSABLE.items())
+def test_a_database_that_cannot_be_used_is_one_clear_sentence(arguments, url, told):
+    outcome = run(*arguments, AMPCORE_DATABASE_URL=url)
+    assert (outcome.returncode, outcome.stdout) == (1, "")
+    assert len(outcome.stderr.splitlines()) == 1
+    assert outcome.stderr.startswith("AMPCORE_DATABASE_URL: ")
+    assert told in outcome.stderr
+    assert "secret" not in outcome.stderr
+
+
+def test_a_token_is_not_made_where_there_are_no_tables(tmp_path, new_postgres):
+    file = tmp_path / "ampcore.sqlite"
+    for url in (f"sqlite:///{file}", new_postgres()):
+        outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
+        assert (outcome.returncode, outcome.stdout) == (1, "")
+        assert len(outcome.stderr.splitlines()) == 1
+        assert "run `ampserver migrate` first" in outcome.stderr
+    assert not file.exists()
+
+
+def test_an_empty_folder_name_is_refused(tmp_path):
+    outcome = subprocess.run(
+        command("up", "--data", ""), cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert outcome.returncode == 2
+    assert "received an empty name" in outcome.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_and_the_help_are_told():
+    assert run("--version").stdout == f"ampserver {ampcore.__version__}\n"
+    assert run("-h").stdout == run("--help").stdout != ""
 
 
 def test_a_made_token_opens_a_migrated_database(tmp_path):
     url = f"sqlite:///{tmp_path / 'new' / 'ampcore.sqlite'}"
-    assert run("migrate", AMPCORE_DATABASE_URL=url).returncode == 0
+    migrated = run("migrate", AMPCORE_DATABASE_URL=url)
     outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
-    assert outcome.returncode == 0
+    for done in (migrated, outcome):
+        assert done.returncode == 0
+        assert done.stderr == f"Used the SQLite file {tmp_path / 'new' / 'ampcore.sqlite'}.\n"
     database = Database(url)
     with database.read() as session:
         assert tokens.verify(session, outcome.stdout.strip()).name == "ada"

@@ -58,6 +58,14 @@ def test_a_second_server_is_kept_out_until_the_first_is_gone(folder):
         pass
 
 
+def test_looking_whether_a_server_runs_there_makes_nothing(folder, tmp_path):
+    DataFolder(tmp_path / "new").refuse_if_taken()
+    assert not (tmp_path / "new").exists()
+    with folder.lock(), pytest.raises(StartFailed, match=rf"process {os.getpid()}"):
+        folder.refuse_if_taken()
+    folder.refuse_if_taken()
+
+
 def _hold(path, taken):
     with DataFolder(path).lock():
         taken.set()

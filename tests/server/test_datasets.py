@@ -78,6 +78,29 @@ def test_only_a_few_names_are_told(folder, make_spec):
     assert caught.value.problems[0].expected.count(".npz") == 5
 
 
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../outside.npz", "which leads out of the datasets folder"),
+        ("out.npz", "which leads out of the datasets folder"),
+        ("up/outside.npz", "which leads out of the datasets folder"),
+        ("/etc/passwd", "an absolute path"),
+    ],
+)
+def test_the_reason_is_told(folder, make_spec, path, why):
+    with pytest.raises(SpecInvalid) as caught:
+        check(folder, make_spec, path)
+    assert caught.value.problems[0].received == f'"{path}", {why}'
+
+
+def test_a_link_that_leads_out_is_neither_listed_nor_suggested(folder, make_spec):
+    with pytest.raises(SpecInvalid) as caught:
+        check(folder, make_spec, "outt.npz")
+    [problem] = caught.value.problems
+    assert "(it holds images/mnist.npz, in.npz, small.npz)" in problem.expected
+    assert problem.suggestion is None
+
+
 def test_data_without_a_path_needs_no_folder(tmp_path, make_spec):
     Datasets(tmp_path / "nothing").check(make_spec())
 

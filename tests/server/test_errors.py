@@ -100,18 +100,43 @@ def test_a_path_that_is_not_there_is_not_found(api):
     assert_problem(api.client.get("/api/v1/docs/assets/nothing.js"), 404, "not_found")
 
 
+@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1", "/api/v1/", "/api/v1/jobs/"])
+def test_a_path_that_is_not_there_leads_to_the_page_of_all_paths(api, path):
+    detail = assert_problem(api.client.get(path), 404, "not_found")["detail"]
+    assert "/api/v1/docs" in detail
+    assert ("slash" in detail) == (path != "/" and path.endswith("/"))
+
+
+@pytest.mark.parametrize(
+    ("body", "hinted"), [(b"model: {kind: mlp}\n", True), (b"{model: mlp}", False), (b"", False)]
+)
+def test_a_body_that_may_be_yaml_is_told_where_yaml_goes(api, body, hinted):
+    problem = assert_problem(post(api, body), 400, "malformed_json")
+    assert ("ampctl" in problem["detail"]) == hinted
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/v1/jobs", "/api/v1/nothing"])
+def test_head_is_answered_as_get_without_the_body(api, path):
+    get, head = api.client.get(path), api.client.head(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("DELETE", "jobs", "GET, POST"),
-        ("POST", "version", "GET"),
+        ("DELETE", "jobs", "GET, HEAD, POST"),
+        ("POST", "version", "GET, HEAD"),
+        ("HEAD", "jobs/0123456789ab/cancel", "POST"),
         ("GET", "jobs/0123456789ab/cancel", "POST"),
     ],
 )
 def test_a_method_that_a_path_does_not_take_is_refused(api, method, path, allowed):
     answer = api.client.request(method, f"/api/v1/{path}")
-    assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["Allow"] == allowed
+    if method != "HEAD":
+        assert allowed in assert_problem(answer, 405, "method_not_allowed")["detail"]
+    assert answer.status_code == 405
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz", "/api/v1/version", "/api/v1/models"])

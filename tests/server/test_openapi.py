@@ -60,7 +60,7 @@ def test_every_route_is_described_with_its_failures(api, document):
     }
     assert described == routes
     for _, path, operation in operations(document):
-        assert operation["summary"]
+        assert len(operation["summary"].split()) > 1
         assert operation["description"]
         assert operation["tags"]
         assert "500" in operation["responses"]
@@ -116,9 +116,20 @@ def test_the_page_and_all_that_it_loads_come_from_here(api):
     page = api.client.get("/api/v1/docs")
     assert page.status_code == 200
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert len(loaded) == 3
+    assert len(loaded) == 4
     for address in loaded:
-        assert address.startswith("/api/v1/docs/assets/")
-        assert api.client.get(address).status_code == 200
-    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
-    assert "/api/v1/openapi.json" in page.text
+        assert address.startswith("/api/v1/docs/")
+        assert api.anonymous.get(address, auth=("anyone", api.token)).status_code == 200
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "script-src" not in policy
+
+
+def test_the_page_asks_for_the_document_without_what_its_own_address_may_hold(api):
+    script = api.client.get("/api/v1/docs/start.js")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert 'url: window.location.origin + "/api/v1/openapi.json"' in script.text
+
+
+def test_the_document_says_how_to_try_an_operation(document):
+    assert "press **Authorize** and paste the token" in document["info"]["description"]

@@ -105,6 +105,18 @@ def test_a_child_that_ends_by_itself_is_started_again(make_child, tmp_path, wait
     assert not child.running
 
 
+def test_the_end_of_a_child_is_told_once_before_it_starts_again(make_child, wait_until):
+    told = []
+    child = make_child("pass")
+    watch = Watch(child, grace_s=1, on_end=lambda: told.append(child.running), delay_s=60)
+    child.start()
+    keeper = Keeper([watch])
+    keeper.start()
+    wait_until(lambda: watch.restart_at is not None and told)
+    keeper.stop()
+    assert told == [False]
+
+
 def test_a_child_that_keeps_ending_is_started_later_and_later(make_child, wait_until):
     child = make_child("pass")
     watch = Watch(child, grace_s=1, delay_s=0.01)

@@ -1,0 +1,31 @@
+import logging
+
+from sqlalchemy import text
+
+from ampcore.spec import Reason, State
+from server import leftovers
+from store import jobs, workers
+
+
+def test_what_a_killed_worker_left_is_ended_at_once(database, make_job):
+    running, waiting = make_job(State.RUNNING).id, make_job().id
+    with database.write() as session:
+        workers.register(session, "gone", hostname="h", pid=1, slots=1, version="1")
+    leftovers.end(database)
+    with database.read() as session:
+        lost = jobs.get(session, running)
+        assert (lost.state, lost.reason) == (State.FAILED, Reason.WORKER_LOST)
+        assert jobs.get(session, waiting).state == State.QUEUED
+        assert [state for _, state in workers.listing(session)] == ["stopped"]
+
+
+def test_a_database_that_fails_leaves_the_jobs_to_their_leases(sqlite_url, caplog):
+    from store.database import Database
+
+    database = Database(sqlite_url)
+    with database.write() as session:
+        session.execute(text("ALTER TABLE jobs RENAME TO elsewhere"))
+    with caplog.at_level(logging.WARNING):
+        leftovers.end(database)
+    assert "until their leases end" in caplog.text
+    database.close()
