@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -90,12 +90,14 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     Unavailable: UNAVAILABLE,
     OperationalError: UNAVAILABLE,
     InterfaceError: UNAVAILABLE,
+    ProgrammingError: UNAVAILABLE,
     PoolTimeout: UNAVAILABLE,
     Exception: INTERNAL_ERROR,
 }
 """The table: domain error to status and code."""
 
-DATABASE_ERRORS: Final = (OperationalError, InterfaceError, PoolTimeout)
+# A ProgrammingError of ours would be a bug; tables that are not there yet are the usual cause.
+DATABASE_ERRORS: Final = (OperationalError, InterfaceError, ProgrammingError, PoolTimeout)
 
 
 def answer(error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ampcore.spec import Problem
 from ampcore.spec.problems import shown
@@ -23,11 +23,12 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
         padded = cursor + "=" * (-len(cursor) % 4)
         moment, _, job_id = base64.urlsafe_b64decode(padded.encode("ascii")).decode().partition(" ")
         created_at = datetime.fromisoformat(moment)
-    except (binascii.Error, ValueError):
+        in_utc = created_at.astimezone(UTC)
+    except (binascii.Error, ValueError, OverflowError):
         raise _invalid(cursor) from None
     if created_at.tzinfo is None or not JOB_ID.fullmatch(job_id):
         raise _invalid(cursor)
-    return created_at, job_id
+    return in_utc, job_id
 
 
 def _invalid(cursor: str) -> RequestInvalid:

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from ampcore.spec import State
 from server.app import create_app
-from server.reconcile import BATCH, QUIET_S, Reconciler
+from server.reconcile import BATCH, LONG_QUIET_S, QUIET_S, Reconciler
 from server.settings import Settings
 from server.wake import CeleryWake
 from store import jobs
@@ -17,7 +17,7 @@ from store.tables import Job
 @pytest.fixture
 def reconciler(database, wake):
     """Rounds by hand, unless a test starts it."""
-    return Reconciler(database, wake, every_s=0.01)
+    return Reconciler(database, wake, every_s=0.01, calm_s=0.0)
 
 
 def put(database, job_id, **values):
@@ -49,10 +49,37 @@ def test_a_message_that_was_lost_is_sent_again(database, reconciler, make_job, w
 def test_nothing_is_sent_again_while_messages_wait_for_busy_workers(
     database, make_job, wake, monkeypatch
 ):
-    make_job()
+    put(database, make_job().id, woken_at=after(-QUIET_S - 1))
     monkeypatch.setattr(wake, "waiting", lambda: 1)
     Reconciler(database, wake).resend()
     assert wake.sent == []
+
+
+def test_nobody_is_lost_until_all_has_gone_well_for_a_while(database, make_job, wake, monkeypatch):
+    job_id = make_job(State.RUNNING).id
+    put(database, job_id, lease_expires_at=after(-1))
+    reconciler = Reconciler(database, wake)
+    clock = iter([0.0, 5.0, 9.0, 30.0, 35.0, 40.0, 41.0])  # it stood still from 9 to 30
+    reconciler._calm_since = reconciler._round_at = 0.0
+    monkeypatch.setattr("server.reconcile.time.monotonic", lambda: next(clock))
+    expired = []
+    monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
+    for _ in range(5):
+        reconciler._expire_in_calm()
+    assert expired == []
+    reconciler._expire_in_calm()
+    assert expired == [1]
+
+
+def test_a_message_lost_among_others_is_sent_again_after_a_while(
+    database, make_job, wake, monkeypatch
+):
+    job_id = make_job().id
+    put(database, job_id, woken_at=after(-LONG_QUIET_S - 1))
+    put(database, make_job().id, woken_at=after(-QUIET_S - 1))
+    monkeypatch.setattr(wake, "waiting", lambda: 1)
+    Reconciler(database, wake).resend()
+    assert wake.sent == [job_id]
 
 
 def test_a_round_sends_a_bounded_number(database, make_job, wake):
