@@ -141,6 +141,7 @@ def test_a_list_can_be_of_some_states_only(api, make_job):
         "cursor=x",
         "cursor=%00",
         "cursor=" + "A" * 40,
+        "cursor=MDAwMS0wMS0wMVQwMDowMDowMCsxNDowMCBhYWFhYWFhYWFhYWE",  # in UTC before the year 1
     ],
 )
 def test_a_list_asked_for_wrongly_is_refused(api, query):
