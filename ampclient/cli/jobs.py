@@ -43,7 +43,7 @@ def list_(
     else:
         print_jobs(jobs)
     if len(found) > limit:
-        typer.echo(f"There are more than these {limit} jobs; --limit N shows more.", err=True)
+        typer.echo(f"Only the newest are shown ({limit}); --limit N shows more.", err=True)
 
 
 def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

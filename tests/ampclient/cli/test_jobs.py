@@ -29,7 +29,7 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
         server.add_job(f"{number}")
     result = ampctl("list", "--limit", "2")
     assert [line.split()[0] for line in result.out.splitlines()] == ["ID", "0", "1"]
-    assert result.err == "There are more than these 2 jobs; --limit N shows more.\n"
+    assert result.err == "Only the newest are shown (2); --limit N shows more.\n"
     assert ampctl("list", "--limit", "3").err == ""
 
 
