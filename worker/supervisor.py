@@ -115,6 +115,8 @@ class TrainerProcess:
 
         The exit code is negative for a signal, as in subprocess.
         """
+        if self._reading < 0:  # ended before: its number may belong to somebody else by now
+            return self._process.wait()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(grace_s)
         while self._signal(signal.SIGKILL):  # also what a dead leader has left in its group
