@@ -9,7 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 
 import ampcore
-from server.data_folder import DataFolder, StartFailed
+from server.embedded.data_folder import DataFolder
+from server.serve import StartFailed
 from server.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsInvalid, default_data_dir
 
 app = typer.Typer(
@@ -66,7 +67,7 @@ def up(
     ] = 1,
 ) -> None:
     """Run everything on this machine: SQLite, Redis, the API and a worker."""
-    from server.embedded import up as run
+    from server.embedded.stack import up as run
 
     try:
         run(DataFolder(data or default_data_dir()), host, port, workers)

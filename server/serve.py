@@ -10,12 +10,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from server.data_folder import StartFailed
 from server.memory import give_back
 from server.settings import Settings
 
 SHUTDOWN_S: Final = 5
 """How long requests under way may take to end when the server stops."""
+
+
+class StartFailed(Exception):
+    """The server cannot start; the message says in one sentence what to do."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -158,7 +158,7 @@ def database(database_url: str) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def private_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A running redis-server, shared by the tests that do not stop it."""
-    from server.private_redis import start_redis
+    from server.embedded.private_redis import start_redis
 
     folder = tmp_path_factory.mktemp("redis")
     server = start_redis(folder, folder / "redis.log")

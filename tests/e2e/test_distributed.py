@@ -36,7 +36,7 @@ def pieces(
     tmp_path_factory: pytest.TempPathFactory,
     wait_until: Callable[..., Any],
 ) -> Iterator[Pieces]:
-    from server.private_redis import start_redis
+    from server.embedded.private_redis import start_redis
 
     folder = tmp_path_factory.mktemp("pieces")
     redis = start_redis(folder, folder / "redis.log")

@@ -14,8 +14,8 @@ import redis
 
 import ampcore
 from ampcore.spec import JobSpec
+from server.embedded.private_redis import start_redis
 from server.migrate import migrate
-from server.private_redis import start_redis
 from store import jobs, tokens
 from store.database import Database
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import redis
 
-from server.private_redis import start_redis
+from server.embedded.private_redis import start_redis
 from server.wake import QUEUE, TASK, CeleryWake, RedisGone, wake_workers
 from store import jobs
 

@@ -66,7 +66,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 # The folder of our packages: nothing in the caller's may stand in for them.
-                cwd=Path(__file__).parents[1],
+                cwd=Path(__file__).parents[2],
                 start_new_session=True,
                 preexec_fn=partial(_die_with, os.getpid()),  # noqa: PLW1509 - a system call only
             )

@@ -7,8 +7,8 @@ import sys
 import psutil
 import pytest
 
-from server.keeper import Keeper, Watch
-from server.process import Child
+from server.embedded.keeper import Keeper, Watch
+from server.embedded.process import Child
 
 WAIT = "import signal, sys; print('ready', flush=True); signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT}"
@@ -70,7 +70,7 @@ def test_stopping_what_does_not_run_does_nothing(make_child):
 PARENT = """
 import sys, signal
 from pathlib import Path
-from server.process import Child
+from server.embedded.process import Child
 child = Child("it", [sys.executable, "-c", sys.argv[1]], log_file=Path(sys.argv[2]))
 child.start()
 print(child.pid, flush=True)

@@ -5,9 +5,9 @@ import psutil
 import pytest
 import redis
 
-from server import private_redis as module
-from server.data_folder import StartFailed
-from server.private_redis import PrivateRedis, find_redis_server, start_redis
+from server.embedded import private_redis as module
+from server.embedded.private_redis import PrivateRedis, find_redis_server, start_redis
+from server.serve import StartFailed
 
 
 def test_it_answers_only_who_knows_the_password(private_redis):

@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from server.data_folder import DataFolder, StartFailed
+from server.embedded.data_folder import DataFolder
+from server.serve import StartFailed
 
 
 @pytest.fixture

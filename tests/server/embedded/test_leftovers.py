@@ -3,7 +3,7 @@ import logging
 from sqlalchemy import text
 
 from ampcore.spec import Reason, State
-from server import leftovers
+from server.embedded import leftovers
 from store import jobs, workers
 
 

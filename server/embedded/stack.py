@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from server.data_folder import DataFolder, StartFailed
-from server.keeper import Keeper, Watch
+from server.embedded.data_folder import DataFolder
+from server.embedded.keeper import Keeper, Watch
+from server.embedded.private_redis import start_redis
+from server.embedded.process import Child
 from server.memory import keep_small
-from server.private_redis import start_redis
-from server.process import Child
-from server.serve import listen, serve, set_up_logging, url_of, warning_about
+from server.serve import StartFailed, listen, serve, set_up_logging, url_of, warning_about
 from server.settings import Settings, default_data_dir
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) 
 
 def _end_what_it_left(database: Database) -> None:
     """End the jobs of a worker that was killed: trainers die with it, and there is no other."""
-    from server import leftovers
+    from server.embedded import leftovers
 
     leftovers.end(database)
 

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from server.data_folder import StartFailed
-from server.process import Child
+from server.embedded.process import Child
+from server.serve import StartFailed
 
 READY_S: Final = 5.0
 ATTEMPTS: Final = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from server.process import Child
+from server.embedded.process import Child
 
 log = logging.getLogger(__name__)
 

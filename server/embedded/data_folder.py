@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from server.serve import StartFailed
 from server.settings import sqlite_url
-
-
-class StartFailed(Exception):
-    """The server cannot start; the message says in one sentence what to do."""
 
 
 class DataFolder:
