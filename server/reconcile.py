@@ -33,13 +33,20 @@ class Reconciler:
     """A thread that compares the database with the queue and with the clock."""
 
     def __init__(
-        self, database: Database, wake: Wake, *, every_s: float = EVERY_S, calm_s: float = CALM_S
+        self,
+        database: Database,
+        wake: Wake,
+        *,
+        every_s: float = EVERY_S,
+        calm_s: float = CALM_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._wake = wake
         self._every_s = every_s
         self._calm_s = calm_s
-        self._round_at = self._calm_since = time.monotonic()
+        self._clock = clock
+        self._round_at = self._calm_since = clock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
         self._failing: set[str] = set()
@@ -80,7 +87,7 @@ class Reconciler:
             self._stop.wait(self._every_s)
 
     def _expire_in_calm(self) -> None:
-        now, last = time.monotonic(), self._round_at
+        now, last = self._clock(), self._round_at
         self._round_at = now
         if (
             EXPIRING in self._failing or now - last > self._calm_s

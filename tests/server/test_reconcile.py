@@ -58,10 +58,8 @@ def test_nothing_is_sent_again_while_messages_wait_for_busy_workers(
 def test_nobody_is_lost_until_all_has_gone_well_for_a_while(database, make_job, wake, monkeypatch):
     job_id = make_job(State.RUNNING).id
     put(database, job_id, lease_expires_at=after(-1))
-    reconciler = Reconciler(database, wake)
-    clock = iter([0.0, 5.0, 9.0, 30.0, 35.0, 40.0, 41.0])  # it stood still from 9 to 30
-    reconciler._calm_since = reconciler._round_at = 0.0
-    monkeypatch.setattr("server.reconcile.time.monotonic", lambda: next(clock))
+    times = iter([0.0, 0.0, 5.0, 9.0, 30.0, 35.0, 40.0])  # it stood still from 9 to 30
+    reconciler = Reconciler(database, wake, clock=lambda: next(times))
     expired = []
     monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
     for _ in range(5):
