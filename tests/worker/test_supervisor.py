@@ -1,6 +1,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -73,10 +74,10 @@ def test_a_prepared_process_is_given_out_once(standby: Standby) -> None:
 
 
 def test_a_standby_that_died_is_replaced(
-    standby: Standby, wait_until: Callable[..., None], tmp_path: Path
+    standby: Standby, wait_until: Callable[..., Any], tmp_path: Path
 ) -> None:
     standby.prepare()
-    (first,) = scripted_children()
+    (first,) = wait_until(scripted_children)  # its command line shows a moment after exec
     first.kill()
     wait_until(lambda: first.status() == psutil.STATUS_ZOMBIE)
     second = standby.take()
