@@ -1,10 +1,8 @@
 """The job spec: what a person posts, and the one way to read it from a document or a file."""
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from pydantic import Field, ValidationError
 
 from ampcore.spec.availability import unavailable
@@ -69,10 +67,6 @@ class JobSpec(Part):
         """The normalised document: every default written out."""
         document: dict[str, Any] = self.model_dump(mode="json")
         return document
-
-    def to_yaml(self) -> str:
-        """The normalised document as YAML."""
-        return yaml.safe_dump(json.loads(self.model_dump_json()), sort_keys=False)
 
 
 def _beyond_fields(parts: dict[str, Any]) -> list[Problem]:

@@ -1,0 +1,49 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from store.database import Database
+
+
+@pytest.fixture
+def sqlite(sqlite_url):
+    database = Database(sqlite_url)
+    yield database
+    database.close()
+
+
+def test_what_is_committed_survives_a_power_cut(sqlite):
+    with sqlite.read() as session:
+        assert session.scalar(text("PRAGMA synchronous")) == 2  # FULL
+        assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+
+
+def test_a_writer_that_has_only_read_keeps_other_writers_out(sqlite, sqlite_url, monkeypatch):
+    monkeypatch.setattr("store.database.BUSY_TIMEOUT_S", 0)
+    other = Database(sqlite_url)
+    with sqlite.write() as first:
+        first.execute(text("SELECT 1"))
+        with other.read() as session:
+            assert session.scalar(text("SELECT count(*) FROM jobs")) == 0  # readers go on
+        with pytest.raises(OperationalError, match="locked"), other.write() as session:
+            session.execute(text("SELECT 1"))
+    other.close()
+
+
+def test_writers_that_read_first_wait_for_their_turn(database):
+    with database.write() as session:
+        session.execute(text("INSERT INTO tokens VALUES ('t', '0', 'd', CURRENT_TIMESTAMP)"))
+
+    def count_up(_):
+        with database.write() as session:
+            query = "SELECT name FROM tokens"
+            lock = " FOR UPDATE" if session.bind.dialect.name == "postgresql" else ""
+            number = int(session.scalar(text(query + lock)))
+            session.execute(text("UPDATE tokens SET name = :name"), {"name": str(number + 1)})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count_up, range(20)))
+    with database.read() as session:
+        assert session.scalar(text("SELECT name FROM tokens")) == "20"
