@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+PEERS := .venv-bench
+PEERS_INSTALLED := $(PEERS)/.installed
 LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --quiet \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 
@@ -37,8 +39,14 @@ check: $(INSTALLED) ## Lint, types, and the direction of imports
 	$(RUN) -m mypy
 	$(RUN) -m pytest -q -n 0 tests/test_architecture.py
 
-bench: $(INSTALLED) ## Measure; one JSON line for each benchmark
+bench: $(INSTALLED) $(PEERS_INSTALLED) ## Measure, beside the peers; one JSON line for each benchmark
 	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
+
+$(PEERS_INSTALLED): requirements/bench.txt
+	@echo "Installing PyTorch and JAX, to be measured against, into $(PEERS)/ (1.6 GB)."
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@touch $@
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra server --extra worker-cpu --extra dev --extra bench -o requirements/dev.lock
@@ -47,4 +55,4 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra worker-gpu -o requirements/worker-gpu.lock
 
 clean: ## Remove what `make install` and the tests made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -35,7 +35,17 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from ampclient.job import Job
-    from ampclient.views import JobEvent, Kind, Latest, Policy, ServerVersion, Summary, Worker
+    from ampclient.views import (
+        Finding,
+        JobEvent,
+        Kind,
+        Latest,
+        Policy,
+        ServerVersion,
+        Summary,
+        Validated,
+        Worker,
+    )
     from ampcore.series import StepBlock
     from ampcore.spec import JobSpec, Problem, State
 
@@ -45,6 +55,7 @@ _HOMES = {
     "Client": "ampclient.client",
     "Conflict": "ampclient.errors",
     "ConnectionFailed": "ampclient.errors",
+    "Finding": "ampclient.views",
     "Forbidden": "ampclient.errors",
     "InvalidRequest": "ampclient.errors",
     "InvalidSpec": "ampclient.errors",
@@ -69,6 +80,7 @@ _HOMES = {
     "Unauthorized": "ampclient.errors",
     "Unavailable": "ampclient.errors",
     "UnexpectedAnswer": "ampclient.errors",
+    "Validated": "ampclient.views",
     "WaitTimeout": "ampclient.errors",
     "Worker": "ampclient.views",
 }
@@ -79,6 +91,7 @@ __all__ = [
     "Client",
     "Conflict",
     "ConnectionFailed",
+    "Finding",
     "Forbidden",
     "InvalidRequest",
     "InvalidSpec",
@@ -103,6 +116,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnexpectedAnswer",
+    "Validated",
     "WaitTimeout",
     "Worker",
 ]

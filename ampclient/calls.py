@@ -1,12 +1,21 @@
 """One function per endpoint: what to send, and how to read the answer; no input or output."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from ampclient.connection import API_PREFIX
-from ampclient.views import JobEvent, JobView, Kind, Policy, ServerVersion, View, Worker
+from ampclient.views import (
+    JobEvent,
+    JobView,
+    Kind,
+    Policy,
+    ServerVersion,
+    Validated,
+    View,
+    Worker,
+)
 
 if TYPE_CHECKING:
     from ampcore.series import StepBlock
@@ -37,14 +46,6 @@ class Call(Generic[T]):
     def url_path(self) -> str:
         """The path from the server's root."""
         return f"{API_PREFIX}{self.path}"
-
-
-@dataclass(frozen=True)
-class Validated:
-    """A spec that the server would take: normalised, with what it has to remark about it."""
-
-    spec: dict[str, Any]
-    findings: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def submit_job(spec: Mapping[str, Any]) -> Call[JobView]:
 
 def validate_job(spec: Mapping[str, Any]) -> Call[Validated]:
     """Check a spec, queue nothing."""
-    return Call("POST", "/jobs/validate", lambda d: Validated(d["spec"], d["findings"]), body=spec)
+    return Call("POST", "/jobs/validate", Validated.from_json, body=spec)
 
 
 def get_job(job_id: str) -> Call[JobView]:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from ampclient import calls
-from ampclient.calls import Validated
 from ampclient.documents import SpecSource, document_of
 from ampclient.job import POLL_S, Job
 from ampclient.transport import Transport
+from ampclient.views import Validated
 from ampclient.wait import Progress, wait_for
 
 JobList = list[Job]  # inside the class, `list` is the method
@@ -28,7 +28,11 @@ class Jobs:
         return Job.bind(view, self._transport)
 
     def validate(self, spec: SpecSource) -> Validated:
-        """What the server makes of a spec, with every default written out; queues nothing."""
+        """What the server makes of a spec, with every default written out; queues nothing.
+
+        Tells the job's parameters, memory and arithmetic beforehand, and what may disappoint on
+        the workers that are online. Raises InvalidSpec.
+        """
         return self._transport.send(calls.validate_job(document_of(spec)))
 
     def get(self, job_id: str) -> Job:

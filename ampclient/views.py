@@ -101,6 +101,10 @@ class Summary(View):
     train_s: float
     weights_digest: str
     model_file: str | None
+    peak_memory_bytes: int | None = None
+    policy: str | None = None
+    engine: str | None = None
+    scale_health: str | None = None
 
     @classmethod
     def readers(cls) -> Mapping[str, Reader]:
@@ -203,11 +207,39 @@ class Worker(View):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding(View):
+    """Something worth knowing about a valid spec; `severity` is info, warning or error."""
+
+    code: str
+    severity: str
+    pointer: str
+    message: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated(View):
+    """A spec that the server would take: normalised, and what its preflight says of it.
+
+    `figures` is None, and `layers` empty, where they are known only when the job starts.
+    """
+
+    spec: dict[str, Any]
+    findings: list[Finding]
+    figures: dict[str, Any] | None = None
+    layers: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def readers(cls) -> Mapping[str, Reader]:
+        """The findings."""
+        return {"findings": lambda findings: [Finding.from_json(one) for one in findings]}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kind(View):
     """A kind of model or data that a spec can name, with the JSON schema of its fields."""
 
     kind: str
-    available: bool
     description: str
     schema: dict[str, Any]
 
@@ -217,7 +249,6 @@ class Policy(View):
     """A precision policy that a spec can name."""
 
     name: str
-    available: bool
     compute_dtype: str | None
     variable_dtype: str | None
     loss_scale: Any

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ampcore.precision import (
+        CalibratedLossScale,
         DynamicLossScale,
         FixedLossScale,
         LossScaleState,
         NoLossScale,
         apply_if_finite,
+        apply_together,
     )
     from ampcore.series import Event, StepBlock
     from ampcore.spec import JobSpec
     from ampcore.train import Trainer, TrainResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
+    "CalibratedLossScale": "ampcore.precision",
     "DynamicLossScale": "ampcore.precision",
     "Event": "ampcore.series",
     "FixedLossScale": "ampcore.precision",
@@ -31,9 +34,11 @@ _HOMES = {
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
     "apply_if_finite": "ampcore.precision",
+    "apply_together": "ampcore.precision",
 }
 
 __all__ = [
+    "CalibratedLossScale",
     "DynamicLossScale",
     "Event",
     "FixedLossScale",
@@ -44,6 +49,7 @@ __all__ = [
     "TrainResult",
     "Trainer",
     "apply_if_finite",
+    "apply_together",
 ]
 
 

@@ -1,5 +1,6 @@
 """`python -m ampcore run job.yaml`: train a job on this machine, without any server.
 
+`python -m ampcore check job.yaml` says beforehand what it will cost and what may disappoint.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is bad, 130 it was interrupted.
 """
 
@@ -27,6 +28,18 @@ BAD_SPEC: Final = 2
 INTERRUPTED: Final = 130
 STDERR: Final = 2
 
+SpecFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - is standard input.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set one field: precision.policy=float32"),
+]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(help="Folder that paths in the spec are relative to and cannot leave."),
+]
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -37,31 +50,29 @@ def ampcore() -> None:
 
 @app.command()
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - is standard input.")
-    ],
+    file: SpecFile,
+    *,
     output: Annotated[
-        Path | None, typer.Option(help="Folder to save the trained model in.", file_okay=False)
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Set one field: precision.policy=float32"),
-    ] = None,
-    data_root: Annotated[
         Path | None,
-        typer.Option(help="Folder that paths in the spec are relative to and cannot leave."),
+        typer.Option(help="Folder for the trained model and the checkpoints.", file_okay=False),
     ] = None,
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in --output.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as one line of JSON.")
     ] = False,
 ) -> None:
     """Train the job in FILE here and now."""
-    try:
-        spec = JobSpec.parse(with_assignments(_document(file), settings or ()))
-    except SpecInvalid as error:
-        _end(str(error), BAD_SPEC)
+    if resume and output is None:
+        _end("--resume needs --output DIR, the folder of the run that is to go on.", BAD_SPEC)
+    spec = _spec(file, settings)
     with _interruptible() as stop, _native_log_aside() as stderr:
-        summary, model_file = _train(spec, data_root, output, stop, stderr)
+        summary, model_file = _train(
+            spec, data_root, output, resume=resume, stop=stop, stderr=stderr
+        )
     if as_json:
         typer.echo(json.dumps(finite_json(summary)))
     else:
@@ -70,6 +81,36 @@ def run(
         typer.echo("\n".join(summary_lines(summary, model_file)))
     if model_file is None:
         typer.echo("The model was not saved; --output DIR saves it.", err=True)
+
+
+@app.command()
+def check(
+    file: SpecFile,
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Every layer and its dtypes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Load the data of the job in FILE, build its models, and say what may disappoint."""
+    spec = _spec(file, settings)
+    with _native_log_aside() as stderr:
+        report = _check(spec, data_root, stderr)
+    if as_json:
+        typer.echo(json.dumps(finite_json(report)))
+    else:
+        from ampcore.preflight.text import report_lines
+
+        typer.echo("\n".join(report_lines(report, layers=layers)))
+    if any(finding["severity"] == "error" for finding in report["findings"]):
+        raise typer.Exit(FAILED)
+
+
+def _spec(file: str, settings: list[str] | None) -> JobSpec:
+    """The spec in a file; ends the program when there is none."""
+    try:
+        return JobSpec.parse(with_assignments(_document(file), settings or ()))
+    except SpecInvalid as error:
+        _end(str(error), BAD_SPEC)
 
 
 def _document(file: str) -> Any:
@@ -87,6 +128,8 @@ def _train(
     spec: JobSpec,
     data_root: Path | None,
     output: Path | None,
+    *,
+    resume: bool,
     stop: threading.Event,
     stderr: TextIO,
 ) -> tuple[dict[str, Any], str | None]:
@@ -97,14 +140,27 @@ def _train(
 
     try:
         with RunView(spec.name, stderr) as view:
-            result = Trainer(spec, data_root, output).run(view.block, view.event, stop.is_set)
+            trainer = Trainer(spec, data_root, output, resume=resume)
+            result = trainer.run(view.block, view.event, stop.is_set)
     except TrainingError as error:
         _end(f"{error.reason}: {error}", FAILED, stderr)
     except OSError as error:
         _end(f"The model could not be saved: {error}", FAILED, stderr)
     if result.stopped:
-        _end(f"Interrupted after {result.steps} steps; no model was saved.", INTERRUPTED, stderr)
+        advice = "no model was saved." if output is None else "--resume goes on from there."
+        _end(f"Interrupted after {result.steps} steps; {advice}", INTERRUPTED, stderr)
     return result.to_json(), str(result.model_file) if result.model_file else None
+
+
+def _check(spec: JobSpec, data_root: Path | None, stderr: TextIO) -> dict[str, Any]:
+    """The preflight's report; ends the program when the job cannot even be set up."""
+    from ampcore.diagnose.preflight import rehearsed
+    from ampcore.errors import TrainingError
+
+    try:
+        return rehearsed(spec, data_root).to_json()
+    except TrainingError as error:
+        _end(f"{error.reason}: {error}", FAILED, stderr)
 
 
 @contextmanager

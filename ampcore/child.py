@@ -53,7 +53,7 @@ def _stand_by() -> Frame:
     import keras
     import tensorflow as tf
 
-    from ampcore import hardware
+    from ampcore.diagnose import hardware
     from ampcore.train.standby import warm_up
 
     warm_up()

@@ -71,8 +71,22 @@ class RunView:
                     f"{self._name}: after {(event.step or 0) + 1} steps: validation loss "
                     f"{event.data['val_loss']:.4g}, accuracy {event.data['val_accuracy']:.1%}"
                 )
+            case EventType.PREFLIGHT if event.data["severity"] != "info":
+                self._say(f"{self._name}: {event.data['severity']}: {event.data['message']}")
             case EventType.WARNING:
                 self._say(f"{self._name}: warning: {event.data['message']}")
+            case EventType.PREFLIGHT if event.data["severity"] != "info":
+                self._say(f"{self._name}: {event.data['severity']}: {event.data['message']}")
+            case EventType.RESUMED:
+                self._say(f"{self._name}: goes on after step {event.data['steps'] - 1}")
+            case EventType.ENGINE if event.data["candidates"][1:]:
+                self._say(f"{self._name}: engine {event.data['engine']}: {event.data['reason']}")
+            case EventType.OVERFLOW if "sentence" in event.data:
+                self._say(f"{self._name}: step {event.step} skipped: {event.data['sentence']}")
+            case EventType.ROLLBACK | EventType.FLOAT32_FALLBACK:
+                self._say(f"{self._name}: {event.data['message']}")
+            case EventType.SCALE_TABLE:
+                self._say(f"{self._name}: {event.data['sentence']}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()

@@ -1,5 +1,6 @@
 """What can end a training run, each with the reason code that is stored beside the job's state."""
 
+from pathlib import Path
 from typing import ClassVar
 
 from ampcore.spec import Reason
@@ -55,3 +56,38 @@ class OutOfMemory(TrainingError):
     """The model, its activations or the data do not fit into the device's memory."""
 
     reason = Reason.OUT_OF_MEMORY
+
+
+class UnreadableCheckpoint(TrainingError):
+    """A file is not a checkpoint, or no longer the one that was saved."""
+
+    reason = Reason.INVALID_CHECKPOINT
+
+    def __init__(self, file: Path, *, expected: str, received: str) -> None:
+        self.file, self.expected, self.received = file, expected, received
+        super().__init__(f"{file}: expected {expected}; received {received}.")
+
+
+class IncompatibleCheckpoint(TrainingError):
+    """A checkpoint is whole, but another job's."""
+
+    reason = Reason.INVALID_CHECKPOINT
+
+
+class CheckpointFailed(TrainingError):
+    """A checkpoint could not be saved; those before it are as they were.
+
+    `free_bytes` is None where nobody knows.
+    """
+
+    reason = Reason.CHECKPOINT_FAILED
+
+    def __init__(
+        self, folder: Path, size_bytes: int, free_bytes: int | None, error: OSError
+    ) -> None:
+        self.folder, self.size_bytes, self.free_bytes = folder, size_bytes, free_bytes
+        free = "an unknown number" if free_bytes is None else f"{free_bytes:,}"
+        super().__init__(
+            f"No checkpoint could be saved in {folder}: {error.strerror or error}; it needs "
+            f"{size_bytes:,} bytes, and {free} are free."
+        )

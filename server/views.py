@@ -42,6 +42,10 @@ class Summary(View):
     examples_per_s: Number | None = None
     parameters: int | None = None
     train_s: Number | None = None
+    peak_memory_bytes: int | None = None
+    policy: str | None = Field(default=None, description="The one that trained: never `auto`.")
+    engine: str | None = None
+    scale_health: str | None = Field(default=None, description="A word for the loss scale.")
     weights_digest: str | None = None
     model_file: str | None = None
 
@@ -88,16 +92,61 @@ class JobPage(View):
 class Finding(View):
     """Something worth knowing about a valid spec."""
 
-    pointer: str
-    code: str
-    detail: str
+    code: str = Field(description="What was found, for programs.")
+    severity: Literal["info", "warning", "error"] = Field(
+        description="error: the job cannot run as it is; warning: it will disappoint."
+    )
+    pointer: str = Field(description="The JSON pointer of the part of the spec to change.")
+    message: str = Field(description="What was found, for people.")
+    data: dict[str, Any] = Field(description="The numbers behind it.")
+
+
+class Memory(View):
+    """Bytes at the peak of a training step, estimated; without the data and the libraries."""
+
+    weights: int
+    casts: int = Field(description="The weights once more in the compute dtype.")
+    gradients: int
+    optimizer: int = Field(description="Its slots: momentum, second moment.")
+    ema: int
+    activations: int = Field(description="What a batch keeps for its backward pass.")
+    total: int
+
+
+class Figures(View):
+    """The size of a job, from its layers."""
+
+    policy: str = Field(description="`auto` is settled on a device of an online worker.")
+    parameters: int
+    trainable_parameters: int
+    networks: dict[str, int] = Field(description="The parameters of each network.")
+    flops_per_step: int = Field(
+        description="Of matrix products: about 3 × the forward pass × batch_size × accumulate."
+    )
+    share_in_16_bit: float = Field(description="Of those FLOPs, from 0 to 1.")
+    memory: dict[str, Memory] = Field(description="By policy: float32, and the one chosen.")
+
+
+class Layer(View):
+    """One layer; shapes and counts are of one example."""
+
+    network: str
+    path: str = Field(description="What `precision.overrides` match.")
+    kind: str
+    output_shape: list[int]
+    parameters: int
+    multiply_adds: int
+    compute_dtype: str
+    variable_dtype: str
 
 
 class Validation(View):
-    """A spec that would be accepted."""
+    """A spec that would be accepted, and what the preflight says of it."""
 
     spec: dict[str, Any]
     findings: list[Finding]
+    figures: Figures | None = Field(description="null: known when the job starts.")
+    layers: list[Layer] = Field(description="Empty: known when the job starts.")
 
 
 class Steps(View):
@@ -157,7 +206,6 @@ class PartKind(View):
     """One kind of model or data that a spec can name."""
 
     kind: str
-    available: bool = Field(description="False: a spec can say it, this version cannot do it.")
     description: str
     schema_: dict[str, Any] = Field(alias="schema", description="JSON schema of the part.")
 
@@ -172,7 +220,6 @@ class Policy(View):
     """One precision policy that a spec can name."""
 
     name: str
-    available: bool
     compute_dtype: str | None = Field(description="null: settled on the worker's device.")
     variable_dtype: str | None
     loss_scale: str | None = Field(description="The mode that a spec gets when it names none.")

@@ -13,14 +13,18 @@ ROOT = Path(__file__).parents[1]
 WORDS = ("ampcore.spec", "ampcore.series")
 """What every process shares; nobody but the trainer itself imports the rest of ampcore."""
 
+PREFLIGHT = "ampcore.preflight"
+"""What is known of a job before it runs, without TensorFlow."""
+
 ALLOWED = {
     "ampcore/spec": (),
     "ampcore/series": (),
+    "ampcore/preflight": WORDS,
     "ampcore": (),
     "store": WORDS,
-    "server": (*WORDS, "store"),
+    "server": (*WORDS, PREFLIGHT, "store"),
     "worker": (*WORDS, "store"),
-    "ampclient": WORDS,
+    "ampclient": (*WORDS, PREFLIGHT),
     "migrations": ("store",),
 }
 """What each package may import of the others."""
@@ -68,6 +72,7 @@ def test_every_package_has_its_place_in_the_table():
     [
         ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
         ("ampcore, ampcore.series", {"tensorflow", "pyarrow"}),
+        ("ampcore.preflight, ampcore.preflight.text", {"tensorflow", "keras", "numpy"}),
         ("worker.app", {"tensorflow", "fastapi"}),
         ("server.cli", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
         ("server.app", {"tensorflow", "alembic", "pyarrow"}),

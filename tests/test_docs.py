@@ -19,3 +19,17 @@ def test_every_link_and_every_file_named_leads_somewhere(document):
     missing = [link for link in links if not (document.parent / link).exists()]
     missing += [path for path in PATH.findall(text) if not (ROOT / path).exists()]
     assert missing == []
+
+
+NAMED_TESTS = sorted(
+    {
+        named
+        for document in DOCUMENTS
+        for named in re.findall(r"(tests/[\w/]+\.py)::(\w+)", document.read_text(encoding="utf-8"))
+    }
+)
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED_TESTS)
+def test_a_test_that_a_document_names_is_there(file, name):
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")

@@ -23,6 +23,7 @@ app = typer.Typer(
 
 for command in (
     submit.submit,
+    submit.validate,
     jobs.list_,
     jobs.get,
     watch.watch,

@@ -12,7 +12,7 @@ from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
     from ampclient.tables import Column, Row
-    from ampclient.views import JobEvent, JobView, Worker
+    from ampclient.views import JobEvent, JobView, Validated, Worker
 
 
 def print_json(document: Any) -> None:
@@ -58,6 +58,15 @@ def print_job(job: "JobView") -> None:
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         typer.echo(f"{name:<{width}}  {formats.printable(value)}")
+
+
+def print_validated(validated: "Validated", *, layers: bool) -> None:
+    """The figures of a job, and a paragraph for each finding."""
+    from ampcore.preflight.text import report_lines
+
+    report = {**validated.to_json(), "figures": validated.figures, "layers": validated.layers}
+    for line in report_lines(_printable(report), layers=layers):
+        typer.echo(line)
 
 
 def print_events(events: Iterable["JobEvent"]) -> None:
@@ -163,6 +172,18 @@ def _took(job: "JobView") -> str:
 
 def _facts(data: dict[str, Any]) -> str:
     return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
+
+
+def _printable(value: Any) -> Any:
+    """The same with every text in it fit for a terminal."""
+    match value:
+        case str():
+            return formats.printable(value)
+        case dict():
+            return {_printable(name): _printable(item) for name, item in value.items()}
+        case list():
+            return [_printable(item) for item in value]
+    return value
 
 
 def _fact(value: Any) -> str:

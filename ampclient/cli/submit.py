@@ -1,4 +1,4 @@
-"""`ampctl submit`: queue a job, and watch it if asked to."""
+"""`ampctl submit` and `validate`: queue a job, or only check its spec."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ampclient.cli.connect import AsJson, client_of
-from ampclient.cli.output import print_json
+from ampclient.cli.output import print_json, print_validated
 from ampclient.cli.watch import watch_to_the_end
 from ampclient.errors import InvalidSpec
 
@@ -49,6 +49,24 @@ def submit(
     else:
         typer.echo(job.id)
         typer.echo(f"Queued. Watch it with: ampctl watch {job.id}", err=True)
+
+
+def validate(
+    context: typer.Context,
+    file: SpecFile,
+    assignments: Assignments = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Every layer and its dtypes.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a spec and foretell its size; queues nothing. Exit 1 if the job could not run."""
+    document = _document(file.read(), assignments or ())
+    validated = client_of(context).jobs.validate(document)
+    if as_json:
+        print_json(validated.to_json())
+    else:
+        print_validated(validated, layers=layers)
+    if any(finding.severity == "error" for finding in validated.findings):
+        raise typer.Exit(1)
 
 
 def _document(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,18 @@
 """Data sets by `kind`; each module registers its loader. Everything fits into memory."""
 
-from ampcore.data import digits, npz, synthetic
-from ampcore.data.dataset import Dataset
+from ampcore.data import digits, npz, synthetic, synthetic_clicks, text
+from ampcore.data.dataset import Batch, Dataset, Signature
 from ampcore.data.registry import LOADERS, load
 
-__all__ = ["LOADERS", "Dataset", "digits", "load", "npz", "synthetic"]
+__all__ = [
+    "LOADERS",
+    "Batch",
+    "Dataset",
+    "Signature",
+    "digits",
+    "load",
+    "npz",
+    "synthetic",
+    "synthetic_clicks",
+    "text",
+]

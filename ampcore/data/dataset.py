@@ -1,31 +1,57 @@
 """Dataset: examples and labels, divided into those that train and those that only evaluate."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.spec.rules import train_examples
 
-Examples = NDArray[np.float32]
+Tensor = Any
+Examples = NDArray[np.float32] | NDArray[np.int32]
 Labels = NDArray[np.int32]
+InputDtype = Literal["float32", "int32"]
+
+
+class Batch(NamedTuple):
+    """Examples (n, …), float32 or int32, and their labels, int32 (n,), or (n, T) for sequences."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model must know of the data: the shape of one example and what it is made of."""
+
+    input_shape: tuple[int, ...]
+    input_dtype: InputDtype
+    classes: int
+    """Labels go from 0 to `classes` - 1."""
+    vocabulary: int | None = None
+    """int32 examples hold keys from 0 to `vocabulary` - 1; None for float32 ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """float32 examples (n, …) and int32 labels (n,) from 0 to `classes` - 1."""
+    """Examples (n, …), float32 or int32, and int32 labels (n,), or (n, T) for sequences."""
 
     x_train: Examples
     y_train: Labels
     x_val: Examples
     y_val: Labels
-    classes: int
+    signature: Signature
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example."""
-        return self.x_train.shape[1:]
+        return self.signature.input_shape
+
+    @property
+    def classes(self) -> int:
+        """Labels go from 0 to `classes` - 1."""
+        return self.signature.classes
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Whole batches in an epoch; the rest, `dropped_examples`, is left out."""
@@ -36,8 +62,20 @@ class Dataset:
         return len(self.x_train) % batch_size
 
     @classmethod
-    def split(cls, x: NDArray[Any], y: NDArray[Any], classes: int, validation_split: float) -> Self:
-        """The last share `validation_split` evaluates, the rest trains, as in Keras."""
+    def split(
+        cls,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        classes: int,
+        validation_split: float,
+        vocabulary: int | None = None,
+    ) -> Self:
+        """The last share `validation_split` evaluates, the rest trains, as in Keras.
+
+        Examples become int32 when they are keys of a vocabulary, float32 otherwise.
+        """
         cut = train_examples(len(x), validation_split)
-        x, y = x.astype(np.float32, copy=False), y.astype(np.int32, copy=False)
-        return cls(x[:cut], y[:cut], x[cut:], y[cut:], classes)
+        dtype: InputDtype = "float32" if vocabulary is None else "int32"
+        x, y = x.astype(dtype, copy=False), y.astype(np.int32, copy=False)
+        signature = Signature(x.shape[1:], dtype, classes, vocabulary)
+        return cls(x[:cut], y[:cut], x[cut:], y[cut:], signature)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.data.dataset import Dataset, Examples, Labels
+from ampcore.data.dataset import Dataset, Labels, Signature
+from ampcore.data.files import opened
 from ampcore.data.registry import register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Npz
@@ -16,6 +17,7 @@ from ampcore.spec.data import Npz
 MAX_CLASSES = 100_000
 PIXEL_MAX = np.float32(255)
 Arrays = dict[str, NDArray[Any]]
+Examples = NDArray[np.float32]
 
 
 @register("npz")
@@ -25,53 +27,27 @@ def npz(spec: Npz, seed: int, data_root: Path | None) -> Dataset:
     With `validation_split` 0 its own x_test and y_test evaluate, where it has them;
     otherwise the last share of x_train does. Raises InvalidData.
     """
-    arrays = _read(spec.path, locate(spec.path, data_root))
+    arrays = _read(spec.path, data_root)
     x, y = _examples(spec.path, "x_train", arrays), _labels(spec.path, "train", arrays)
     classes = int(y.max()) + 1
     if spec.validation_split or "x_test" not in arrays:
         return Dataset.split(x, y, classes, spec.validation_split)
     x_val, y_val = _examples(spec.path, "x_test", arrays), _labels(spec.path, "test", arrays)
     _same_kind(spec.path, x, x_val, y_val, classes)
-    return Dataset(x, y, x_val, y_val, classes)
+    return Dataset(x, y, x_val, y_val, Signature(x.shape[1:], "float32", classes))
 
 
-def locate(path: str, data_root: Path | None) -> Path:
-    """The file that `path` means: anywhere without a root, else under the root.
-
-    Links are followed before the check. Raises InvalidData.
-    """
-    if data_root is None:
-        return Path(path)
-    root = data_root.resolve()
-    try:
-        found = (root / path).resolve()
-    except (OSError, RuntimeError, ValueError):  # links in a circle, a zero byte
-        found = root.parent
-    if not found.is_relative_to(root):
-        raise InvalidData(
-            path, "path", expected="a path inside the data root", received="one that leaves it"
-        )
-    return found
-
-
-def _read(name: str, file: Path) -> Arrays:
+def _read(name: str, data_root: Path | None) -> Arrays:
     expected = "a NumPy .npz archive without pickled objects"
-    try:
-        # is_file first: opening a pipe or a device could wait for ever.
-        if not file.is_file():
-            raise InvalidData(name, None, expected="a file", received="no file of this name")
-        with file.open("rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise InvalidData(name, None, expected=expected, received="a file of another kind")
-            stream.seek(0)
+    with opened(name, data_root) as stream:
+        if not zipfile.is_zipfile(stream):
+            raise InvalidData(name, None, expected=expected, received="a file of another kind")
+        stream.seek(0)
+        try:
             with np.load(stream, allow_pickle=False) as archive:
                 return _members(name, archive)
-    except OSError as error:
-        # Its text would name the file by the server's own path.
-        received = error.strerror or "a file that cannot be read"
-        raise InvalidData(name, None, expected="a file to read", received=received) from None
-    except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise InvalidData(name, None, expected=expected, received=str(error)) from None
+        except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            raise InvalidData(name, None, expected=expected, received=str(error)) from None
 
 
 def _members(name: str, archive: Any) -> Arrays:

@@ -1,6 +1,29 @@
-"""Keras models by `kind`; each module registers its builder."""
+"""What can be trained, by `kind` of model; each module registers its builder and its task."""
 
-from ampcore.models import cnn, lenet5, mlp
+from ampcore.models import (
+    cnn,
+    embedding,
+    gan,
+    keras_application,
+    language,
+    lenet5,
+    mlp,
+    resnet,
+)
 from ampcore.models.registry import BUILDERS, build
+from ampcore.models.task import Network, Task
 
-__all__ = ["BUILDERS", "build", "cnn", "lenet5", "mlp"]
+__all__ = [
+    "BUILDERS",
+    "Network",
+    "Task",
+    "build",
+    "cnn",
+    "embedding",
+    "gan",
+    "keras_application",
+    "language",
+    "lenet5",
+    "mlp",
+    "resnet",
+]

@@ -7,34 +7,35 @@ from typing import Any
 
 from keras import layers
 
+from ampcore.data.dataset import Signature
 from ampcore.errors import InvalidModel
+from ampcore.models.classification import Classification
 from ampcore.models.classifier import classifier, dense_stack, image_input
-from ampcore.models.registry import Shape, register
+from ampcore.models.registry import register
 from ampcore.spec.model import Cnn
 
 
-@register("cnn")
-def cnn(spec: Cnn, input_shape: Shape, classes: int, policy: Any) -> Any:
+@register("cnn", Classification)
+def cnn(spec: Cnn, signature: Signature) -> Any:
     """Valid convolutions → 2 × 2 max-pool → Dropout → (Dense → Dropout)… → logits."""
-    inputs, x = image_input(input_shape, policy)
-    _check_size(spec, input_shape)
+    inputs, x = image_input(signature)
+    _check_size(spec, signature.input_shape)
     for index, filters in enumerate(spec.filters, start=1):
-        name = f"conv_{index}"
-        x = layers.Conv2D(filters, spec.kernel, activation="relu", dtype=policy, name=name)(x)
-    x = layers.MaxPooling2D(2, dtype=policy, name="pool")(x)
+        x = layers.Conv2D(filters, spec.kernel, activation="relu", name=f"conv_{index}")(x)
+    x = layers.MaxPooling2D(2, name="pool")(x)
     if spec.dropout:
-        x = layers.Dropout(spec.dropout, dtype=policy, name="dropout")(x)
-    x = layers.Flatten(dtype=policy, name="flatten")(x)
-    x = dense_stack(x, spec.dense, "relu", spec.dense_dropout, policy)
-    return classifier(inputs, x, classes, "cnn")
+        x = layers.Dropout(spec.dropout, name="dropout")(x)
+    x = layers.Flatten(name="flatten")(x)
+    x = dense_stack(x, spec.dense, "relu", spec.dense_dropout)
+    return classifier(inputs, x, signature.classes, "cnn")
 
 
-def _check_size(spec: Cnn, input_shape: Shape) -> None:
+def _check_size(spec: Cnn, shape: tuple[int, ...]) -> None:
     least = len(spec.filters) * (spec.kernel - 1) + 2
-    if min(input_shape[:2]) < least:
+    if min(shape[:2]) < least:
         raise InvalidModel(
             "model.filters",
             expected=f"images of at least {least} × {least} for {len(spec.filters)} valid "
             f"convolutions of {spec.kernel} × {spec.kernel} and a 2 × 2 pool",
-            received=f"images of {input_shape[0]} × {input_shape[1]}",
+            received=f"images of {shape[0]} × {shape[1]}",
         )

@@ -1,31 +1,50 @@
-"""Which function builds which kind of model."""
+"""Which function builds the networks of which kind of model, and which task trains them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+from ampcore.data.dataset import Signature
+from ampcore.models.task import Network, Task
 from ampcore.spec.model import ModelSpec
 
-Shape = tuple[int, ...]
-Builder = Callable[[Any, Shape, int, Any], Any]
-"""(the spec's model part, input shape without batch, classes, dtype policy) to a keras.Model."""
-
-BUILDERS: dict[str, Builder] = {}
+Builder = Callable[[Any, Signature], Any]
+"""(the spec's model part, the data's signature) to a functional float32 keras.Model, or to
+several by name. Layers have explicit names, which are the paths that a spec's overrides match."""
 
 
-def register(kind: str) -> Callable[[Builder], Builder]:
-    """Make the decorated function the builder of `kind`."""
+class Policies(Protocol):
+    """Gives every layer of a model its dtypes."""
+
+    def apply(self, model: Any) -> Any:
+        """A clone of the model with a dtype policy per layer."""
+
+
+class Kind(NamedTuple):
+    """How one kind of model is made and trained."""
+
+    build: Builder
+    task: type[Task]
+
+
+BUILDERS: dict[str, Kind] = {}
+
+
+def register(kind: str, task: type[Task]) -> Callable[[Builder], Builder]:
+    """Make the decorated function the builder of `kind`, trained as `task`."""
 
     def add(builder: Builder) -> Builder:
-        BUILDERS[kind] = builder
+        BUILDERS[kind] = Kind(builder, task)
         return builder
 
     return add
 
 
-def build(spec: ModelSpec, input_shape: Shape, classes: int, policy: Any) -> Any:
-    """A keras.Model from float32 inputs of `input_shape` to float32 logits of `classes`.
+def build(spec: ModelSpec, signature: Signature, policies: Policies) -> Task:
+    """The task that a spec's model part asks for, with every network in its precision.
 
-    Every layer gets `policy` as its dtype, except the last, "predictions", which is float32.
-    Raises InvalidModel when the model cannot take such inputs.
+    Raises InvalidModel when the model cannot take such data.
     """
-    return BUILDERS[spec.kind](spec, input_shape, classes, policy)
+    kind = BUILDERS[spec.kind]
+    made = kind.build(spec, signature)
+    models = made if isinstance(made, dict) else {"model": made}
+    return kind.task([Network(name, policies.apply(model)) for name, model in models.items()])

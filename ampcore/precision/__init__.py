@@ -1,7 +1,15 @@
 """Mixed precision as values: dtype policy, loss scale, finite check, all-or-nothing update."""
 
-from ampcore.precision.finite import all_finite, each_value, exact_norm, global_norm
+from ampcore.precision.finite import (
+    all_finite,
+    each_finite,
+    each_value,
+    exact_norm,
+    global_norm,
+    summed_rows,
+)
 from ampcore.precision.loss_scale import (
+    CalibratedLossScale,
     DynamicLossScale,
     FixedLossScale,
     LossScale,
@@ -9,20 +17,26 @@ from ampcore.precision.loss_scale import (
     NoLossScale,
     from_spec,
 )
-from ampcore.precision.policy import dtype_policy
-from ampcore.precision.transaction import apply_if_finite
+from ampcore.precision.policy import LayerPolicies, layer_policies
+from ampcore.precision.transaction import Outcome, apply_if_finite, apply_together
 
 __all__ = [
+    "CalibratedLossScale",
     "DynamicLossScale",
     "FixedLossScale",
+    "LayerPolicies",
     "LossScale",
     "LossScaleState",
     "NoLossScale",
+    "Outcome",
     "all_finite",
     "apply_if_finite",
-    "dtype_policy",
+    "apply_together",
+    "each_finite",
     "each_value",
     "exact_norm",
     "from_spec",
     "global_norm",
+    "layer_policies",
+    "summed_rows",
 ]

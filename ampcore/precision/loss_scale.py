@@ -1,18 +1,21 @@
 """Loss scaling: keep float16 gradients inside float16's range.
 
-The three kinds are values that share `init / scale / unscale / adjust`, so that a training step
-never asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+The kinds are values that share `init / scale / unscale / adjust`, so that a training step never
+asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
 """
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import tensorflow as tf
 
 from ampcore.spec.precision import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
+    AutoScale,
+    CalibratedScale,
     DynamicScale,
     FixedScale,
     NoScale,
@@ -25,20 +28,47 @@ Gradients = Any
 """Any nesting of tensors, tf.IndexedSlices and None."""
 
 
+COUNTERS: Final = ("good_steps", "bad_steps", "round_steps")
+
+
 class LossScaleState(NamedTuple):
     """What changes from step to step, as scalar tensors; a structure that tf.while_loop carries.
 
-    `scale` is float32; `good_steps` and `bad_steps` are int32: the finite and the non-finite
-    steps in a row since the scale last changed.
+    `scale` is float32, the counters are int32: `good_steps` and `bad_steps` are the finite and
+    the non-finite steps in a row since the scale last changed, `round_steps` the steps of the
+    present round of calibration and freeze (0 for the kinds that have none).
     """
 
     scale: Tensor
     good_steps: Tensor
     bad_steps: Tensor
+    round_steps: Tensor
+
+    def to_numbers(self) -> dict[str, float]:
+        """Every field by name as a plain number; exact, so that `from_numbers` undoes it."""
+        counters = {name: int(getattr(self, name)) for name in COUNTERS}
+        return {"scale": float(self.scale), **counters}
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, float]) -> Self:
+        """The state that `to_numbers` wrote.
+
+        Raises ValueError, with the field's name, for a field that is missing or unknown, a scale
+        that is not finite and positive, and a counter that is no whole number from 0 on.
+        """
+        _require(set(numbers) == set(cls._fields), f"the fields {cls._fields}", **numbers)
+        scale = numbers["scale"]
+        _require(0 < scale < math.inf, "a finite scale above 0", scale=scale)
+        for name in COUNTERS:
+            value = numbers[name]
+            _require(0 <= value < 2**31 and int(value) == value, "a count", **{name: value})
+        counters = (tf.constant(int(numbers[name]), tf.int32) for name in COUNTERS)
+        return cls(tf.constant(scale, tf.float32), *counters)
 
 
 def _state(scale: float) -> LossScaleState:
-    return LossScaleState(tf.constant(scale, tf.float32), tf.constant(0), tf.constant(0))
+    zero = tf.constant(0)
+    return LossScaleState(tf.constant(scale, tf.float32), zero, zero, zero)
 
 
 @dataclass(frozen=True)
@@ -62,6 +92,10 @@ class NoLossScale:
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The same state."""
         return state
+
+    def limited(self, state: LossScaleState) -> LossScaleState:
+        """The state with the only scale there is, 1."""
+        return state._replace(scale=tf.ones_like(state.scale))
 
 
 class _Scaling:
@@ -100,6 +134,10 @@ class FixedLossScale(_Scaling):
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The same state: a fixed scale does not learn."""
         return state
+
+    def limited(self, state: LossScaleState) -> LossScaleState:
+        """The state with a scale that float32 can multiply and divide by."""
+        return _clipped(state, SMALLEST_SCALE, LARGEST_SCALE)
 
 
 @dataclass(frozen=True)
@@ -151,18 +189,69 @@ class DynamicLossScale(_Scaling):
         grow, back_off = good >= self.growth_interval, bad >= self.hysteresis
         larger = tf.minimum(state.scale * self.growth_factor, self.maximum)
         smaller = tf.maximum(state.scale * self.backoff_factor, self.minimum)
-        return LossScaleState(
+        return state._replace(
             scale=tf.where(grow, larger, tf.where(back_off, smaller, state.scale)),
             good_steps=tf.where(grow, 0, good),
             bad_steps=tf.where(back_off, 0, bad),
         )
 
+    def limited(self, state: LossScaleState) -> LossScaleState:
+        """The state with its scale brought into `minimum` … `maximum`."""
+        return _clipped(state, self.minimum, self.maximum)
 
-LossScale = NoLossScale | FixedLossScale | DynamicLossScale
+
+@dataclass(frozen=True)
+class CalibratedLossScale(DynamicLossScale):
+    """A loss scale that is dynamic for a while, then frozen, and audited now and then.
+
+    A round is `calibration_steps` steps as DynamicLossScale makes them, then `audit_interval`
+    steps at the scale found; then the next round begins, from that scale. Non-finite steps of a
+    frozen scale are skipped like all others; the `hysteresis`-th of them in a row shows that the
+    scale has become too large: it backs off, and a new round begins at once.
+    """
+
+    growth_interval: int = 100
+    hysteresis: int = 2
+    calibration_steps: int = 1000
+    audit_interval: int = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(
+            self.calibration_steps >= 1
+            and self.audit_interval >= 1
+            and self.calibration_steps + self.audit_interval < 2**31,
+            "counts of at least 1, their sum below 2^31",
+            calibration_steps=self.calibration_steps,
+            audit_interval=self.audit_interval,
+        )
+
+    def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
+        """The state after a step whose gradients were all finite, or not."""
+        moved = super().adjust(state, finite)
+        bad = tf.where(finite, 0, state.bad_steps + 1)
+        frozen = state.round_steps >= self.calibration_steps
+        too_large = tf.logical_and(frozen, bad >= self.hysteresis)
+        holds = tf.logical_and(frozen, bad < self.hysteresis)
+        ended = state.round_steps + 1 >= self.calibration_steps + self.audit_interval
+        return LossScaleState(
+            scale=tf.where(holds, state.scale, moved.scale),
+            # Nothing is learnt about a larger scale while this one is frozen.
+            good_steps=tf.where(holds, 0, moved.good_steps),
+            bad_steps=tf.where(holds, bad, moved.bad_steps),
+            round_steps=tf.where(tf.logical_or(too_large, ended), 0, state.round_steps + 1),
+        )
 
 
-def from_spec(spec: NoScale | FixedScale | DynamicScale) -> LossScale:
-    """The loss scale that a job spec asks for."""
+LossScale = NoLossScale | FixedLossScale | DynamicLossScale | CalibratedLossScale
+LossScaleSpec = NoScale | FixedScale | DynamicScale | CalibratedScale | AutoScale
+
+
+def from_spec(spec: LossScaleSpec, compute_dtypes: Collection[str] = ()) -> LossScale:
+    """The loss scale that a job spec asks for.
+
+    `compute_dtypes` are those of the model's layers on the device: they settle `auto`.
+    """
     match spec:
         case NoScale():
             return NoLossScale()
@@ -170,6 +259,14 @@ def from_spec(spec: NoScale | FixedScale | DynamicScale) -> LossScale:
             return FixedLossScale(spec.scale)
         case DynamicScale():
             return DynamicLossScale(**spec.model_dump(exclude={"mode"}))
+        case CalibratedScale():
+            return CalibratedLossScale(**spec.model_dump(exclude={"mode"}))
+        case AutoScale():
+            return DynamicLossScale() if "float16" in compute_dtypes else NoLossScale()
+
+
+def _clipped(state: LossScaleState, minimum: float, maximum: float) -> LossScaleState:
+    return state._replace(scale=tf.clip_by_value(state.scale, minimum, maximum))
 
 
 def _float32(grad: Any, factor: Tensor | None) -> Any:

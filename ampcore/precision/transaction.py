@@ -1,16 +1,27 @@
 """An update that happens as a whole or not at all."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.precision.finite import all_finite
+from ampcore.precision.finite import each_finite, global_norm
 from ampcore.precision.loss_scale import LossScale, LossScaleState
 
 Tensor = Any
 Group = tuple[Any, Sequence[Any], Sequence[Any]]
 """An optimizer, unscaled gradients, and the variables they belong to."""
+
+
+class Outcome(NamedTuple):
+    """What became of a step: the states of the next one, one for each loss scale, and the flags.
+
+    `finite` says of each group whether its gradients were; booleans are scalar tensors.
+    """
+
+    states: tuple[LossScaleState, ...]
+    applied: Tensor
+    finite: tuple[Tensor, ...]
 
 
 def apply_if_finite(
@@ -21,27 +32,62 @@ def apply_if_finite(
 ) -> tuple[LossScaleState, Tensor]:
     """Apply the gradients of every group if all of them are finite, else change nothing.
 
-    A skipped step leaves weights, slots and iteration counts of all optimizers as they were.
+    As `apply_together`, for groups whose gradients were all scaled by the same loss scale.
+    Returns its adjusted state and whether the step was applied.
+    """
+    states = [state] * len(groups)
+    outcome = apply_together([scale] * len(groups), states, groups, also)
+    # A group's own finiteness moves its own scale; the one scale here follows the whole step.
+    return scale.adjust(state, outcome.applied), outcome.applied
+
+
+def apply_together(
+    scales: Sequence[LossScale],
+    states: Sequence[LossScaleState],
+    groups: Sequence[Group],
+    also: Iterable[tuple[Any, Tensor]] = (),
+    norms: Sequence[Tensor] | None = None,
+    *,
+    xla: bool = False,
+) -> Outcome:
+    """Apply the gradients of every group, each under its own loss scale, or change nothing.
+
+    The step is applied when the gradients of all groups are finite; each scale is adjusted by
+    those of its own group. A skipped step leaves weights, slots and iteration counts of all
+    optimizers as they were. Groups without a finite check (NoLossScale) hold nothing back.
+
     `also` are (variable, new value) pairs to commit together with the step: what
     `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward pass
-    that assigns them itself cannot be taken back.
-
-    Returns the adjusted state and whether the step was applied. Without a finite check
-    (NoLossScale) the step is always applied.
+    that assigns them itself cannot be taken back. `norms` are the global norms of the groups'
+    gradients, where they are known: a finite one spares another look at the gradients.
+    `xla` says that XLA will compile the step; the optimizers must be ampcore's own then.
     """
     also = list(also)
     _build(groups)
-    if not scale.checks_finite:
+    finite = _finite(scales, groups, norms)
+    applied = tf.reduce_all(finite)
+    if xla:
+        _commit_where(applied, groups, also)
+    elif any(scale.checks_finite for scale in scales):
+        _commit_if(applied, groups, also)
+    else:
         _commit(groups, also)
-        return state, tf.constant(True)
-    finite = all_finite([grad for _, grads, _ in groups for grad in grads])
+    adjusted = (
+        scale.adjust(state, flag) for scale, state, flag in zip(scales, states, finite, strict=True)
+    )
+    return Outcome(tuple(adjusted), applied, finite)
 
-    def commit() -> Tensor:
-        _commit(groups, also)
-        return tf.constant(True)
 
-    tf.cond(finite, commit, lambda: tf.constant(False))
-    return scale.adjust(state, finite), finite
+def _finite(
+    scales: Sequence[LossScale], groups: Sequence[Group], norms: Sequence[Tensor] | None
+) -> tuple[Tensor, ...]:
+    """Whether the gradients of each group are finite; true of those that are not checked."""
+    checked = [index for index, scale in enumerate(scales) if scale.checks_finite]
+    gradients = [groups[index][1] for index in checked]
+    known = [norms[index] for index in checked] if norms is not None else None
+    flags = each_finite(gradients, known or [global_norm(grads) for grads in gradients])
+    by_index = dict(zip(checked, flags, strict=True))
+    return tuple(by_index.get(index, tf.constant(True)) for index in range(len(groups)))
 
 
 def _build(groups: Sequence[Group]) -> None:
@@ -50,6 +96,26 @@ def _build(groups: Sequence[Group]) -> None:
         if not optimizer.built:
             with tf.init_scope():
                 optimizer.build(list(variables))
+
+
+def _commit_if(
+    applied: Tensor, groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]
+) -> None:
+    def commit() -> Tensor:
+        _commit(groups, also)
+        return tf.constant(True)
+
+    tf.cond(applied, commit, lambda: tf.constant(False))
+
+
+def _commit_where(
+    applied: Tensor, groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]
+) -> None:
+    """Commit by choosing between old and new values, which costs XLA less than a branch."""
+    for optimizer, grads, variables in groups:
+        optimizer.apply_where(applied, list(grads), list(variables))
+    for variable, value in also:
+        variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
 
 
 def _commit(groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]) -> None:

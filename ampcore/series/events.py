@@ -9,10 +9,18 @@ class EventType(StrEnum):
     """What can be said in the ledger."""
 
     STATE = "state"
+    PREFLIGHT = "preflight"
     STARTED = "started"
+    RESUMED = "resumed"
+    ENGINE = "engine"
     OVERFLOW = "overflow"
     SCALE_GROWTH = "scale_growth"
+    ROLLBACK = "rollback"
+    FLOAT32_FALLBACK = "float32_fallback"
+    EPOCH = "epoch"
     EVALUATION = "evaluation"
+    CHECKPOINT_SAVED = "checkpoint_saved"
+    SCALE_TABLE = "scale_table"
     MODEL_SAVED = "model_saved"
     WARNING = "warning"
 

@@ -5,27 +5,11 @@ from typing import Any, Final
 
 from ampcore.spec.problems import Problem, pointer, shown
 
-MODELS: Final = ("mlp", "cnn", "lenet5")
-DATA: Final = ("digits", "npz", "synthetic")
-OPTIMIZERS: Final = ("sgd", "momentum", "adam", "adamw", "rmsprop")
-POLICIES: Final = ("float32", "mixed_float16", "mixed_bfloat16")
-
 AVAILABLE: Final[dict[tuple[str, ...], tuple[Any, ...]]] = {
-    ("model", "kind"): MODELS,
-    ("data", "kind"): DATA,
-    ("precision", "policy"): POLICIES,
-    ("precision", "overrides"): ((),),
-    ("optimizer", "schedule", "kind"): ("constant",),
-    ("optimizer", "schedule", "warmup_steps"): (0,),
-    ("optimizer", "ema"): (None,),
-    ("train", "accumulate"): (1,),
-    ("train", "checkpoint_every_s"): (None,),
-    ("guard", "on_exceeded"): ("fail",),
     ("runtime", "queue"): (None,),
     ("runtime", "priority"): (5,),
     ("runtime", "max_attempts"): (1,),
     ("runtime", "timeout_s"): (None,),
-    ("runtime", "engine"): ("auto", "graph"),
     ("runtime", "devices"): (1,),
 }
 """For each restricted field, the values that this version carries out."""

@@ -47,7 +47,7 @@ class Npz(Data):
 
 
 class Text(Data):
-    """A character text file cut into windows of `sequence` characters."""
+    """A text file in UTF-8, cut into windows of `sequence` characters; labels are the next ones."""
 
     kind: Literal["text"] = "text"
     path: str = Field(min_length=1, max_length=1024)
@@ -55,7 +55,7 @@ class Text(Data):
 
 
 class SyntheticClicks(Data):
-    """Random clicks: `slots` × `nnz` keys out of `vocabulary`, label 0 or 1."""
+    """Random clicks: `slots` × `nnz` keys out of `vocabulary`, with learnable labels 0 and 1."""
 
     kind: Literal["synthetic_clicks"] = "synthetic_clicks"
     slots: Units = 10

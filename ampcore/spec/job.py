@@ -23,8 +23,7 @@ def _default_name(valid: dict[str, Any]) -> str:
 
 
 def _default_loss_scale(valid: dict[str, Any]) -> Any:
-    precision = valid.get("precision")
-    return default_loss_scale(precision.policy if precision else "float32")
+    return default_loss_scale(valid.get("precision") or Precision())
 
 
 class JobSpec(Part):
@@ -35,6 +34,8 @@ class JobSpec(Part):
     precision: Precision = Precision()
     loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
     optimizer: OptimizerSpec = Adam()
+    optimizers: dict[str, OptimizerSpec] = Field(default_factory=dict)
+    """By name of a network, where a model has several: its own optimizer, in place of the above."""
     train: Train = Train()
     guard: Guard = Guard()
     runtime: Runtime = Runtime()

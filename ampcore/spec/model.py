@@ -1,6 +1,6 @@
 """What a job may train: one class per model kind."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -9,7 +9,14 @@ from ampcore.spec.part import Layers, Part, Probability, Units
 Activation = Literal["relu", "gelu", "tanh", "sigmoid", "elu", "selu", "silu", "linear"]
 
 
-class Mlp(Part):
+class Model(Part):
+    """What every kind of model has in common."""
+
+    networks: ClassVar[tuple[str, ...]] = ("model",)
+    """The names of its networks, each with an optimizer and a loss scale of its own."""
+
+
+class Mlp(Model):
     """Dense layers of `hidden` units, each followed by dropout; images are flattened."""
 
     kind: Literal["mlp"] = "mlp"
@@ -18,7 +25,7 @@ class Mlp(Part):
     dropout: Probability = 0.0
 
 
-class Cnn(Part):
+class Cnn(Model):
     """Valid convolutions, one 2 × 2 max-pool, dropout, then dense layers with dropout.
 
     The defaults are the Keras MNIST example (1,199,882 parameters on 28 × 28 × 1).
@@ -32,13 +39,13 @@ class Cnn(Part):
     dense_dropout: Probability = 0.5
 
 
-class LeNet5(Part):
+class LeNet5(Model):
     """LeNet-5 with ReLU and max-pooling (61,706 parameters); images are resized to 32 × 32."""
 
     kind: Literal["lenet5"] = "lenet5"
 
 
-class ResNet(Part):
+class ResNet(Model):
     """A CIFAR-style residual network of `depth` = 6n + 2 layers."""
 
     kind: Literal["resnet"] = "resnet"
@@ -46,16 +53,24 @@ class ResNet(Part):
     width: Units = 16
 
 
-class Gan(Part):
+class Gan(Model):
     """A generator and a discriminator, each with an optimizer and a loss scale of its own."""
 
     kind: Literal["gan"] = "gan"
+    networks: ClassVar[tuple[str, ...]] = ("generator", "discriminator")
     latent: Units = 100
-    generator: Layers = (64, 32, 8)
-    discriminator: Layers = (24, 64, 128)
+    generator: Layers = Field(default=(64, 32, 8), min_length=2)
+    """Filters of the convolutions; the image doubles after each of the first two."""
+    discriminator: Layers = Field(default=(24, 64, 128), min_length=1, max_length=16)
+    """Filters of the convolutions, each with a 2 × 2 pool behind it."""
+
+    @property
+    def smallest_image(self) -> int:
+        """Height and width that leave something after the discriminator's pools."""
+        return max(4, 1 << len(self.discriminator))
 
 
-class Embedding(Part):
+class Embedding(Model):
     """Sparse embeddings of `slots` × `nnz` keys, then dense layers to one logit."""
 
     kind: Literal["embedding"] = "embedding"
@@ -66,7 +81,7 @@ class Embedding(Part):
     hidden: Layers = ()
 
 
-class LstmLm(Part):
+class LstmLm(Model):
     """A character language model of stacked LSTM layers."""
 
     kind: Literal["lstm_lm"] = "lstm_lm"
@@ -75,8 +90,8 @@ class LstmLm(Part):
     dim: Units = 64
 
 
-class TransformerLm(Part):
-    """A character language model of causal transformer blocks."""
+class TransformerLm(Model):
+    """A character language model of causal transformer blocks; `heads` divides `dim`."""
 
     kind: Literal["transformer_lm"] = "transformer_lm"
     layers: int = Field(default=2, ge=1, le=128)
@@ -84,11 +99,64 @@ class TransformerLm(Part):
     dim: Units = 128
 
 
-class KerasApplication(Part):
-    """Any architecture of keras.applications, with random weights."""
+Application = Literal[
+    "ConvNeXtBase",
+    "ConvNeXtLarge",
+    "ConvNeXtSmall",
+    "ConvNeXtTiny",
+    "ConvNeXtXLarge",
+    "DenseNet121",
+    "DenseNet169",
+    "DenseNet201",
+    "EfficientNetB0",
+    "EfficientNetB1",
+    "EfficientNetB2",
+    "EfficientNetB3",
+    "EfficientNetB4",
+    "EfficientNetB5",
+    "EfficientNetB6",
+    "EfficientNetB7",
+    "EfficientNetV2B0",
+    "EfficientNetV2B1",
+    "EfficientNetV2B2",
+    "EfficientNetV2B3",
+    "EfficientNetV2L",
+    "EfficientNetV2M",
+    "EfficientNetV2S",
+    "InceptionResNetV2",
+    "InceptionV3",
+    "MobileNet",
+    "MobileNetV2",
+    "MobileNetV3Large",
+    "MobileNetV3Small",
+    "NASNetLarge",
+    "NASNetMobile",
+    "ResNet101",
+    "ResNet101V2",
+    "ResNet152",
+    "ResNet152V2",
+    "ResNet50",
+    "ResNet50V2",
+    "VGG16",
+    "VGG19",
+    "Xception",
+]
+"""The functions of keras.applications that build a model."""
+
+LARGER_IMAGES: Final[dict[str, int]] = {"InceptionResNetV2": 75, "InceptionV3": 75, "Xception": 71}
+"""The smallest height and width of those that do not take 32 × 32."""
+
+
+class KerasApplication(Model):
+    """An architecture of keras.applications, with random weights."""
 
     kind: Literal["keras_application"] = "keras_application"
-    name: str = Field(min_length=1, max_length=64)
+    name: Application
+
+    @property
+    def smallest_image(self) -> int:
+        """The smallest height and width that the architecture takes."""
+        return LARGER_IMAGES.get(self.name, 32)
 
 
 ModelSpec = Annotated[

@@ -1,8 +1,9 @@
 """How the weights are updated: one class per optimizer kind, and the learning-rate schedules."""
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from ampcore.spec.part import Part, Probability
 
@@ -10,37 +11,56 @@ Steps = Annotated[int, Field(ge=0, le=2**53)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
-class Constant(Part):
+class WithWarmup(Part):
+    """What every schedule has in common: steps count updates of the weights, from 0.
+
+    In step n of the warm-up the rate is (n + 1) / warmup_steps of the learning rate.
+    """
+
+    warmup_steps: Steps = 0
+
+
+class Constant(WithWarmup):
     """The learning rate stays, after a linear warm-up."""
 
     kind: Literal["constant"] = "constant"
-    warmup_steps: Steps = 0
 
 
-class Cosine(Part):
-    """Half a cosine from the learning rate down to `final_fraction` of it."""
+class Cosine(WithWarmup):
+    """Half a cosine, from the end of the warm-up to that of the run.
+
+    It leads from the learning rate down to `final_fraction` of it (Loshchilov and Hutter 2016,
+    arXiv:1608.03983, without restarts).
+    """
 
     kind: Literal["cosine"] = "cosine"
-    warmup_steps: Steps = 0
     final_fraction: float = Field(default=0.0, ge=0, le=1)
 
 
-class Exponential(Part):
-    """The learning rate times `decay_rate` every `decay_steps`."""
+class Exponential(WithWarmup):
+    """The learning rate times `decay_rate` every `decay_steps` after the warm-up, smoothly."""
 
     kind: Literal["exponential"] = "exponential"
-    warmup_steps: Steps = 0
     decay_rate: float = Field(default=0.96, gt=0, le=1)
     decay_steps: int = Field(default=1000, ge=1, le=2**53)
 
 
-class Step(Part):
-    """The learning rate times `factor` at each of the `boundaries`."""
+class Step(WithWarmup):
+    """The learning rate times `factor` from each of the `boundaries` on, steps of the run."""
 
     kind: Literal["step"] = "step"
-    warmup_steps: Steps = 0
     boundaries: Annotated[tuple[Steps, ...], Field(strict=False, min_length=1, max_length=1024)]
     factor: float = Field(default=0.1, gt=0, le=1)
+
+    @field_validator("boundaries")
+    @classmethod
+    def _increase(cls, boundaries: tuple[int, ...], others: ValidationInfo) -> tuple[int, ...]:
+        if any(later <= earlier for earlier, later in pairwise(boundaries)):
+            raise ValueError("steps of which each is greater than the one before")
+        warmup_steps = others.data.get("warmup_steps", 0)
+        if boundaries[0] < warmup_steps:
+            raise ValueError(f"steps after the warm-up, {warmup_steps} or greater")
+        return boundaries
 
 
 Schedule = Annotated[Constant | Cosine | Exponential | Step, Field(discriminator="kind")]
@@ -56,7 +76,7 @@ class Optimizer(Part):
     clip_value: float | None = Field(default=None, gt=0)
     """Largest magnitude of an unscaled gradient's element."""
     ema: float | None = Field(default=None, gt=0, lt=1)
-    """Momentum of an exponential moving average of the weights."""
+    """Momentum of an exponential moving average of the weights, to evaluate and to save."""
 
 
 class Sgd(Optimizer):

@@ -4,9 +4,10 @@ Source: Micikevicius et al. 2018, arXiv:1710.03740; the constants' defaults are 
 with the floor of jmp and DeepSpeed and a cap that float32 arithmetic keeps finite.
 """
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ampcore.spec.part import Part
 
@@ -42,12 +43,24 @@ LARGEST_SCALE = 2.0**96
 """Between them a scale and its inverse are normal float32 numbers, and so is a product of two."""
 
 Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_SCALE)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Steps = Annotated[int, Field(ge=1, le=2**30 - 1)]
+"""Two of them are added in int32."""
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    # The last two: of numbers that are too large, and of too many parentheses.
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"a regular expression, as Python's re knows them ({error})") from None
+    return pattern
 
 
 class Override(Part):
     """A dtype for the layers whose path matches a regular expression; the last match wins."""
 
-    layers: str = Field(min_length=1, max_length=256)
+    layers: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_compiled)]
     dtype: Dtype
 
 
@@ -71,22 +84,58 @@ class FixedScale(Part):
     scale: Scale = 1024.0
 
 
-class DynamicScale(Part):
-    """A loss scale that grows after finite steps and backs off after non-finite ones."""
+class AdaptiveScale(Part):
+    """The constants of a loss scale that seeks the largest value at which nothing overflows."""
 
-    mode: Literal["dynamic"] = "dynamic"
+    mode: str
     initial: Scale = 2.0**15
-    growth_interval: int = Field(default=2000, ge=1, le=2**31 - 1)
+    growth_interval: Count = 2000
     growth_factor: float = Field(default=2.0, gt=1, le=2.0**16)
     backoff_factor: float = Field(default=0.5, gt=0, lt=1)
     minimum: Scale = 1.0
     maximum: Scale = 2.0**24
-    hysteresis: int = Field(default=1, ge=1, le=2**31 - 1)
+    hysteresis: Count = 1
 
 
-LossScaleSpec = Annotated[NoScale | FixedScale | DynamicScale, Field(discriminator="mode")]
+class DynamicScale(AdaptiveScale):
+    """A loss scale that grows after finite steps and backs off after non-finite ones."""
+
+    mode: Literal["dynamic"] = "dynamic"
 
 
-def default_loss_scale(policy: str) -> NoScale | DynamicScale:
-    """Dynamic for every policy that computes in float16, however it is named; none otherwise."""
-    return DynamicScale() if COMPUTE_DTYPE.get(policy) == "float16" else NoScale()
+class CalibratedScale(AdaptiveScale):
+    """A loss scale that is dynamic for a while, then frozen, and audited now and then.
+
+    Each round is `calibration_steps` dynamic steps and `audit_interval` frozen ones. While the
+    scale is frozen, a non-finite step is skipped; the `hysteresis`-th in a row begins a new round.
+    """
+
+    mode: Literal["calibrated"] = "calibrated"
+    # Short enough to come from the initial scale to the maximum in one calibration.
+    growth_interval: Count = 100
+    # A single bad batch says nothing about the scale.
+    hysteresis: Count = 2
+    calibration_steps: Steps = 1000
+    audit_interval: Steps = 10_000
+
+
+class AutoScale(Part):
+    """Dynamic where the settled policy computes in float16, none otherwise."""
+
+    mode: Literal["auto"] = "auto"
+
+
+LossScaleSpec = Annotated[
+    NoScale | FixedScale | DynamicScale | CalibratedScale | AutoScale, Field(discriminator="mode")
+]
+
+
+def default_loss_scale(precision: Precision) -> NoScale | DynamicScale | AutoScale:
+    """Dynamic where any layer may compute in float16, however that is said; else none.
+
+    With the policy `auto` that is settled on the worker's device.
+    """
+    dtypes = {COMPUTE_DTYPE.get(precision.policy), *(part.dtype for part in precision.overrides)}
+    if "float16" in dtypes:
+        return DynamicScale()
+    return AutoScale() if precision.policy == "auto" else NoScale()

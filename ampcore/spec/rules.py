@@ -3,16 +3,30 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ampcore.spec.data import Digits, Synthetic
-from ampcore.spec.model import Cnn, LeNet5
+from ampcore.spec.data import Digits, Synthetic, SyntheticClicks
+from ampcore.spec.model import Cnn, Embedding, Gan, KerasApplication, ResNet, TransformerLm
 from ampcore.spec.optimizer import Momentum, Sgd
-from ampcore.spec.precision import DynamicScale
-from ampcore.spec.problems import Problem
+from ampcore.spec.precision import AdaptiveScale
+from ampcore.spec.problems import Problem, closest, pointer
 
 Parts = dict[str, Any]
 
 DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
+
+IMAGES: Final = ("digits", "synthetic", "npz")
+DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
+    "mlp": IMAGES,
+    "cnn": IMAGES,
+    "lenet5": IMAGES,
+    "resnet": IMAGES,
+    "gan": IMAGES,
+    "keras_application": IMAGES,
+    "embedding": ("synthetic_clicks",),
+    "lstm_lm": ("text",),
+    "transformer_lm": ("text",),
+}
+"""For each kind of model, the kinds of data that it can train on."""
 
 
 def train_examples(examples: int, validation_split: float) -> int:
@@ -23,7 +37,7 @@ def train_examples(examples: int, validation_split: float) -> int:
 def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
     """minimum ≤ initial ≤ maximum."""
     scale = parts.get("loss_scale")
-    if isinstance(scale, DynamicScale) and not scale.minimum <= scale.initial <= scale.maximum:
+    if isinstance(scale, AdaptiveScale) and not scale.minimum <= scale.initial <= scale.maximum:
         yield Problem(
             "/loss_scale/initial",
             "out_of_bounds",
@@ -47,7 +61,7 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
     match data:
         case Digits():
             examples = DIGITS_EXAMPLES
-        case Synthetic():
+        case Synthetic() | SyntheticClicks():
             examples = data.examples
         case _:
             return
@@ -62,11 +76,26 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
         )
 
 
+def model_takes_data(parts: Parts) -> Iterator[Problem]:
+    """Each kind of model trains on the kinds of data that it can make sense of."""
+    model, data = parts.get("model"), parts.get("data")
+    if model is None or data is None or data.kind in DATA_OF_MODEL[model.kind]:
+        return
+    yield Problem(
+        "/data/kind",
+        "model_cannot_take_data",
+        f"{' or '.join(DATA_OF_MODEL[model.kind])} for the model {model.kind}",
+        data.kind,
+    )
+
+
 def image_shape(parts: Parts) -> Iterator[Problem]:
     """Convolutions need images, large enough to be left with something after them."""
     model, data = parts.get("model"), parts.get("data")
     shape = DIGITS_SHAPE if isinstance(data, Digits) else getattr(data, "shape", None)
-    if shape is None or not isinstance(model, Cnn | LeNet5):
+    if model is None or shape is None or model.kind == "mlp":
+        return
+    if DATA_OF_MODEL[model.kind] is not IMAGES:
         return
     if len(shape) not in (2, 3):
         yield Problem(
@@ -75,15 +104,108 @@ def image_shape(parts: Parts) -> Iterator[Problem]:
             f"[height, width] or [height, width, channels] for the model {model.kind}",
             str(list(shape)),
         )
-    elif isinstance(model, Cnn):
-        least = len(model.filters) * (model.kernel - 1) + 2
-        if min(shape[:2]) < least:
+    elif too_small := _too_small(model, *shape[:2]):
+        field, expected = too_small
+        received = f"images of {shape[0]} × {shape[1]}"
+        yield Problem(f"/model/{field}", "model_cannot_take_data", expected, received)
+
+
+def _too_small(model: Any, height: int, width: int) -> tuple[str, str] | None:
+    """The field to change, and the images that the model could take; None where it takes these."""
+    match model:
+        case Cnn():
+            least = len(model.filters) * (model.kernel - 1) + 2
+            field, reason = (
+                "filters",
+                (
+                    f"{len(model.filters)} valid convolutions of {model.kernel} × {model.kernel} "
+                    "and a 2 × 2 pool"
+                ),
+            )
+        case KerasApplication():
+            least, field, reason = model.smallest_image, "name", model.name
+        case Gan():
+            least, field = model.smallest_image, "discriminator"
+            reason = f"{len(model.discriminator)} pools"
+            if height % 4 or width % 4:
+                return "kind", "images whose height and width are multiples of 4"
+        case _:
+            return None
+    if min(height, width) >= least:
+        return None
+    return field, f"images of at least {least} × {least} for {reason}"
+
+
+def keys_fit_table(parts: Parts) -> Iterator[Problem]:
+    """An embedding model looks up the keys that the data has, all of them in its table."""
+    model, data = parts.get("model"), parts.get("data")
+    if isinstance(data, SyntheticClicks) and data.vocabulary < data.slots:
+        yield Problem(
+            "/data/vocabulary",
+            "out_of_bounds",
+            f"at least {data.slots}, a key for each slot",
+            str(data.vocabulary),
+        )
+    if not (isinstance(model, Embedding) and isinstance(data, SyntheticClicks)):
+        return
+    for field in ("slots", "nnz"):
+        wanted, received = getattr(data, field), getattr(model, field)
+        if wanted != received:
+            expected = f"{wanted}, the {field} of the data"
+            yield Problem(f"/model/{field}", "model_cannot_take_data", expected, str(received))
+    if model.vocabulary < data.vocabulary:
+        yield Problem(
+            "/model/vocabulary",
+            "model_cannot_take_data",
+            f"at least {data.vocabulary}, the vocabulary of the data",
+            str(model.vocabulary),
+        )
+
+
+def resnet_depth(parts: Parts) -> Iterator[Problem]:
+    """Three stages of n blocks of two layers, with one layer before and one behind."""
+    model = parts.get("model")
+    if isinstance(model, ResNet) and model.depth % 6 != 2:
+        near = model.depth - (model.depth - 2) % 6
+        yield Problem(
+            "/model/depth",
+            "out_of_bounds",
+            f"a depth of 6n + 2, such as {near} or {near + 6}",
+            str(model.depth),
+        )
+
+
+def heads_divide_dim(parts: Parts) -> Iterator[Problem]:
+    """Every attention head gets an equal part of the features."""
+    model = parts.get("model")
+    if isinstance(model, TransformerLm) and model.dim % model.heads:
+        yield Problem(
+            "/model/dim",
+            "out_of_bounds",
+            f"a multiple of the {model.heads} heads",
+            str(model.dim),
+        )
+
+
+def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
+    """Only a model with several networks has an optimizer for each of them."""
+    model, optimizers = parts.get("model"), parts.get("optimizers")
+    if model is None or not optimizers:
+        return
+    names = model.networks if len(model.networks) > 1 else ()
+    for name in optimizers:
+        if name not in names:
+            expected = (
+                f"one of the networks {', '.join(names)}"
+                if names
+                else f"nothing here: the model {model.kind} is one network, for optimizer"
+            )
             yield Problem(
-                "/model/filters",
-                "model_cannot_take_data",
-                f"images of at least {least} × {least} for {len(model.filters)} valid "
-                f"convolutions of {model.kernel} × {model.kernel} and a 2 × 2 pool",
-                f"images of {shape[0]} × {shape[1]}",
+                pointer(("optimizers", name)),
+                "unknown_network",
+                expected,
+                name,
+                closest(name, names),
             )
 
 
@@ -91,5 +213,10 @@ RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
     batch_fits_data,
+    model_takes_data,
     image_shape,
+    keys_fit_table,
+    resnet_depth,
+    heads_divide_dim,
+    optimizers_name_networks,
 )

@@ -61,6 +61,8 @@ class Reason(StrEnum):
     NON_FINITE_LOSS = "non_finite_loss"
     SKIP_BUDGET_EXCEEDED = "skip_budget_exceeded"
     OUT_OF_MEMORY = "out_of_memory"
+    INVALID_CHECKPOINT = "invalid_checkpoint"
+    CHECKPOINT_FAILED = "checkpoint_failed"
     PROCESS_KILLED = "process_killed"
     WORKER_LOST = "worker_lost"
     WORKER_SHUTDOWN = "worker_shutdown"

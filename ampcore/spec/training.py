@@ -16,7 +16,8 @@ class Train(Part):
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
     accumulate: int = Field(default=1, ge=1, le=65_536)
     eval_every_epochs: int = Field(default=1, ge=1, le=10_000_000)
-    checkpoint_every_s: float | None = Field(default=None, gt=0)
+    checkpoint_every_s: float | None = Field(default=60.0, gt=0)
+    """Seconds between two checkpoints; null: none are saved."""
 
 
 class Guard(Part):

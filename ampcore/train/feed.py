@@ -1,34 +1,163 @@
-"""Hands the loop the training examples of an epoch, on the device and in that epoch's order."""
+"""Hands the loop the training examples in the order of each epoch, a window at a time.
+
+A window is a run of whole steps that lie in order on the device. Data that fits makes one window
+of the whole epoch; larger data streams through tf.data, window by window, read ahead.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from ampcore.data import Dataset
-from ampcore.train.step import Batch
+from ampcore.data import Batch, Dataset
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
 STREAM = 2
 
+WINDOW_BYTES: Final = 64 * 2**20
+"""Of a streamed window, unless one step needs more."""
+AHEAD: Final = 2
+"""Windows that are read before they are needed."""
 
-class Feed:
-    """The training examples on the device.
 
-    The order of an epoch depends on the seed and the epoch alone. With shuffling a second
-    copy of the examples lies in that order, because batches cut from it need no copying.
+class Window(NamedTuple):
+    """The examples of whole steps: `first_batch` to `end_batch` (not included) of their epoch."""
+
+    examples: Batch
+    first_batch: int
+    end_batch: int
+
+
+class Feed(Protocol):
+    """The training examples of every epoch, in an order that depends on seed and epoch alone."""
+
+    order: "Order"
+
+    def window(self, epoch: int, batch: int) -> Window:
+        """The window that holds step `batch` of `epoch`; asked for in the order of training."""
+
+
+def feed_for(
+    dataset: Dataset, step_examples: int, *, shuffle: bool, seed: int, budget_bytes: float
+) -> Feed:
+    """A resident feed when it takes at most `budget_bytes` on the device, else a streamed one.
+
+    `step_examples` is how many examples a step takes; what is left of an epoch is left out.
+    """
+    order = Order(len(dataset.y_train), step_examples, shuffle=shuffle, seed=seed)
+    copies = 2 if shuffle else 1
+    if (dataset.x_train.nbytes + dataset.y_train.nbytes) * copies <= budget_bytes:
+        return ResidentFeed(dataset, order)
+    return StreamedFeed(dataset, order)
+
+
+class Order:
+    """The order of the examples that train in an epoch: a permutation of (seed, epoch), or none.
+
+    Of `count` examples those train that make whole steps of `step_examples`.
     """
 
-    def __init__(self, dataset: Dataset, *, shuffle: bool, seed: int) -> None:
-        self._examples = Batch(tf.constant(dataset.x_train), tf.constant(dataset.y_train))
-        self._shuffle, self._seed = shuffle, seed
+    def __init__(self, count: int, step_examples: int, *, shuffle: bool, seed: int) -> None:
+        self.shuffle, self.step_examples = shuffle, step_examples
+        self.steps = count // step_examples
+        self._count, self._seed = count, seed
 
-    def epoch(self, index: int) -> Batch:
-        """The examples in the order of epoch `index`."""
-        if not self._shuffle:
+    def of(self, epoch: int) -> NDArray[np.int64]:
+        """The indices of the examples of an epoch, in order."""
+        trained = self.steps * self.step_examples
+        if not self.shuffle:
+            return np.arange(trained)
+        order = np.random.default_rng([self._seed, STREAM, epoch]).permutation(self._count)
+        return order[:trained]
+
+    def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """The indices of the examples of one step."""
+        start = batch * self.step_examples
+        return self.of(epoch)[start : start + self.step_examples]
+
+
+class ResidentFeed:
+    """All examples on the device.
+
+    With shuffling a second copy of them lies in the epoch's order, because batches cut from it
+    need no copying.
+    """
+
+    def __init__(self, dataset: Dataset, order: Order) -> None:
+        self.order = order
+        # All of them are kept: with shuffling each epoch leaves others out.
+        count = None if order.shuffle else order.steps * order.step_examples
+        self._examples = Batch(
+            tf.constant(dataset.x_train[:count]), tf.constant(dataset.y_train[:count])
+        )
+        self._ordered: tuple[int, Batch] | None = None
+
+    def window(self, epoch: int, batch: int) -> Window:
+        """The whole epoch."""
+        return Window(self._of(epoch), 0, self.order.steps)
+
+    def _of(self, epoch: int) -> Batch:
+        if not self.order.shuffle:
             return self._examples
-        order = tf.constant(permutation(self._seed, index, len(self._examples.y)))
-        return Batch(*(tf.gather(part, order) for part in self._examples))
+        if self._ordered is None or self._ordered[0] != epoch:
+            # Let go of the last epoch first: two copies are the budget, not three.
+            self._ordered = None
+            order = tf.constant(self.order.of(epoch))
+            self._ordered = (epoch, Batch(*(tf.gather(part, order) for part in self._examples)))
+        return self._ordered[1]
 
 
-def permutation(seed: int, epoch: int, count: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """The order of `count` examples in one epoch."""
-    return np.random.default_rng([seed, STREAM, epoch]).permutation(count)
+class StreamedFeed:
+    """The examples on the host; tf.data copies the next windows while the device computes."""
+
+    def __init__(self, dataset: Dataset, order: Order, window_bytes: int = WINDOW_BYTES) -> None:
+        self._x, self._y = dataset.x_train, dataset.y_train
+        self.order = order
+        step_bytes = order.step_examples * (self._x[:1].nbytes + self._y[:1].nbytes)
+        self._window_steps = max(1, min(order.steps, window_bytes // max(1, step_bytes)))
+        self._windows = -(-order.steps // self._window_steps)
+        self._ordered: tuple[int, NDArray[np.int64]] | None = None
+        self._stream: Iterator[Any] | None = None
+        self._current: tuple[int, Batch] | None = None
+
+    def window(self, epoch: int, batch: int) -> Window:
+        """Some steps of the epoch; every window is equally long, so the last may overlap."""
+        number = epoch * self._windows + batch // self._window_steps
+        if self._current is None or self._current[0] != number:
+            self._current = (number, self._next(number))
+        first = self._first_batch(number)
+        return Window(self._current[1], first, first + self._window_steps)
+
+    def _next(self, number: int) -> Batch:
+        follows = self._current is not None and number == self._current[0] + 1
+        if self._stream is None or not follows:
+            self._stream = iter(self._dataset(number))
+        return Batch(*next(self._stream))
+
+    def _dataset(self, first: int) -> Any:
+        size = self._window_steps * self.order.step_examples
+        kinds = (self._x.dtype, self._y.dtype)
+        shapes = ((size, *self._x.shape[1:]), (size, *self._y.shape[1:]))
+
+        def read(number: Any) -> Any:
+            parts = tf.numpy_function(self._read, [number], kinds, stateful=False)
+            return tuple(map(tf.ensure_shape, parts, shapes))
+
+        windows = tf.data.Dataset.counter(first, dtype=tf.int64)
+        # One reader: the order of the last epoch is kept, and need not be guarded.
+        return windows.map(read, num_parallel_calls=1, deterministic=True).prefetch(AHEAD)
+
+    def _read(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        epoch = int(number) // self._windows
+        if self._ordered is None or self._ordered[0] != epoch:
+            self._ordered = (epoch, self.order.of(epoch))
+        start = self._first_batch(int(number)) * self.order.step_examples
+        size = self._window_steps * self.order.step_examples
+        rows = self._ordered[1][start : start + size]
+        return self._x[rows], self._y[rows]
+
+    def _first_batch(self, number: int) -> int:
+        batch = (number % self._windows) * self._window_steps
+        return min(batch, self.order.steps - self._window_steps)

@@ -1,18 +1,22 @@
 """What a finished run hands over."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ampcore.models.task import Network
 
 
 @dataclass(frozen=True)
 class TrainResult:
     """The outcome of a run; `val_loss` and `val_accuracy` are None without validation data.
 
-    `weights_digest` is the SHA-256 of all weights in the model's order. `examples_per_s` leaves
-    the first block out (it holds the compilation) when there is more than one. `stopped`: the
-    run ended early because it was asked to, and saved no model.
+    `final_loss` is that of the newest step that was applied. `weights_digest` is the SHA-256 of
+    all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
+    compilation) when there is more than one. `peak_memory_bytes` is the device's where it tells,
+    else the process's. `stopped`: the run ended early because it was asked to, and saved no model.
     """
 
     steps: int
@@ -24,9 +28,18 @@ class TrainResult:
     examples_per_s: float
     parameters: int
     train_s: float
+    peak_memory_bytes: int
+    policy: str
+    engine: str | None
+    scale_health: str
     weights_digest: str
-    model_file: Path | None = None
+    model_files: tuple[Path, ...] = ()
     stopped: bool = False
+
+    @property
+    def model_file(self) -> Path | None:
+        """The saved model, or the first of several."""
+        return self.model_files[0] if self.model_files else None
 
     def to_json(self) -> dict[str, Any]:
         """The summary stored with a job; the model's file by its name in the output folder."""
@@ -40,14 +53,19 @@ class TrainResult:
             "examples_per_s": self.examples_per_s,
             "parameters": self.parameters,
             "train_s": self.train_s,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "policy": self.policy,
+            "engine": self.engine,
+            "scale_health": self.scale_health,
             "weights_digest": self.weights_digest,
             "model_file": self.model_file.name if self.model_file else None,
         }
 
 
-def weights_digest(model: Any) -> str:
-    """The SHA-256 over the bytes of the model's weights, in order, in hexadecimal."""
+def weights_digest(networks: Sequence[Network]) -> str:
+    """The SHA-256 over the bytes of the networks' weights, in order, in hexadecimal."""
     digest = hashlib.sha256()
-    for weight in model.weights:
-        digest.update(weight.numpy().tobytes())
+    for network in networks:
+        for weight in network.model.weights:
+            digest.update(weight.numpy().tobytes())
     return digest.hexdigest()

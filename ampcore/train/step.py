@@ -1,97 +1,134 @@
 """One training step: a pure function of (state, batch) over the variables it was made for.
 
-The order is that of Micikevicius et al. 2018: float32 weights → 16-bit compute → float32 loss
-→ times the loss scale → gradients → float32 → divided by the scale → clip → update or skip.
+After the gradients (see `gradients`): float32 → divided by the loss scale → clip → update of
+every network, or of none.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Final
 
 import tensorflow as tf
 
+from ampcore.data import Batch
+from ampcore.models.gradients import Gradients, States, scaled_gradients
+from ampcore.models.task import Held, Network, Task
 from ampcore.precision import (
     LossScale,
-    LossScaleState,
-    apply_if_finite,
+    apply_together,
     each_value,
     exact_norm,
     global_norm,
+    summed_rows,
 )
+from ampcore.train.accumulate import accumulated
 
 Tensor = Any
 
-
-class Batch(NamedTuple):
-    """Examples (n, …), float32, and their labels (n,), int32."""
-
-    x: Tensor
-    y: Tensor
-
-
-class Record(NamedTuple):
-    """What a step tells, as float32 scalars; the names are columns of StepBlock."""
-
-    loss: Tensor
-    loss_scale: Tensor
-    skipped: Tensor
-    grad_norm: Tensor
-    learning_rate: Tensor
+OF_EVERY_STEP: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
+OF_EVERY_NETWORK: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
+BAD_MICRO_BATCHES: Final = "bad_micro_batches"
 
 
 @dataclass(frozen=True)
-class TrainStep:
-    """The model's loss on a batch, and the update of its weights."""
+class Clip:
+    """Limits of an unscaled gradient: its global norm, and the magnitude of each element."""
 
-    model: Any
-    optimizer: Any
-    loss_scale: LossScale
-    clip_norm: float | None = None
-    clip_value: float | None = None
+    norm: float | None = None
+    value: float | None = None
 
-    def __call__(self, state: LossScaleState, batch: Batch) -> tuple[LossScaleState, Record]:
-        """Train on one batch; the record's loss and norm are unscaled, the norm unclipped."""
-        variables, held = self.model.trainable_variables, self.model.non_trainable_variables
-        before = [tf.convert_to_tensor(variable.value) for variable in held]
-        with tf.GradientTape() as tape:
-            # Stateless: a skipped step must not leave its statistics and seeds behind.
-            logits, after = self.model.stateless_call(variables, before, batch.x, training=True)
-            loss = mean_loss(logits, batch.y)
-            scaled = self.loss_scale.scale(state, loss)
-        grads = tape.gradient(scaled, [variable.value for variable in variables])
-        # Unscale before clipping: the limits are in unscaled units.
-        grads = self.loss_scale.unscale(state, grads)
-        norm = global_norm(grads)
-        # Read before the step counts: a schedule's next value belongs to the next step.
-        rate = tf.cast(self.optimizer.learning_rate, tf.float32)
-        new_state, finite = apply_if_finite(
-            self.loss_scale,
-            state,
-            [(self.optimizer, self._clip(grads, norm), variables)],
-            also=_changed(held, before, after),
-        )
-        skipped = tf.cast(tf.logical_not(finite), tf.float32)
-        return new_state, Record(loss, state.scale, skipped, norm, rate)
-
-    def _clip(self, grads: list[Any], norm: Tensor) -> list[Any]:
-        if self.clip_norm is not None:
+    def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
+        """The gradients within the limits; `norm` is their global norm."""
+        if self.norm is not None:
             # Gradients that are not finite stay so: their norm is NaN, or infinity times zero is.
-            factor = tf.minimum(1.0, self.clip_norm / exact_norm(grads, norm))
+            factor = tf.minimum(1.0, self.norm / exact_norm(grads, norm))
             grads = each_value(lambda value: value * factor, grads)
-        if self.clip_value is not None:
-            limit = self.clip_value
+        if self.value is not None:
+            limit = self.value
             grads = each_value(lambda value: _clip_by_value(value, limit), grads)
         return grads
 
 
-def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean sparse categorical cross-entropy of a batch, in float32."""
-    return tf.reduce_mean(losses(logits, labels))
+@dataclass(frozen=True)
+class TrainStep:
+    """The update of a task's weights from `accumulate` micro-batches; one of each per network."""
+
+    task: Task
+    optimizers: Sequence[Any]
+    loss_scales: Sequence[LossScale]
+    clips: Sequence[Clip]
+    accumulate: int = 1
+    xla: bool = False
+    """Whether XLA compiles it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a step tells, in the order of its row.
+
+        With several networks `loss` is the sum of theirs, `loss_scale` the smallest one,
+        `grad_norm` that of all gradients, `learning_rate` the first network's.
+        """
+        names = [network.name for network in self.task.networks]
+        extras = [f"{column}/{name}" for name in names for column in OF_EVERY_NETWORK]
+        bad = [BAD_MICRO_BATCHES] if self.accumulate > 1 else []
+        return (*OF_EVERY_STEP, *(extras if len(names) > 1 else []), *bad)
+
+    def __call__(self, states: States, batch: Batch, seed: Tensor) -> tuple[States, Tensor]:
+        """Train on `accumulate` equal micro-batches; returns the new states and the row, float32.
+
+        Losses and norms are unscaled, the norms unclipped. A skipped step changes the states of
+        the loss scales and nothing else.
+        """
+        before = self.task.held()
+        found, bad = self._gradients(states, before, batch, seed)
+        norms = [global_norm(grads, xla=self.xla) for grads in found.scaled]
+        # Read before the step counts: a schedule's next value belongs to the next step.
+        rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
+        groups = [
+            (optimizer, clip(grads, norm), network.model.trainable_variables)
+            for optimizer, clip, grads, norm, network in zip(
+                self.optimizers, self.clips, found.scaled, norms, self.task.networks, strict=True
+            )
+        ]
+        also = _changed(self.task.networks, before, found.held)
+        new_states, applied, _ = apply_together(
+            self.loss_scales, states, groups, also, norms, xla=self.xla
+        )
+        own = [found.losses, [state.scale for state in states], norms, rates]
+        row = _row(applied, *own) + ([bad] if self.accumulate > 1 else [])
+        return new_states, tf.stack(row)
+
+    def _gradients(
+        self, states: States, held: Held, batch: Batch, seed: Tensor
+    ) -> tuple[Gradients, Tensor]:
+        """Unscaled float32 gradients, and the number of micro-batches in which one was not finite.
+
+        Duplicate rows of sparse gradients are added up.
+        """
+
+        def micro(held: Held, batch: Batch, seed: Tensor) -> Gradients:
+            found = scaled_gradients(self.task, self.loss_scales, states, held, batch, seed)
+            parts = zip(self.loss_scales, states, found.scaled, strict=True)
+            unscaled = [scale.unscale(state, grads) for scale, state, grads in parts]
+            return found._replace(scaled=unscaled)
+
+        found, bad = accumulated(micro, self.accumulate, held, batch, seed)
+        return found._replace(scaled=[summed_rows(grads) for grads in found.scaled]), bad
 
 
-def losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sparse categorical cross-entropy of each example, in float32."""
-    logits = tf.cast(logits, tf.float32)
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+def _row(
+    applied: Tensor,
+    losses: list[Tensor],
+    scales: list[Tensor],
+    norms: list[Tensor],
+    rates: list[Tensor],
+) -> list[Tensor]:
+    skipped = tf.cast(tf.logical_not(applied), tf.float32)
+    if len(losses) == 1:
+        return [losses[0], scales[0], skipped, norms[0], rates[0]]
+    own = chain.from_iterable(zip(losses, scales, norms, rates, strict=True))
+    return [tf.add_n(losses), tf.reduce_min(scales), skipped, tf.norm(norms), rates[0], *own]
 
 
 def _clip_by_value(grad: Tensor, limit: float) -> Tensor:
@@ -101,8 +138,9 @@ def _clip_by_value(grad: Tensor, limit: float) -> Tensor:
 
 
 def _changed(
-    variables: list[Any], before: list[Tensor], after: list[Tensor]
-) -> list[tuple[Any, Tensor]]:
+    networks: Sequence[Network], before: Held, after: Held
+) -> Iterator[tuple[Any, Tensor]]:
     """The variables that the forward pass would have assigned, with their new values."""
-    rows = zip(variables, before, after, strict=True)
-    return [(variable, new) for variable, old, new in rows if new is not old]
+    for network, *values in zip(networks, before, after, strict=True):
+        rows = zip(network.model.non_trainable_variables, *values, strict=True)
+        yield from ((variable, new) for variable, old, new in rows if new is not old)

@@ -4,9 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from ampcore.preflight import preflight
 from ampcore.spec import State
 from server.deps import DatabaseDep, JobId, PostedSpec, WakeDep
 from server.errors import Conflict, NotFound
+from server.machines import online_machines
 from server.openapi import SPEC_BODY, problems
 from server.paging import cursor_of, read_cursor
 from server.views import Job, JobPage, Validation
@@ -44,9 +46,16 @@ def submit(spec: PostedSpec, response: Response, database: DatabaseDep, wake: Wa
     responses=problems(400, 413, 422),
     openapi_extra=SPEC_BODY,
 )
-def validate(spec: PostedSpec) -> Validation:
-    """Check a spec as POST /jobs would, and queue nothing."""
-    return Validation(spec=spec.to_json(), findings=[])
+def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
+    """Check a spec as POST /jobs would, and queue nothing.
+
+    The answer foretells the job's size and what may disappoint, on the workers now online.
+    """
+    with database.read() as session:
+        machines = online_machines(session)
+    return Validation.model_validate(
+        {"spec": spec.to_json(), **preflight(spec, machines).to_json()}
+    )
 
 
 @router.get("", summary="List jobs", responses=problems(422))

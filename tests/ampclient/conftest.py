@@ -36,13 +36,16 @@ SUMMARY = {
     "examples_per_s": 12345.6,
     "parameters": 1000,
     "train_s": 1.5,
+    "peak_memory_bytes": 600_000_000,
+    "policy": "mixed_float16",
+    "engine": "graph",
+    "scale_health": "steady",
     "weights_digest": "sha256:00",
     "model_file": "model.keras",
 }
-KIND = {"kind": "cnn", "available": True, "description": "…", "schema": {}}
+KIND = {"kind": "cnn", "description": "…", "schema": {}}
 POLICY = {
     "name": "mixed_float16",
-    "available": True,
     "compute_dtype": "float16",
     "variable_dtype": "float32",
     "loss_scale": "dynamic",
@@ -75,6 +78,7 @@ class FakeServer:
         self.events: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.workers: list[dict[str, Any]] = []
+        self.report: dict[str, Any] = {}
         self.requests: list[httpx.Request] = []
         self.next_answers: list[Answer] = []
         self.steps_per_page = 10_000
@@ -178,7 +182,8 @@ class FakeServer:
             spec = JobSpec.parse(json.loads(request.content))
         except SpecInvalid as error:
             return _invalid(error)
-        return httpx.Response(200, json={"spec": spec.to_json(), "findings": []})
+        report = {"findings": [], "figures": None, "layers": []} | self.report
+        return httpx.Response(200, json={"spec": spec.to_json(), **report})
 
     def _list(self, request: httpx.Request) -> httpx.Response:
         params = request.url.params

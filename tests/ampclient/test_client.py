@@ -27,7 +27,7 @@ def test_workers_are_listed(client, server):
 
 def test_kinds_policies_and_the_version_are_read(client):
     assert [kind.kind for kind in client.models()] == ["cnn"]
-    assert [kind.available for kind in client.datasets()] == [True]
+    assert [kind.kind for kind in client.datasets()] == ["cnn"]
     assert [policy.compute_dtype for policy in client.policies()] == ["float16"]
     version = client.version()
     assert (version.version, version.api, version.schema) == ("9.8.7", "v1", None)

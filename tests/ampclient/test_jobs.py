@@ -111,6 +111,17 @@ def test_validate_answers_with_the_defaults_written_out(client, server):
         client.jobs.validate({})
 
 
+def test_validate_tells_what_the_preflight_found(client, server):
+    finding = {"code": "no_gpu", "severity": "warning", "pointer": "/runtime/device"}
+    finding |= {"message": "No GPU.", "data": {"share": 0.5}}
+    server.report = {"findings": [finding], "figures": {"parameters": 7}, "layers": [{}]}
+    valid = client.jobs.validate(SPEC)
+    assert [found.to_json() for found in valid.findings] == [finding]
+    assert (valid.findings[0].code, valid.findings[0].severity) == ("no_gpu", "warning")
+    assert valid.figures == {"parameters": 7}
+    assert len(valid.layers) == 1
+
+
 def test_a_job_has_typed_fields(client, server, latest, summary):
     server.add_job("a", state="running", step=30, total_steps=60, progress=0.5, latest=latest)
     job = client.jobs.get("a")

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -91,8 +92,29 @@ def test_a_job_that_fails_ends_with_1_and_its_reason(cli, spec_file, capfd, tmp_
     assert "invalid_data: /etc/passwd, path: expected" in capfd.readouterr().err
 
 
-def test_control_c_ends_a_run_with_130(spec_file):
-    command = [sys.executable, "-m", "ampcore", "run", spec_file, "--set", "train.epochs=1000000"]
+def test_a_run_goes_on_from_its_newest_checkpoint(cli, spec_file, tmp_path):
+    often = ["--set", "train.checkpoint_every_s=0.001", "--json"]
+
+    def steps(count, folder, *options):
+        length = ["--set", f"train.steps={count}"]
+        return cli(spec_file, *often, *length, "--output", str(tmp_path / folder), *options)
+
+    assert steps(2, "a").exit_code == 0
+    resumed, whole = steps(5, "a", "--resume"), steps(5, "b")
+    digests = {json.loads(result.stdout)["weights_digest"] for result in (resumed, whole)}
+    assert len(digests) == 1
+
+
+def test_to_go_on_it_needs_the_folder(cli, spec_file):
+    result = cli(spec_file, "--resume")
+    assert result.exit_code == 2
+    assert "--resume needs --output" in result.stderr
+
+
+def test_control_c_ends_a_run_with_130_and_keeps_its_state(spec_file, tmp_path):
+    settings = ["--set", "train.epochs=1000000", "--set", "runtime.engine=graph"]
+    output = ["--output", str(tmp_path / "output"), *settings]
+    command = [sys.executable, "-m", "ampcore", "run", spec_file, *output]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             first = process.stderr.readline()
@@ -102,6 +124,8 @@ def test_control_c_ends_a_run_with_130(spec_file):
             process.kill()
     assert process.returncode == 130
     assert "Interrupted after" in rest
+    assert "--resume goes on from there" in rest
+    assert len(list((tmp_path / "output" / "checkpoints").iterdir())) == 1
     # TensorFlow's own notes at start-up would stand before the first step.
     assert "mlp-float32: step 1/" in first
 
@@ -109,3 +133,33 @@ def test_control_c_ends_a_run_with_130(spec_file):
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_example_is_a_valid_spec(file):
     assert JobSpec.from_file(file).name
+
+
+@pytest.fixture
+def check():
+    """Runs `check` in this process."""
+    return lambda *arguments: CliRunner().invoke(app, ["check", *arguments])
+
+
+def test_check_says_what_a_job_will_cost_and_what_may_disappoint(check, spec_file):
+    result = check(spec_file, "--set", "precision.policy=mixed_float16", "--layers")
+    assert result.exit_code == 0
+    assert "parameters   610\n" in result.stdout
+    assert re.search(r"^dense_1 +Dense +8 +520 +512 +float16 +float32$", result.stdout, re.M)
+    assert "kept_in_float32 at /precision/policy" in result.stdout
+
+
+def test_check_prints_its_report_as_json(check, spec_file):
+    report = json.loads(check(spec_file, "--json").stdout)
+    assert report["figures"]["parameters"] == 610
+    assert report["findings"] == []
+
+
+def test_check_fails_for_a_job_that_could_not_run(check, spec_file, capfd):
+    overrides = "precision.overrides=[{layers: nothing, dtype: float32}]"
+    result = check(spec_file, "--set", overrides)
+    assert result.exit_code == 1
+    assert "error: No layer's path matches 'nothing'" in result.stdout
+    assert check(spec_file, "--set", "data={kind: npz, path: none.npz}").exit_code == 1
+    assert "invalid_data: none.npz" in capfd.readouterr().err
+    assert check(spec_file, "--set", "modle=1").exit_code == 2

@@ -71,14 +71,6 @@ def test_every_mistake_in_a_spec_is_told_at_once(api):
     assert api.wake.sent == []
 
 
-def test_a_valid_spec_comes_back_with_every_default_and_nothing_is_queued(api):
-    answer = api.client.post("/api/v1/jobs/validate", json=SPEC)
-    assert answer.status_code == 200
-    assert answer.json()["findings"] == []
-    assert answer.json()["spec"]["optimizer"]["kind"] == "adam"
-    assert api.client.get("/api/v1/jobs").json()["items"] == []
-
-
 def test_a_running_job_tells_how_far_it_is(api, make_job, make_block):
     from store import steps
 

@@ -1,15 +1,17 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from ampcore import data
 from ampcore.errors import InvalidData
-from ampcore.spec.availability import DATA
-from ampcore.spec.data import Digits, Npz, Synthetic
+from ampcore.spec.data import DataSpec, Digits, Npz, Synthetic
 from ampcore.spec.rules import DIGITS_EXAMPLES, DIGITS_SHAPE
 
 
-def test_a_spec_may_name_exactly_the_data_that_can_be_loaded():
-    assert set(data.LOADERS) == set(DATA)
+def test_every_kind_that_a_spec_can_name_can_be_loaded():
+    kinds = {part.model_fields["kind"].default for part in get_args(get_args(DataSpec)[0])}
+    assert set(data.LOADERS) == kinds
 
 
 def test_digits_are_what_the_spec_says_about_them():
@@ -17,6 +19,7 @@ def test_digits_are_what_the_spec_says_about_them():
     assert digits.input_shape == DIGITS_SHAPE
     assert len(digits.x_train) + len(digits.x_val) == DIGITS_EXAMPLES
     assert (len(digits.x_train), len(digits.x_val)) == (1437, 360)
+    assert digits.signature == data.Signature(DIGITS_SHAPE, "float32", 10)
     assert digits.classes == 10
     assert digits.x_train.dtype == np.float32
     assert digits.y_train.dtype == np.int32

@@ -1,13 +1,38 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ampcore.precision import all_finite, each_value, exact_norm, global_norm
+from ampcore.precision import (
+    all_finite,
+    each_finite,
+    each_value,
+    exact_norm,
+    global_norm,
+    summed_rows,
+)
 
 SPARSE = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([0]), tf.constant([5, 2]))
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.fixture(scope="module", params=["eager", "graph", "xla"])
+def compiled(request):
+    """Compiles a function of tensors in one way: each function once, for all tests."""
+    made = {}
+
+    def compile_(function):
+        if request.param == "eager":
+            return function
+        if function not in made:
+            made[function] = tf.function(
+                function, autograph=False, jit_compile=request.param == "xla", reduce_retracing=True
+            )
+        return made[function]
+
+    return compile_
+
+
 @pytest.mark.parametrize(
     ("values", "finite"),
     [
@@ -16,12 +41,24 @@ SPARSE = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([0]), tf.consta
         ([1.0, np.inf], False),
         ([1.0, -np.inf], False),
         ([np.nan, 1.0], False),
-        ([], True),
     ],
 )
 def test_finite_means_every_element_is(compiled, values, finite):
-    check = tf.function(all_finite) if compiled else all_finite
+    check = compiled(all_finite)
     assert bool(check([tf.ones([3]), None, tf.constant(values, tf.float32)])) is finite
+
+
+def test_an_empty_gradient_is_finite():
+    assert all_finite([tf.zeros([0]), tf.ones([1])])
+
+
+def test_each_group_is_told_apart(compiled):
+    def check(first, second):
+        groups = [[first, None], [second], []]
+        return each_finite(groups, [global_norm(grads) for grads in groups])
+
+    grads = tf.constant([1e30, 2.0]), tf.constant([np.nan])
+    assert [bool(flag) for flag in compiled(check)(*grads)] == [True, False, True]
 
 
 def test_only_the_values_of_sparse_gradients_are_looked_at():
@@ -45,16 +82,67 @@ def test_the_norm_of_float16_gradients_is_taken_in_float32():
     assert float(norm) == pytest.approx(60000.0, rel=1e-3)
 
 
-def test_the_exact_norm_survives_squares_that_overflow():
+@pytest.mark.parametrize("shape", [[7], [64, 64], [65, 64], [300, 301]])
+def test_the_norm_written_for_xla_is_the_norm(shape):
+    grads = [tf.random.stateless_normal(shape, [1, 2]), None, tf.constant([3.0])]
+    norm = tf.function(lambda: global_norm(grads, xla=True), jit_compile=True)()
+    assert float(norm) == pytest.approx(float(global_norm(grads)), rel=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 5000, -1])
+def test_the_norm_written_for_xla_misses_no_element(place):
+    grad = np.zeros(90_301, np.float32)
+    grad[place] = np.inf
+    assert np.isinf(global_norm([tf.constant(grad)], xla=True))
+
+
+def exact(grads):
+    return exact_norm(grads, global_norm(grads))
+
+
+def test_the_exact_norm_survives_squares_that_overflow(compiled):
     grads = [tf.constant([3e19]), None, tf.constant([[4e19]])]
-    assert np.isinf(global_norm(grads))
-    assert float(exact_norm(grads, global_norm(grads))) == pytest.approx(5e19)
+    assert np.isinf(compiled(global_norm)(grads))
+    assert float(compiled(exact)(grads)) == pytest.approx(5e19)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_the_exact_norm_of_what_is_not_finite_is_none(value):
-    grads = [tf.constant([1.0, value])]
-    assert np.isnan(exact_norm(grads, global_norm(grads)))
+def test_the_exact_norm_of_what_is_not_finite_is_none(compiled, value):
+    assert np.isnan(compiled(exact)([tf.constant([1.0, value])]))
+
+
+DUPLICATES = tf.IndexedSlices(
+    tf.constant([[1.0, 2.0], [3.0, 4.0], [-1.0, -2.0], [0.5, 0.5]]),
+    tf.constant([7, 2, 7, 2]),
+    tf.constant([9, 2]),
+)
+
+
+def test_every_row_of_a_sparse_gradient_is_named_once(compiled):
+    def summed(values, indices):
+        [grad] = summed_rows([tf.IndexedSlices(values, indices, tf.constant([9, 2]))])
+        return grad.values, grad.indices
+
+    values, indices = compiled(summed)(DUPLICATES.values, DUPLICATES.indices)
+    assert indices.numpy().tolist() == [7, 2]
+    assert values.numpy().tolist() == [[0.0, 0.0], [3.5, 4.5]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 5), max_size=12), st.integers(0, 99))
+def test_summed_rows_are_the_rows_of_the_dense_gradient(indices, seed):
+    values = np.random.default_rng(seed).integers(-8, 8, (len(indices), 3)).astype(np.float32)
+    sparse = tf.IndexedSlices(values, tf.constant(indices, tf.int32), tf.constant([6, 3]))
+    [summed] = summed_rows([sparse])
+    assert len(set(summed.indices.numpy().tolist())) == len(summed.indices)
+    expected = tf.convert_to_tensor(sparse)
+    np.testing.assert_array_equal(tf.convert_to_tensor(summed), expected)
+    assert float(global_norm([summed])) == pytest.approx(np.linalg.norm(expected), rel=1e-6)
+
+
+def test_summing_rows_leaves_dense_gradients_and_none_alone():
+    dense = tf.ones([2])
+    assert summed_rows([dense, None]) == [dense, None]
 
 
 def test_changing_values_keeps_sparse_gradients_sparse_and_none_none():

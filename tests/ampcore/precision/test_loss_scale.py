@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import FrozenInstanceError
 
@@ -8,70 +9,138 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.precision import (
+    CalibratedLossScale,
     DynamicLossScale,
     FixedLossScale,
     LossScaleState,
     NoLossScale,
     from_spec,
 )
-from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
-
-SCALES = [NoLossScale(), FixedLossScale(1024.0), DynamicLossScale()]
-FACTORS = st.sampled_from([1.5, 2.0, 4.0])
-BACKOFFS = st.sampled_from([0.1, 0.25, 0.5, 0.75])
-SCALERS = st.builds(
-    DynamicLossScale,
-    initial=st.sampled_from([1.0, 3.0, 2.0**10]),
-    growth_interval=st.integers(1, 7),
-    growth_factor=FACTORS,
-    backoff_factor=BACKOFFS,
-    minimum=st.sampled_from([2.0**-20, 0.3, 1.0]),
-    maximum=st.sampled_from([2.0**10, 3e4, 2.0**24]),
-    hysteresis=st.integers(1, 4),
+from ampcore.spec.precision import (
+    AutoScale,
+    CalibratedScale,
+    DynamicScale,
+    FixedScale,
+    NoScale,
 )
-STEPS, RUNS = 400, 32
+
+SCALES = [NoLossScale(), FixedLossScale(1024.0), DynamicLossScale(), CalibratedLossScale()]
+CONSTANTS = {
+    "initial": st.sampled_from([1.0, 3.0, 2.0**10]),
+    "growth_interval": st.integers(1, 7),
+    "growth_factor": st.sampled_from([1.5, 2.0, 4.0, 2.0**16]),
+    "backoff_factor": st.sampled_from([1e-30, 0.1, 0.25, 0.5, 0.75]),
+    "minimum": st.sampled_from([2.0**-96, 0.3, 1.0]),
+    "maximum": st.sampled_from([2.0**10, 3e4, 2.0**24, 2.0**96]),
+    "hysteresis": st.integers(1, 4),
+}
+DYNAMIC = st.builds(DynamicLossScale, **CONSTANTS)
+CALIBRATED = st.builds(
+    CalibratedLossScale,
+    **CONSTANTS,
+    calibration_steps=st.integers(1, 40),
+    audit_interval=st.integers(1, 40),
+)
+STEPS, RUNS = 300, 500
+"""In one example; with 20 examples, three million transitions of each kind."""
 
 
-def run(scale, finite):
-    """The scales of every step, for many runs side by side; `finite` is (steps, runs)."""
-
-    def step(state, now):
-        return scale.adjust(state, now)
-
+def run(scale, finite, *, compiled=False):
+    """The states of every step, for many runs side by side; `finite` is (steps, runs)."""
     start = LossScaleState(*(tf.fill([finite.shape[1]], value) for value in scale.init()))
-    whole = tf.function(lambda steps: tf.scan(step, steps, start), autograph=False)
-    return whole(tf.constant(finite))
+    steps = tf.function(
+        lambda flags: tf.scan(scale.adjust, flags, start), autograph=False, jit_compile=compiled
+    )
+    return steps(tf.constant(finite))
 
 
 def reference(scale, finite):
-    """The same in plain Python, one run after the other."""
-    scales = np.empty(finite.shape, np.float32)
-    for column in range(finite.shape[1]):
-        value, good, bad = np.float32(scale.initial), 0, 0
-        for row, ok in enumerate(finite[:, column]):
-            good, bad = (good + 1, 0) if ok else (0, bad + 1)
-            if good == scale.growth_interval:
-                value = min(value * np.float32(scale.growth_factor), np.float32(scale.maximum))
-                good = 0
-            if bad == scale.hysteresis:
-                value = max(value * np.float32(scale.backoff_factor), np.float32(scale.minimum))
-                bad = 0
-            scales[row, column] = value
-    return scales
+    """The same as `run` in plain NumPy, told the way the documentation tells it."""
+    low, high = np.float32(scale.minimum), np.float32(scale.maximum)
+    value = np.full(finite.shape[1], scale.initial, np.float32)
+    good, bad, step = (np.zeros(finite.shape[1], np.int32) for _ in range(3))
+    calibration = getattr(scale, "calibration_steps", None)
+    rows = []
+    for ok in finite:
+        bad = np.where(ok, 0, bad + 1)
+        too_many = bad == scale.hysteresis
+        frozen = np.zeros_like(ok) if calibration is None else step >= calibration
+        good = np.where(ok & ~frozen, good + 1, 0)
+        long_enough = good == scale.growth_interval
+        value[long_enough] = np.minimum(value[long_enough] * np.float32(scale.growth_factor), high)
+        value[too_many] = np.maximum(value[too_many] * np.float32(scale.backoff_factor), low)
+        good[long_enough] = bad[too_many] = 0
+        if calibration is not None:
+            step = (step + 1) % (calibration + scale.audit_interval)
+            step[frozen & too_many] = 0
+        rows.append((value.copy(), good, bad, step.copy()))
+    return [np.stack(field) for field in zip(*rows, strict=True)]
 
 
 @settings(max_examples=20, deadline=None)
-@given(scale=SCALERS, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
+@given(scale=DYNAMIC, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_the_dynamic_scale_does_what_the_plain_state_machine_does(scale, share, seed):
+    check_against_reference(scale, share, seed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(scale=CALIBRATED, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
+def test_the_calibrated_scale_does_what_the_plain_state_machine_does(scale, share, seed):
+    check_against_reference(scale, share, seed)
+
+
+def check_against_reference(scale, share, seed):
     # The share drifts over the runs, so that rows of good and of bad steps of any length occur.
     shares = np.linspace(share, 1.0 - share, RUNS)
     finite = np.random.default_rng(seed).random((STEPS, RUNS)) < shares
     states = run(scale, finite)
-    np.testing.assert_array_equal(states.scale, reference(scale, finite))
+    for name, expected in zip(LossScaleState._fields, reference(scale, finite), strict=True):
+        np.testing.assert_array_equal(getattr(states, name), expected, err_msg=name)
+    # In bounds, and so never 0, infinite or NaN.
     assert np.all(states.scale >= np.float32(scale.minimum))
     assert np.all(states.scale <= np.float32(scale.maximum))
-    assert np.all(states.good_steps < scale.growth_interval)
-    assert np.all(states.bad_steps < scale.hysteresis)
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        DynamicLossScale(growth_interval=3, hysteresis=2),
+        CalibratedLossScale(growth_interval=3, calibration_steps=20, audit_interval=30),
+    ],
+)
+def test_xla_compiles_the_same_state_machine(scale):
+    finite = np.random.default_rng(0).random((200, 8)) < np.linspace(0.2, 0.99, 8)
+    for ours, compiled in zip(run(scale, finite), run(scale, finite, compiled=True), strict=True):
+        np.testing.assert_array_equal(ours, compiled)
+
+
+def grad_scaler(finite, initial, interval, growth, backoff):
+    """The scales of torch.amp.GradScaler by its documented rule.
+
+    "multiplied by backoff_factor if inf/NaN gradients are found", "by growth_factor if no inf/NaN
+    gradients are found for growth_interval consecutive iterations", when that is finite.
+    """
+    scale, tracker, scales = np.float32(initial), 0, []
+    for ok in finite:
+        tracker = tracker + 1 if ok else 0
+        if not ok:
+            scale *= np.float32(backoff)
+        elif tracker == interval:
+            tracker = 0
+            scale = grown if np.isfinite(grown := scale * np.float32(growth)) else scale
+        scales.append(float(scale))
+    return scales
+
+
+@pytest.mark.parametrize("interval", [1, 5, 20, 200])
+def test_decisions_are_those_of_pytorchs_grad_scaler(interval):
+    # So many good steps that the scale grows as often as it shrinks.
+    finite = np.random.default_rng(interval).random(2000) < 0.5 ** (1 / interval)
+    # Where the constants agree: GradScaler knows no bounds and no hysteresis.
+    scale = DynamicLossScale(2.0**16, interval, minimum=2.0**-96, maximum=2.0**96)
+    expected = grad_scaler(finite.tolist(), 2.0**16, interval, 2.0, 0.5)
+    assert 2.0**-96 < min(expected) < max(expected) < 2.0**96
+    assert scales_after(scale, finite) == expected
 
 
 def scales_after(scale, finite):
@@ -103,6 +172,45 @@ def test_a_thousand_growths_leave_the_scale_at_the_maximum():
     assert scales_after(scale, [True] * 1000)[-1] == 2.0**96
 
 
+def test_growth_to_infinity_cannot_happen():
+    """Keras's scale has no cap either: it grows to inf, and comes back from there never."""
+    scale = DynamicLossScale(growth_interval=1, maximum=2.0**96)
+    finite = np.array([[True]] * 1000 + [[False]])
+    state = run(scale, finite)
+    assert state.scale[-2, 0] == 2.0**96
+    assert state.scale[-1, 0] == 2.0**95
+
+
+CALIBRATION = CalibratedLossScale(
+    initial=8.0, growth_interval=2, hysteresis=2, calibration_steps=4, audit_interval=5
+)
+
+
+def test_a_calibrated_scale_grows_while_it_is_calibrated_and_then_holds():
+    assert scales_after(CALIBRATION, [True] * 9) == [8, 16, 16, 32, 32, 32, 32, 32, 32]
+
+
+def test_an_audit_begins_with_the_count_of_good_steps_at_zero():
+    assert scales_after(CALIBRATION, [True] * 13)[8:] == [32, 32, 64, 64, 128]
+
+
+def test_a_single_bad_step_does_not_move_a_frozen_scale():
+    finite = [True] * 4 + [False, True, False, True, False]
+    assert scales_after(CALIBRATION, finite) == [8, 16, 16, 32, 32, 32, 32, 32, 32]
+
+
+def test_bad_steps_in_a_row_end_the_freeze_and_back_off():
+    finite = [True] * 4 + [False, False, True, True, False, False]
+    assert scales_after(CALIBRATION, finite)[4:] == [32, 16, 16, 32, 32, 16]
+    states = run(CALIBRATION, np.array(finite)[:, np.newaxis])
+    assert states.round_steps[:, 0].numpy().tolist() == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
+
+
+def test_a_scale_that_stays_too_large_goes_on_backing_off_until_it_is_not():
+    scale = CalibratedLossScale(initial=2.0**20, calibration_steps=1, audit_interval=100)
+    assert scales_after(scale, [False] * 100)[-1] == 1.0
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_state_travels_through_a_while_loop(scale):
     @tf.function
@@ -114,7 +222,7 @@ def test_the_state_travels_through_a_while_loop(scale):
 
     state = loop()
     assert isinstance(state, LossScaleState)
-    assert [value.dtype for value in state] == [tf.float32, tf.int32, tf.int32]
+    assert [value.dtype for value in state] == [tf.float32, tf.int32, tf.int32, tf.int32]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -156,6 +264,51 @@ def test_fixed_and_no_scale_never_change():
         assert scale.adjust(state, tf.constant(False)) is state
 
 
+def test_a_state_as_plain_numbers_is_exactly_that_state():
+    state = LossScaleState(
+        tf.constant(0.1), tf.constant(1999), tf.constant(2**31 - 1), tf.constant(7)
+    )
+    numbers = state.to_numbers()
+    assert json.loads(json.dumps(numbers)) == numbers
+    again = LossScaleState.from_numbers(numbers)
+    for old, new in zip(state, again, strict=True):
+        assert (old.dtype, float(old)) == (new.dtype, float(new))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scale", math.nan),
+        ("scale", math.inf),
+        ("scale", 0.0),
+        ("good_steps", 2**31),
+        ("bad_steps", -1),
+        ("round_steps", 0.5),
+        ("another", 1),
+    ],
+)
+def test_numbers_that_are_no_state_are_refused_by_name(field, value):
+    numbers = DynamicLossScale().init().to_numbers() | {field: value}
+    with pytest.raises(ValueError, match=f"Received: .*{field}="):
+        LossScaleState.from_numbers(numbers)
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "limited"),
+    [
+        (NoLossScale(), 0.5, 1.0),
+        (FixedLossScale(8.0), 4.0, 4.0),
+        (FixedLossScale(8.0), 0.0, 2.0**-96),
+        (DynamicLossScale(minimum=2.0), 1.0, 2.0),
+        (DynamicLossScale(maximum=2.0**16), 2.0**20, 2.0**16),
+        (CalibratedLossScale(), 4.0, 4.0),
+    ],
+)
+def test_a_scale_set_from_outside_is_brought_into_bounds(scale, given, limited):
+    state = scale.init()._replace(scale=tf.constant(given))
+    assert scale.limited(state).scale == limited
+
+
 def test_scales_are_values():
     assert DynamicLossScale() == DynamicLossScale()
     assert len({FixedLossScale(2.0), FixedLossScale(2.0), NoLossScale()}) == 2
@@ -182,6 +335,20 @@ def test_a_dynamic_scale_that_could_get_lost_is_refused(bad):
         DynamicLossScale(**bad)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"calibration_steps": 0},
+        {"audit_interval": 0},
+        {"audit_interval": 2**31 - 1},
+        {"minimum": 0},
+    ],
+)
+def test_a_calibration_that_could_not_end_is_refused(bad):
+    with pytest.raises(ValueError, match=r"Expected .* Received: .*="):
+        CalibratedLossScale(**bad)
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_a_fixed_scale_must_be_finite_and_positive(value):
     with pytest.raises(ValueError, match="Received: value="):
@@ -192,5 +359,20 @@ def test_the_spec_names_the_same_scales():
     assert from_spec(NoScale()) == NoLossScale()
     assert from_spec(FixedScale(scale=8.0)) == FixedLossScale(8.0)
     assert from_spec(DynamicScale()) == DynamicLossScale()
+    assert from_spec(CalibratedScale()) == CalibratedLossScale()
+    assert from_spec(CalibratedScale(audit_interval=9)) == CalibratedLossScale(audit_interval=9)
     custom = {"initial": 8.0, "growth_interval": 5, "hysteresis": 2, "maximum": 16.0}
     assert from_spec(DynamicScale(**custom)) == DynamicLossScale(**custom)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "scale"),
+    [
+        ({"float16"}, DynamicLossScale()),
+        ({"float16", "bfloat16"}, DynamicLossScale()),
+        ({"bfloat16"}, NoLossScale()),
+        (frozenset(), NoLossScale()),
+    ],
+)
+def test_auto_is_settled_by_what_the_layers_compute_in(dtypes, scale):
+    assert from_spec(AutoScale(), dtypes) == scale

@@ -1,18 +1,347 @@
+import re
+
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
+from keras import layers
 
-from ampcore.precision import dtype_policy
-from ampcore.spec.availability import POLICIES
-from ampcore.spec.precision import COMPUTE_DTYPE, Precision
+from ampcore.errors import InvalidModel
+from ampcore.precision import layer_policies
+from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.precision import Override, Precision
+
+TOKENS = tf.constant([[1, 2, 3, 4], [4, 3, 2, 1]])
+BFLOAT16_CPU = DeviceFacts("cpu", features=frozenset({"avx512_bf16"}))
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_weights_are_float32_and_compute_is_what_the_spec_says(name):
-    policy = dtype_policy(Precision(policy=name))
-    assert policy.variable_dtype == "float32"
-    assert policy.compute_dtype == COMPUTE_DTYPE[name]
+def network():
+    """Every kind of layer that the rules tell apart, in float32; of no use for anything else."""
+    tokens = keras.Input((4,), dtype="int32", name="tokens")
+    x = layers.Embedding(9, 8, name="table")(tokens)
+    x = layers.Rescaling(2.0, name="rescale")(x)
+    attended = layers.MultiHeadAttention(2, 4, dropout=0.1, name="attention")(x, x)
+    x = layers.LayerNormalization(name="norm")(x + attended)
+    x = layers.LSTM(8, return_sequences=True, name="lstm")(x)
+    x = layers.TimeDistributed(layers.Dense(8, name="each_dense"), name="each")(x)
+    x = block()(keras.ops.gelu(x))
+    x = layers.Dropout(0.5, name="dropout")(x)
+    x = layers.Dense(8, activation="softmax", name="gate")(x)
+    x = layers.Dense(3, name="predictions")(x)
+    return keras.Model(tokens, layers.Reshape((12,), name="flat")(x), name="network")
 
 
-def test_the_global_policy_is_left_alone():
-    dtype_policy(Precision(policy="mixed_float16"))
+def block():
+    """A network that is a layer of another."""
+    inputs = keras.Input((4, 8))
+    x = layers.Conv1D(8, 2, padding="same", name="conv")(inputs)
+    return keras.Model(inputs, layers.BatchNormalization(name="norm")(x), name="block")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return network()
+
+
+def apply(model, policy, *overrides, device=None):
+    """The clone, its LayerPolicies, and the policies of its layers by path."""
+    made = [Override(layers=pattern, dtype=dtype) for pattern, dtype in overrides]
+    policies = layer_policies(Precision(policy=policy, overrides=tuple(made)), device)
+    clone = policies.apply(model)
+    return clone, policies, {path: dtypes.policy for path, dtypes in policies.layers.items()}
+
+
+def part(model, path):
+    """The layer at a path, found as Keras names its parts."""
+    first, *rest = path.split("/")
+    layer = model.get_layer(first)
+    for name in rest:
+        inner = layer.layers if isinstance(layer, keras.Model) else layer._flatten_layers(False)
+        [layer] = [child for child in inner if child.name == name]
+    return layer
+
+
+FORCED = {
+    "rescale": "float32",
+    "gate": "float32",
+    "predictions": "float32",
+    "flat": "float32",
+}
+HALF = (
+    "attention",
+    "attention/query",
+    "attention/attention_output",
+    "lstm",
+    "lstm/lstm_cell",
+    "each",
+    "each/each_dense",
+    "block/conv",
+)
+NORMS = ("norm", "block/norm")
+
+
+BY_POLICY = {  # what multiplies matrices, what normalizes, dropout, and an embedding's table
+    "mixed_float16": ("mixed_float16", "mixed_float16", "mixed_float16", "float32"),
+    "mixed_bfloat16": ("mixed_bfloat16", "mixed_bfloat16", "mixed_bfloat16", "float32"),
+    "float16": ("float16", "float16", "float16", "float16"),
+    "bfloat16": ("bfloat16", "bfloat16", "bfloat16", "bfloat16"),
+    "O1": ("mixed_float16", "float32", "float32", "float32"),
+    "O2": ("mixed_float16", "float32", "mixed_float16", "float32"),
+    "O3": ("float16", "float16", "float16", "float16"),
+}
+
+
+@pytest.mark.parametrize("policy", BY_POLICY)
+def test_each_layer_has_the_dtypes_of_its_policy(plain, policy):
+    half, norm, dropout, table = BY_POLICY[policy]
+    clone, _, told = apply(plain, policy)
+    expected = FORCED | dict.fromkeys(HALF, half) | dict.fromkeys(NORMS, norm)
+    expected |= {"dropout": dropout, "table": table}
+    if policy == "O1":
+        expected["each"] = "float32"  # a wrapper; what multiplies matrices is inside
+    for path, name in expected.items():
+        dtypes, layer = keras.DTypePolicy(name), part(clone, path)
+        assert told[path] == name
+        assert (layer.compute_dtype, layer.variable_dtype) == (
+            dtypes.compute_dtype,
+            dtypes.variable_dtype,
+        ), path
+        floats = {v.dtype for v in layer._trainable_variables + layer._non_trainable_variables}
+        assert floats <= {dtypes.variable_dtype, "int64", "uint32"}, path
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "O1"])
+def test_what_layers_put_out_has_the_dtype_they_compute_in(plain, policy):
+    clone, *_ = apply(plain, policy)
+    names = ("table", "attention", "norm", "lstm", "dropout", "gate", "predictions")
+    made = [clone.get_layer(name) for name in names]
+    values = keras.Model(clone.inputs, [layer.output for layer in made])(TOKENS)
+    for layer, value in zip(made, values, strict=True):
+        assert value.dtype == layer.compute_dtype, layer.name
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16", "O2"])
+def test_outputs_are_float32_in_stateless_calls_too(plain, policy):
+    clone, *_ = apply(plain, policy)
+    weights = [variable.value for variable in clone.trainable_variables]
+    held = [variable.value for variable in clone.non_trainable_variables]
+    outputs, _ = clone.stateless_call(weights, held, TOKENS, training=True)
+    assert outputs.dtype == clone(TOKENS).dtype == tf.float32
+
+
+def test_attention_takes_its_softmax_in_float32(plain):
+    for policy in ("mixed_float16", "float16", "O1"):
+        clone, *_ = apply(plain, policy)
+        assert clone.get_layer("attention")._softmax.compute_dtype == "float32"
+
+
+@pytest.mark.parametrize("policy", ["float32", "O0"])
+def test_a_float32_network_is_left_as_it_is(plain, policy):
+    clone, policies, _ = apply(plain, policy)
+    assert clone is plain
+    assert policies.compute_dtypes == frozenset()
+
+
+def test_the_global_policy_is_left_alone(plain):
+    apply(plain, "mixed_float16")
     assert keras.config.dtype_policy().name == "float32"
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "O2", "float16", "bfloat16"])
+def test_the_clone_starts_with_the_values_of_the_float32_network(plain, policy):
+    clone, *_ = apply(plain, policy)
+    for old, new in zip(plain.variables, clone.variables, strict=True):
+        expected = tf.cast(old.value, new.dtype).numpy()
+        np.testing.assert_array_equal(new.numpy(), expected, err_msg=new.path)
+
+
+def test_the_same_seed_gives_the_same_weights_under_every_policy():
+    found = []
+    for policy in ("float32", "mixed_bfloat16", "O2"):
+        keras.utils.set_random_seed(3)
+        found.append([value.numpy() for value in apply(network(), policy)[0].variables])
+    for values in zip(*found, strict=True):
+        np.testing.assert_array_equal(values[0], values[1])
+        np.testing.assert_array_equal(values[0], values[2])
+
+
+def test_the_clone_draws_the_noise_that_the_original_would():
+    inputs = keras.Input((64,))
+    hidden = layers.Dense(4)(layers.Dropout(0.5, name="drop")(inputs))
+    noisy = keras.Model(inputs, layers.Dense(2)(hidden))
+    clone, *_ = apply(noisy, "O1")  # under which dropout stays in float32
+    ones = tf.ones([1, 64])
+    kept = [model.get_layer("drop")(ones, training=True).numpy() > 0 for model in (noisy, clone)]
+    np.testing.assert_array_equal(*kept)
+
+
+def test_a_network_that_is_only_a_list_of_layers_is_cloned_too():
+    stack = keras.Sequential([keras.Input((8,)), layers.Dense(4, name="a"), layers.Dense(2)])
+    clone, *_ = apply(stack, "mixed_float16")
+    assert clone.get_layer("a").compute_dtype == "float16"
+    assert clone(tf.ones([1, 8])).dtype == tf.float32
+
+
+def test_a_layer_that_is_called_twice_stays_one_layer():
+    inputs, shared = keras.Input((8,)), layers.Dense(8, name="shared")
+    model = keras.Model(inputs, layers.Dense(2)(shared(shared(inputs))))
+    clone, *_ = apply(model, "mixed_float16")
+    assert len(clone.weights) == len(model.weights) == 4
+    np.testing.assert_allclose(clone(tf.ones([1, 8])), model(tf.ones([1, 8])), atol=0.02)
+
+
+def test_an_output_that_an_operation_makes_is_float32():
+    inputs = keras.Input((8,))
+    hidden = layers.Dense(8, name="hidden")(inputs)
+    outputs = keras.ops.tanh(layers.Dense(8, name="last")(hidden)) * 2.0
+    clone, _, told = apply(keras.Model(inputs, outputs), "float16")
+    assert told == {"hidden": "float16", "last": "float32"}
+    assert clone(tf.ones([1, 8])).dtype == tf.float32
+
+
+def test_published_networks_are_cloned_with_their_own_layers():
+    shape = (32, 32, 3)
+    model = keras.applications.MobileNetV3Small(shape, weights=None, classes=8, alpha=0.35)
+    clone, policies, told = apply(model, "mixed_bfloat16")
+    # Keras numbers what has no name of its own by what else this process has made.
+    kept = {re.sub(r"_\d+$", "", path) for path, name in told.items() if name == "float32"}
+    assert kept == {"rescaling", "predictions"}
+    assert clone(tf.zeros([1, *shape])).dtype == tf.float32
+    assert policies.compute_dtypes == {"bfloat16"}
+
+
+def test_the_last_override_that_matches_wins(plain):
+    overrides = [("conv|lstm", "float32"), ("lstm", "bfloat16"), ("^lstm$", "float16")]
+    clone, policies, told = apply(plain, "mixed_float16", *overrides)
+    assert told["block/conv"] == "float32"
+    assert told["lstm"] == "mixed_float16"
+    assert told["lstm/lstm_cell"] == "mixed_bfloat16"
+    assert part(clone, "lstm/lstm_cell").compute_dtype == "bfloat16"
+    assert policies.compute_dtypes == {"float16", "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [("float32", "mixed_float16"), ("mixed_bfloat16", "mixed_float16"), ("bfloat16", "float16")],
+)
+def test_an_override_keeps_the_weights_that_the_base_policy_keeps(plain, base, expected):
+    clone, _, told = apply(plain, base, ("conv", "float16"))
+    assert told["block/conv"] == expected
+    kernel = part(clone, "block/conv").kernel
+    assert kernel.dtype == keras.DTypePolicy(expected).variable_dtype
+
+
+@pytest.mark.parametrize("base", ["mixed_float16", "float16"])
+def test_sub_layers_follow_their_layer_unless_an_override_names_them(plain, base):
+    clone, _, told = apply(plain, base, ("^attention$", "bfloat16"), ("attention/q", "float32"))
+    bfloat16 = "mixed_bfloat16" if base.startswith("mixed") else "bfloat16"
+    assert told["attention"] == told["attention/key"] == bfloat16
+    assert told["attention/query"] == "float32"
+    assert part(clone, "attention/query").kernel.dtype == "float32"
+    assert part(clone, "attention/key").kernel.dtype == keras.DTypePolicy(bfloat16).variable_dtype
+    assert clone(TOKENS).dtype == tf.float32
+
+
+def test_parts_without_a_name_have_the_same_path_whatever_was_made_before(plain):
+    again = apply(network(), "mixed_float16")[2]
+    assert again == apply(plain, "mixed_float16")[2]
+    assert {"attention/softmax", "attention/dropout", "lstm/lstm_cell"} <= set(again)
+
+
+def test_an_override_of_a_network_is_one_of_all_its_layers(plain):
+    _, policies, told = apply(plain, "mixed_float16", ("^block$", "float32"))
+    policies.check_all_matched()
+    assert told["block/conv"] == told["block/norm"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "kept"),
+    [
+        ("predictions", "predictions", "output"),
+        ("gate", "gate", "softmax"),
+        ("rescale", "rescale", "input"),
+        ("table", "table", "embedding"),
+    ],
+)
+def test_what_stays_float32_whatever_is_said_is_told(plain, pattern, path, kept):
+    clone, policies, _ = apply(plain, "mixed_bfloat16", (pattern, "float16"))
+    policies.check_all_matched()
+    assert policies.kept_float32[path].kept == kept
+    assert policies.kept_float32[path].asked
+    assert clone.get_layer(path).compute_dtype == "float32"
+    assert policies.compute_dtypes == {"bfloat16"}
+
+
+def test_an_override_that_matches_no_layer_is_refused_by_name(plain):
+    _, policies, _ = apply(plain, "float32", ("conv", "float16"), ("cov_1", "float16"))
+    with pytest.raises(InvalidModel) as caught:
+        policies.check_all_matched()
+    assert caught.value.field == "precision.overrides/1/layers"
+    assert "attention" in caught.value.expected
+    assert "cov_1" in caught.value.received
+
+
+def test_an_override_may_match_in_any_of_several_networks(plain):
+    overrides = (
+        Override(layers="conv", dtype="float32"),
+        Override(layers="judge", dtype="float32"),
+    )
+    policies = layer_policies(Precision(policy="mixed_float16", overrides=overrides))
+    policies.apply(plain)
+    policies.apply(keras.Sequential([keras.Input((2,)), layers.Dense(1, name="judge")]))
+    policies.check_all_matched()
+
+
+def test_layers_that_a_layer_is_configured_with_can_be_named():
+    inputs = keras.Input((4, 8))
+    both = layers.Bidirectional(layers.LSTM(4, name="lstm"), name="both")(inputs)
+    model = keras.Model(inputs, layers.Dense(2)(both))
+    clone, *_ = apply(model, "bfloat16", ("backward", "float32"))
+    assert clone.get_layer("both").forward_layer.cell.kernel.dtype == "bfloat16"
+    assert clone.get_layer("both").backward_layer.cell.kernel.dtype == "float32"
+
+
+def test_weights_that_cannot_differ_from_their_layers_are_refused_by_name():
+    with pytest.raises(InvalidModel) as caught:
+        apply(Custom.network(), "float16", ("own", "float32"))
+    assert caught.value.field == "precision.overrides/0/layers"
+
+
+class Custom(layers.Layer):
+    """A layer that tells its parts a dtype of its own."""
+
+    def build(self, shape):
+        self.own = layers.Dense(4, dtype="float16", name="own")
+        self.own.build(shape)
+
+    def call(self, inputs):
+        return self.own(inputs)
+
+    @classmethod
+    def network(cls):
+        inputs = keras.Input((8,))
+        return keras.Model(inputs, layers.Dense(2)(cls(name="custom")(inputs)))
+
+
+@pytest.mark.parametrize(
+    ("device", "settled"),
+    [
+        (BFLOAT16_CPU, "mixed_bfloat16"),
+        (DeviceFacts("cpu", features=frozenset({"amx_bf16"})), "mixed_bfloat16"),
+        (DeviceFacts("cpu", features=frozenset({"avx512f"})), "float32"),
+        (DeviceFacts("gpu", compute_capability=(9, 0)), "mixed_bfloat16"),
+        (DeviceFacts("gpu", compute_capability=(8, 0)), "mixed_bfloat16"),
+        (DeviceFacts("gpu", compute_capability=(7, 5)), "mixed_float16"),
+        (DeviceFacts("gpu", compute_capability=(7, 0)), "mixed_float16"),
+        (DeviceFacts("gpu", compute_capability=(6, 1)), "float32"),
+        (None, "float32"),
+    ],
+)
+def test_auto_is_settled_by_what_the_device_is_good_at(device, settled):
+    assert layer_policies(Precision(policy="auto"), device).name == settled
+
+
+def test_auto_gives_layers_what_it_was_settled_to(plain):
+    clone, policies, _ = apply(plain, "auto", device=BFLOAT16_CPU)
+    assert clone.get_layer("lstm").compute_dtype == "bfloat16"
+    assert policies.compute_dtypes == {"bfloat16"}

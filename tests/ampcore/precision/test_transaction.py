@@ -2,8 +2,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale, apply_if_finite
+from ampcore.precision import (
+    CalibratedLossScale,
+    DynamicLossScale,
+    FixedLossScale,
+    NoLossScale,
+    apply_if_finite,
+    apply_together,
+)
 
 SCALE = DynamicLossScale(initial=8.0)
 
@@ -58,6 +67,7 @@ def test_one_bad_gradient_leaves_every_optimizer_and_statistic_as_it_was(world, 
 
 
 def test_a_bad_row_of_a_sparse_gradient_holds_back_the_dense_group_too(world):
+    """With two apply calls in one step, Keras's LossScaleOptimizer leaves the step half applied."""
     before = world.values()
     _, finite = world.apply(SCALE, FINITE, tf.constant([[1.0, np.nan], [1.0, 1.0]]))
     assert not finite
@@ -80,6 +90,7 @@ def test_finite_gradients_are_applied_as_keras_would(world, compiled, scale):
 
 
 def test_the_scale_follows_the_outcome(world):
+    """Once a step, however many groups: Keras's counts every apply call."""
     state, _ = world.apply(SCALE, OVERFLOWED, ROWS)
     assert state.scale == 4.0
     state, _ = world.apply(SCALE, FINITE, ROWS)
@@ -103,3 +114,165 @@ def test_slots_are_made_before_they_are_needed():
     assert not step()[1]
     assert optimizer.built
     assert optimizer.iterations == 0
+
+
+class Pair:
+    """Two networks' worth of variables, each with its own optimizer and its own loss scale."""
+
+    SCALES = (
+        DynamicLossScale(initial=8.0, growth_interval=3),
+        CalibratedLossScale(initial=64.0, growth_interval=2, calibration_steps=5, audit_interval=4),
+    )
+
+    def __init__(self, *, compiled=False):
+        decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+        self.optimizers = [
+            keras.optimizers.Adam(decay, use_ema=True, ema_momentum=0.9),
+            keras.optimizers.SGD(0.1, momentum=0.9, weight_decay=0.01),
+        ]
+        self.variables = [
+            [keras.Variable(tf.ones([3])), keras.Variable(tf.ones([2, 2]))],
+            [keras.Variable(tf.ones([2]))],
+        ]
+        for optimizer, variables in zip(self.optimizers, self.variables, strict=True):
+            optimizer.build(variables)
+        self.statistic = keras.Variable(0.0, trainable=False)
+        self.states = tuple(scale.init() for scale in self.SCALES)
+        self._step = tf.function(self._apply, autograph=False, jit_compile=compiled)
+
+    def _apply(self, states, grads, statistic):
+        groups = list(zip(self.optimizers, grads, self.variables, strict=True))
+        return apply_together(self.SCALES, states, groups, [(self.statistic, statistic)])
+
+    def step(self, grads, statistic):
+        self.states, applied, finite = self._step(self.states, grads, tf.constant(statistic))
+        return bool(applied), [bool(flag) for flag in finite]
+
+    def values(self):
+        """Weights, slots, averages, iteration counts, learning rates, and the statistic."""
+        kept = [variable for part in self.variables for variable in part]
+        kept += [variable for optimizer in self.optimizers for variable in optimizer.variables]
+        return [variable.numpy() for variable in [*kept, self.statistic]]
+
+
+BAD = st.sampled_from([None, None, np.nan, np.inf, -np.inf])
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["graph", "xla"])
+def pair(request):
+    return Pair(compiled=request.param)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.tuples(BAD, BAD, st.integers(0, 6)), min_size=1, max_size=12))
+def test_a_step_is_applied_to_all_groups_or_to_none(pair, steps):
+    for number, (*bad, place) in enumerate(steps):
+        before, states = pair.values(), pair.states
+        applied, finite = pair.step(gradients(bad, place), float(number + 1))
+        assert finite == [value is None for value in bad]
+        assert applied is all(finite)
+        # Every value of every optimizer moves, or not a bit of any.
+        moved = [
+            old.tobytes() != new.tobytes() for old, new in zip(before, pair.values(), strict=True)
+        ]
+        assert any(moved) is applied
+        for scale, old, new, flag in zip(pair.SCALES, states, pair.states, finite, strict=True):
+            expected = scale.adjust(old, tf.constant(flag))
+            assert new.to_numbers() == expected.to_numbers()
+
+
+def gradients(bad, place):
+    """Ones for each group; a value that is not finite at one place among a group's elements."""
+    groups = []
+    for shapes, value in zip(([(3,), (2, 2)], [(2,)]), bad, strict=True):
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        flat = np.ones(sum(sizes), np.float32)
+        if value is not None:
+            flat[place % len(flat)] = value
+        parts = np.split(flat, np.cumsum(sizes)[:-1])
+        groups.append([part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
+    return tf.nest.map_structure(tf.constant, groups)
+
+
+def test_an_applied_step_moves_every_group():
+    pair = Pair()
+    before = pair.values()
+    assert pair.step(gradients([None, None], 0), 1.0) == (True, [True, True])
+    still = [old.tobytes() == new.tobytes() for old, new in zip(before, pair.values(), strict=True)]
+    assert sum(still) == 1  # the constant learning rate of one optimizer
+    assert [optimizer.iterations for optimizer in pair.optimizers] == [1, 1]
+
+
+def together(scales, grads, **norms):
+    variables = [keras.Variable(tf.ones([2])) for _ in scales]
+    groups = [
+        (keras.optimizers.SGD(0.5), [grad], [variable])
+        for grad, variable in zip(grads, variables, strict=True)
+    ]
+    outcome = apply_together(scales, [scale.init() for scale in scales], groups, **norms)
+    return outcome, [variable.numpy().tolist() for variable in variables]
+
+
+def test_each_scale_follows_the_gradients_of_its_own_group():
+    outcome, weights = together([SCALE, SCALE], [OVERFLOWED[:2], FINITE[:2]])
+    assert weights == [[1, 1], [1, 1]]
+    assert [float(state.scale) for state in outcome.states] == [4.0, 8.0]
+    assert [int(state.good_steps) for state in outcome.states] == [0, 1]
+
+
+def test_a_group_without_a_finite_check_holds_nothing_back():
+    outcome, weights = together([NoLossScale(), SCALE], [OVERFLOWED[:2], FINITE[:2]])
+    assert outcome.applied
+    assert all(outcome.finite)
+    assert weights[1] == [0.5, 0.0]
+
+
+def test_squares_that_overflow_are_no_reason_to_skip():
+    grads = [tf.constant([1e30, 0.0]), FINITE[:2]]
+    norms = [tf.constant(np.inf, tf.float32), tf.constant(2.0)]
+    outcome, _ = together([SCALE, SCALE], grads, norms=norms)
+    assert outcome.applied
+
+
+def test_finite_norms_spare_another_look_at_the_gradients():
+    # It is the caller who vouches for the norm: nothing else could tell that it was used.
+    outcome, _ = together([SCALE], [OVERFLOWED[:2]], norms=[tf.constant(1.0)])
+    assert outcome.applied
+
+
+def test_no_row_of_bad_steps_brings_nan_into_the_weights():
+    """Keras halves its scale without a floor: after 142 bad steps it is 0.
+
+    The zero gradient that comes next is finite, and 0 divided by 0 goes into the weights.
+    """
+    variable, optimizer = keras.Variable(tf.ones([2])), keras.optimizers.SGD(0.5)
+    state = SCALE.init()
+
+    @tf.function(autograph=False)
+    def step(state, scaled):
+        grads = SCALE.unscale(state, [scaled])
+        return apply_if_finite(SCALE, state, [(optimizer, grads, [variable])])
+
+    for _ in range(200):
+        state, _ = step(state, OVERFLOWED[:2])
+    state, finite = step(state, tf.zeros([2]))
+    assert finite
+    assert state.scale == 1.0
+    assert variable.numpy().tolist() == [1.0, 1.0]
+
+
+def test_nothing_to_apply_is_no_error():
+    state, applied = apply_if_finite(SCALE, SCALE.init(), [])
+    assert applied
+    assert state.good_steps == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_in_sixteen_bits_take_float32_gradients(dtype):
+    variable = keras.Variable(tf.ones([2]), dtype=dtype)
+    optimizer = keras.optimizers.SGD(0.5)
+    grads = SCALE.unscale(SCALE.init(), [tf.constant([4.0, 8.0], dtype)])
+    assert grads[0].dtype == tf.float32
+    apply_if_finite(SCALE, SCALE.init(), [(optimizer, grads, [variable])])
+    assert variable.dtype == dtype
+    assert tf.cast(variable.value, tf.float32).numpy().tolist() == [0.75, 0.5]

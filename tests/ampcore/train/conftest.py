@@ -1,20 +1,34 @@
-"""A small step and loop over digits, and what they leave in the weights."""
+"""Small tasks with their steps over digits, whole runs, and what they leave behind."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from ampcore import data, models
-from ampcore.precision import NoLossScale
+from ampcore import data, models, optimizers
+from ampcore.data import Batch, Signature
+from ampcore.diagnose.hardware import facts
+from ampcore.models.classification import Classification
+from ampcore.models.task import Network
+from ampcore.precision import NoLossScale, layer_policies
+from ampcore.series import StepBlock
 from ampcore.spec.data import Digits
-from ampcore.spec.model import Mlp
-from ampcore.train.feed import Feed
-from ampcore.train.loop import Loop
-from ampcore.train.step import Batch, TrainStep
+from ampcore.spec.model import Embedding, Gan, Mlp
+from ampcore.spec.optimizer import Sgd
+from ampcore.spec.precision import Precision
+from ampcore.train import Trainer, session
+from ampcore.train.feed import Order, ResidentFeed
+from ampcore.train.loop import Loop, step_seed
+from ampcore.train.plan import Plan
+from ampcore.train.run import Material
+from ampcore.train.step import Clip, TrainStep
 
 BATCH = 64
+MLP = Mlp(hidden=(16,), dropout=0.2)
+GAN = Gan(latent=4, generator=(4, 4), discriminator=(4,))
 
 
 @pytest.fixture(scope="session")
@@ -22,49 +36,225 @@ def digits():
     return data.load(Digits(validation_split=0.0), seed=0)
 
 
-@pytest.fixture
-def make_step(digits):
-    """Makes the same network again and again, with the optimizer, scale and clipping given."""
+@pytest.fixture(scope="session")
+def batch(digits):
+    return Batch(tf.constant(digits.x_train[:BATCH]), tf.constant(digits.y_train[:BATCH]))
 
-    def make(loss_scale=None, optimizer=None, policy="float32", model=None, **clip):
+
+@pytest.fixture(scope="session")
+def make_task(digits):
+    """Makes the same networks again and again."""
+
+    def make(spec=MLP, signature=None, policy="float32"):
         keras.utils.set_random_seed(0)
-        if model is None:
-            policy = keras.DTypePolicy(policy)
-            model = models.build(Mlp(hidden=(16,), dropout=0.2), digits.input_shape, 10, policy)
-        optimizer = optimizer or keras.optimizers.SGD(0.1)
-        optimizer.build(model.trainable_variables)
-        return TrainStep(model, optimizer, loss_scale or NoLossScale(), **clip)
+        policies = layer_policies(Precision(policy=policy))
+        return models.build(spec, signature or digits.signature, policies)
 
     return make
 
 
-@pytest.fixture
-def make_loop(digits):
-    """Makes a loop of a step over the first epoch."""
+@pytest.fixture(scope="session")
+def task_of():
+    """The task of classifying with a Keras model of a test's own."""
+    return lambda model: Classification([Network("model", model)])
 
-    def make(step):
-        epoch = Feed(digits, shuffle=True, seed=0).epoch(0)
-        loop = Loop(step, step.loss_scale.init(), epoch, BATCH)
-        return SimpleNamespace(
-            loop=loop, run=lambda first, count: loop.run(epoch, first, count), model=step.model
+
+@pytest.fixture(scope="session")
+def gan(make_task):
+    """Makes a tiny generator with its discriminator."""
+    return lambda policy="float32": make_task(GAN, policy=policy)
+
+
+@pytest.fixture(scope="session")
+def clicks(make_task):
+    """Makes a tiny embedding model: 2 × 2 keys out of 9, rows of 3, a dense layer."""
+    spec = Embedding(slots=2, nnz=2, vocabulary=9, dim=3, hidden=(4,))
+    signature = Signature((2, 2), "int32", classes=2, vocabulary=9)
+    return lambda policy="float32": make_task(spec, signature, policy)
+
+
+@pytest.fixture(scope="session")
+def make_step(make_task):
+    """Makes a step of a task; what is given once, every network of the task gets."""
+
+    def make(*scales, task=None, policy="float32", optimizer=None, clips=(), accumulate=1):
+        task = task or make_task(policy=policy)
+        count = len(task.networks)
+        spec = optimizer or Sgd(learning_rate=0.1)
+        made = [optimizers.build(spec, total_steps=100) for _ in range(count)]
+        for one, network in zip(made, task.networks, strict=True):
+            one.build(network.model.trainable_variables)
+        return TrainStep(
+            task,
+            made,
+            _for_each(count, scales or (NoLossScale(),)),
+            _for_each(count, clips or (Clip(),)),
+            accumulate,
         )
 
     return make
 
 
+def _for_each(count, given):
+    return list(given) * count if len(given) == 1 else list(given)
+
+
 @pytest.fixture(scope="session")
-def batch(digits):
-    return Batch(digits.x_train[:BATCH], digits.y_train[:BATCH])
+def train():
+    """Trains a step on the same batch again and again; its new states, and a row by column."""
+    traced = {}
+
+    def run(step, batch, times=1):
+        if id(step) not in traced:
+            traced[id(step)] = step, tf.function(step.__call__, autograph=False)
+        _, function = traced[id(step)]
+        states, rows = tuple(scale.init() for scale in step.loss_scales), []
+        for number in range(times):
+            seed = step_seed(0, tf.constant(number, tf.int64))
+            states, row = function(states, batch, seed)
+            rows.append(dict(zip(step.columns, row.numpy(), strict=True)))
+        return SimpleNamespace(states=states, rows=rows, row=rows[-1])
+
+    return run
+
+
+def variables(step):
+    """Everything that a step may change, but for the loss scales."""
+    own = [variable for network in step.task.networks for variable in network.model.variables]
+    return own + [variable for optimizer in step.optimizers for variable in optimizer.variables]
 
 
 @pytest.fixture(scope="session")
 def values():
-    """A copy of everything that a step may change."""
+    """A copy of everything that a step may change, but for the loss scales."""
+    return lambda step: [np.array(variable.numpy()) for variable in variables(step)]
 
-    def copy(step):
-        return [
-            np.copy(variable.numpy())
-            for variable in step.model.variables + step.optimizer.variables
-        ]
 
-    return copy
+@pytest.fixture(scope="session")
+def keeps(values):
+    """Asserts that all that a step may change is left as it was, bit for bit."""
+
+    @contextmanager
+    def check(step):
+        before = values(step)
+        yield
+        np.testing.assert_equal(values(step), before)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def reset():
+    """Puts everything that a step may change back to a copy of `values`."""
+
+    def assign(step, copies):
+        for variable, copy in zip(variables(step), copies, strict=True):
+            variable.assign(copy)
+
+    return assign
+
+
+@pytest.fixture(scope="session")
+def make_loop(digits, values, reset):
+    """Makes a loop of a step over 28 batches of digits; those that are `bad` hold an infinity."""
+
+    def make(step, engine="graph", bad=()):
+        x, y = digits.x_train[: 28 * BATCH].copy(), digits.y_train[: 28 * BATCH]
+        x[[number * BATCH for number in bad]] = np.inf
+        return Looped(step, Batch(tf.constant(x), tf.constant(y)), engine, values, reset)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_clicks_loop(values, reset):
+    """Makes a loop of a step over 8 batches of keys for the model of `clicks`."""
+
+    def make(step, engine="graph"):
+        random = np.random.default_rng(0)
+        keys = random.integers(9, size=(8 * BATCH, 2, 2), dtype=np.int32)
+        labels = random.integers(2, size=8 * BATCH, dtype=np.int32)
+        window = Batch(tf.constant(keys), tf.constant(labels))
+        return Looped(step, window, engine, values, reset)
+
+    return make
+
+
+class Looped:
+    """A loop that tests share: each begins it anew. Step n trains on batch n."""
+
+    def __init__(self, step, window, engine, values, reset):
+        self.step, self.window = step, window
+        self._states = tuple(scale.init() for scale in step.loss_scales)
+        size = BATCH // step.accumulate
+        self.loop = Loop(step, self._states, window, batch_size=size, engine=engine)
+        self._before, self._reset = values(step), reset
+
+    def run(self, first, count, **how):
+        return self.loop.run(self.window, first, first, count, **how)
+
+    def begin(self):
+        self._reset(self.step, self._before)
+        self.loop.states = self._states
+        return self
+
+
+@pytest.fixture(scope="session")
+def make_session(job):
+    """Makes the session of a job of the parts given; its data is resident, or as `feed` has it."""
+
+    def make(feed=None, float32=False, **parts):
+        spec = job(**parts)
+        keras.utils.set_random_seed(spec.train.seed)
+        dataset = data.load(spec.data, seed=spec.train.seed)
+        size = spec.data.batch_size * spec.train.accumulate
+        order = Order(len(dataset.y_train), size, shuffle=spec.data.shuffle, seed=spec.train.seed)
+        plan = Plan.of(spec.train, dataset.steps_per_epoch(size))
+        feed = (feed or ResidentFeed)(dataset, order)
+        return Material(spec, dataset, plan, feed, facts("cpu")).session(float32=float32)
+
+    return make
+
+
+@pytest.fixture
+def stepwise(monkeypatch):
+    """Makes every block one step long, whatever the time that it takes."""
+
+    class OneStep:
+        def next_size(self, remaining):
+            return 1
+
+        def observe(self, steps, seconds):
+            pass
+
+    monkeypatch.setattr(session, "Pacing", OneStep)
+
+
+class Told:
+    """A run with everything that it told on the way."""
+
+    def __init__(self, spec, should_stop=None, **trainer):
+        self.blocks, self.events = [], []
+        self.result = Trainer(spec, **trainer).run(
+            self.blocks.append, self.events.append, should_stop
+        )
+        self.steps = StepBlock.concat(self.blocks) if self.blocks else None
+
+    def of(self, kind):
+        return [event for event in self.events if event.type is kind]
+
+    @property
+    def timeless(self):
+        """The steps without what no two runs have in common."""
+        return self.steps.select([name for name in self.steps.names if name != "step_time_s"])
+
+
+@pytest.fixture(scope="session")
+def run_job(job):
+    """Runs the job of the parts given, on the graph engine unless they say otherwise."""
+
+    def run(should_stop=None, output_dir=None, resume=False, data_root=None, **parts):
+        spec = job(**({"runtime": {"engine": "graph"}} | parts))
+        return Told(spec, should_stop, output_dir=output_dir, resume=resume, data_root=data_root)
+
+    return run

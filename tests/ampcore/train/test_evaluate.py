@@ -8,38 +8,59 @@ from ampcore.spec.data import Digits
 from ampcore.train.evaluate import Evaluator
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def validation():
     return data.load(Digits(validation_split=0.2), seed=0)  # 360 examples
 
 
+@pytest.fixture
+def task(make_task):
+    return make_task()
+
+
+def constant(task, value):
+    """As many weights, each with this value."""
+    return [[np.full(part.shape, value, np.float32) for part in own] for own in task.weights()]
+
+
 @pytest.mark.parametrize("batch_size", [1000, 360, 100, 7])
-def test_the_evaluation_is_exact_however_the_batches_fall(make_step, validation, batch_size):
-    model = make_step().model
-    found = Evaluator(model, validation, batch_size)()
+def test_the_evaluation_is_exact_however_the_batches_fall(task, validation, batch_size):
+    found = Evaluator(task, validation, batch_size)(task.weights())
+    model = task.networks[0].model
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
     )
     loss, accuracy = model.evaluate(validation.x_val, validation.y_val, verbose=0, batch_size=360)
-    assert found.val_loss == pytest.approx(loss, rel=1e-5)
-    assert found.val_accuracy == pytest.approx(accuracy)
+    assert found == pytest.approx({"val_loss": loss, "val_accuracy": accuracy}, rel=1e-5)
 
 
-def test_it_sees_the_weights_as_they_are_now_without_a_second_trace(make_step, validation):
-    model = make_step().model
-    evaluate = Evaluator(model, validation, 100)
-    before = evaluate()
-    model.set_weights([np.zeros_like(weight) for weight in model.get_weights()])
-    after = evaluate()
-    assert before.val_loss != after.val_loss
-    assert after.val_loss == pytest.approx(np.log(10))
+def test_it_sees_the_weights_as_they_are_now_without_a_second_trace(task, validation):
+    evaluate = Evaluator(task, validation, 100)
+    before = evaluate(task.weights())
+    for variable in task.networks[0].model.trainable_variables:
+        variable.assign(np.zeros(variable.shape))
+    after = evaluate(task.weights())
+    assert before["val_loss"] != after["val_loss"]
+    assert after["val_loss"] == pytest.approx(np.log(10))
     assert evaluate.function.experimental_get_tracing_count() == 1
 
 
-def test_padding_adds_nothing_even_where_the_model_is_broken(make_step, validation):
-    model = make_step().model
+def test_the_weights_that_are_given_count_and_not_those_of_the_model(task, validation):
+    found = Evaluator(task, validation, 100)(constant(task, 0.0))
+    assert found["val_loss"] == pytest.approx(np.log(10))
+
+
+def test_padding_adds_nothing_even_where_the_model_is_broken(task, validation):
     odd = Dataset(
-        validation.x_train, validation.y_train, validation.x_val[:3], validation.y_val[:3], 10
+        *(validation.x_train, validation.y_train, validation.x_val[:3], validation.y_val[:3]),
+        validation.signature,
     )
-    model.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
-    assert np.isnan(Evaluator(model, odd, 2)().val_loss)
+    assert np.isnan(Evaluator(task, odd, 2)(constant(task, np.nan))["val_loss"])
+
+
+def test_every_measure_of_a_task_is_told(gan, validation):
+    task = gan()
+    found = Evaluator(task, validation, 100)(task.weights())
+    assert set(found) == {f"val_{name}" for name in task.metrics}
+    parts = found["val_loss/generator"] + found["val_loss/discriminator"]
+    assert found["val_loss"] == pytest.approx(parts)

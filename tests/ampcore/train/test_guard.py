@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ampcore.errors import NonFiniteLoss, SkipBudgetExceeded
 from ampcore.series import StepBlock
 from ampcore.spec import Reason
-from ampcore.train.guard import Guard
+from ampcore.train.guard import Exceeded, Guard
 
 DYNAMIC = {"mode": "dynamic"}
 
@@ -15,53 +17,80 @@ def block(first_step, skipped=(), loss=None):
 
 
 @pytest.fixture
-def guard(job):
-    def make(limit, **loss_scale):
-        return Guard(job(loss_scale=loss_scale, guard={"max_consecutive_skips": limit}))
-
-    return make
+def error(job):
+    """The error that ends a run of a spec with these parts, after a row of one step."""
+    return lambda *, checked=True, **parts: Exceeded(4, 4, checked).error(job(**parts))
 
 
-def test_skips_in_a_row_add_up_over_blocks(guard):
-    watch = guard(3, **DYNAMIC)
-    watch.observe(block(0, [True, False, True]))
-    with pytest.raises(SkipBudgetExceeded, match="3 steps in a row, 2 to 4,") as caught:
-        watch.observe(block(3, [True, True, True, True]))
-    assert caught.value.reason is Reason.SKIP_BUDGET_EXCEEDED
+def test_skips_in_a_row_add_up_over_blocks():
+    guard = Guard(3, checked=True)
+    assert guard.observe(block(0, [True, False, True])) is None
+    assert guard.observe(block(3, [True, True, True, True])) == Exceeded(2, 4, checked=True)
+    assert guard.row == 5
 
 
-def test_one_applied_step_starts_the_count_again(guard):
-    watch = guard(3, **DYNAMIC)
+def test_a_row_goes_on_from_where_a_checkpoint_left_it():
+    assert Guard(3, checked=True, row=2).observe(block(7, [True])) == Exceeded(5, 7, checked=True)
+
+
+def test_one_applied_step_starts_the_count_again():
+    guard = Guard(3, checked=True)
     for first in range(0, 30, 3):
-        watch.observe(block(first, [True, True, False]))
+        assert guard.observe(block(first, [True, True, False])) is None
+    assert guard.row == 0
 
 
-def test_without_a_finite_check_losses_that_are_not_finite_count(guard):
-    watch = guard(2, mode="none")
-    watch.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf]))
-    with pytest.raises(NonFiniteLoss, match=r"2 steps in a row, 3 to 4,.*lower") as caught:
-        watch.observe(block(4, loss=[np.nan]))
-    assert caught.value.reason is Reason.NON_FINITE_LOSS
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 5), st.integers(1, 7))
+def test_it_finds_the_first_row_that_is_as_long_as_the_limit(skipped, limit, size):
+    guard, row, expected = Guard(limit, checked=True), 0, None
+    for step, bad in enumerate(skipped):
+        row = row + 1 if bad else 0
+        if row == limit and expected is None:
+            expected = Exceeded(step - limit + 1, step, checked=True)
+    firsts = range(0, len(skipped), size)
+    found = [guard.observe(block(first, skipped[first : first + size])) for first in firsts]
+    assert next(filter(None, found), None) == expected
+    assert guard.row == row
 
 
-def test_with_a_finite_check_only_skips_count(guard):
-    guard(1, **DYNAMIC).observe(block(0, [False, False], loss=[np.nan, np.inf]))
+def test_without_a_finite_check_losses_that_are_not_finite_count():
+    guard = Guard(2, checked=False)
+    assert guard.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf])) is None
+    assert guard.observe(block(4, loss=[np.nan])) == Exceeded(3, 4, checked=False)
+
+
+def test_with_a_finite_check_only_skips_count():
+    bad = block(0, [False, False], loss=[np.nan, np.inf])
+    assert Guard(1, checked=True).observe(bad) is None
+
+
+def test_the_error_of_a_row_of_skips_names_the_steps(job):
+    found = Exceeded(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
+    assert isinstance(found, SkipBudgetExceeded)
+    assert found.reason is Reason.SKIP_BUDGET_EXCEEDED
+    assert "3 steps in a row, 2 to 4," in str(found)
+
+
+def test_the_error_of_losses_that_are_not_finite_names_the_steps(job):
+    found = Exceeded(3, 4, checked=False).error(job(loss_scale={"mode": "none"}))
+    assert isinstance(found, NonFiniteLoss)
+    assert found.reason is Reason.NON_FINITE_LOSS
+    assert "2 steps in a row, 3 to 4," in str(found)
+    assert "lower" in str(found)
 
 
 @pytest.mark.parametrize(
     ("loss_scale", "advice"),
     [
-        ({"mode": "fixed", "scale": 1e9}, r"lower loss_scale\.scale from 1e\+09"),
-        ({"mode": "dynamic", "minimum": 512.0}, r"lower loss_scale\.minimum from 512"),
-        (DYNAMIC, r"lower optimizer\.learning_rate\."),
+        ({"mode": "fixed", "scale": 1e9}, "lower loss_scale.scale from 1e+09"),
+        ({"mode": "dynamic", "minimum": 512.0}, "lower loss_scale.minimum from 512"),
+        (DYNAMIC, "lower optimizer.learning_rate."),
     ],
 )
-def test_the_message_says_what_to_do(guard, loss_scale, advice):
-    with pytest.raises(SkipBudgetExceeded, match=advice):
-        guard(1, **loss_scale).observe(block(0, [True]))
+def test_the_message_says_what_to_do(error, loss_scale, advice):
+    assert advice in str(error(loss_scale=loss_scale))
 
 
-def test_a_float16_run_is_told_of_bfloat16(job):
-    spec = job(precision={"policy": "mixed_float16"}, guard={"max_consecutive_skips": 1})
-    with pytest.raises(SkipBudgetExceeded, match=r"or set precision\.policy: mixed_bfloat16"):
-        Guard(spec).observe(block(0, [True]))
+def test_a_float16_run_is_told_of_bfloat16(error):
+    found = error(precision={"policy": "mixed_float16"})
+    assert "or set precision.policy: mixed_bfloat16" in str(found)

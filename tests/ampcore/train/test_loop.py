@@ -1,71 +1,84 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.precision import DynamicLossScale
-from ampcore.train.feed import Feed, permutation
-from ampcore.train.loop import take
+from ampcore.models.classification import Classification
+from ampcore.precision import DynamicLossScale, NoLossScale
+from ampcore.spec.optimizer import Adam
+from ampcore.train.loop import ENGINES, engine_name, step_seed
+
+SKIPPED = 2
 
 
-def adam_step(make_step):
-    return make_step(
-        DynamicLossScale(initial=2.0**24, growth_interval=4),
-        keras.optimizers.Adam(0.01),
-        policy="mixed_float16",
-    )
+@pytest.fixture(scope="module")
+def made(make_step, make_loop):
+    """A float16 loop whose first scale is too high."""
+    scale = DynamicLossScale(initial=2.0**24, growth_interval=4)
+    return make_loop(make_step(scale, policy="mixed_float16", optimizer=Adam(learning_rate=0.01)))
 
 
-def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(make_step, make_loop):
-    whole, parts = make_loop(adam_step(make_step)), make_loop(adam_step(make_step))
-    rows = whole.run(0, 20)
-    pieces = [parts.run(0, 1), parts.run(1, 2), parts.run(3, 7), parts.run(10, 10)]
-    np.testing.assert_array_equal(rows, np.concatenate(pieces))
-    for one, other in zip(whole.model.get_weights(), parts.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert 0 < rows[:, 2].sum() < 20  # some were skipped, some were not
+@pytest.fixture
+def looped(made):
+    return made.begin()
 
 
-def test_the_loop_is_traced_once_for_blocks_of_every_size_and_every_epoch(
-    make_step, make_loop, digits
-):
-    made = make_loop(make_step())
-    feed = Feed(digits, shuffle=True, seed=0)
-    for epoch, count in enumerate((1, 3, 8)):
-        made.loop.run(feed.epoch(epoch), epoch, count)
-    assert made.loop.function.experimental_get_tracing_count() == 1
+def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(looped, values):
+    rows, after = looped.run(0, 20), values(looped.step)
+    assert 0 < rows[:, SKIPPED].sum() < 20  # some were skipped, some were not
+    looped.begin()
+    pieces = [looped.run(0, 1), looped.run(1, 2), looped.run(3, 7), looped.run(10, 10)]
+    np.testing.assert_array_equal(np.concatenate(pieces), rows)
+    np.testing.assert_equal(values(looped.step), after)
 
 
-def test_the_state_after_a_block_is_that_of_the_next_step(make_step, make_loop):
-    made = make_loop(adam_step(make_step))
-    first = made.run(0, 1)
+def test_the_states_after_a_block_are_those_of_the_next_step(looped):
+    first = looped.run(0, 1)
     assert first[0, 1] == 2.0**24
-    assert made.loop.state.scale == 2.0**23
-    assert made.run(1, 1)[0, 1] == 2.0**23
+    [state] = looped.loop.states
+    assert state.scale == 2.0**23
+    assert looped.run(1, 1)[0, 1] == 2.0**23
 
 
-def test_a_batch_is_cut_from_its_place(digits):
-    epoch = Feed(digits, shuffle=False, seed=0).epoch(0)
-    batch = take(epoch, tf.constant(128), 64)
-    np.testing.assert_array_equal(batch.x, digits.x_train[128:192])
-    np.testing.assert_array_equal(batch.y, digits.y_train[128:192])
+def test_a_skip_that_halts_leaves_all_but_the_scale_as_it_was(looped, keeps):
+    with keeps(looped.step):
+        rows = looped.run(0, 20, halt_on_skip=True)
+    assert rows[:, SKIPPED].tolist() == [1.0]
+    assert looped.loop.states[0].scale == 2.0**23
 
 
-def test_an_epoch_shows_every_example_once_with_its_label(digits):
-    feed = Feed(digits, shuffle=True, seed=3)
-    x, y = feed.epoch(1)
-    order = permutation(3, 1, len(digits.y_train))
-    np.testing.assert_array_equal(np.sort(order), np.arange(len(digits.y_train)))
-    np.testing.assert_array_equal(x, digits.x_train[order])
-    np.testing.assert_array_equal(y, digits.y_train[order])
+def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(looped, values):
+    rows, after = looped.run(0, 20), values(looped.step)
+    looped.begin()
+    pieces, done = [], 0
+    while done < 20:
+        pieces.append(looped.run(done, 20 - done, halt_on_skip=True))
+        done += len(pieces[-1])
+    assert len(pieces) > 2
+    assert not any(piece[:-1, SKIPPED].any() for piece in pieces)
+    np.testing.assert_array_equal(np.concatenate(pieces), rows)
+    np.testing.assert_equal(values(looped.step), after)
 
 
-@pytest.mark.parametrize("other", [(3, 2), (4, 1)], ids=["epoch", "seed"])
-def test_the_order_depends_on_seed_and_epoch_alone(other):
-    assert np.array_equal(permutation(3, 1, 100), permutation(3, 1, 100))
-    assert not np.array_equal(permutation(3, 1, 100), permutation(*other, 100))
+def test_an_unknown_engine_of_a_checkpoint_is_the_graph_engine():
+    assert [engine_name(name) for name in (*ENGINES, "warp")] == [*ENGINES, "graph"]
 
 
-def test_without_shuffling_every_epoch_has_the_order_of_the_data(digits):
-    feed = Feed(digits, shuffle=False, seed=0)
-    np.testing.assert_array_equal(feed.epoch(5).y, digits.y_train)
+def test_the_noise_of_a_step_depends_on_the_jobs_seed_and_its_number_alone():
+    seeds = [step_seed(seed, tf.constant(step, tf.int64)) for seed in (0, 1) for step in (0, 1)]
+    assert {tuple(seed.numpy()) for seed in seeds} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert seeds[0].dtype == tf.int64
+
+
+def test_the_noise_of_a_step_is_drawn_from_its_own_number_wherever_a_block_begins(
+    make_step, make_loop, monkeypatch
+):
+    losses = Classification.losses
+
+    def of_seed(task, weights, held, batch, seed):
+        [loss], after = losses(task, weights, held, batch, seed)
+        return [0 * loss + tf.cast(seed[1], tf.float32)], after
+
+    monkeypatch.setattr(Classification, "losses", of_seed)
+    looped = make_loop(make_step(NoLossScale()))
+    assert looped.run(5, 3)[:, 0].tolist() == [5, 6, 7]
+    assert looped.run(20, 1)[:, 0].tolist() == [20]

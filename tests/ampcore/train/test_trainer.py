@@ -1,9 +1,11 @@
+import hashlib
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore import hardware
 from ampcore.errors import (
     InvalidData,
     InvalidModel,
@@ -14,7 +16,7 @@ from ampcore.errors import (
 )
 from ampcore.series import EventType, StepBlock
 from ampcore.spec import Reason
-from ampcore.train import Trainer
+from ampcore.train import Trainer, outbox
 from ampcore.train.standby import warm_up
 
 FLOAT16 = {
@@ -24,40 +26,23 @@ FLOAT16 = {
 }
 
 
-class Told:
-    """A run with everything that it told on the way."""
-
-    def __init__(self, spec, output_dir=None, **hooks):
-        self.blocks, self.events = [], []
-        trainer = Trainer(spec, output_dir=output_dir)
-        self.result = trainer.run(self.blocks.append, self.events.append, **hooks)
-        self.steps = StepBlock.concat(self.blocks)
-
-    def of(self, kind):
-        return [event for event in self.events if event.type is kind]
-
-
 @pytest.fixture(scope="module")
-def told(job, tmp_path_factory):
+def told(run_job, tmp_path_factory):
     """A float16 run whose first scale is too high on purpose."""
-    return Told(job(**FLOAT16), output_dir=tmp_path_factory.mktemp("output") / "new")
+    return run_job(output_dir=tmp_path_factory.mktemp("output") / "new", **FLOAT16)
 
 
-def timeless(block):
-    return block.select([name for name in block.names if name != "step_time_s"])
-
-
-def test_two_runs_of_one_spec_are_equal_bit_for_bit(told, job):
+def test_two_runs_of_one_spec_are_equal_bit_for_bit(told, run_job):
     warm_up()  # nor does it matter what ran before
-    again = Told(job(**FLOAT16))
+    again = run_job(**FLOAT16)
     assert again.result.weights_digest == told.result.weights_digest
-    assert timeless(again.steps) == timeless(told.steps)
+    assert again.timeless == told.timeless
     assert again.of(EventType.EVALUATION) == told.of(EventType.EVALUATION)
 
 
-def test_another_seed_is_another_run(told, job):
-    other = FLOAT16 | {"train": {"steps": 3, "seed": 1}}
-    assert Told(job(**other)).steps["loss"][0] != told.steps["loss"][0]
+def test_another_seed_is_another_run(told, run_job):
+    other = run_job(**FLOAT16 | {"train": {"steps": 3, "seed": 1}})
+    assert other.steps["loss"][0] != told.steps["loss"][0]
 
 
 def test_blocks_hold_every_step_once_and_the_first_comes_at_once(told):
@@ -65,9 +50,9 @@ def test_blocks_hold_every_step_once_and_the_first_comes_at_once(told):
     assert len(told.blocks[0]) == 1
 
 
-def test_short_epochs_share_a_block(job, monkeypatch):
-    monkeypatch.setattr("ampcore.train.ledger.EVERY_S", 3600.0)
-    run = Told(job(train={"epochs": 4}))
+def test_short_epochs_share_a_block(run_job, monkeypatch):
+    monkeypatch.setattr(outbox, "EVERY_S", 3600.0)
+    run = run_job(train={"epochs": 4})
     assert [len(block) for block in run.blocks] == [1, 19]
     assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 9, 14, 19]
 
@@ -77,11 +62,18 @@ def test_the_run_starts_with_what_it_is_about_to_do(told):
     assert told.events[0].data == {
         "total_steps": 20,
         "steps_per_epoch": 5,
+        "first_step": 0,
         "parameters": 64 * 16 + 16 + 16 * 10 + 10,
         "device": "cpu",
-        "engine": "graph",
+        "policy": "mixed_float16",
         "dropped_examples": 1437 - 5 * 256,
     }
+
+
+def test_the_engine_is_told_before_the_first_step(told):
+    [event] = told.of(EventType.ENGINE)
+    assert event.step == 0
+    assert (event.data["engine"], event.data["reason"]) == ("graph", "runtime.engine names it")
 
 
 def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(told):
@@ -100,6 +92,20 @@ def test_growth_of_the_scale_is_told(told):
     assert all(e.data["scale_after"] == 2 * e.data["scale_before"] for e in growths)
 
 
+def test_each_epoch_is_told_with_the_loss_of_its_applied_steps(told):
+    epochs = told.of(EventType.EPOCH)
+    assert [(event.step, event.data["epoch"]) for event in epochs] == [
+        *((4, 0), (9, 1), (14, 2), (19, 3))
+    ]
+    for index, event in enumerate(epochs):
+        own = slice(5 * index, 5 * index + 5)
+        applied = ~told.steps["skipped"][own]
+        assert (event.data["steps"], event.data["skipped"]) == (applied.sum(), 5 - applied.sum())
+        if applied.any():
+            loss = told.steps["loss"][own][applied].mean()
+            assert event.data["loss"] == pytest.approx(loss, rel=1e-6)
+
+
 def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(told):
     evaluations = told.of(EventType.EVALUATION)
     assert [event.step for event in evaluations] == [9, 19]
@@ -108,74 +114,116 @@ def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(told):
 
 
 def test_the_result_sums_up_the_steps(told):
-    result = told.result
-    assert result.steps == len(told.steps)
-    assert result.skipped == told.steps["skipped"].sum()
-    assert result.final_loss == told.steps["loss"][-1] < told.steps["loss"][0]
+    result, steps = told.result, told.steps
+    assert result.steps == len(steps)
+    assert result.skipped == steps["skipped"].sum()
+    assert result.final_loss == steps["loss"][~steps["skipped"]][-1] < steps["loss"][0]
+    moves = [*told.of(EventType.OVERFLOW), *told.of(EventType.SCALE_GROWTH)]
+    last = max(moves, key=lambda event: event.step)
+    assert result.final_loss_scale == last.data["scale_after"]
+    assert (result.policy, result.engine) == ("mixed_float16", "graph")
     assert result.examples_per_s > 0
+    assert result.train_s > 0
+    assert result.peak_memory_bytes > 2**20
     assert not result.stopped
-    assert len(result.weights_digest) == 64
 
 
-def test_the_model_is_saved_whole_and_predicts_what_it_did(told):
+def test_the_result_is_a_document(told):
+    document = told.result.to_json()
+    assert json.loads(json.dumps(document)) == document
+    assert document["model_file"] == "model.keras"
+    assert document["weights_digest"] == told.result.weights_digest
+
+
+def test_the_model_is_saved_whole_and_its_weights_are_those_of_the_digest(told):
     file = told.result.model_file
-    assert [child.name for child in file.parent.iterdir()] == ["model.keras"]
     saved = told.of(EventType.MODEL_SAVED)[0].data
     assert saved == {"file": "model.keras", "size_bytes": file.stat().st_size}
-    assert told.result.to_json()["model_file"] == "model.keras"
+    assert sorted(child.name for child in file.parent.iterdir()) == ["checkpoints", "model.keras"]
     model = keras.saving.load_model(file)
     assert model.get_layer("dense_1").dtype_policy.name == "mixed_float16"
     assert model.count_params() == told.result.parameters
+    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights()))
+    assert digest.hexdigest() == told.result.weights_digest
 
 
-def test_float16_on_a_cpu_is_warned_of(told):
-    assert [event.data["code"] for event in told.of(EventType.WARNING)] == ["float16_on_cpu"]
+def test_each_network_is_saved_as_a_model_of_its_own(run_job, tmp_path):
+    model = {"kind": "gan", "latent": 4, "generator": [4, 4], "discriminator": [4]}
+    run = run_job(model=model, train={"steps": 1}, output_dir=tmp_path)
+    names = ["generator.keras", "discriminator.keras"]
+    assert [file.name for file in run.result.model_files] == names
+    assert [event.data["file"] for event in run.of(EventType.MODEL_SAVED)] == names
 
 
-def test_float16_without_a_loss_scale_is_warned_of(job):
+def test_the_preflight_is_told_before_the_first_step(told):
+    codes = [event.data["code"] for event in told.of(EventType.PREFLIGHT)]
+    assert codes[0] == "figures"
+    assert "float16_on_cpu" in codes
+
+
+def test_float16_without_a_loss_scale_is_warned_of(run_job):
     parts = {"loss_scale": {"mode": "none"}, "train": {"steps": 1}}
-    run = Told(job(precision={"policy": "mixed_float16"}, **parts))
-    codes = [event.data["code"] for event in run.of(EventType.WARNING)]
+    run = run_job(precision={"policy": "mixed_float16"}, **parts)
+    codes = [event.data["code"] for event in run.of(EventType.PREFLIGHT)]
     assert "float16_without_loss_scale" in codes
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_every_policy_learns_and_without_scaling_the_scale_is_one(job, policy):
-    run = Told(job(precision={"policy": policy}, train={"epochs": 3}))
+def test_every_policy_learns_and_without_scaling_the_scale_is_one(run_job, policy):
+    run = run_job(precision={"policy": policy}, train={"epochs": 3})
     assert run.result.final_loss_scale == 1.0
     assert set(run.steps["loss_scale"]) == {1.0}
     assert run.steps["loss"][-1] < run.steps["loss"][0]
-    assert not run.events[1:-3]  # no warnings
+    assert not run.of(EventType.WARNING)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam", "adamw", "rmsprop"])
-def test_every_optimizer_learns(job, kind):
-    run = Told(job(optimizer={"kind": kind, "learning_rate": 0.01}, train={"epochs": 2}))
+def test_every_optimizer_learns(run_job, kind):
+    run = run_job(optimizer={"kind": kind, "learning_rate": 0.01}, train={"epochs": 2})
     assert run.steps["loss"][-1] < run.steps["loss"][0]
     assert run.steps["learning_rate"] == pytest.approx(0.01)
 
 
-def test_steps_decide_over_epochs_and_the_end_is_evaluated(job):
-    run = Told(job(train={"epochs": 50, "steps": 7}))
+def test_a_loss_that_is_not_finite_is_warned_of_once(run_job):
+    run = run_job(
+        model={"kind": "mlp", "hidden": [16], "activation": "linear"},
+        optimizer={"kind": "sgd", "learning_rate": 1e6},
+        train={"epochs": 4},
+    )
+    [event] = run.of(EventType.WARNING)
+    first = np.flatnonzero(~np.isfinite(run.steps["loss"]))[0]
+    assert (event.step, event.data["code"]) == (first, "non_finite_loss")
+
+
+def test_steps_decide_over_epochs_and_the_end_is_evaluated(run_job):
+    run = run_job(train={"epochs": 50, "steps": 7})
     assert run.result.steps == 7
     assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 6]
+    assert [event.data["epoch"] for event in run.of(EventType.EPOCH)] == [0, 1]
 
 
-def test_without_validation_data_there_is_no_evaluation(job):
+def test_without_validation_data_there_is_no_evaluation(run_job):
     data = {"kind": "digits", "batch_size": 256, "validation_split": 0.0}
-    run = Told(job(data=data, train={"steps": 2}))
+    run = run_job(data=data, train={"steps": 2})
     assert run.result.val_loss is run.result.val_accuracy is None
     assert not run.of(EventType.EVALUATION)
 
 
-def test_a_request_to_stop_is_obeyed_after_the_block(job, tmp_path):
-    blocks = []
-    trainer = Trainer(job(train={"epochs": 1000}), output_dir=tmp_path / "output")
-    result = trainer.run(blocks.append, should_stop=lambda: len(blocks) == 2)
-    assert result.stopped
-    assert result.steps == blocks[-1].end_step
-    assert result.model_file is None
-    assert not (tmp_path / "output").exists()
+def test_micro_batches_make_one_step_of_as_many_examples(run_job):
+    data = {"kind": "digits", "batch_size": 64}
+    run = run_job(data=data, train={"accumulate": 4, "epochs": 2})
+    assert run.events[0].data["steps_per_epoch"] == 1437 // 256
+    assert set(run.steps["examples"]) == {256}
+    assert set(run.steps["bad_micro_batches"]) == {0.0}
+
+
+def test_a_request_to_stop_is_obeyed_after_the_block_and_saves_no_model(run_job, tmp_path):
+    asked = iter([False, False, True])
+    run = run_job(lambda: next(asked), output_dir=tmp_path, train={"epochs": 1000})
+    assert run.result.stopped
+    assert run.result.steps == run.steps.end_step < 5000
+    assert run.result.model_file is None
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoints"]
 
 
 def test_too_many_skips_end_the_run_after_its_steps_were_told(job):
@@ -184,12 +232,10 @@ def test_too_many_skips_end_the_run_after_its_steps_were_told(job):
         loss_scale={"mode": "fixed", "scale": 2.0**96},
         precision={"policy": "mixed_float16"},
         guard={"max_consecutive_skips": 7},
-    )
-    trainer = Trainer(
-        spec.model_copy(update={"train": spec.train.model_copy(update={"steps": 30})})
+        train={"steps": 30},
     )
     with pytest.raises(SkipBudgetExceeded):
-        trainer.run(blocks.append)
+        Trainer(spec).run(blocks.append)
     assert StepBlock.concat(blocks)["skipped"].sum() >= 7
 
 
@@ -234,11 +280,3 @@ def test_bad_data_and_models_that_cannot_take_them_are_told(job, tmp_path):
     np.savez(tmp_path / "flat.npz", x_train=np.zeros((8, 4)), y_train=np.zeros(8, int))
     with pytest.raises(InvalidModel):
         Trainer(job(data=data, model={"kind": "cnn"}), data_root=tmp_path).run()
-
-
-def test_the_hardware_is_described_in_json_values():
-    found = hardware.describe()
-    assert found["devices"][0]["kind"] == "cpu"
-    assert found["devices"][0]["cores"] >= 1
-    assert found["memory_bytes"] > 2**28
-    assert set(found["cpu_features"]) <= set(hardware.CPU_FEATURES)

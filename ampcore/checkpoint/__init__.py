@@ -1,0 +1,20 @@
+"""Checkpoints: all that a run has to know in order to go on as if nothing had happened."""
+
+from ampcore.checkpoint.fit import Difference, compatible, matched
+from ampcore.checkpoint.folder import Found, newest, prune, save
+from ampcore.checkpoint.layout import Checkpoint
+from ampcore.checkpoint.manifest import Manifest
+from ampcore.checkpoint.reading import load
+
+__all__ = [
+    "Checkpoint",
+    "Difference",
+    "Found",
+    "Manifest",
+    "compatible",
+    "load",
+    "matched",
+    "newest",
+    "prune",
+    "save",
+]

@@ -1,0 +1,54 @@
+"""The checkpoint file: safetensors, whose last tensor is the SHA-256 of every byte before it.
+
+Eight bytes with the length of the header (little endian); the header, a JSON object of name →
+dtype, shape and place, with the manifest in its metadata; the bytes of the arrays, without a gap.
+
+Source: https://github.com/huggingface/safetensors#format
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.checkpoint.manifest import Manifest
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+FORMAT: Final = "ampcore-checkpoint-1"
+METADATA: Final = "__metadata__"
+DIGEST: Final = "__sha256__"
+DIGEST_SIZE: Final = hashlib.sha256().digest_size
+LENGTH_SIZE: Final = 8
+MAX_HEADER_SIZE: Final = 100_000_000
+"""In bytes; that of the safetensors library."""
+
+DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "U16": np.dtype(np.uint16),
+    "I16": np.dtype(np.int16),
+    "U32": np.dtype(np.uint32),
+    "I32": np.dtype(np.int32),
+    "U64": np.dtype(np.uint64),
+    "I64": np.dtype(np.int64),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+}
+"""What an array can be, by the names of safetensors; the bytes are little endian."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The state of a run: its manifest, and its arrays by name (of the dtypes in `DTYPES`)."""
+
+    manifest: Manifest
+    arrays: dict[str, Array]

@@ -1,0 +1,54 @@
+"""Plain text as characters to be foretold: windows of `sequence`, the next one as each label."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.data.dataset import Dataset
+from ampcore.data.files import opened
+from ampcore.data.registry import register
+from ampcore.errors import InvalidData
+from ampcore.spec.data import Text
+
+
+@register("text")
+def text(spec: Text, seed: int, data_root: Path | None) -> Dataset:
+    """Windows one behind the other, (n, sequence) int32; what does not fill one is left out.
+
+    The vocabulary is every character of the file, in the order of their code points. Raises
+    InvalidData.
+    """
+    ids, vocabulary = _characters(spec.path, data_root)
+    windows = (len(ids) - 1) // spec.sequence
+    if windows < 1:
+        raise InvalidData(
+            spec.path,
+            "sequence",
+            expected=f"at most {max(len(ids) - 1, 0)}, since the file has {len(ids)} characters "
+            "and the last one is only a label",
+            received=str(spec.sequence),
+        )
+    used = windows * spec.sequence
+    x = ids[:used].reshape(windows, spec.sequence)
+    y = ids[1 : used + 1].reshape(windows, spec.sequence)
+    return Dataset.split(x, y, vocabulary, spec.validation_split, vocabulary)
+
+
+def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], int]:
+    """The place of each character in the sorted vocabulary, and how long that is."""
+    with opened(path, data_root) as stream:
+        content = stream.read()
+    try:
+        decoded = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        received = f"byte 0x{content[error.start]:02x} at {error.start}: {error.reason}"
+        raise InvalidData(path, None, expected="text in UTF-8", received=received) from None
+    codes = np.frombuffer(decoded.encode("utf-32-le"), np.uint32)
+    characters, ids = np.unique(codes, return_inverse=True)
+    if len(characters) < 2:
+        received = f"{len(codes)} characters, {len(characters)} different"
+        raise InvalidData(
+            path, None, expected="text with at least two different characters", received=received
+        )
+    return ids.astype(np.int32), len(characters)

@@ -1,0 +1,54 @@
+"""The task of telling classes apart: mean cross-entropy of float32 logits."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from ampcore.data.dataset import Batch
+from ampcore.models.task import Held, Task, Tensor, Weights
+
+
+class Classification(Task):
+    """One network from examples to logits (n, classes), or (n, T, classes) for sequences.
+
+    The loss is the mean over all labels: in a sequence every position is one.
+    """
+
+    metrics = ("loss", "accuracy")
+
+    def losses(
+        self, weights: Weights, held: Held, batch: Batch, seed: Tensor
+    ) -> tuple[list[Tensor], Held]:
+        """The mean sparse categorical cross-entropy of the batch."""
+        logits, after = self._logits(weights, held, batch.x, training=True)
+        return [tf.reduce_mean(cross_entropy(logits, batch.y))], [after]
+
+    def measure(self, weights: Weights, held: Held, batch: Batch) -> dict[str, Tensor]:
+        """Each example's loss, and the share of its labels that have the largest logit."""
+        logits, _ = self._logits(weights, held, batch.x, training=False)
+        right = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), batch.y)
+        return {
+            "loss": per_example(cross_entropy(logits, batch.y)),
+            "accuracy": per_example(tf.cast(right, tf.float32)),
+        }
+
+    def _logits(self, weights: Weights, held: Held, x: Tensor, *, training: bool) -> Any:
+        return self.networks[0](weights[0], held[0], x, training=training)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Sparse categorical cross-entropy of each label, float32, in the shape of `labels`."""
+    # In 16 bits the sum over the classes would lose what the small probabilities say.
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The loss of each logit (n,), float32, for labels 0 or 1 or in between."""
+    return tf.nn.sigmoid_cross_entropy_with_logits(
+        tf.cast(labels, tf.float32), tf.cast(logits, tf.float32)
+    )
+
+
+def per_example(values: Tensor) -> Tensor:
+    """The mean over all axes but the first: (n, …) to (n,)."""
+    return tf.reduce_mean(values, axis=list(range(1, len(values.shape))))

@@ -1,0 +1,186 @@
+"""A Keras optimizer that passes over memory once, and over a table's untouched rows never.
+
+What it does otherwise than Keras's own, whose results it keeps:
+
+- A sparse gradient updates the rows that it names, of weights and slots, and no others: an
+  untouched row keeps its momenta and is not decayed ("lazy", as PyTorch's SparseAdam). Keras
+  makes a dense gradient of it and passes over the whole table, a dozen times.
+- A dense float32 variable is updated by one TensorFlow kernel, where there is one.
+- The arithmetic and the slots are float32 also where weights are stored in 16 bit: the square of
+  a float16 gradient of 1e-4 would be 0. The weights are then rounded to nearest.
+- The scalars of an update (rate, bias corrections) are worked out once for all variables.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+
+from ampcore.optimizers import averages, rows
+from ampcore.optimizers.averages import Average
+from ampcore.optimizers.rules import Rule, Scalars
+from ampcore.precision import each_value, summed_rows
+
+Tensor = Any
+
+
+class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
+    """Moves weights by a rule.
+
+    Args:
+        rule: How a gradient moves a weight.
+        learning_rate: A float, or a Keras LearningRateSchedule.
+        name: The first part of the paths of its variables.
+        weight_decay: The share of a weight that an update takes off, times the learning rate.
+        ema: The momentum of a moving average of the weights; without it there is none.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        learning_rate: Any,
+        *,
+        name: str,
+        weight_decay: float | None = None,
+        ema: float | None = None,
+    ) -> None:
+        super().__init__(learning_rate, weight_decay=weight_decay, name=name)
+        self.rule = rule
+        self.ema = ema
+        self._slots: list[list[Any]] = []
+        self._averages: list[Average] = []
+        self._applied: Tensor | None = None
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Make the slots, and the averages, which start as the weights."""
+        if self.built:
+            return
+        super().build(variables)
+        self._slots = [
+            [self._add(variable, slot) for slot in self.rule.slots] for variable in variables
+        ]
+        if self.ema is not None:
+            self._averages = [self._add_average(variable) for variable in variables]
+
+    def average_of(self, variable: Any) -> Average:
+        """The moving average of a variable; there is none without `ema`."""
+        average: Average = self._averages[self._get_variable_index(variable)]
+        return average
+
+    def apply_where(
+        self, applied: Tensor, grads: Sequence[Any], trainable_variables: Sequence[Any]
+    ) -> None:
+        """As `apply` where `applied`, a boolean scalar, is true; else nothing changes.
+
+        For XLA, which copies what a branch around `apply` may or may not change; nothing else can
+        execute it.
+        """
+        before = tf.convert_to_tensor(self.iterations)
+        self._applied = applied
+        try:
+            self.apply(grads, trainable_variables)
+        finally:
+            self._applied = None
+        self.iterations.assign(tf.where(applied, self.iterations, before))
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Scalars) -> None:
+        """Update one variable, its slots and its average.
+
+        What Keras calls the learning rate is here all that the variables share.
+        """
+        slots = [slot.value for slot in self._slots[self._get_variable_index(variable)]]
+        if isinstance(gradient, tf.IndexedSlices):
+            self._update_rows(gradient, variable, slots, learning_rate)
+        else:
+            self._update_whole(_float32(gradient), variable, slots, learning_rate)
+
+    def _update_rows(
+        self, gradient: Any, variable: Any, slots: Sequence[Any], now: Scalars
+    ) -> None:
+        [grad] = summed_rows([_float32(gradient)])
+        touched = grad.indices
+        weight, *values = rows.take([variable, *slots], touched)
+        new_values = self.rule.new_slots(grad.values, values, now)
+        moved = self.rule.new_weight(grad.values, self._decayed(weight, now), new_values, now)
+        moved, *new_values = rows.chosen(now.applied, [moved, *new_values], [weight, *values])
+        rows.put([variable, *slots], touched, [moved, *new_values])
+        if self.ema is not None:
+            # What is averaged is the weight as it is stored.
+            stored = tf.cast(tf.cast(moved, variable.dtype), tf.float32)
+            average = self.average_of(variable)
+            averages.update_rows(
+                average,
+                touched,
+                weight,
+                stored,
+                ema=self.ema,
+                updates=now.updates,
+                applied=now.applied,
+            )
+
+    def _update_whole(
+        self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars
+    ) -> None:
+        if now.applied is not None or not self._fused(grad, variable, slots, now):
+            self._assign(grad, variable, slots, now)
+        if self.ema is not None:
+            average = self.average_of(variable)
+            averages.update(average, variable, self.ema, now.updates, now.applied)
+
+    def _assign(self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars) -> None:
+        weight, *values = [tf.convert_to_tensor(part) for part in (variable, *slots)]
+        new_values = self.rule.new_slots(grad, values, now)
+        if now.applied is not None and values:
+            # Or XLA works the slots out twice, and keeps copies of the old ones for it.
+            new_values = xla.optimization_barrier(*rows.chosen(now.applied, new_values, values))
+        new_weight = self._decayed(tf.cast(weight, tf.float32), now)
+        new_weight = tf.cast(self.rule.new_weight(grad, new_weight, new_values, now), weight.dtype)
+        [new_weight] = rows.chosen(now.applied, [new_weight], [weight])
+        for target, value in zip([variable, *slots], [new_weight, *new_values], strict=True):
+            target.assign(value)
+
+    def _fused(self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars) -> bool:
+        if variable.dtype != tf.float32 or not self.rule.has_kernel(variable):
+            return False
+        if self.weight_decay:
+            variable.assign(self._decayed(tf.convert_to_tensor(variable), now))
+        self.rule.fused(grad, variable, slots, now)
+        return True
+
+    def _decayed(self, weight: Tensor, now: Scalars) -> Tensor:
+        return weight * (1.0 - now.rate * self.weight_decay) if self.weight_decay else weight
+
+    def _add(self, variable: Any, name: str, **how: Any) -> Any:
+        """A float32 variable in the shape of a weight."""
+        path = _dotted(variable.path)
+        return self.add_variable(variable.shape, dtype="float32", name=f"{path}.{name}", **how)
+
+    def _add_average(self, variable: Any) -> Average:
+        def copied(shape: Any, dtype: Any = None) -> Tensor:
+            return tf.cast(variable.value, dtype)
+
+        name = f"{_dotted(variable.path)}.average_seen"
+        seen = self.add_variable(variable.shape[:1], dtype="int64", name=name)
+        return Average(self._add(variable, "average", initializer=copied), seen)
+
+    def _backend_update_step(
+        self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any
+    ) -> None:
+        updates, rate = tf.convert_to_tensor(self.iterations), tf.cast(learning_rate, tf.float32)
+        now = Scalars(updates, rate, self.rule.corrections(updates, rate), self._applied)
+        super()._backend_update_step(grads, trainable_variables, now)
+
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        """Nothing: the update of each variable decays what it touches."""
+
+
+def _float32(grad: Any) -> Any:
+    [cast] = each_value(lambda value: tf.cast(value, tf.float32), [grad])
+    return cast
+
+
+def _dotted(path: str) -> str:
+    # A Keras name may have no slash, and with an underscore two paths could become one.
+    return path.replace("/", ".")

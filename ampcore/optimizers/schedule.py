@@ -1,0 +1,94 @@
+"""Learning rates that change from step to step.
+
+A schedule is a function of the number of updates so far, the optimizer's `iterations`, and has no
+state of its own: a skipped step does not advance it, and reading it changes nothing. Steps are
+counted as integers and become float32 only as fractions; beyond 2^24 steps a fraction is off by
+at most one part in 2^23, so that neighbouring steps may share a rate.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from keras.optimizers.schedules import CosineDecay, ExponentialDecay, LearningRateSchedule
+
+from ampcore.spec.optimizer import Constant, Cosine, Exponential, Schedule, Step
+
+Tensor = Any
+
+
+def build(schedule: Schedule, learning_rate: float, total_steps: int) -> Any:
+    """What a Keras optimizer takes as its learning rate, for a run of `total_steps` updates."""
+    warmup_steps = schedule.warmup_steps
+    after: Any
+    match schedule:
+        case Constant():
+            if not warmup_steps:
+                return learning_rate
+            after = StepDecay(learning_rate, (), 1.0)
+        case Cosine():
+            # float: Keras makes an int32 of an integer.
+            decay_steps = float(max(total_steps - warmup_steps, 1))
+            after = CosineDecay(learning_rate, decay_steps, alpha=schedule.final_fraction)
+        case Exponential():
+            after = ExponentialDecay(
+                learning_rate, float(schedule.decay_steps), schedule.decay_rate
+            )
+        case Step():
+            boundaries = [boundary - warmup_steps for boundary in schedule.boundaries]
+            after = StepDecay(learning_rate, boundaries, schedule.factor)
+    return Warmup(after, learning_rate, warmup_steps) if warmup_steps else after
+
+
+class Warmup(LearningRateSchedule):  # type: ignore[misc]
+    """A straight rise to `learning_rate`, then `after`, which counts its steps from there.
+
+    Step 0 trains at 1 / warmup_steps of the rate; the last step of the rise, and the first one
+    after it, at all of it.
+    """
+
+    def __init__(self, after: Any, learning_rate: float, warmup_steps: int) -> None:
+        super().__init__()
+        self.after, self.learning_rate, self.warmup_steps = after, learning_rate, warmup_steps
+
+    def __call__(self, step: Any) -> Tensor:
+        """The rate of a step, float32."""
+        step = tf.cast(step, tf.int64)
+        risen = tf.cast(step + 1, tf.float32) / float(self.warmup_steps)
+        later = self.after(tf.maximum(step - self.warmup_steps, 0))
+        return tf.where(step < self.warmup_steps, self.learning_rate * risen, later)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {
+            "after": self.after,
+            "learning_rate": self.learning_rate,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
+class StepDecay(LearningRateSchedule):  # type: ignore[misc]
+    """`learning_rate` times `factor` at each of the `boundaries`, from that step on.
+
+    Keras's PiecewiseConstantDecay changes one step later, and adds half a dozen operations to
+    every training step for each boundary; here their number stays.
+    """
+
+    def __init__(self, learning_rate: float, boundaries: Sequence[int], factor: float) -> None:
+        super().__init__()
+        self.learning_rate, self.boundaries, self.factor = learning_rate, boundaries, factor
+
+    def __call__(self, step: Any) -> Tensor:
+        """The rate of a step, float32."""
+        step = tf.cast(step, tf.int64)
+        rates = [self.learning_rate * self.factor**n for n in range(len(self.boundaries) + 1)]
+        passed = step >= tf.constant(self.boundaries, tf.int64)
+        return tf.gather(tf.constant(rates, tf.float32), tf.math.count_nonzero(passed))
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {
+            "learning_rate": self.learning_rate,
+            "boundaries": self.boundaries,
+            "factor": self.factor,
+        }

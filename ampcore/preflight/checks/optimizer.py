@@ -1,0 +1,76 @@
+"""Checks of the optimizers against the weights' dtypes and the length of the run."""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from ampcore.preflight.case import Case
+from ampcore.preflight.finding import Finding
+from ampcore.preflight.layer import Table, all_layers
+from ampcore.spec.layer_dtypes import PURE
+from ampcore.spec.precision import COMPUTE_DTYPE
+
+SMALLEST_NORMAL: Final = 2.0**-14
+"""Below it float16 loses precision bit by bit, and some devices take the number for 0."""
+
+SIGNIFICAND_BITS: Final = {"float16": 11, "bfloat16": 8}
+
+
+def vanishing_epsilon(case: Case) -> Iterator[Finding]:
+    """An epsilon that is 0, or a subnormal number, in the float16 of the weights.
+
+    ampcore's own optimizers compute in float32 and keep it; others do not.
+    """
+    for pointer, optimizer, tables in case.optimizers:
+        epsilon = getattr(optimizer, "epsilon", None)
+        if epsilon is None or epsilon >= SMALLEST_NORMAL:
+            continue
+        if "float16" not in _weight_dtypes(case, tables):
+            continue
+        rounded = struct.unpack("e", struct.pack("e", epsilon))[0]
+        becomes = "0" if rounded == 0 else f"the subnormal {rounded:.3g}"
+        yield Finding(
+            "epsilon_vanishes_in_float16",
+            "info",
+            f"{pointer}/epsilon",
+            f"An epsilon of {epsilon:g} is {becomes} in float16, the dtype of the weights. It "
+            "holds here, where the update and its slots are float32; an optimizer that computes "
+            f"in float16 would divide by 0 and needs {SMALLEST_NORMAL:.2g} or more.",
+            {"epsilon": epsilon, "in_float16": rounded},
+        )
+
+
+def half_weights(case: Case) -> Iterator[Finding]:
+    """Weights that are stored in 16 bits, and rounded after every update."""
+    for dtype in sorted(_weight_dtypes(case, case.tables) & SIGNIFICAND_BITS.keys()):
+        share = 2 ** SIGNIFICAND_BITS[dtype]
+        yield Finding(
+            "weights_in_16_bits",
+            "info",
+            "/precision/policy",
+            f"Weights are stored in {dtype}: an update below 1/{share:,} of a weight is lost to "
+            f"rounding. mixed_{dtype} computes as fast and keeps float32 weights.",
+            {"dtype": dtype},
+        )
+
+
+def long_warm_up(case: Case) -> Iterator[Finding]:
+    """A warm-up that the run does not outlast."""
+    for pointer, optimizer, _ in case.optimizers:
+        warm_up, steps = optimizer.schedule.warmup_steps, case.total_steps
+        if steps is not None and warm_up >= steps:
+            yield Finding(
+                "warm_up_longer_than_run",
+                "warning",
+                f"{pointer}/schedule/warmup_steps",
+                f"The warm-up takes {warm_up:,} steps and the run ends after {steps:,}: the "
+                f"learning rate never reaches {optimizer.learning_rate:g}.",
+                {"total_steps": steps},
+            )
+
+
+def _weight_dtypes(case: Case, tables: tuple[Table, ...] | None) -> set[str]:
+    """The dtypes of the weights that are trained; without layers, those of the policy."""
+    if tables is None:
+        return {COMPUTE_DTYPE[case.policy]} if case.policy in PURE else {"float32"}
+    return {layer.variable for layer in all_layers(tables) if layer.trainable}

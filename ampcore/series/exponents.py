@@ -1,0 +1,148 @@
+"""Histograms of gradient exponents, and what float16 would make of them at every loss scale.
+
+Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOAT16_MAX: Final = 65504.0
+LARGEST: Final = 15
+"""The exponent of the largest float16 numbers: they lie below 2^16."""
+NORMAL: Final = -14
+"""The exponent of the smallest float16 numbers that have all their bits."""
+VANISHING: Final = -26
+"""Of the numbers that round to 0: those below 2^-25, half of the smallest float16 number."""
+
+EXPONENTS: Final = range(-10, 25)
+"""Of the loss scales that a table tells of."""
+
+
+class Shares(NamedTuple):
+    """Of the finite values that are not 0, the share that float16 would lose, bend and break."""
+
+    underflow: float
+    """Rounded to 0."""
+    subnormal: float
+    """Kept with fewer bits than the others."""
+    overflow: float
+    """Rounded to infinity."""
+
+
+@dataclass
+class ExponentHistogram:
+    """How many values there are of each exponent: `counts[e]` of them lie in [2^e, 2^(e+1)).
+
+    Zeros and values that are not finite are counted apart; `largest` is the largest finite
+    magnitude.
+    """
+
+    counts: dict[int, int] = field(default_factory=dict)
+    zeros: int = 0
+    not_finite: int = 0
+    largest: float = 0.0
+
+    @classmethod
+    def of(cls, values: NDArray[Any], weight: int = 1) -> Self:
+        """The histogram of an array of floats; each of its values stands for `weight` of them."""
+        magnitudes = np.abs(values.astype(np.float64, copy=False).ravel())
+        finite = magnitudes[np.isfinite(magnitudes)]
+        positive = finite[finite > 0]
+        # frexp's mantissa is in [0.5, 1).
+        exponents, counts = np.unique(np.frexp(positive)[1] - 1, return_counts=True)
+        return cls(
+            dict(zip(exponents.tolist(), (weight * counts).tolist(), strict=True)),
+            weight * (len(finite) - len(positive)),
+            weight * (len(magnitudes) - len(finite)),
+            float(finite.max(initial=0.0)),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many values there are, of any kind."""
+        return sum(self.counts.values()) + self.zeros + self.not_finite
+
+    def __add__(self, other: Self) -> Self:
+        """The histogram of the values of both."""
+        both = self.counts.keys() | other.counts.keys()
+        counts = {e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in both}
+        return type(self)(
+            dict(sorted(counts.items())),
+            self.zeros + other.zeros,
+            self.not_finite + other.not_finite,
+            max(self.largest, other.largest),
+        )
+
+    def shares(self, exponent: int) -> Shares:
+        """What float16 makes of the values times 2^`exponent`.
+
+        A value is judged by its exponent alone: one of exactly 2^-25 vanishes uncounted, and one
+        from 65520 to 65536 overflows uncounted.
+        """
+        total = sum(self.counts.values())
+        if not total:
+            return Shares(0.0, 0.0, 0.0)
+        scaled = {e + exponent: count for e, count in self.counts.items()}
+        underflow = sum(count for e, count in scaled.items() if e <= VANISHING)
+        subnormal = sum(count for e, count in scaled.items() if VANISHING < e < NORMAL)
+        overflow = sum(count for e, count in scaled.items() if e > LARGEST)
+        return Shares(underflow / total, subnormal / total, overflow / total)
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as a list that begins with those of `first_exponent`."""
+        first = min(self.counts, default=0)
+        last = max(self.counts, default=-1)
+        return {
+            "first_exponent": first,
+            "counts": [self.counts.get(e, 0) for e in range(first, last + 1)],
+            "zeros": self.zeros,
+            "not_finite": self.not_finite,
+            "largest": self.largest,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The histogram that `to_json` wrote."""
+        counts = enumerate(document["counts"], start=document["first_exponent"])
+        return cls(
+            {exponent: count for exponent, count in counts if count},
+            document["zeros"],
+            document["not_finite"],
+            document["largest"],
+        )
+
+
+LOST: Final = 0.001
+"""The share of the gradients' values that may underflow at a loss scale that is suggested."""
+HEADROOM: Final = 2.0
+"""How much larger than any seen so far a gradient may become without an overflow."""
+
+
+class Suggestion(NamedTuple):
+    """The exponents of the loss scales that suit; none does when `lowest` is above `highest`."""
+
+    lowest: int
+    """At the lowest, at most LOST of the values underflow."""
+    highest: int
+    """At the highest, nothing comes closer to an overflow than HEADROOM."""
+
+
+def suggested(
+    gradients: ExponentHistogram, largest: float = 0.0, exponents: range = EXPONENTS
+) -> Suggestion | None:
+    """Which loss scales suit gradients like these; None when there are none that are not 0.
+
+    `largest` is the magnitude of other values that the loss scale makes larger, such as the
+    gradients by the layers' outputs. Neither exponent leaves `exponents`.
+    """
+    if not gradients.counts:
+        return None
+    fits = FLOAT16_MAX / (HEADROOM * max(largest, gradients.largest))
+    highest = min(max(math.floor(math.log2(fits)), exponents[0]), exponents[-1])
+    kept = (e for e in exponents if gradients.shares(e).underflow <= LOST)
+    return Suggestion(next(kept, exponents[-1]), highest)

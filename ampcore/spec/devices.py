@@ -1,0 +1,89 @@
+"""DeviceFacts: what decides how fast a device computes in 16 bits, told without TensorFlow."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+DeviceKind = Literal["cpu", "gpu", "xpu"]
+
+TENSOR_CORES: Final = (7, 0)
+"""The compute capability from which a GPU multiplies float16 matrices on Tensor Cores."""
+
+BFLOAT16_CORES: Final = (8, 0)
+"""The compute capability from which Tensor Cores take bfloat16."""
+
+BFLOAT16_FEATURES: Final = frozenset({"avx512_bf16", "amx_bf16"})
+FLOAT16_FEATURES: Final = frozenset({"avx512_fp16", "amx_fp16"})
+"""The instruction sets with which a CPU multiplies 16-bit matrices faster than float32 ones."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One device; what nobody could tell about it is None."""
+
+    kind: DeviceKind
+    name: str = ""
+    compute_capability: tuple[int, int] | None = None
+    features: frozenset[str] = frozenset()
+    """A CPU's instruction sets, as Linux names them."""
+    memory_bytes: int | None = None
+
+    def computes_fast_in(self, dtype: str) -> bool:
+        """Whether `dtype` saves time here, against float32; True where it cannot be told.
+
+        Source: NVIDIA's CUDA C++ programming guide, "Tensor Core" by compute capability; oneDNN's
+        table of data types by instruction set.
+        """
+        if dtype == "float32":
+            return True
+        if self.kind == "gpu":
+            least = TENSOR_CORES if dtype == "float16" else BFLOAT16_CORES
+            return self.compute_capability is None or self.compute_capability >= least
+        if self.kind == "cpu":
+            needed = FLOAT16_FEATURES if dtype == "float16" else BFLOAT16_FEATURES
+            return bool(needed & self.features)
+        return True
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:
+        """The devices in a worker's hardware as `diagnose.hardware.describe` tells it.
+
+        Of a document of any other form, what can be read: it may be another version's.
+        """
+        features = frozenset(map(str, _items(document.get("cpu_features"))))
+        memory = document.get("memory_bytes")
+        return tuple(
+            cls(
+                kind=device["kind"],
+                name=str(device.get("name", "")),
+                compute_capability=_capability(device.get("compute_capability")),
+                features=features if device["kind"] == "cpu" else frozenset(),
+                memory_bytes=_whole(
+                    memory if device["kind"] == "cpu" else device.get("memory_bytes")
+                ),
+            )
+            for device in _items(document.get("devices"))
+            if isinstance(device, Mapping) and device.get("kind") in ("cpu", "gpu", "xpu")
+        )
+
+
+def preferred(devices: Sequence[DeviceFacts], wanted: str) -> DeviceFacts | None:
+    """Of one machine's devices, that which a job with this `runtime.device` runs on, if any."""
+    order = ("gpu", "xpu", "cpu") if wanted == "auto" else (wanted,)
+    ranked = (device for kind in order for device in devices if device.kind == kind)
+    return next(ranked, None)
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _capability(value: object) -> tuple[int, int] | None:
+    match value:
+        case [int(major), int(minor)]:
+            return major, minor
+    return None

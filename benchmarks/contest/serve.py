@@ -1,0 +1,64 @@
+"""The contestant's side: prepare once, then answer each "run" with the milliseconds of a step.
+
+Imported by every contestant whatever its environment, and so needs nothing but Python.
+"""
+
+import importlib.metadata
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Round = Callable[[], float]
+"""Does its work, waits until all of it is done, and returns how many steps that were."""
+
+WARM_UP = 2
+TRIALS = 5
+
+
+def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
+    """Be the contestant whose variant the command line names.
+
+    `variants` prepare a Round, or a mapping of several of which the fastest is to compete.
+    """
+    # Whatever the libraries print must not be taken for an answer.
+    answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+    prepared = variants[sys.argv[1]]()
+    versions = {package: importlib.metadata.version(package) for package in packages}
+    facts: dict[str, Any] = {"versions": versions}
+    if isinstance(prepared, Mapping):
+        facts["chosen"], trained = fastest(prepared)
+    else:
+        trained = prepared
+        warm_up(trained)
+    print(json.dumps(facts), file=answers, flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"step_ms": step_ms(trained)}), file=answers, flush=True)
+
+
+def step_ms(trained: Round) -> float:
+    """Milliseconds a step of one round."""
+    start = time.perf_counter()
+    steps = trained()
+    return (time.perf_counter() - start) / steps * 1e3
+
+
+def warm_up(trained: Round) -> None:
+    """Trace, compile, fill the caches."""
+    for _ in range(WARM_UP):
+        trained()
+
+
+def fastest(choices: Mapping[str, Round]) -> tuple[str, Round]:
+    """The choice with the lowest median over a few interleaved rounds."""
+    for trained in choices.values():
+        warm_up(trained)
+    times: dict[str, list[float]] = {name: [] for name in choices}
+    for _ in range(TRIALS):
+        for name, trained in choices.items():
+            times[name].append(step_ms(trained))
+    best = min(times, key=lambda name: statistics.median(times[name]))
+    return best, choices[best]

@@ -1,0 +1,1 @@
+"""ampcore's own contestants: the trainer's loop, as a job would run it."""

@@ -1,0 +1,1 @@
+"""What others offer, each at its best: every module is one contestant's program."""

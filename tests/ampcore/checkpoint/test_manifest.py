@@ -1,0 +1,71 @@
+import json
+import math
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ampcore.checkpoint import Manifest
+from ampcore.series.jsonable import NON_FINITE
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+WORDS = TEXT.filter(lambda text: text not in NON_FINITE)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+FINITE_JSON = st.dictionaries(TEXT, st.integers() | st.floats(allow_nan=False) | TEXT, max_size=4)
+FACTS = st.dictionaries(TEXT, JSON, max_size=4)
+MANIFESTS = st.builds(
+    Manifest,
+    step=st.integers(0, 2**53),
+    spec=st.dictionaries(TEXT, st.none() | st.booleans() | TEXT | FINITE_JSON, max_size=4),
+    policy=TEXT,
+    loss_scales=st.dictionaries(TEXT, FACTS, max_size=3),
+    engine=TEXT,
+    device=TEXT,
+    versions=st.dictionaries(TEXT, TEXT, max_size=3),
+    counters=FACTS,
+    created_at=st.datetimes(timezones=st.just(UTC)),
+)
+
+
+def same(a, b):
+    """Equal in value and type; NaN equals NaN, and 0.0 is not -0.0."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return repr(a) == repr(b)
+    return type(a) is type(b) and a == b
+
+
+@given(MANIFESTS)
+def test_every_field_comes_back_as_it_was(manifest):
+    back = Manifest.model_validate_json(manifest.model_dump_json())
+    for name in Manifest.model_fields:
+        assert same(getattr(back, name), getattr(manifest, name)), name
+
+
+def test_numbers_that_json_lacks_are_written_by_their_names(make_checkpoint):
+    counters = {"final_loss": math.nan, "largest": [math.inf, -math.inf]}
+    written = json.loads(make_checkpoint(counters=counters).manifest.model_dump_json())
+    assert written["counters"] == {"final_loss": "NaN", "largest": ["Infinity", "-Infinity"]}
+
+
+def test_it_knows_when_it_was_made(make_checkpoint):
+    before = datetime.now(UTC)
+    manifest = make_checkpoint().manifest
+    assert before <= manifest.created_at <= datetime.now(UTC)
+    assert manifest.created_at.utcoffset() == timedelta(0)
+
+
+def test_a_time_without_its_zone_is_refused(make_checkpoint):
+    with pytest.raises(ValidationError):
+        make_checkpoint(created_at=datetime(2026, 1, 1))
+    zoned = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+    assert make_checkpoint(created_at=zoned).manifest.created_at == zoned

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampcore import data
+from ampcore.data.synthetic_clicks import synthetic_clicks
+from ampcore.errors import InvalidData
+from ampcore.spec.data import SyntheticClicks
+
+
+@given(
+    slots=st.integers(1, 12),
+    nnz=st.integers(1, 4),
+    spare=st.integers(0, 100),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_each_slot_draws_from_keys_of_its_own(slots, nnz, spare, seed):
+    spec = SyntheticClicks(slots=slots, nnz=nnz, vocabulary=slots + spare, examples=20)
+    dataset = synthetic_clicks(spec, seed, None)
+    keys = np.concatenate([dataset.x_train, dataset.x_val])
+    width = (slots + spare) // slots
+    assert keys.shape == (20, slots, nnz)
+    assert keys.dtype == np.int32
+    np.testing.assert_array_equal(keys // width, np.arange(slots)[:, np.newaxis] + 0 * keys)
+    assert set(np.concatenate([dataset.y_train, dataset.y_val])) <= {0, 1}
+    assert dataset.signature == data.Signature((slots, nnz), "int32", 2, slots + spare)
+
+
+@pytest.fixture(scope="module")
+def defaults():
+    return data.load(SyntheticClicks(examples=30_000, validation_split=0.1), seed=0)
+
+
+def test_the_defaults_draw_as_the_original_program_does(defaults):
+    keys = defaults.x_train
+    assert keys.shape[1:] == (10, 5)
+    for slot in range(10):
+        assert keys[:, slot].min() == 102 * slot
+        assert keys[:, slot].max() == 102 * slot + 101
+
+
+def test_both_labels_are_about_as_frequent(defaults):
+    assert 0.4 < defaults.y_train.mean() < 0.6
+
+
+def test_labels_follow_the_keys(defaults):
+    counts = np.zeros((len(defaults.x_train), 1024), np.float32)
+    np.add.at(counts, (np.arange(len(counts))[:, np.newaxis], defaults.x_train.reshape(-1, 50)), 1)
+    # How much more often a key comes with label 1 than with label 0 tells its hidden weight.
+    weights = (2.0 * defaults.y_train - 1) @ counts
+    scores = weights[defaults.x_val.reshape(-1, 50)].sum(axis=1)
+    right = (scores > np.median(scores)) == (defaults.y_val == 1)
+    assert right.mean() > 0.8
+
+
+def test_clicks_depend_on_the_seed_alone():
+    spec = SyntheticClicks(examples=200)
+    one, same, other = (data.load(spec, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.x_train, same.x_train)
+    np.testing.assert_array_equal(one.y_val, same.y_val)
+    assert not np.array_equal(one.x_train, other.x_train)
+
+
+def test_fewer_keys_than_slots_are_refused():
+    with pytest.raises(InvalidData, match="at least 10, a key for each slot; received 9") as caught:
+        data.load(SyntheticClicks(vocabulary=9), seed=0)
+    assert caught.value.field == "vocabulary"
+
+
+def test_more_clicks_than_any_memory_holds_are_a_memory_error():
+    spec = SyntheticClicks(slots=65_536, nnz=65_536, vocabulary=65_536, examples=100_000_000)
+    with pytest.raises(MemoryError):
+        data.load(spec, seed=0)

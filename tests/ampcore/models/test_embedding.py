@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.errors import InvalidModel
+from ampcore.spec.model import Embedding
+
+
+def test_parameters_are_a_table_and_a_dense_layer(build, clicks):
+    [network] = build(Embedding(), clicks).networks
+    assert network.model.count_params() == 1024 * 8 + 10 * 5 * 8 + 1
+    assert network.model.output_shape == (None, 1)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_the_gradient_of_the_table_is_the_rows_that_were_looked_up(
+    build, clicks, differentiate, policy
+):
+    found = differentiate(build(Embedding(hidden=(16,)), clicks, policy), clicks)
+    [table, *dense] = found.grads[0]
+    assert isinstance(table, tf.IndexedSlices)
+    assert table.values.dtype == tf.float32
+    assert set(np.ravel(table.indices)) == set(np.ravel(found.batch.x))
+    assert not any(isinstance(grad, tf.IndexedSlices) for grad in dense)
+
+
+@pytest.mark.parametrize("hidden", [(), (16,)], ids=str)
+def test_the_shortcut_past_the_table_computes_what_the_model_does(
+    build, clicks, noise_batch, hidden
+):
+    task, batch = build(Embedding(hidden=hidden), clicks), noise_batch(clicks)
+    measured = task.measure(task.weights(), task.held(), batch)
+    logits = task.networks[0].model(batch.x).numpy()[:, 0].astype(np.float64)
+    signs = np.where(batch.y.numpy() == 1, logits, -logits)
+    np.testing.assert_allclose(measured["loss"], np.log1p(np.exp(-signs)), rtol=1e-5)
+    np.testing.assert_array_equal(measured["accuracy"], (logits > 0) == (batch.y == 1))
+
+
+def test_only_the_rows_that_are_asked_for_are_read(build, clicks, noise_batch):
+    task, batch = build(Embedding(), clicks), noise_batch(clicks)
+    graph = tf.function(
+        lambda: task.losses(task.weights(), task.held(), batch, tf.constant([0, 0]))[0]
+    ).get_concrete_function()
+    table = task.weights()[0][0]
+    [handle] = [inner for outer, inner in graph.graph.captures if outer is table.handle]
+    assert [operation.type for operation in handle.consumers()] == ["ResourceGather"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "said"),
+    [
+        (Embedding(slots=9), "model.slots", r"expected keys of shape \[9, 5\]"),
+        (Embedding(nnz=4), "model.slots", r"received examples of shape \[10, 5\]"),
+        (Embedding(vocabulary=1023), "model.vocabulary", "at least 1024.*received 1023"),
+    ],
+)
+def test_keys_that_do_not_fit_the_table_are_told_with_the_field(build, clicks, spec, field, said):
+    with pytest.raises(InvalidModel, match=said) as caught:
+        build(spec, clicks)
+    assert caught.value.field == field

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.errors import InvalidModel
+from ampcore.models import gan
+from ampcore.spec.model import Gan
+
+SMALL = Gan(latent=4, generator=(4, 3), discriminator=(4, 3))
+
+
+def trainable(network):
+    return sum(int(np.prod(variable.shape)) for variable in network.model.trainable_variables)
+
+
+def cross_entropy(logits, labels):
+    """Plain NumPy, in float64."""
+    logits = np.asarray(logits, np.float64)
+    return np.log1p(np.exp(-logits)) + (1 - np.asarray(labels)) * logits
+
+
+@pytest.fixture(scope="module")
+def task(build, images):
+    return build(SMALL, images(8, 8, 1))
+
+
+@pytest.fixture(scope="module")
+def batch(images, noise_batch):
+    return noise_batch(images(8, 8, 1), size=20)
+
+
+def test_parameter_counts_are_the_published_ones(build, images):
+    generator, discriminator = build(Gan(), images(28, 28, 1)).networks
+    assert generator.model.count_params() == 477_713
+    assert trainable(generator) == 477_377
+    assert discriminator.model.count_params() == trainable(discriminator) == 245_169
+    assert generator.model.output_shape == (None, 28, 28, 1)
+    assert discriminator.model.output_shape == (None, 1)
+
+
+def test_losses_are_those_of_the_softened_and_flipped_labels(task, batch):
+    seed = tf.constant([5, 6])
+    weights, held = task.weights(), task.held()
+    losses, _ = task.losses(weights, held, batch, seed)
+
+    generator, discriminator = task.networks
+    noise = tf.random.stateless_uniform((20, 4), seed, minval=-1.0, maxval=1.0)
+    fakes, _ = generator(weights[0], held[0], noise, training=True)
+    fake, between = discriminator(weights[1], held[1], fakes, training=True)
+    real, _ = discriminator(weights[1], between, batch.x, training=True)
+    real_labels = np.array([1.0] * 2 + [0.01] * 18)
+    fake_labels = np.array([0.0] * 2 + [0.99] * 18)
+    fake, real = fake[:, 0], real[:, 0]
+    on_fake, on_real = cross_entropy(fake, fake_labels), cross_entropy(real, real_labels)
+    expected = [cross_entropy(fake, real_labels).mean(), (on_fake.mean() + on_real.mean()) / 2]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_the_seed_alone_decides_the_noise(task, batch):
+    def losses(*seed):
+        return [
+            float(loss)
+            for loss in task.losses(task.weights(), task.held(), batch, tf.constant(seed))[0]
+        ]
+
+    assert losses(1, 2) == losses(1, 2)
+    assert losses(1, 2) != losses(1, 3)
+
+
+def test_both_networks_get_new_statistics_and_dropout_seeds(task, images, differentiate):
+    generated, discriminated = differentiate(task, images(8, 8, 1)).new
+    assert len(generated) == 2 * 3  # mean and variance of three normalizations
+    assert len(discriminated) == 2  # the seeds of two dropouts
+    assert all(value is not None for value in generated + discriminated)
+
+
+def test_measuring_is_the_same_every_time_and_flips_nothing(task, batch):
+    one, two = (task.measure(task.weights(), task.held(), batch) for _ in range(2))
+    np.testing.assert_array_equal(one["loss"], two["loss"])
+    np.testing.assert_allclose(one["loss"], one["loss/generator"] + one["loss/discriminator"])
+
+
+def test_accuracy_is_the_share_of_right_verdicts(build, images, batch):
+    task = build(SMALL, images(8, 8, 1))
+    weights = task.weights()
+    weights[1] = [tf.zeros_like(value) for value in weights[1]]
+    weights[1][-1] = tf.constant([3.0])  # a discriminator that calls everything fake
+    measured = task.measure(weights, task.held(), batch)
+    assert set(measured["accuracy"].numpy()) == {0.5}
+    np.testing.assert_allclose(measured["loss/generator"], cross_entropy(3.0, 0.01), rtol=1e-5)
+
+
+def test_a_step_counts_real_and_generated_images(task):
+    assert task.examples(64) == 128
+
+
+def test_images_without_a_channel_axis_will_do(build, images, differentiate):
+    found = differentiate(build(SMALL, images(8, 8), "mixed_float16"), images(8, 8))
+    assert np.isfinite([float(loss) for loss in found.losses]).all()
+
+
+def test_images_and_verdicts_are_float32_under_every_policy(build, images):
+    for network in build(SMALL, images(8, 8, 1), "mixed_float16").networks:
+        assert network.model.layers[-1].compute_dtype == "float32"
+        assert network.model.layers[-2].compute_dtype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [(SMALL, (9, 8, 1)), (SMALL, (8, 10)), (Gan(), (4, 4, 1))],
+    ids=str,
+)
+def test_images_that_cannot_be_made_are_refused(build, images, spec, shape):
+    with pytest.raises(InvalidModel, match="multiples of 4 and at least"):
+        build(spec, images(*shape))
+
+
+def test_labels_are_told_the_wrong_way_round_for_a_tenth():
+    assert (gan.REAL, gan.FAKE, gan.FLIPPED) == (0.01, 0.99, 10)

@@ -1,0 +1,51 @@
+from typing import get_args
+
+import keras
+import numpy as np
+import pytest
+
+from ampcore.errors import InvalidModel
+from ampcore.spec.model import Application, KerasApplication
+
+NAMES = get_args(Application)
+
+
+def test_a_spec_may_name_exactly_the_models_of_keras_applications():
+    found = {name for name, member in vars(keras.applications).items() if callable(member)}
+    assert set(NAMES) == found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_smallest_image_is_what_keras_says(name):
+    least = KerasApplication(name=name).smallest_image
+    with pytest.raises(ValueError, match=f"at least {least}x{least}"):
+        getattr(keras.applications, name)(weights=None, input_shape=(least - 1, least, 3))
+
+
+@pytest.mark.parametrize("name", ["VGG16", "Xception"])
+def test_images_that_are_too_small_are_told_with_the_field_to_change(build, images, name):
+    least = KerasApplication(name=name).smallest_image
+    with pytest.raises(InvalidModel, match=rf"at least {least} × {least} for {name}") as caught:
+        build(KerasApplication(name=name), images(least, least - 1, 3))
+    assert caught.value.field == "model.name"
+
+
+@pytest.mark.parametrize("name", ["MobileNet", "EfficientNetB0"])
+def test_logits_are_computed_in_float32_and_the_rest_in_the_policy(build, images, name):
+    [network] = build(
+        KerasApplication(name=name), images(32, 32, classes=7), "mixed_float16"
+    ).networks
+    computing = [layer for layer in network.model.layers if layer.weights]
+    assert computing[-1].compute_dtype == "float32"
+    assert computing[-2].compute_dtype == "float16"
+    logits = network.model(np.ones((2, 32, 32), np.float32))
+    assert logits.shape == (2, 7)
+    assert np.isfinite(logits).all()
+
+
+def test_pixels_from_0_to_1_are_not_divided_by_255_again(build, images):
+    [network] = build(KerasApplication(name="EfficientNetB0"), images(32, 32, 3)).networks
+    scales = [
+        layer.scale for layer in network.model.layers if isinstance(layer, keras.layers.Rescaling)
+    ]
+    assert np.prod(scales) == pytest.approx(1.0)

@@ -1,0 +1,35 @@
+"""What the tests of the preflight share: devices, and the findings about a job on them."""
+
+import pytest
+
+from ampcore.preflight import preflight
+from ampcore.spec.devices import DeviceFacts
+
+
+@pytest.fixture(scope="session")
+def cpu():
+    return DeviceFacts("cpu", "an old CPU", memory_bytes=2**34)
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    """Makes GPUs; without more words, one that is fast in everything."""
+
+    def make(*compute_capability, memory_bytes=2**36):
+        capability = compute_capability or (9, 0)
+        return DeviceFacts("gpu", "a GPU", capability, memory_bytes=memory_bytes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def found(job):
+    """The findings about a job by code; `on` is the one device of the one machine."""
+
+    def find(on=None, **parts):
+        machines = [(on,)] if on is not None else []
+        findings = preflight(job(**parts), machines).findings
+        assert len({finding.message for finding in findings}) == len(findings)
+        return {finding.code: finding for finding in findings}
+
+    return find

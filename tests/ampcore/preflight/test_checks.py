@@ -1,0 +1,287 @@
+"""Each finding is found where it should be, and not found where it should not."""
+
+import pytest
+
+from ampcore.preflight import judged
+from ampcore.preflight.case import Case
+from ampcore.preflight.checks.alignment import nearest_good
+from ampcore.preflight.layer import Layer, Table
+
+MIXED = {"policy": "mixed_float16"}
+PURE = {"policy": "float16"}
+DIGITS = {"kind": "digits", "batch_size": 256}
+
+
+def overridden(layers, dtype, policy="mixed_float16"):
+    return {"policy": policy, "overrides": [{"layers": layers, "dtype": dtype}]}
+
+
+def test_a_plain_float32_job_has_nothing_to_be_told(found, cpu):
+    assert found() == {}
+    assert found(on=cpu) == {}
+
+
+# ---- What stays in float32
+
+
+def test_outputs_stay_in_float32_which_is_told(found):
+    finding = found(precision=MIXED)["kept_in_float32"]
+    assert (finding.severity, finding.pointer) == ("info", "/precision/policy")
+    assert finding.data == {"layers": ["predictions"], "why": "output"}
+    assert "kept_in_float32" not in found(precision={"policy": "float32"})
+
+
+def test_an_override_that_asks_for_16_bits_at_the_output_is_not_followed(found):
+    finding = found(precision=overridden("predictions", "float16"))["kept_in_float32"]
+    assert (finding.severity, finding.pointer) == ("warning", "/precision/overrides/0/dtype")
+
+
+def test_an_input_stage_in_float32_is_told(found):
+    codes = found(model={"kind": "lenet5"}, precision=MIXED)
+    assert codes["kept_in_float32"].data["layers"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [({"output": True}, "half_precision_output"), ({"softmax": True}, "half_precision_softmax")],
+)
+def test_an_end_that_computes_in_16_bits_all_the_same_is_a_warning(job, facts, code):
+    half = Layer("end", "Dense", (4,), (2,), compute="float16", **facts)
+    findings = judged(Case(job(precision=MIXED), "mixed_float16", (Table("model", (half,)),)))
+    [finding] = [finding for finding in findings.findings if finding.code == code]
+    assert (finding.severity, finding.data) == ("warning", {"layers": ["end"]})
+
+
+def test_an_end_in_float32_is_no_warning(found):
+    codes = found(precision=MIXED)
+    assert not {"half_precision_output", "half_precision_softmax"} & codes.keys()
+
+
+def test_an_override_that_names_no_layer_is_an_error(found):
+    finding = found(precision=overridden("dens_1", "float32"))["override_matches_nothing"]
+    assert (finding.severity, finding.pointer) == ("error", "/precision/overrides/0/layers")
+    assert "dense_1" in finding.message
+    assert "override_matches_nothing" not in found(precision=overridden("dense_1", "float32"))
+
+
+def test_an_override_may_name_a_layer_within_a_layer(found, job):
+    from ampcore.preflight import blueprint
+    from ampcore.preflight.data import Shapes
+
+    precision = overridden("attention/query", "float32")
+    spec = job(model={"kind": "transformer_lm"}, precision=precision, data={
+        "kind": "text", "path": "a.txt"})  # fmt: skip
+    tables = blueprint(spec, Shapes((16,), 30))
+    codes = {one.code for one in judged(Case(spec, "mixed_float16", tables)).findings}
+    assert "override_matches_nothing" not in codes
+
+
+# ---- The loss scale
+
+
+@pytest.mark.parametrize("precision", [MIXED, PURE, {"policy": "O1"}, overridden("1", "float16")])
+def test_float16_without_a_loss_scale_is_a_warning(found, precision):
+    finding = found(precision=precision, loss_scale={"mode": "none"})["float16_without_loss_scale"]
+    assert (finding.severity, finding.pointer) == ("warning", "/loss_scale/mode")
+    assert "float16_without_loss_scale" not in found(precision=precision)
+
+
+def test_bfloat16_needs_no_loss_scale(found):
+    codes = found(precision={"policy": "mixed_bfloat16"}, loss_scale={"mode": "none"})
+    assert not {"float16_without_loss_scale", "loss_scale_without_float16"} & codes.keys()
+
+
+def test_a_loss_scale_without_float16_is_told(found):
+    scale = {"mode": "dynamic"}
+    assert found(loss_scale=scale)["loss_scale_without_float16"].severity == "info"
+    assert "loss_scale_without_float16" not in found(loss_scale=scale, precision=MIXED)
+
+
+@pytest.mark.parametrize(("scale", "told"), [(2.0**25, True), (2.0**23, False)])
+def test_a_fixed_scale_above_float16s_range_for_the_batch_is_a_warning(found, scale, told):
+    # 65,504 × 256 labels is just under 2 ** 24.
+    codes = found(precision=MIXED, loss_scale={"mode": "fixed", "scale": scale})
+    assert ("fixed_scale_overflows" in codes) == told
+
+
+def test_an_initial_scale_that_must_come_down_is_told_with_the_steps_it_skips(found):
+    scale = {"mode": "dynamic", "initial": 2.0**32, "maximum": 2.0**32, "hysteresis": 2}
+    finding = found(precision=MIXED, loss_scale=scale)["initial_scale_overflows"]
+    assert (finding.severity, finding.data["skips"]) == ("info", 2 * 9)
+    guard = {"max_consecutive_skips": 10}
+    worse = found(precision=MIXED, loss_scale=scale, guard=guard)["initial_scale_overflows"]
+    assert worse.severity == "warning"
+    assert "initial_scale_overflows" not in found(precision=MIXED)
+
+
+def test_a_scale_that_has_no_time_to_grow_is_told(found):
+    finding = found(precision=MIXED, train={"steps": 1999})["scale_never_grows"]
+    assert finding.data == {"steps": 1999}
+    assert "scale_never_grows" not in found(precision=MIXED, train={"steps": 2000})
+    assert "scale_never_grows" not in found(train={"steps": 1999})
+
+
+def test_a_calibration_too_short_to_grow_or_longer_than_the_run_is_told(found):
+    short = {"mode": "calibrated", "calibration_steps": 10}
+    codes = found(precision=MIXED, loss_scale=short, train={"steps": 5000})
+    assert codes["scale_never_grows"].message.startswith("A calibration has 10 steps")
+    assert "calibration_longer_than_run" not in codes
+    long = {"mode": "calibrated", "calibration_steps": 5000}
+    codes = found(precision=MIXED, loss_scale=long, train={"steps": 5000})
+    assert "calibration_longer_than_run" in codes
+    assert "scale_never_grows" not in codes
+
+
+# ---- The optimizer
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "in_float16"), [(1e-8, 0.0), (1e-7, 2.0**-23), (2.0**-24, 2.0**-24)]
+)
+def test_an_epsilon_that_vanishes_in_float16_weights_is_told(found, epsilon, in_float16):
+    optimizer = {"kind": "adam", "epsilon": epsilon}
+    finding = found(precision=PURE, optimizer=optimizer)["epsilon_vanishes_in_float16"]
+    assert finding.pointer == "/optimizer/epsilon"
+    assert finding.data == {"epsilon": epsilon, "in_float16": in_float16}
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer"),
+    [
+        (PURE, {"kind": "adam", "epsilon": 2.0**-14}),
+        (PURE, {"kind": "sgd"}),
+        (MIXED, {"kind": "adam", "epsilon": 1e-8}),
+        ({"policy": "bfloat16"}, {"kind": "adam", "epsilon": 1e-8}),
+    ],
+)
+def test_an_epsilon_that_stays_is_not_told(found, precision, optimizer):
+    assert "epsilon_vanishes_in_float16" not in found(precision=precision, optimizer=optimizer)
+
+
+def test_the_epsilon_of_each_networks_optimizer_is_looked_at(found):
+    codes = found(
+        model={"kind": "gan", "generator": [8, 8], "discriminator": [8]},
+        precision=PURE,
+        optimizer={"kind": "sgd"},
+        optimizers={"discriminator": {"kind": "rmsprop"}},
+        data={"kind": "synthetic", "shape": [8, 8, 1]},
+    )
+    assert codes["epsilon_vanishes_in_float16"].pointer == "/optimizers/discriminator/epsilon"
+
+
+@pytest.mark.parametrize(("policy", "dtype"), [("O3", "float16"), ("bfloat16", "bfloat16")])
+def test_weights_in_16_bits_are_told(found, policy, dtype):
+    assert found(precision={"policy": policy})["weights_in_16_bits"].data == {"dtype": dtype}
+    assert "weights_in_16_bits" not in found(precision=MIXED)
+
+
+@pytest.mark.parametrize(("warm_up", "told"), [(100, True), (101, True), (99, False)])
+def test_a_warm_up_that_the_run_does_not_outlast_is_a_warning(found, warm_up, told):
+    optimizer = {"kind": "adam", "schedule": {"kind": "cosine", "warmup_steps": warm_up}}
+    codes = found(optimizer=optimizer, train={"steps": 100})
+    assert ("warm_up_longer_than_run" in codes) == told
+
+
+# ---- Sizes
+
+
+def test_a_layer_in_16_bits_whose_size_is_no_multiple_of_8_is_told_with_better_ones(found, gpu):
+    model = {"kind": "mlp", "hidden": [64, 63]}
+    finding = found(on=gpu(), precision=MIXED, model=model)["dimension_not_multiple_of_8"]
+    assert (finding.severity, finding.pointer) == ("warning", "/model/hidden/1")
+    expected = {"layer": "dense_2", "dimension": "units", "size": 63, "nearest": [56, 64]}
+    assert finding.data == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "pointer"),
+    [
+        ({"kind": "cnn", "filters": [31]}, "/model/filters/0"),
+        ({"kind": "cnn", "dense": [129]}, "/model/dense/0"),
+        ({"kind": "resnet", "depth": 8, "width": 12}, "/model/width"),
+        ({"kind": "lenet5"}, "/model/kind"),
+    ],
+)
+def test_the_finding_points_at_the_field_to_change(found, cpu, model, pointer):
+    finding = found(on=cpu, precision={"policy": "mixed_bfloat16"}, model=model)
+    assert finding["dimension_not_multiple_of_8"].pointer == pointer
+    assert finding["dimension_not_multiple_of_8"].severity == "info"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"model": {"kind": "mlp", "hidden": [63]}},
+        {"model": {"kind": "mlp", "hidden": [64]}, "precision": MIXED},
+        {"model": {"kind": "mlp", "hidden": [63]}, "precision": overridden("dense_1", "float32")},
+    ],
+)
+def test_float32_layers_and_good_sizes_are_not_told(found, parts):
+    assert "dimension_not_multiple_of_8" not in found(**parts)
+
+
+def test_a_batch_that_is_no_multiple_of_8_is_told(found, gpu):
+    data = {"kind": "digits", "batch_size": 250}
+    finding = found(on=gpu(), data=data, precision=MIXED)["batch_not_multiple_of_8"]
+    assert (finding.severity, finding.pointer) == ("warning", "/data/batch_size")
+    assert finding.data["nearest"] == [248, 256]
+    assert "batch_not_multiple_of_8" not in found(data=data)
+    assert "batch_not_multiple_of_8" not in found(data=DIGITS, precision=MIXED)
+
+
+@pytest.mark.parametrize(("size", "nearest"), [(1, (8,)), (9, (8, 16)), (4090, (4088, 4096))])
+def test_the_nearest_good_sizes_are_on_both_sides_and_never_0(size, nearest):
+    assert nearest_good(size) == nearest
+
+
+# ---- Devices
+
+
+@pytest.mark.parametrize(
+    ("policy", "capability", "code"),
+    [
+        ("mixed_float16", (6, 1), "no_tensor_cores"),
+        ("O2", (6, 1), "no_tensor_cores"),
+        ("mixed_bfloat16", (7, 5), "bfloat16_without_tensor_cores"),
+    ],
+)
+def test_a_gpu_too_old_for_the_policy_is_a_warning(found, gpu, policy, capability, code):
+    precision = {"policy": policy}
+    assert found(on=gpu(*capability), precision=precision)[code].severity == "warning"
+    assert code not in found(on=gpu(8, 0), precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [("mixed_float16", "float16_on_cpu"), ("bfloat16", "bfloat16_on_cpu")]
+)
+def test_a_cpu_without_the_instructions_is_a_warning(found, cpu, policy, code):
+    precision = {"policy": policy}
+    assert found(on=cpu, precision=precision)[code].data["device"] == "an old CPU"
+    assert code not in found(precision=precision)
+    features = frozenset({"amx_bf16", "amx_fp16"})
+    modern = type(cpu)("cpu", "a modern CPU", features=features)
+    assert code not in found(on=modern, precision=precision)
+
+
+def test_a_job_for_a_gpu_where_no_machine_has_one_is_a_warning(found, cpu, gpu):
+    runtime = {"device": "gpu"}
+    assert found(on=cpu, runtime=runtime)["no_gpu"].pointer == "/runtime/device"
+    assert "no_gpu" not in found(on=gpu(), runtime=runtime)
+    assert "no_gpu" not in found(runtime=runtime)
+
+
+def test_a_step_too_large_for_the_device_is_a_warning(found, gpu):
+    data = {"kind": "synthetic", "shape": [224, 224, 3], "batch_size": 1024}
+    parts = {"model": {"kind": "resnet"}, "data": data}
+    finding = found(on=gpu(memory_bytes=2**30), **parts)["memory_exceeds_device"]
+    assert finding.data["needed_bytes"] > finding.data["memory_bytes"] == 2**30
+    assert "memory_exceeds_device" not in found(on=gpu(memory_bytes=2**40), **parts)
+
+
+def test_what_auto_becomes_is_told(found, gpu):
+    auto = {"policy": "auto"}
+    assert found(on=gpu(), precision=auto)["auto_policy"].data["policies"] == {
+        "a GPU": "mixed_bfloat16"
+    }
+    assert found(precision=auto)["auto_policy"].data["policies"] == {}
+    assert "auto_policy" not in found(on=gpu(), precision=MIXED)

@@ -1,0 +1,72 @@
+import pytest
+
+from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec.precision import (
+    AutoScale,
+    CalibratedScale,
+    DynamicScale,
+    NoScale,
+    Precision,
+    default_loss_scale,
+)
+
+BASE = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+
+
+def problem(**parts):
+    with pytest.raises(SpecInvalid) as caught:
+        JobSpec.parse(BASE | parts)
+    [found] = caught.value.problems
+    return found
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float16", "O1", "O2", "O3"])
+def test_whatever_computes_in_float16_is_scaled_however_it_is_named(policy):
+    """Keras wraps the optimizer for the literal name mixed_float16 alone."""
+    assert default_loss_scale(Precision(policy=policy)) == DynamicScale()
+
+
+@pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16", "O0", "auto"])
+def test_float16_in_a_single_layer_is_scaled_too(policy):
+    """Under a DTypePolicyMap, or a layer's own dtype, Keras scales nothing and says nothing."""
+    precision = {"policy": policy, "overrides": [{"layers": "conv_1", "dtype": "float16"}]}
+    assert JobSpec.parse(BASE | {"precision": precision}).loss_scale == DynamicScale()
+
+
+@pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16", "O0"])
+def test_what_has_float32_s_range_needs_no_scale(policy):
+    overrides = [{"layers": "conv_1", "dtype": "bfloat16"}]
+    precision = Precision(policy=policy, overrides=overrides)
+    assert default_loss_scale(precision) == NoScale()
+
+
+def test_the_scale_of_auto_is_settled_with_it():
+    assert default_loss_scale(Precision(policy="auto")) == AutoScale()
+
+
+@pytest.mark.parametrize("pattern", ["conv_(1", "*", "a{99999999999}"])
+def test_an_override_without_a_regular_expression_is_refused_in_its_place(pattern):
+    good = {"layers": "conv", "dtype": "float32"}
+    found = problem(precision={"overrides": [good, good | {"layers": pattern}]})
+    assert found.pointer == "/precision/overrides/1/layers"
+    assert found.detail.startswith("Expected a regular expression")
+
+
+def test_a_calibrated_scale_is_audited_by_default():
+    scale = JobSpec.parse(BASE | {"loss_scale": {"mode": "calibrated"}}).loss_scale
+    assert scale == CalibratedScale(calibration_steps=1000, audit_interval=10_000)
+    doublings = scale.calibration_steps // scale.growth_interval
+    assert scale.initial * scale.growth_factor**doublings >= scale.maximum
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "calibrated"])
+def test_the_initial_scale_must_lie_in_the_bounds(mode):
+    found = problem(loss_scale={"mode": mode, "initial": 8.0, "minimum": 16.0})
+    assert found.pointer == "/loss_scale/initial"
+
+
+@pytest.mark.parametrize("field", ["calibration_steps", "audit_interval"])
+@pytest.mark.parametrize("value", [0, 2**30])
+def test_a_round_fits_a_counter(field, value):
+    found = problem(loss_scale={"mode": "calibrated", field: value})
+    assert found.pointer == f"/loss_scale/{field}"

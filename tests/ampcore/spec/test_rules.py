@@ -1,0 +1,109 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from ampcore.spec.data import DataSpec
+from ampcore.spec.model import ModelSpec
+from ampcore.spec.optimizer import Adam
+from ampcore.spec.rules import DATA_OF_MODEL, RULES
+
+FIELDS = {"keras_application": {"name": "VGG16"}, "npz": {"path": "a.npz"}, "text": {"path": "a"}}
+
+
+def part(union, given):
+    """The validated part of a spec; a kind by itself gets what it cannot do without."""
+    document = {"kind": given} | FIELDS.get(given, {}) if isinstance(given, str) else given
+    return TypeAdapter(union).validate_python(document)
+
+
+def found(model="mlp", data="digits", **parts):
+    """The problems by pointer, the rest of the spec being good."""
+    parts |= {"model": part(ModelSpec, model), "data": part(DataSpec, data)}
+    return {problem.pointer: problem for rule in RULES for problem in rule(parts)}
+
+
+@pytest.mark.parametrize("model", DATA_OF_MODEL)
+def test_each_kind_of_model_takes_its_kinds_of_data_and_no_others(model):
+    kinds = ["digits", "synthetic", "npz", "text", "synthetic_clicks"]
+    taken = [data for data in kinds if "/data/kind" not in found(model, data)]
+    assert taken == [kind for kind in kinds if kind in DATA_OF_MODEL[model]]
+
+
+def test_data_that_a_model_cannot_take_are_told_with_those_it_can():
+    problem = found("lstm_lm", "digits")["/data/kind"]
+    assert problem.code == "model_cannot_take_data"
+    assert problem.detail == "Expected text for the model lstm_lm; received digits."
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "pointer"),
+    [
+        ("gan", [28, 28, 1], None),
+        ("gan", [28, 30, 1], "/model/kind"),
+        ("gan", [4, 4], "/model/discriminator"),
+        ("gan", [784], "/data/shape"),
+        ("resnet", [784], "/data/shape"),
+        ("resnet", [1, 1, 3], None),
+        ("keras_application", [32, 32, 3], None),
+        ("keras_application", [31, 32, 3], "/model/name"),
+        ({"kind": "keras_application", "name": "Xception"}, [70, 70, 3], "/model/name"),
+        ("mlp", [784], None),
+    ],
+)
+def test_images_must_suit_the_model(model, shape, pointer):
+    problems = found(model, {"kind": "synthetic", "shape": shape})
+    assert list(problems) == ([] if pointer is None else [pointer])
+    assert all(problem.code == "model_cannot_take_data" for problem in problems.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "pointer"),
+    [
+        ({}, {}, None),
+        ({"vocabulary": 2000}, {}, None),
+        ({"vocabulary": 1000}, {}, "/model/vocabulary"),
+        ({"slots": 9}, {}, "/model/slots"),
+        ({}, {"nnz": 4}, "/model/nnz"),
+        ({"vocabulary": 9}, {"vocabulary": 9}, "/data/vocabulary"),
+    ],
+)
+def test_the_table_must_hold_the_keys_of_the_data(model, data, pointer):
+    problems = found({"kind": "embedding"} | model, {"kind": "synthetic_clicks"} | data)
+    assert list(problems) == ([] if pointer is None else [pointer])
+
+
+def test_clicks_must_fill_a_batch():
+    data = {"kind": "synthetic_clicks", "examples": 100, "batch_size": 81}
+    assert found("embedding", data)["/data/batch_size"].code == "batch_too_large"
+
+
+@given(st.integers(8, 1202))
+def test_residual_networks_come_in_depths_of_6n_and_2(depth):
+    problems = found({"kind": "resnet", "depth": depth})
+    assert ("/model/depth" in problems) == (depth not in range(8, 1203, 6))
+    if problems:
+        near, far = [
+            int(word) for word in problems["/model/depth"].expected.split() if word.isdecimal()
+        ]
+        assert near < depth < far == near + 6
+
+
+@given(st.integers(1, 128), st.integers(1, 1024))
+def test_heads_divide_the_features(heads, dim):
+    problems = found({"kind": "transformer_lm", "heads": heads, "dim": dim}, "text")
+    assert ("/model/dim" in problems) == (dim % heads != 0)
+
+
+def test_only_networks_that_a_model_has_get_an_optimizer():
+    optimizers = {"generator": Adam(), "discriminater": Adam()}
+    [(pointer, problem)] = found("gan", "digits", optimizers=optimizers).items()
+    assert pointer == "/optimizers/discriminater"
+    assert problem.code == "unknown_network"
+    assert problem.suggestion == "discriminator"
+    assert "/optimizers/model" in found("mlp", "digits", optimizers={"model": Adam()})
+    assert not found("mlp", "digits", optimizers={})
+
+
+def test_rules_look_only_at_parts_that_are_there():
+    assert [problem for rule in RULES for problem in rule({})] == []

@@ -1,0 +1,39 @@
+"""Every example trains, by the command that the documents give."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ampcore.__main__ import app
+from ampcore.spec import JobSpec
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
+STEPS = 3
+# The example's own architecture takes half a minute to build.
+SMALLER = {"keras-application": ["--set", "model.name=MobileNet"]}
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_trains(file, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    command = ["run", str(file.relative_to(ROOT)), "--json", "--set", f"train.steps={STEPS}"]
+    done = CliRunner().invoke(app, [*command, *SMALLER.get(file.stem, [])])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["steps"] == STEPS
+    assert summary["parameters"] > 0
+
+
+def test_there_is_an_example_of_every_model():
+    from ampcore.models import BUILDERS
+
+    assert {JobSpec.from_file(file).model.kind for file in EXAMPLES} == set(BUILDERS)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_says_what_it_shows(file):
+    assert file.read_text(encoding="utf-8").startswith("# ")
+    assert JobSpec.from_file(file).name == file.stem

@@ -1,0 +1,50 @@
+"""Runs compiled loops from several places on; tells how many programs XLA had compiled."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from ampcore import models, optimizers
+from ampcore.data import Batch, Signature
+from ampcore.precision import DynamicLossScale, layer_policies
+from ampcore.spec.model import Mlp
+from ampcore.spec.optimizer import Adam
+from ampcore.spec.precision import Precision
+from ampcore.train.loop import Loop
+from ampcore.train.step import Clip, TrainStep
+
+SIGNATURE = Signature((4,), "float32", classes=3)
+
+
+def programs(folder: Path) -> int:
+    return len(list(folder.glob("*.before_optimizations.txt")))
+
+
+def looped(engine, window):
+    task = models.build(Mlp(hidden=(5,)), SIGNATURE, layer_policies(Precision()))
+    optimizer, scale = optimizers.build(Adam(), total_steps=10), DynamicLossScale()
+    optimizer.build(task.networks[0].model.trainable_variables)
+    step = TrainStep(task, [optimizer], [scale], [Clip()])
+    return Loop(step, (scale.init(),), window, batch_size=2, engine=engine)
+
+
+def main() -> None:
+    folder, counts = Path(sys.argv[1]), {}
+    random = np.random.default_rng(0)
+    x, y = random.random((20, 4), np.float32), random.integers(3, size=20, dtype=np.int32)
+    window = Batch(tf.constant(x), tf.constant(y))
+    for engine in ("xla_step", "xla_loop"):
+        loop = looped(engine, window)
+        before = programs(folder)
+        loop.run(window, 0, 0, 1)
+        first = programs(folder)
+        for batch, step, count in [(1, 1, 1), (4, 7, 3), (0, 10, 9)]:
+            loop.run(window, batch, step, count, halt_on_skip=step == 7)
+        counts[engine] = first - before, programs(folder) - before
+    print(json.dumps(counts))
+
+
+main()

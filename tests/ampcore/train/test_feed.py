@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ampcore.data import Dataset, Signature
+from ampcore.train import feed, trainer
+from ampcore.train.feed import Order, ResidentFeed, StreamedFeed, feed_for
+
+EPOCHS = 3
+
+
+def dataset(count):
+    """Each example holds its own number, and so does its label."""
+    x = np.arange(count * 2, dtype=np.float32).reshape(count, 2)
+    y = np.arange(count, dtype=np.int32)
+    return Dataset(x, y, x[:0], y[:0], Signature((2,), "float32", classes=max(count, 2)))
+
+
+def order(count=20, step_examples=3, *, shuffle=True, seed=5):
+    return Order(count, step_examples, shuffle=shuffle, seed=seed)
+
+
+def labels_of_step(made, epoch, batch):
+    """What the loop would cut out of the window for this step."""
+    examples, first, end = made.window(epoch, batch)
+    assert first <= batch < end
+    size = made.order.step_examples
+    assert len(examples.y) == (end - first) * size
+    part = slice((batch - first) * size, (batch - first + 1) * size)
+    np.testing.assert_array_equal(examples.x[part][:, 0], 2.0 * examples.y.numpy()[part])
+    return examples.y.numpy()[part].tolist()
+
+
+@st.composite
+def jobs(draw):
+    """Sizes of a job, and the step that it begins with."""
+    count = draw(st.integers(1, 40))
+    step_examples = draw(st.integers(1, count))
+    first = draw(st.integers(0, EPOCHS * (count // step_examples) - 1))
+    return count, step_examples, first
+
+
+# 12 bytes are one example.
+@given(jobs(), st.booleans(), st.integers(0, 300))
+@settings(max_examples=30, deadline=None)
+def test_every_step_trains_on_its_part_of_the_order_resident_or_streamed(
+    sizes, shuffle, window_bytes
+):
+    count, step_examples, first_step = sizes
+    own, data = order(count, step_examples, shuffle=shuffle), dataset(count)
+    feeds = [ResidentFeed(data, own), StreamedFeed(data, own, window_bytes)]
+    for step in range(first_step, EPOCHS * own.steps):
+        epoch, batch = divmod(step, own.steps)
+        expected = own.of_step(epoch, batch).tolist()
+        for made in feeds:
+            assert labels_of_step(made, epoch, batch) == expected
+
+
+def test_a_streamed_window_holds_as_many_steps_as_fit():
+    made = StreamedFeed(dataset(20), order(), window_bytes=12 * 3 * 2)
+    windows = [made.window(0, batch)[1:] for batch in range(6)]
+    assert windows == [(0, 2), (0, 2), (2, 4), (2, 4), (4, 6), (4, 6)]
+
+
+def test_every_streamed_window_is_equally_long_so_that_nothing_is_traced_again():
+    made = StreamedFeed(dataset(20), order(20, 4), window_bytes=12 * 4 * 2)
+    windows = [made.window(0, batch) for batch in range(5)]
+    assert [window[1:] for window in windows] == [(0, 2), (0, 2), (2, 4), (2, 4), (3, 5)]
+    assert {tuple(window.examples.x.shape) for window in windows} == {(8, 2)}
+
+
+def test_a_step_that_is_larger_than_a_window_has_one_of_its_own():
+    made = StreamedFeed(dataset(20), order(20, 10), window_bytes=1)
+    assert made.window(0, 1)[1:] == (1, 2)
+
+
+def test_an_epoch_trains_each_example_once_but_for_those_left_over():
+    found = order().of(0)
+    assert len(found) == 18
+    assert len(set(found)) == 18
+    assert set(found) <= set(range(20))
+
+
+def test_with_shuffling_each_epoch_leaves_others_out():
+    left_out = {frozenset(set(range(20)) - set(order().of(epoch))) for epoch in range(10)}
+    assert len(left_out) > 1
+
+
+def test_without_shuffling_every_epoch_has_the_order_of_the_data():
+    assert order(shuffle=False).of(7).tolist() == list(range(18))
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
+@settings(deadline=None)
+def test_the_order_depends_on_seed_and_epoch_alone(seed, epoch):
+    one, again = (order(100, 7, seed=seed) for _ in range(2))
+    again.of(epoch + 1)
+    expected = one.of(epoch).tolist()
+    assert again.of(epoch).tolist() == expected
+    assert one.of(epoch + 1).tolist() != expected
+    assert order(100, 7, seed=seed + 1).of(epoch).tolist() != expected
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "budget_bytes", "kind"),
+    [
+        (True, 20 * 12 * 2, ResidentFeed),
+        (True, 20 * 12 * 2 - 1, StreamedFeed),  # the copy in the epoch's order
+        (False, 20 * 12, ResidentFeed),
+        (False, 20 * 12 - 1, StreamedFeed),
+        (True, float("inf"), ResidentFeed),
+    ],
+)
+def test_data_is_streamed_when_it_does_not_fit(shuffle, budget_bytes, kind):
+    made = feed_for(dataset(20), 3, shuffle=shuffle, seed=0, budget_bytes=budget_bytes)
+    assert type(made) is kind
+
+
+def test_a_run_of_streamed_data_equals_one_of_resident_data(run_job, monkeypatch):
+    resident = run_job(train={"epochs": 2})
+    windows = []
+
+    def streamed_feed(data, own):
+        windows.append(StreamedFeed(data, own, window_bytes=2 * 256 * 65 * 4))
+        return windows[0]
+
+    monkeypatch.setattr(trainer, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(feed, "StreamedFeed", streamed_feed)
+    streamed = run_job(train={"epochs": 2})
+    assert windows[0].window(0, 0)[1:] == (0, 2)
+    assert streamed.timeless == resident.timeless
+    assert streamed.result.weights_digest == resident.result.weights_digest

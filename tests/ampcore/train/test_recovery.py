@@ -1,0 +1,214 @@
+"""What happens to a run that the guard stops: an error, a rollback, or float32."""
+
+import numpy as np
+import pytest
+
+from ampcore.errors import NonFiniteLoss, SkipBudgetExceeded
+from ampcore.series import EventType
+from ampcore.train import Trainer
+from ampcore.train.guard import Exceeded
+from ampcore.train.recovery import MOST_ROLLBACKS, Recovery
+
+BATCH, STEPS = 8, 24
+BAD = (10, 11, 12)
+"""The steps whose batches overflow float32; their order is that of the data."""
+
+DYNAMIC = {"mode": "dynamic", "initial": 2.0**10}
+STUCK = {"mode": "dynamic", "initial": 2.0**24, "minimum": 2.0**24}
+"""A scale at which every float16 step overflows, and that cannot be lowered."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    random = np.random.default_rng(0)
+    x = random.random((BATCH * STEPS, 4)).astype(np.float32)
+    for step in BAD:
+        x[step * BATCH : (step + 1) * BATCH] = 3e38
+    file = tmp_path_factory.mktemp("data") / "bad.npz"
+    np.savez(file, x_train=x, y_train=random.integers(3, size=len(x)))
+    return {"kind": "npz", "path": str(file), "batch_size": BATCH, "shuffle": False}
+
+
+@pytest.fixture
+def parts(data):
+    """A job of one epoch with bad steps in the middle, and a guard that three in a row are too
+    much for."""
+
+    def make(on_exceeded, loss_scale=None, **others):
+        return {
+            "data": data,
+            "model": {"kind": "mlp", "hidden": [5]},
+            "optimizer": {"kind": "momentum", "learning_rate": 0.1},
+            "loss_scale": loss_scale or DYNAMIC,
+            "guard": {"max_consecutive_skips": 3, "on_exceeded": on_exceeded},
+            **others,
+        }
+
+    return make
+
+
+def applied(session, steps):
+    """The losses of steps that a session trains one after the other."""
+    return np.concatenate([session.run_block(step)["loss"] for step in steps])
+
+
+def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
+    run_job, make_session, parts, stepwise
+):
+    # Nothing is saved on the way: the good state is that before the first step.
+    run = run_job(**parts("rollback", train={"epochs": 1, "checkpoint_every_s": None}))
+    [event] = run.of(EventType.ROLLBACK)
+    assert event.step == BAD[-1]
+    scale = 2.0**10 / 2  # half of that of the good state
+    assert event.data["scale_after"] == scale
+    assert (event.data["first_bad_step"], event.data["steps_kept"]) == (BAD[0], 0)
+    assert "3 steps in a row, 10 to 12," in event.data["message"]
+    again = make_session(**parts("rollback"))
+    again.use("graph")
+    expected = applied(again, range(13, STEPS))
+    np.testing.assert_array_equal(run.steps["loss"][13:], expected)
+    assert run.steps["loss_scale"][13:].tolist() == [scale] * (STEPS - 13)
+    assert run.result.steps == STEPS
+
+
+def test_a_rollback_goes_back_to_the_newest_good_state(run_job, make_session, parts, stepwise):
+    run = run_job(**parts("rollback", train={"epochs": 1, "checkpoint_every_s": 1e-9}))
+    [event] = run.of(EventType.ROLLBACK)
+    assert event.data["steps_kept"] == BAD[0]
+    again = make_session(**parts("rollback"))
+    again.use("graph")
+    applied(again, range(BAD[0]))
+    expected = applied(again, range(13, STEPS))
+    np.testing.assert_array_equal(run.steps["loss"][13:], expected)
+
+
+def test_without_a_finite_check_a_rollback_undoes_the_damage(
+    run_job, make_session, parts, stepwise
+):
+    train = {"epochs": 1, "checkpoint_every_s": 1e-9}
+    run = run_job(**parts("rollback", {"mode": "none"}, train=train))
+    [event] = run.of(EventType.ROLLBACK)
+    assert event.data["steps_kept"] == BAD[0]
+    assert not np.isfinite(run.steps["loss"][list(BAD)]).any()
+    again = make_session(**parts("rollback"))
+    again.use("graph")
+    applied(again, range(BAD[0]))
+    np.testing.assert_allclose(run.steps["loss"][13:], applied(again, range(13, STEPS)), rtol=1e-5)
+
+
+def test_the_count_of_bad_steps_begins_anew_after_a_rollback(run_job, parts, stepwise):
+    job = parts("rollback", STUCK, precision={"policy": "mixed_float16"}, train={"steps": 9})
+    run = run_job(**job)
+    assert [event.step for event in run.of(EventType.ROLLBACK)] == [2, 5, 8]
+    assert [event.data["rollbacks"] for event in run.of(EventType.ROLLBACK)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("every_s", [None, 1e-9])
+def test_rollbacks_that_do_not_help_end_the_run(job, parts, stepwise, every_s):
+    made = parts("rollback", STUCK, precision={"policy": "mixed_float16"})
+    made["guard"] |= {"max_consecutive_skips": 2}
+    spec = job(**made, train={"epochs": 1, "checkpoint_every_s": every_s})
+    blocks, events = [], []
+    with pytest.raises(SkipBudgetExceeded, match="2 steps in a row, 16 to 17,"):
+        Trainer(spec).run(blocks.append, events.append)
+    found = [event.step for event in events if event.type is EventType.ROLLBACK]
+    assert found == list(range(1, 2 * MOST_ROLLBACKS, 2))
+    assert blocks[-1].end_step == 2 * MOST_ROLLBACKS + 2
+
+
+def test_a_new_good_state_may_be_gone_back_to_as_often_again(job):
+    recovery = Recovery(job(guard={"on_exceeded": "rollback"}))
+    row = Exceeded(0, 1, checked=True)
+    for steps in (0, 5):
+        recovery.keep({}, steps)
+        assert {recovery.way_back(row).steps for _ in range(MOST_ROLLBACKS)} == {steps}
+    with pytest.raises(SkipBudgetExceeded):
+        recovery.way_back(row)
+
+
+def test_a_run_that_is_to_fail_keeps_no_states(job):
+    recovery = Recovery(job(guard={"on_exceeded": "fail"}))
+    assert not recovery.needs_states
+    with pytest.raises(NonFiniteLoss):
+        recovery.way_back(Exceeded(0, 1, checked=False))
+
+
+FALLBACK = {
+    "precision": {"policy": "mixed_float16"},
+    # The first step fits, the ones after it never.
+    "loss_scale": {
+        **{"mode": "dynamic", "initial": 2.0**10, "growth_interval": 1},
+        **{"growth_factor": 2.0**16, "backoff_factor": 0.999, "maximum": 2.0**30},
+    },
+    "optimizer": {
+        **{"kind": "momentum", "learning_rate": 0.1},
+        "schedule": {"kind": "exponential", "decay_rate": 0.5, "decay_steps": 1},
+    },
+    "train": {"epochs": 1, "checkpoint_every_s": 1e-9},
+}
+
+
+def test_the_fallback_goes_on_in_float32_with_weights_slots_and_schedule(
+    run_job, make_session, parts, stepwise
+):
+    job = parts("float32", **FALLBACK)
+    job["data"] = {"kind": "digits", "batch_size": 64}
+    run = run_job(**job)
+    assert run.steps["skipped"].tolist() == [False] + [True] * 3 + [False] * 18
+    [event] = run.of(EventType.FLOAT32_FALLBACK)
+    assert (event.step, event.data["first_bad_step"], event.data["steps_kept"]) == (3, 1, 1)
+    assert event.data["policy_before"] == "mixed_float16"
+    assert "the run goes on in float32" in event.data["message"]
+    assert (run.result.policy, run.result.final_loss_scale) == ("float32", 1.0)
+    assert set(run.steps["loss_scale"][4:]) == {1.0}
+    # One update was made before the fallback.
+    assert run.steps["learning_rate"][:6] == pytest.approx([0.1, *[0.05] * 4, 0.025])
+
+    half, whole = make_session(**job), make_session(float32=True, **job)
+    half.use("graph")
+    half.run_block(0)
+    whole.restore(half.capture(), scales=False)
+    whole.use("graph", 4)
+    np.testing.assert_array_equal(run.steps["loss"][4:], applied(whole, range(4, 22)))
+
+
+def test_float32_that_does_not_learn_either_ends_the_run(run_job, parts):
+    job = parts("float32", precision={"policy": "mixed_float16"}, train={"epochs": 3})
+    # The bad batches come again in the next epoch, and float32 has no way back.
+    with pytest.raises(NonFiniteLoss, match=r"lower optimizer\.learning_rate"):
+        run_job(**job)
+
+
+def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, stepwise, tmp_path):
+    job = parts("float32", **FALLBACK) | {"data": {"kind": "digits", "batch_size": 64}}
+    whole = run_job(**job)
+    asked = iter(range(100))
+    first = run_job(should_stop=lambda: next(asked) == 8, output_dir=tmp_path, **job)
+    assert first.result.stopped
+    rest = run_job(output_dir=tmp_path, resume=True, **job)
+    assert rest.result.policy == "float32"
+    assert rest.steps.first_step == 8
+    np.testing.assert_array_equal(rest.steps["loss"], whole.steps["loss"][8:])
+    assert rest.result.weights_digest == whole.result.weights_digest
+
+
+def test_an_epoch_tells_of_its_skipped_steps_and_leaves_their_losses_out(run_job, parts):
+    guard = {"max_consecutive_skips": 4}
+    run = run_job(**parts("fail") | {"guard": guard})
+    [event] = run.of(EventType.EPOCH)
+    skipped = run.steps["skipped"]
+    assert np.flatnonzero(skipped).tolist() == list(BAD)
+    assert not np.isfinite(run.steps["loss"][skipped]).any()
+    loss = run.steps["loss"][~skipped].mean(dtype=np.float64)
+    assert event.data == {"epoch": 0, "loss": loss, "steps": STEPS - 3, "skipped": 3}
+    assert run.result.final_loss == run.steps["loss"][-1]
+    assert run.result.skipped == 3
+
+
+def test_skipped_steps_advance_neither_the_schedule_nor_the_updates(run_job, parts):
+    schedule = {"kind": "exponential", "decay_rate": 0.5, "decay_steps": 1}
+    optimizer = {"kind": "sgd", "learning_rate": 0.5, "schedule": schedule}
+    guard = {"max_consecutive_skips": 4}
+    run = run_job(**parts("fail") | {"guard": guard, "optimizer": optimizer})
+    updates = np.cumsum(~run.steps["skipped"]) - ~run.steps["skipped"]
+    np.testing.assert_allclose(run.steps["learning_rate"], 0.5 * 0.5**updates, rtol=1e-5)

@@ -1,0 +1,364 @@
+"""A run that was killed and resumed equals one that was not, bit for bit."""
+
+import functools
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ampcore.checkpoint import newest, save
+from ampcore.errors import IncompatibleCheckpoint, UnreadableCheckpoint
+from ampcore.series import EventType, StepBlock
+from ampcore.series.codec import decode
+from ampcore.series.frames import FrameReader, FrameType
+from ampcore.train import Trainer
+
+CHILD = Path(__file__).with_name("resume_child.py")
+DIGITS = {"kind": "digits", "batch_size": 128}
+UNMEASURED = DIGITS | {"validation_split": 0.0, "batch_size": 144}
+"""To trace an evaluation takes as long as to train these few steps."""
+STEPS = 26  # two epochs of 11 or 12, and a part of a third
+
+JOBS = {
+    "dropout": {
+        "model": {"kind": "cnn", "filters": [4], "dense": [8]},
+        "data": UNMEASURED,
+    },
+    "batch norm, 16 bit": {
+        "model": {"kind": "resnet", "depth": 8, "width": 4},
+        "data": UNMEASURED | {"shuffle": False},
+        "precision": {"policy": "mixed_bfloat16"},
+    },
+    "two optimizers, two scales": {
+        "model": {"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [4, 8]},
+        "data": UNMEASURED,
+        "precision": {"policy": "mixed_float16"},
+        "loss_scale": {"mode": "dynamic", "initial": 2.0**20, "growth_interval": 5},
+        "optimizers": {"discriminator": {"kind": "rmsprop", "learning_rate": 1e-4}},
+    },
+    "momentum, schedule, averages, accumulation, clipping": {
+        "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
+        "data": DIGITS | {"batch_size": 64},
+        "optimizer": {
+            "kind": "momentum",
+            "schedule": {"kind": "cosine", "warmup_steps": 8},
+            "ema": 0.9,
+            "clip_norm": 1.0,
+        },
+        "train": {"accumulate": 2},
+    },
+    "skips": {
+        "model": {"kind": "mlp", "hidden": [16]},
+        "data": DIGITS,
+        "precision": {"policy": "mixed_float16"},
+        "loss_scale": {
+            **{"mode": "dynamic", "initial": 2.0**17, "growth_interval": 4, "growth_factor": 4.0},
+            **{"hysteresis": 2},
+        },
+    },
+    "calibrated scale": {
+        "model": {"kind": "mlp", "hidden": [16]},
+        "data": DIGITS,
+        "precision": {"policy": "mixed_float16"},
+        "loss_scale": {
+            **{"mode": "calibrated", "initial": 2.0**18, "calibration_steps": 8},
+            **{"audit_interval": 6, "growth_interval": 2},
+        },
+    },
+    "streamed data": {
+        "model": {"kind": "mlp", "hidden": [16]},
+        "data": {"kind": "synthetic", "shape": [8], "examples": 1600, "batch_size": 128},
+    },
+    "sparse gradients": {
+        "model": {"kind": "embedding", "slots": 2, "nnz": 2, "vocabulary": 64, "dim": 4},
+        "data": {
+            **{"kind": "synthetic_clicks", "slots": 2, "nnz": 2, "vocabulary": 64},
+            **{"examples": 1600, "batch_size": 128},
+        },
+    },
+    "compiled by XLA": {
+        "model": {"kind": "mlp", "hidden": [8], "dropout": 0.5},
+        "data": DIGITS,
+        "runtime": {"engine": "xla_loop"},
+    },
+}
+SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
+"""To trace. They are killed once, the others twice, and do not explain their skipped steps."""
+WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
+"""Three steps: the last window of an epoch overlaps the one before it."""
+
+
+one_process = pytest.mark.xdist_group("resume")
+"""The tests that share the runs nobody kills."""
+
+
+@pytest.fixture(scope="module")
+def trainers():
+    """A process that makes attempts, and is asked one by one."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, CHILD], **pipes) as process:
+        yield process
+        process.stdin.close()
+
+
+class Job:
+    """A job in its folder, and all that its attempts have told."""
+
+    def __init__(self, trainers, folder, name):
+        folder.mkdir()
+        self._trainers, self._log = trainers, folder / "log"
+        spec = {"runtime": {"engine": "graph"}} | JOBS[name]
+        spec["train"] = JOBS[name].get("train", {}) | {"steps": STEPS, "checkpoint_every_s": 1e-9}
+        self._request = {
+            "spec": spec,
+            "output": str(folder / "output"),
+            "log": str(self._log),
+            "windows": WINDOW_BYTES.get(name),
+            "explain": name not in SLOW,
+        }
+
+    def attempt(self, sizes=None, die=None):
+        """Train until the end or death; the exit code."""
+        request = self._request | {"sizes": sizes, "die": die}
+        self._trainers.stdin.write(json.dumps(request) + "\n")
+        self._trainers.stdin.flush()
+        return int(self._trainers.stdout.readline())
+
+    @property
+    def frames(self):
+        return list(FrameReader().feed(self._log.read_bytes()))
+
+    def events(self, kind):
+        told = [frame.header for frame in self.frames if frame.type is FrameType.EVENT]
+        return [event for event in told if event["event"] == kind]
+
+    @property
+    def summary(self):
+        last = self.frames[-1]
+        assert last.type is FrameType.SUCCEEDED
+        return last.header["summary"]
+
+    @property
+    def steps(self):
+        """Every step once, by the newest attempt that reached it; without the time it took."""
+        rows = []
+        for frame in self.frames:
+            if frame.type is FrameType.STEPS:
+                block = decode(frame.payload)
+                assert block.first_step <= len(rows), "steps were lost"
+                columns = [block[name].tolist() for name in block.names if name != "step_time_s"]
+                rows[block.first_step :] = list(zip(*columns, strict=True))
+        return np.array(rows)
+
+
+@pytest.fixture(scope="module")
+def whole(trainers, tmp_path_factory):
+    """The jobs as they are when nobody kills them."""
+
+    @functools.cache
+    def run(name):
+        job = Job(trainers, tmp_path_factory.mktemp("whole") / "job", name)
+        assert job.attempt() == 0
+        return job
+
+    return run
+
+
+def assert_equal(killed, whole):
+    assert len(killed.steps) == STEPS
+    assert killed.steps.tobytes() == whole.steps.tobytes()
+    ends = ("steps", "skipped", "weights_digest", "final_loss", "final_loss_scale", "val_loss")
+    assert [killed.summary[end] for end in ends] == [whole.summary[end] for end in ends]
+
+
+@one_process
+@pytest.mark.parametrize("name", JOBS)
+def test_a_killed_run_equals_one_that_was_not(trainers, whole, tmp_path, name):
+    killed = Job(trainers, tmp_path / "job", name)
+    rng = random.Random(name)
+    deaths = sorted(rng.sample(range(2, STEPS - 1), 2))
+    assert killed.attempt(rng.random(), ["checkpoint", deaths[0]]) == -signal.SIGKILL
+    if name not in SLOW:
+        assert killed.attempt(rng.random(), ["block", deaths[1]]) == -signal.SIGKILL
+    assert killed.attempt(rng.random()) == 0
+    resumed = killed.events(EventType.RESUMED)
+    assert [event["data"]["steps"] >= deaths[0] for event in resumed] == [True] * len(resumed)
+    assert resumed
+    assert_equal(killed, whole(name))
+
+
+@one_process
+def test_it_can_be_killed_at_any_time(trainers, whole, tmp_path):
+    killed = Job(trainers, tmp_path / "job", "skips")
+    rng = random.Random(0)
+    for _ in range(4):
+        killed.attempt(rng.random(), ["clock", rng.uniform(0.2, 0.8)])
+    assert killed.attempt() == 0
+    assert_equal(killed, whole("skips"))
+
+
+@one_process
+@pytest.mark.parametrize("name", ["two optimizers, two scales", "skips", "calibrated scale"])
+def test_these_runs_have_something_to_get_wrong(whole, name):
+    assert 2 < whole(name).summary["skipped"] < STEPS // 2
+
+
+# ---- In this process, where it matters what changes between two runs
+
+
+FLOAT16 = {
+    "precision": {"policy": "mixed_float16"},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**24},
+}
+
+
+class Told:
+    """A run with everything that it told on the way; it may be stopped after so many blocks."""
+
+    def __init__(self, spec, folder, *, resume=True, blocks=None):
+        self.blocks, self.events = [], []
+        trainer = Trainer(spec, output_dir=folder, resume=resume)
+        left = itertools.repeat(1) if blocks is None else itertools.count(-blocks)
+        self.result = trainer.run(self.blocks.append, self.events.append, lambda: next(left) == 0)
+
+    @property
+    def steps(self):
+        return StepBlock.concat(self.blocks)
+
+    def of(self, kind):
+        return [event for event in self.events if event.type is kind]
+
+
+@pytest.fixture
+def run(job, tmp_path):
+    """Makes runs of a job in one folder; they save after every block."""
+
+    def make(resume=True, blocks=None, folder=tmp_path / "job", **parts):
+        train = {"steps": 12, "checkpoint_every_s": 1e-9} | parts.pop("train", {})
+        parts = {"runtime": {"engine": "graph"}} | parts
+        return Told(job(train=train, **parts), folder, resume=resume, blocks=blocks)
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The checkpoints of `run`."""
+    return tmp_path / "job" / "checkpoints"
+
+
+def saved_arrays(folder):
+    return newest(folder).checkpoint.arrays
+
+
+def test_who_does_not_want_to_resume_begins_anew_and_is_resumed_later(run, tmp_path):
+    run(train={"seed": 1})
+    anew = run(resume=False, blocks=1)
+    assert anew.steps.first_step == 0
+    assert run().result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
+
+
+def test_a_finished_run_can_be_made_longer(run, tmp_path):
+    run()
+    longer = run(train={"steps": 20}).result
+    whole = run(train={"steps": 20}, folder=tmp_path / "b").result
+    assert longer.weights_digest == whole.weights_digest
+
+
+def test_only_the_newest_checkpoints_are_kept(run, folder):
+    run()
+    assert len(list(folder.iterdir())) == 2
+
+
+# ---- What users of other trainers lose
+
+
+def test_a_resumed_run_does_not_overflow_again(run):
+    first = run(**FLOAT16, train={"steps": 16})
+    assert first.steps["skipped"].any()
+    resumed = run(**FLOAT16, train={"steps": 20})
+    assert resumed.steps["loss_scale"][0] == first.result.final_loss_scale
+    assert resumed.steps["loss_scale"][0] < 2.0**24
+    assert not resumed.steps["skipped"].any()
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("mixed_float16", "float32"),
+        ("float32", "mixed_float16"),
+        ("mixed_bfloat16", "mixed_float16"),
+    ],
+)
+def test_another_policy_keeps_the_state_of_the_optimizer(run, folder, before, now):
+    steps = {"steps": 4}
+    run(precision={"policy": before}, train=steps)
+    arrays = saved_arrays(folder)
+    run(precision={"policy": now}, train=steps)
+    after = saved_arrays(folder)
+    kept = [name for name in arrays if "/loss_scale/" not in name]
+    assert sum("/optimizer/" in name for name in kept) > 8
+    for name in kept:
+        assert after[name].tobytes() == arrays[name].tobytes(), name
+
+
+def test_sixteen_bit_weights_become_float32_weights_of_the_same_value(run, folder):
+    run(precision={"policy": "bfloat16"}, train={"steps": 4})
+    arrays = saved_arrays(folder)
+    run(precision={"policy": "float32"}, train={"steps": 4})
+    after = saved_arrays(folder)
+    narrow = [name for name, array in arrays.items() if array.dtype.name == "bfloat16"]
+    assert narrow
+    for name in narrow:
+        assert after[name].dtype == np.float32
+        np.testing.assert_array_equal(after[name], arrays[name].astype(np.float32))
+
+
+def test_another_loss_scale_begins_anew(run):
+    run(blocks=3, **FLOAT16)
+    fixed = {"mode": "fixed", "scale": 8.0}
+    assert run(**FLOAT16 | {"loss_scale": fixed}).steps["loss_scale"][0] == 8.0
+
+
+def test_another_model_is_refused_with_both_values(run):
+    run(blocks=1)
+    with pytest.raises(IncompatibleCheckpoint, match=r"model\.hidden was \[16\] and is \[8\]"):
+        run(model={"kind": "mlp", "hidden": [8]})
+
+
+def test_arrays_of_another_state_are_refused_by_name(run, folder):
+    run(blocks=1)
+    found = newest(folder).checkpoint
+    name = next(name for name in found.arrays if "/optimizer/" in name)
+    del found.arrays[name]
+    save(folder, found)
+    with pytest.raises(IncompatibleCheckpoint, match=f"{name} is missing"):
+        run()
+
+
+# ---- Disks
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(run, folder, tmp_path):
+    run(blocks=3)
+    file = newest(folder).file
+    file.write_bytes(file.read_bytes()[:-1])
+    resumed = run()
+    (warning,) = resumed.of(EventType.WARNING)
+    assert warning.data["code"] == "unreadable_checkpoint"
+    assert file.name in warning.data["message"]
+    assert resumed.result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
+
+
+def test_when_no_checkpoint_can_be_read_nothing_is_trained(run, folder):
+    run(blocks=2)
+    for file in folder.iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(UnreadableCheckpoint):
+        run()

@@ -1,0 +1,128 @@
+"""When a trainer saves a run, and how it goes on with one; see test_resume for runs killed."""
+
+import pytest
+
+from ampcore.series import EventType, StepBlock
+
+JOB = {
+    "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
+    "precision": {"policy": "mixed_float16"},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**22, "growth_interval": 6},
+}
+
+
+def train(every_s, epochs=2):
+    return {"epochs": epochs, "checkpoint_every_s": every_s}
+
+
+@pytest.fixture
+def stopped_after(run_job, stepwise, tmp_path):
+    """Runs JOB to its end, or until so many steps are done."""
+
+    def run(steps=None, **parts):
+        asked = iter(range(10**6))
+        return run_job(
+            lambda: next(asked) == steps,
+            output_dir=tmp_path,
+            **{**JOB, "train": train(60), **parts},
+        )
+
+    return run
+
+
+def saved(run):
+    return [event.step for event in run.of(EventType.CHECKPOINT_SAVED)]
+
+
+def test_a_checkpoint_is_saved_when_it_is_due_and_told(run_job, stepwise, tmp_path):
+    run = run_job(output_dir=tmp_path, **JOB, train=train(1e-9))
+    assert saved(run) == [*range(10), 9]  # and one at the end
+    events = run.of(EventType.CHECKPOINT_SAVED)
+    files = sorted((tmp_path / "checkpoints").iterdir())
+    # The newest, and the one before it.
+    assert [tmp_path / event.data["file"] for event in events[-2:]] == files
+    for event, file in zip(events[-2:], files, strict=True):
+        assert event.data["size_bytes"] == file.stat().st_size
+        assert event.data["seconds"] >= 0
+
+
+def test_before_it_is_due_only_the_end_is_saved(stopped_after):
+    assert saved(stopped_after()) == [9]
+
+
+def test_a_run_that_was_stopped_is_saved_even_if_no_checkpoints_are_wanted(stopped_after):
+    assert saved(stopped_after(4, train=train(None))) == [3]
+
+
+def test_where_no_checkpoints_are_wanted_the_end_is_not_saved_either(stopped_after, tmp_path):
+    assert not saved(stopped_after(train=train(None)))
+    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
+
+
+def test_without_an_output_folder_nothing_is_saved(run_job):
+    assert not saved(run_job(**JOB, train=train(1e-9)))
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_goes_on(run_job, tmp_path):
+    (tmp_path / "checkpoints").write_text("no folder")
+    run = run_job(output_dir=tmp_path, **JOB, train=train(60))
+    [event] = [e for e in run.of(EventType.WARNING) if e.data["code"] == "checkpoint_failed"]
+    assert event.step == 9
+    assert "The run goes on" in event.data["message"]
+    assert run.result.steps == 10
+    assert run.result.model_file.exists()
+
+
+def test_a_run_goes_on_from_where_it_was_stopped(run_job, stopped_after, tmp_path):
+    whole = run_job(**JOB, train=train(60))
+    first = stopped_after(4)
+    rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
+    assert StepBlock.concat([first.timeless, rest.timeless]) == whole.timeless
+    assert rest.result.weights_digest == whole.result.weights_digest
+    assert (rest.result.steps, rest.result.skipped) == (10, whole.result.skipped)
+    assert rest.of(EventType.EVALUATION) == whole.of(EventType.EVALUATION)
+    # The epoch's loss is the mean over all of its steps, before and after.
+    assert rest.of(EventType.EPOCH) == whole.of(EventType.EPOCH)
+
+
+def test_a_resumed_run_tells_from_where_and_what_was_changed(run_job, stopped_after, tmp_path):
+    first = stopped_after(4)
+    rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60, epochs=3))
+    [event] = rest.of(EventType.RESUMED)
+    assert event.step == 4
+    assert event.data["steps"] == rest.events[0].data["first_step"] == 4
+    assert event.data["file"] == first.of(EventType.CHECKPOINT_SAVED)[0].data["file"]
+    assert event.data["policy_before"] == "mixed_float16"
+    assert any("train" in change for change in event.data["changed"])
+    assert rest.result.steps == 15
+
+
+def test_a_checkpoint_pins_the_engine_it_was_made_with(run_job, stopped_after, tmp_path):
+    stopped_after(2, runtime={"engine": "xla_step"})
+    auto = {"engine": "auto"}
+    rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60), runtime=auto)
+    [event] = rest.of(EventType.ENGINE)
+    assert event.data["engine"] == rest.result.engine == "xla_step"
+    assert event.data["reason"] == "the checkpoint was made with it"
+
+
+def test_without_a_checkpoint_a_resumed_run_begins_at_the_beginning(run_job, tmp_path):
+    run = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
+    assert run.steps.first_step == 0
+    assert not run.of(EventType.RESUMED)
+
+
+def test_without_being_asked_to_resume_a_run_begins_at_the_beginning(stopped_after):
+    stopped_after(4)
+    again = stopped_after(2)
+    assert again.steps.first_step == 0
+
+
+def test_a_run_that_was_done_is_done_when_it_is_resumed(run_job, stopped_after, tmp_path):
+    whole = stopped_after()
+    again = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
+    assert again.blocks == []
+    assert again.result.steps == 10
+    assert again.result.weights_digest == whole.result.weights_digest
+    assert again.result.final_loss == whole.result.final_loss
+    assert again.result.val_loss == whole.result.val_loss

@@ -1,0 +1,220 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.models.classification import Classification
+from ampcore.series import EventType
+from ampcore.train import trial
+from ampcore.train.feed import Window
+from ampcore.train.trial import choose
+
+FOREVER = 10**9
+"""Steps of a run that is worth every trial."""
+
+
+class Clock:
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+class FakeLoop:
+    """It takes `compile_s` in its first call, then `step_s` a step."""
+
+    def __init__(self, clock, compile_s, step_s):
+        self._clock, self._compile_s, self._step_s = clock, compile_s, step_s
+        self.steps = 0
+
+    def run(self, examples, first_batch, first_step, count):
+        self._clock.now += (0 if self.steps else self._compile_s) + count * self._step_s
+        self.steps += count
+        return np.zeros((count, 5))
+
+
+class FakeSession:
+    """`speeds`: by engine, the seconds to compile and those of a step, or an error."""
+
+    def __init__(self, clock, **speeds):
+        self._clock, self._speeds = clock, speeds
+        self.loops, self.used, self.restored = {}, None, 0
+
+    def capture(self):
+        return {}
+
+    def restore(self, arrays):
+        self.restored += 1
+
+    def window(self, step):
+        return Window(None, 0, 100)
+
+    def loop(self, engine, first_step):
+        speed = self._speeds[engine]
+        if isinstance(speed, Exception):
+            raise speed
+        self.loops[engine] = FakeLoop(self._clock, *speed)
+        return self.loops[engine]
+
+    def use(self, engine, first_step):
+        self.used = engine
+
+    def use_loop(self, loop):
+        self.used = next(name for name, other in self.loops.items() if other is loop)
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(trial, "time", clock)
+
+    def run(steps_left=FOREVER, **speeds):
+        session = FakeSession(clock, **speeds)
+        return choose(session, 0, steps_left), session
+
+    return run
+
+
+def test_the_fastest_engine_is_used(decide):
+    decision, session = decide(graph=(1, 0.01), xla_step=(1, 0.008), xla_loop=(1, 0.005))
+    assert decision.engine == session.used == "xla_loop"
+    assert session.restored == 1
+
+
+def test_a_compiled_engine_must_be_clearly_faster(decide):
+    decision, _ = decide(graph=(1, 0.01), xla_step=(1, 0.0099), xla_loop=(1, 0.0098))
+    assert decision.engine == "graph"
+
+
+def test_a_step_that_xla_makes_far_slower_spares_the_compiled_loop(decide):
+    decision, session = decide(graph=(1, 0.1), xla_step=(1, 0.2), xla_loop=(1000, 50))
+    assert decision.engine == "graph"
+    assert "xla_loop" not in session.loops
+    assert decision.candidates[2].note == "not tried: XLA's step is far slower"
+
+
+def test_a_hopeless_step_is_not_measured_longer_than_it_takes_to_know(decide):
+    _, session = decide(graph=(1, 0.001), xla_step=(1, 0.1), xla_loop=(1, 0.1))
+    assert session.loops["xla_step"].steps == 2  # one to compile, one to measure
+
+
+def test_a_hopeless_loop_is_left_after_one_step_that_was_measured(decide):
+    _, session = decide(graph=(1, 0.01), xla_step=(1, 0.01), xla_loop=(1, 1.0))
+    assert session.loops["xla_loop"].steps == 2
+
+
+def test_a_short_run_is_not_worth_a_trial(decide):
+    decision, session = decide(graph=(1, 0.001), steps_left=1000)
+    assert list(session.loops) == ["graph"]
+    assert decision.engine == session.used == "graph"
+    assert decision.reason == "too short a run for a trial: about 1.0 s"
+
+
+def test_the_loop_is_not_tried_when_that_would_take_too_much_of_the_run(decide):
+    # Of 40 s a tenth may go into the trial.
+    decision, session = decide(graph=(0.5, 0.01), xla_step=(2, 0.009), steps_left=4000)
+    assert decision.engine == session.used == "xla_step"
+    assert decision.candidates[2].note == "not tried: the time for the trial is used up"
+
+
+def test_nothing_is_compiled_that_the_run_is_too_short_to_pay_back(decide):
+    decision, session = decide(graph=(1, 0.01), steps_left=4000)
+    assert list(session.loops) == ["graph"]
+    assert decision.engine == session.used == "graph"
+    assert decision.reason == "compiling would take too much of a run of about 40 s"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InvalidArgumentError(None, None, "Detected unsupported operations\nmore"),
+        tf.errors.UnimplementedError(None, None, "Detected unsupported operations"),
+        ValueError("Detected unsupported operations"),
+    ],
+)
+def test_what_cannot_be_compiled_is_noted_and_the_graph_engine_used(decide, error):
+    decision, session = decide(graph=(1, 0.01), xla_step=error)
+    assert decision.engine == session.used == "graph"
+    _, step, loop = decision.candidates
+    assert step.note == "cannot be compiled: Detected unsupported operations"
+    assert loop.note == "not tried: XLA cannot compile the step"
+    assert session.restored == 1
+
+
+def test_an_error_of_the_graph_engine_is_an_error_and_the_state_is_put_back(decide):
+    with pytest.raises(ValueError, match="no such shape"):
+        decide(graph=ValueError("no such shape"))
+
+
+def test_a_step_is_measured_long_enough_to_know(decide):
+    decision, _ = decide(graph=(1, 1e-4), xla_step=(1, 1e-4), xla_loop=(1, 1e-4))
+    for candidate in decision.candidates:
+        assert candidate.steps * candidate.step_s >= trial.MEASURE_S
+        assert candidate.step_s == pytest.approx(1e-4)
+        assert candidate.compile_s == pytest.approx(1, abs=1e-3)
+
+
+def test_the_event_has_the_figures(decide):
+    error = ValueError("no such operation")
+    decision, _ = decide(graph=(3, 0.05), xla_step=error)
+    event = decision.event(7)
+    json.dumps(event.data, allow_nan=False)
+    graph, step, loop = event.data["candidates"]
+    assert (event.type, event.step) == (EventType.ENGINE, 7)
+    assert set(event.data) == {"engine", "reason", "candidates", "trial_s"}
+    assert graph == pytest.approx(
+        {"engine": "graph", "compile_s": 3.05, "step_s": 0.05, "steps": graph["steps"]}
+    )
+    assert step == {"engine": "xla_step", "note": "cannot be compiled: no such operation"}
+    assert set(loop) == {"engine", "note"}
+    assert event.data["trial_s"] > 3
+
+
+EVERYTHING = {
+    "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**20, "growth_interval": 2},
+    "precision": {"policy": "mixed_float16"},
+    "optimizer": {"kind": "adam", "ema": 0.9},
+}
+
+
+def test_a_trial_leaves_weights_slots_seeds_and_scales_bit_for_bit_as_they_were(make_session):
+    session = make_session(**EVERYTHING)
+    before = session.capture()
+    decision = choose(session, 0, FOREVER)
+    assert {candidate.engine for candidate in decision.candidates if candidate.steps} > {"graph"}
+    np.testing.assert_equal(session.capture(), before)
+
+
+def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(make_session, monkeypatch):
+    losses = Classification.losses
+
+    def uncompilable(task, weights, held, batch, seed):
+        x = tf.ensure_shape(tf.numpy_function(np.copy, [batch.x], tf.float32), batch.x.shape)
+        return losses(task, weights, held, batch._replace(x=x), seed)
+
+    monkeypatch.setattr(Classification, "losses", uncompilable)
+    session = make_session(**EVERYTHING)
+    before = session.capture()
+    decision = choose(session, 0, FOREVER)
+    assert decision.engine == session.engine == "graph"
+    assert decision.candidates[1].note.startswith("cannot be compiled: ")
+    np.testing.assert_equal(session.capture(), before)
+
+
+def test_a_run_whose_trial_picks_the_graph_engine_equals_one_that_names_it(run_job):
+    parts = EVERYTHING | {"data": {"kind": "digits", "batch_size": 32}, "train": {"epochs": 2}}
+    named, tried = run_job(**parts), run_job(**parts, runtime={"engine": "auto"})
+    assert named.result.engine == tried.result.engine == "graph"
+    assert tried.timeless == named.timeless
+    assert tried.result.weights_digest == named.result.weights_digest
+    assert tried.of(EventType.ENGINE)[0].data["candidates"][0]["steps"] > 0
+    assert named.of(EventType.ENGINE)[0].data["candidates"] == []
+
+
+def test_a_run_of_few_steps_is_not_worth_even_a_look(decide):
+    decision, session = decide(graph=(1, 9.0), steps_left=trial.FEW_STEPS - 1)
+    assert decision.engine == session.used == "graph"
+    assert decision.candidates == ()
+    assert not session.loops

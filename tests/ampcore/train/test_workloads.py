@@ -1,0 +1,90 @@
+"""Every kind of model learns, in a tiny size."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+DIGITS = {"kind": "digits", "batch_size": 32}
+FAST = {"kind": "adam", "learning_rate": 0.005}
+
+
+@pytest.mark.parametrize(
+    ("model", "epochs"),
+    [
+        ({"kind": "mlp", "hidden": [64]}, 6),
+        ({"kind": "cnn", "filters": [8, 16], "dense": [32], "dense_dropout": 0.2}, 5),
+        ({"kind": "lenet5"}, 3),
+        ({"kind": "resnet", "depth": 8, "width": 8}, 3),
+    ],
+    ids=["mlp", "cnn", "lenet5", "resnet"],
+)
+def test_a_classifier_tells_handwritten_digits_apart(run_job, model, epochs):
+    run = run_job(model=model, data=DIGITS, optimizer=FAST, train={"epochs": epochs})
+    assert run.result.val_accuracy > 0.8
+
+
+def test_a_gan_learns_on_both_sides(run_job):
+    run = run_job(
+        model={"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [8]},
+        data={"kind": "digits", "batch_size": 64},
+        optimizer={"kind": "adam", "learning_rate": 0.002},
+        train={"epochs": 3},
+    )
+    for name in ("generator", "discriminator"):
+        losses = run.steps[f"loss/{name}"]
+        assert np.isfinite(losses).all()
+        assert np.ptp(losses) > 0.1
+    assert run.result.val_accuracy > 0.7  # of the discriminator
+
+
+def test_sparse_embeddings_learn_to_predict_clicks(run_job):
+    keys = {"slots": 4, "nnz": 2, "vocabulary": 64}
+    run = run_job(
+        model={"kind": "embedding", **keys},
+        data={"kind": "synthetic_clicks", "examples": 4000, "batch_size": 64, **keys},
+        optimizer={"kind": "adam", "learning_rate": 0.01},
+        train={"epochs": 5},
+    )
+    assert run.result.val_accuracy > 0.7
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A text of words, and the entropy of its characters one by one, in nats."""
+    words = ["loss", "scale", "step", "batch", "half", "float", "grad", "norm"]
+    content = " ".join(np.random.default_rng(0).choice(words, 3000))
+    file = tmp_path_factory.mktemp("text") / "words.txt"
+    file.write_text(content)
+    shares = np.array(list(Counter(content).values())) / len(content)
+    data = {"kind": "text", "path": str(file), "sequence": 16, "batch_size": 32}
+    return data, -(shares * np.log(shares)).sum()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"kind": "lstm_lm", "units": 32, "dim": 16},
+        {"kind": "transformer_lm", "layers": 1, "heads": 2, "dim": 32},
+    ],
+    ids=lambda model: model["kind"],
+)
+def test_a_language_model_learns_more_than_how_often_characters_come(run_job, text, model):
+    data, entropy = text
+    optimizer = {"kind": "adam", "learning_rate": 0.01}
+    run = run_job(model=model, data=data, optimizer=optimizer, train={"epochs": 4})
+    assert run.result.val_loss < 0.75 * entropy
+
+
+def test_a_keras_application_learns(run_job):
+    run = run_job(
+        model={"kind": "keras_application", "name": "MobileNet"},
+        data={
+            **{"kind": "synthetic", "shape": [32, 32, 3], "classes": 4},
+            **{"examples": 32, "batch_size": 16, "validation_split": 0.0},
+        },
+        optimizer={"kind": "adam", "learning_rate": 0.002},
+        train={"epochs": 6},
+    )
+    print(run.steps["loss"], run.result.train_s)
+    assert run.steps["loss"][-2:].mean() < 0.7 * run.steps["loss"][:2].mean()

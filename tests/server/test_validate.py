@@ -1,0 +1,116 @@
+import pytest
+
+from store import workers
+from store.clock import after
+
+MIXED = {
+    "model": {"kind": "mlp", "hidden": [63]},
+    "data": {"kind": "digits", "batch_size": 256},
+    "precision": {"policy": "mixed_float16"},
+}
+GPU = {"kind": "gpu", "name": "a GPU", "compute_capability": [6, 1], "memory_bytes": 2**34}
+HARDWARE = {"devices": [{"kind": "cpu", "name": "a CPU", "cores": 2}, GPU], "cpu_features": []}
+
+
+@pytest.fixture
+def validate(api):
+    """What the server answers to a valid spec."""
+
+    def ask(**parts):
+        answer = api.client.post("/api/v1/jobs/validate", json=MIXED | parts)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
+
+
+@pytest.fixture
+def codes(validate):
+    """The codes of the findings about a spec."""
+    return lambda **parts: {finding["code"] for finding in validate(**parts)["findings"]}
+
+
+@pytest.fixture
+def add_worker(api):
+    """A worker that said hello, and what of."""
+
+    def add(name, hardware=None):
+        with api.database.write() as session:
+            workers.register(session, name, hostname="h", pid=1, slots=1, version="1")
+            workers.seen(session, name, hardware)
+
+    return add
+
+
+def test_a_valid_spec_comes_back_with_every_default_and_nothing_is_queued(api, validate):
+    answer = validate(precision={"policy": "float32"})
+    assert answer["findings"] == []
+    assert answer["spec"]["optimizer"]["kind"] == "adam"
+    assert api.client.get("/api/v1/jobs").json()["items"] == []
+    assert api.wake.sent == []
+
+
+def test_the_size_of_the_job_is_told_with_every_layer(validate):
+    answer = validate()
+    assert answer["figures"]["parameters"] == 64 * 63 + 63 + 63 * 10 + 10
+    assert answer["figures"]["memory"]["mixed_float16"]["optimizer"] == 2 * 4 * 4735
+    dtypes = {layer["path"]: layer["compute_dtype"] for layer in answer["layers"]}
+    assert dtypes == {"flatten": "float16", "dense_1": "float16", "predictions": "float32"}
+
+
+def test_a_finding_says_what_where_and_how_bad(validate):
+    findings = {finding["code"]: finding for finding in validate()["findings"]}
+    assert findings["dimension_not_multiple_of_8"] == {
+        "code": "dimension_not_multiple_of_8",
+        "severity": "info",
+        "pointer": "/model/hidden/0",
+        "message": "dense_1: units 63 is no multiple of 8, as fast products in float16 want it; "
+        "56 or 64 would be.",
+        "data": {"layer": "dense_1", "dimension": "units", "size": 63, "nearest": [56, 64]},
+    }
+
+
+def test_the_policy_is_judged_on_the_workers_that_are_online(codes, add_worker):
+    assert "no_tensor_cores" not in codes()
+    add_worker("w", HARDWARE)
+    assert "no_tensor_cores" in codes()
+    assert "float16_on_cpu" in codes(runtime={"device": "cpu"})
+
+
+def test_workers_that_are_gone_or_have_not_told_their_hardware_do_not_count(
+    api, codes, add_worker, monkeypatch
+):
+    add_worker("new")
+    add_worker("strange", {"devices": ["CPU"]})
+    add_worker("old", HARDWARE)
+    with api.database.write() as session:
+        workers.stopped(session, "old")
+    assert "no_tensor_cores" not in codes()
+    add_worker("lost", HARDWARE)
+    monkeypatch.setattr(workers, "after", lambda _: after(+3600))
+    assert "no_tensor_cores" not in codes()
+
+
+def test_a_job_whose_layers_only_the_job_knows_has_findings_without_figures(api, validate):
+    folder = api.data_dir / "datasets"
+    folder.mkdir(parents=True)
+    (folder / "mnist.npz").write_bytes(b"")
+    answer = validate(data={"kind": "npz", "path": "mnist.npz"})
+    assert (answer["figures"], answer["layers"]) == (None, [])
+    assert "layers_unknown" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_an_expression_that_matches_no_layer_is_an_error_among_the_findings(validate):
+    overrides = [{"layers": "dens_", "dtype": "float32"}]
+    findings = validate(precision={"policy": "mixed_float16", "overrides": overrides})["findings"]
+    [error] = [finding for finding in findings if finding["severity"] == "error"]
+    assert error["pointer"] == "/precision/overrides/0/layers"
+
+
+def test_the_answer_fits_the_document(api, validate):
+    import jsonschema
+
+    document = api.client.get("/api/v1/openapi.json").json()
+    operation = document["paths"]["/api/v1/jobs/validate"]["post"]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    jsonschema.validate(validate(), {**document, **schema})
