@@ -12,7 +12,7 @@ import subprocess
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
-from contest import BENCHMARKS, PEERS_PYTHON, report
+from contest import BENCHMARKS, PEERS, report
 
 from ampcore import DynamicLossScale
 
@@ -38,7 +38,7 @@ def torch_scales(flags: list[bool], interval: int) -> dict[str, object]:
     """What GradScaler makes of the flags."""
     asked = json.dumps({"flags": flags, "initial": INITIAL, "interval": interval})
     run = subprocess.run(
-        [str(PEERS_PYTHON), "-m", "peers.torch_scaler"],
+        [str(PEERS), "-m", "peers.torch_scaler"],
         cwd=BENCHMARKS,
         input=asked,
         stdout=subprocess.PIPE,

@@ -5,7 +5,7 @@ those of the matrix products alone. The peak is the best of TensorFlow's and PyT
 products, measured in the same minutes.
 """
 
-from contest import PEERS_PYTHON, Contestant, Result, contest, report
+from contest import PEERS, Contestant, Program, Result, contest, report
 from contest.problems import Wide
 
 ROUNDS = 11
@@ -22,9 +22,9 @@ def main() -> None:
             dtype: {name: round(gflop_per_s(result, name), 1) for name in result.rounds}
             for dtype, result in results.items()
         },
-        step_ms={dtype: result.median("ampcore") for dtype, result in results.items()},
-        chosen={dtype: result.chosen() for dtype, result in results.items()},
-        versions={key: it for result in results.values() for key, it in result.versions().items()},
+        step_ms={dtype: result.table()["ampcore"] for dtype, result in results.items()},
+        chosen={dtype: result.chosen for dtype, result in results.items()},
+        versions={key: it for result in results.values() for key, it in result.versions.items()},
     )
 
 
@@ -32,9 +32,9 @@ def measured(dtype: str) -> Result:
     """Training, and the peers' products, in turns."""
     return contest(
         (
-            Contestant("ampcore", "ours.training", f"wide-{POLICIES[dtype]}-none-graph"),
-            Contestant("tensorflow product", "peers.tensorflow_product", dtype),
-            Contestant("torch product", "peers.torch_product", dtype, PEERS_PYTHON),
+            Contestant("ampcore", Program("ours.training"), f"wide-{POLICIES[dtype]}-none-graph"),
+            Contestant("tensorflow product", Program("peers.tensorflow_product"), dtype),
+            Contestant("torch product", Program("peers.torch_product", PEERS), dtype),
         ),
         ROUNDS,
     )

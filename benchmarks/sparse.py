@@ -3,7 +3,7 @@
 Adam and a dynamic loss scale on both sides; milliseconds a step, interleaved.
 """
 
-from contest import Contestant, contest, report
+from contest import Contestant, Program, contest, report
 
 ROUNDS = 9
 
@@ -12,8 +12,8 @@ def main() -> None:
     """Measure and print."""
     result = contest(
         (
-            Contestant("ampcore", "ours.training", "sparse-float32-dynamic-graph"),
-            Contestant("keras", "peers.keras_sparse", "dynamic"),
+            Contestant("ampcore", Program("ours.training"), "sparse-float32-dynamic-graph"),
+            Contestant("keras", Program("peers.keras_sparse"), "dynamic"),
         ),
         ROUNDS,
     )
@@ -21,8 +21,8 @@ def main() -> None:
         "sparse",
         faster_than_keras=result.ratio("keras", "ampcore"),
         step_ms=result.table(),
-        quartiles_ms=result.spread(),
-        versions=result.versions(),
+        quartiles_ms=result.quartiles(),
+        versions=result.versions,
     )
 
 

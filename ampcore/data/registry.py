@@ -24,8 +24,10 @@ def register(kind: str) -> Callable[[Loader], Loader]:
     return add
 
 
-def load(spec: DataSpec, *, seed: int, data_root: Path | None = None) -> Dataset:
-    """The data that a spec asks for, with at least one whole batch to train on.
+def load(
+    spec: DataSpec, *, seed: int, data_root: Path | None = None, accumulate: int = 1
+) -> Dataset:
+    """The data that a spec asks for, with at least one whole step of batches to train on.
 
     A path in the spec is relative to `data_root` and cannot leave it; without a root any
     path will do. Raises InvalidData.
@@ -38,5 +40,13 @@ def load(spec: DataSpec, *, seed: int, data_root: Path | None = None) -> Dataset
             expected=f"at most {len(dataset.x_train)}, the number of training examples "
             f"with validation_split {spec.validation_split:g}",
             received=str(spec.batch_size),
+        )
+    if spec.batch_size * accumulate > len(dataset.x_train):
+        raise InvalidData(
+            getattr(spec, "path", spec.kind),
+            "train.accumulate",
+            expected=f"at most {len(dataset.x_train) // spec.batch_size}, the whole batches of "
+            f"{spec.batch_size} in {len(dataset.x_train)} training examples",
+            received=str(accumulate),
         )
     return dataset

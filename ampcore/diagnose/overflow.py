@@ -91,7 +91,7 @@ class OverflowVerdicts:
         try:
             step = Step([float(scale) for scale in scales], batch, seed, place)
             facts = explained(self._replay, self._in_float32, step)
-        except (tf.errors.OpError, MemoryError) as error:
+        except Exception as error:
             # A diagnosis that fails, for want of memory above all, must not end the run.
             facts = _unknown(error)
         seconds = self._clock() - began

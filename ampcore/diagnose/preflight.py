@@ -56,7 +56,9 @@ def rehearsed(spec: JobSpec, data_root: Path | None = None) -> Report:
     Raises TrainingError when they cannot be loaded and built.
     """
     device = hardware.facts(hardware.select(spec.runtime.device))
-    dataset = data.load(spec.data, seed=spec.train.seed, data_root=data_root)
+    dataset = data.load(
+        spec.data, seed=spec.train.seed, data_root=data_root, accumulate=spec.train.accumulate
+    )
     policies = layer_policies(spec.precision, device)
     task = models.build(spec.model, dataset.signature, policies)
     step_examples = spec.data.batch_size * spec.train.accumulate

@@ -16,6 +16,7 @@ from ampcore.precision.loss_scale import (
     LossScaleState,
     NoLossScale,
     from_spec,
+    settled_scale,
 )
 from ampcore.precision.policy import LayerPolicies, layer_policies
 from ampcore.precision.transaction import Outcome, apply_if_finite, apply_together
@@ -38,5 +39,6 @@ __all__ = [
     "from_spec",
     "global_norm",
     "layer_policies",
+    "settled_scale",
     "summed_rows",
 ]

@@ -31,19 +31,22 @@ def all_finite(grads: Sequence[Any]) -> Tensor:
     return finite
 
 
-def each_finite(groups: Sequence[Sequence[Any]], norms: Sequence[Tensor]) -> list[Tensor]:
+def each_finite(
+    groups: Sequence[Sequence[Any] | Callable[[], Sequence[Any]]], norms: Sequence[Tensor]
+) -> list[Tensor]:
     """For each group of gradients, whether all of them are finite; `norms` are their global norms.
 
     A finite norm proves that every element is finite, and costs nothing where it is wanted
     anyway. An infinite one may be mere overflow of the squares (elements above 1.8e19), so only
-    then is every element looked at.
+    then is every element looked at. A group may be a function that makes the gradients when that
+    happens: XLA keeps in memory what a branch that is never taken might read.
     """
     if not groups:
         return []
     flags: list[Tensor] = tf.cond(
         tf.reduce_all(tf.math.is_finite(norms)),
         lambda: [tf.constant(True) for _ in groups],
-        lambda: [_every_element_finite(grads) for grads in groups],
+        lambda: [_every_element_finite(grads() if callable(grads) else grads) for grads in groups],
     )
     return flags
 

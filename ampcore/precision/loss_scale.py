@@ -244,7 +244,8 @@ class CalibratedLossScale(DynamicLossScale):
 
 
 LossScale = NoLossScale | FixedLossScale | DynamicLossScale | CalibratedLossScale
-LossScaleSpec = NoScale | FixedScale | DynamicScale | CalibratedScale | AutoScale
+SettledScaleSpec = NoScale | FixedScale | DynamicScale | CalibratedScale
+LossScaleSpec = SettledScaleSpec | AutoScale
 
 
 def from_spec(spec: LossScaleSpec, compute_dtypes: Collection[str] = ()) -> LossScale:
@@ -252,17 +253,22 @@ def from_spec(spec: LossScaleSpec, compute_dtypes: Collection[str] = ()) -> Loss
 
     `compute_dtypes` are those of the model's layers on the device: they settle `auto`.
     """
-    match spec:
+    match settled_scale(spec, compute_dtypes):
         case NoScale():
             return NoLossScale()
-        case FixedScale():
-            return FixedLossScale(spec.scale)
-        case DynamicScale():
-            return DynamicLossScale(**spec.model_dump(exclude={"mode"}))
-        case CalibratedScale():
-            return CalibratedLossScale(**spec.model_dump(exclude={"mode"}))
-        case AutoScale():
-            return DynamicLossScale() if "float16" in compute_dtypes else NoLossScale()
+        case FixedScale(scale=value):
+            return FixedLossScale(value)
+        case DynamicScale() as settled:
+            return DynamicLossScale(**settled.model_dump(exclude={"mode"}))
+        case CalibratedScale() as settled:
+            return CalibratedLossScale(**settled.model_dump(exclude={"mode"}))
+
+
+def settled_scale(spec: LossScaleSpec, compute_dtypes: Collection[str]) -> SettledScaleSpec:
+    """`auto` as what it stands for when layers compute in these dtypes; others stay."""
+    if not isinstance(spec, AutoScale):
+        return spec
+    return DynamicScale() if "float16" in compute_dtypes else NoScale()
 
 
 def _clipped(state: LossScaleState, minimum: float, maximum: float) -> LossScaleState:

@@ -1,6 +1,6 @@
 """An update that happens as a whole or not at all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -49,6 +49,7 @@ def apply_together(
     norms: Sequence[Tensor] | None = None,
     *,
     xla: bool = False,
+    remade: Sequence[Callable[[], Sequence[Any]]] | None = None,
 ) -> Outcome:
     """Apply the gradients of every group, each under its own loss scale, or change nothing.
 
@@ -60,11 +61,12 @@ def apply_together(
     `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward pass
     that assigns them itself cannot be taken back. `norms` are the global norms of the groups'
     gradients, where they are known: a finite one spares another look at the gradients.
-    `xla` says that XLA will compile the step; the optimizers must be ampcore's own then.
+    `xla` says that XLA will compile the step; the optimizers must be ampcore's own then. `remade`
+    make each group's gradients, unclipped, once more, for a look that is seldom needed.
     """
     also = list(also)
     _build(groups)
-    finite = _finite(scales, groups, norms)
+    finite = _finite(scales, [grads for _, grads, _ in groups], norms, remade)
     applied = tf.reduce_all(finite)
     if xla:
         _commit_where(applied, groups, also)
@@ -79,13 +81,15 @@ def apply_together(
 
 
 def _finite(
-    scales: Sequence[LossScale], groups: Sequence[Group], norms: Sequence[Tensor] | None
+    scales: Sequence[LossScale],
+    groups: Sequence[Sequence[Any]],
+    norms: Sequence[Tensor] | None,
+    remade: Sequence[Callable[[], Sequence[Any]]] | None,
 ) -> tuple[Tensor, ...]:
     """Whether the gradients of each group are finite; true of those that are not checked."""
     checked = [index for index, scale in enumerate(scales) if scale.checks_finite]
-    gradients = [groups[index][1] for index in checked]
-    known = [norms[index] for index in checked] if norms is not None else None
-    flags = each_finite(gradients, known or [global_norm(grads) for grads in gradients])
+    known = [norms[index] if norms else global_norm(groups[index]) for index in checked]
+    flags = each_finite([(remade or groups)[index] for index in checked], known)
     by_index = dict(zip(checked, flags, strict=True))
     return tuple(by_index.get(index, tf.constant(True)) for index in range(len(groups)))
 

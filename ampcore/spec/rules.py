@@ -48,16 +48,17 @@ def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
 
 def nesterov_needs_momentum(parts: Parts) -> Iterator[Problem]:
     """Nesterov's form is a form of momentum."""
-    optimizer = parts.get("optimizer")
-    if isinstance(optimizer, Sgd | Momentum) and optimizer.nesterov and not optimizer.momentum:
-        yield Problem(
-            "/optimizer/momentum", "out_of_bounds", "a momentum above 0 with nesterov: true", "0"
-        )
+    own = (parts.get("optimizers") or {}).items()
+    every = {("optimizer",): parts.get("optimizer")} | {("optimizers", name): o for name, o in own}
+    for place, optimizer in every.items():
+        if isinstance(optimizer, Sgd | Momentum) and optimizer.nesterov and not optimizer.momentum:
+            expected = "a momentum above 0 with nesterov: true"
+            yield Problem(pointer((*place, "momentum")), "out_of_bounds", expected, "0")
 
 
 def batch_fits_data(parts: Parts) -> Iterator[Problem]:
-    """At least one whole batch must be left to train on, and one example to evaluate on."""
-    data = parts.get("data")
+    """At least one whole step of batches must be left to train on."""
+    data, train = parts.get("data"), parts.get("train")
     match data:
         case Digits():
             examples = DIGITS_EXAMPLES
@@ -73,6 +74,14 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
             f"at most {training}, the training examples of {data.kind} "
             f"with validation_split {data.validation_split:g}",
             str(data.batch_size),
+        )
+    elif train is not None and data.batch_size * train.accumulate > training:
+        yield Problem(
+            "/train/accumulate",
+            "batch_too_large",
+            f"at most {training // data.batch_size}, the whole batches of {data.batch_size} in "
+            f"{training} training examples of {data.kind}",
+            str(train.accumulate),
         )
 
 

@@ -48,7 +48,8 @@ class Checkpoints:
 
     def save(self, made: Checkpoint) -> Event:
         """Save it, and drop the older ones; the event says what happened."""
-        start, last, folder = time.perf_counter(), made.manifest.step - 1, self._folder or Path()
+        start, folder = time.perf_counter(), self._folder or Path()
+        last = made.manifest.step - 1 if made.manifest.step else None
         try:
             file = checkpoint.save(folder, made)
             checkpoint.prune(folder, keep=KEPT)
@@ -64,16 +65,21 @@ class Checkpoints:
 
 
 def manifest(
-    spec: JobSpec, session: Session, device: str, steps: int, counters: dict[str, Any]
+    spec: JobSpec,
+    session: Session,
+    device: str,
+    steps: int,
+    counters: dict[str, Any],
+    *,
+    engine: str,
 ) -> Manifest:
     """What stands beside the arrays of a session after `steps` steps."""
-    scale = spec.loss_scale.model_dump(mode="json")
     return Manifest(
         step=steps,
         spec=spec.to_json(),
         policy=session.policies.name,
-        loss_scales={network.name: scale for network in session.networks},
-        engine=session.engine or "graph",
+        loss_scales={network.name: session.scale_spec for network in session.networks},
+        engine=engine,
         device=device,
         versions=versions(),
         counters=counters,

@@ -45,6 +45,10 @@ class Recovery:
         """A state in which no step in a row was bad."""
         self._good = GoodState(arrays, steps)
 
+    def fell_back(self) -> None:
+        """The run is in float32 now, and there is no way back from there."""
+        self.in_float32, self._good = True, None
+
     def way_back(self, exceeded: Exceeded) -> GoodState:
         """The state to go back to; raises the guard's error when there is nothing left to try."""
         good = self._good

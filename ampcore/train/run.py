@@ -60,6 +60,7 @@ class Run:
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
         self._gone_back_at: int | None = None
+        self._engine_before = "graph"
         self._begin(material.session(float32=float32))
         self._keep_good_state()
 
@@ -103,8 +104,14 @@ class Run:
             self._recover(exceeded)
         self._close_epoch()
         self._evaluate()
-        if self._checkpoints.is_due():
+        # Damaged weights must not take the place of the good ones that were saved before.
+        if not self._is_damaged and self._checkpoints.is_due():
             self.save()
+
+    @property
+    def _is_damaged(self) -> bool:
+        """Whether the last step was bad, and was applied all the same."""
+        return bool(self.guard.row) and not self.session.checks_finite
 
     def save(self) -> None:
         """Keep the state as it stands: as a checkpoint, and to go back to if it is a good one."""
@@ -114,6 +121,11 @@ class Run:
             self._outbox.flush()
             arrays = arrays or self.session.capture()
             self._outbox.event(self._checkpoints.save(self._checkpoint(arrays)))
+
+    def tell_scale_table(self) -> None:
+        """Tell what the loss scales would have lost, if gradients were sampled."""
+        if table := self.diagnosis.scale_table(self.totals.steps - 1):
+            self._outbox.event(table)
 
     def _keep_good_state(self) -> Arrays | None:
         # A state that was gone back to is no new one: else its rollbacks would never end.
@@ -127,12 +139,15 @@ class Run:
     def restore(self, found: Checkpoint) -> None:
         """Go on from a checkpoint. Raises IncompatibleCheckpoint."""
         restore(self.session, found)
+        self._engine_before = found.manifest.engine
         counters: dict[str, Any] = dict(found.manifest.counters)
         self.totals = Totals.from_json(counters["totals"])
         self.guard.row = counters["guard_row"]
         self._warned_of_damage = counters["warned_of_damage"]
         self.diagnosis.restore(counters["diagnosis"])
-        self._keep_good_state()
+        if self.recovery.needs_states:
+            # Amid bad steps, too: what was good before them is not there any more.
+            self.recovery.keep(self.session.capture(), self.totals.steps)
 
     def _checkpoint(self, arrays: Arrays) -> Checkpoint:
         counters = {
@@ -143,13 +158,18 @@ class Run:
             IN_FLOAT32: self.recovery.in_float32,
         }
         device, steps = self._material.device.kind, self.totals.steps
-        return Checkpoint(manifest(self._spec, self.session, device, steps, counters), arrays)
+        # A run that was done when it was resumed uses none.
+        engine = self.session.engine or self._engine_before
+        made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
+        return Checkpoint(made, arrays)
 
     def _close_epoch(self) -> None:
         epoch, batch = self._plan.place(self.totals.steps)
-        if batch == 0 or self.is_done:
-            last = epoch - 1 if batch == 0 else epoch
-            self._outbox.event(self.totals.close_epoch(last))
+        if batch == 0:
+            self._outbox.event(self.totals.close_epoch(epoch - 1))
+        elif self.is_done:
+            # It stays open: a run that is given more steps goes on with it.
+            self._outbox.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
 
     def _evaluate(self) -> None:
         if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
@@ -175,7 +195,8 @@ class Run:
         variables, _ = session.divided(arrays)
         session.restore(matched(variables, session.wanted()), scales=False)
         session.use(engine, min(self.totals.steps, self._plan.total_steps - 1))
-        self.recovery.in_float32 = True
+        self.recovery.fell_back()
+        self.tell_scale_table()
         self._begin(session)
 
     def _warn_of_damage(self, block: StepBlock) -> None:

@@ -48,8 +48,9 @@ class Session:
         for optimizer, network in zip(self.optimizers, self.task.networks, strict=True):
             # Slots must exist before the loop is traced.
             optimizer.build(network.model.trainable_variables)
-        self.scale_spec: dict[str, Any] = spec.loss_scale.model_dump(mode="json")
-        scale = precision.from_spec(spec.loss_scale, policies.compute_dtypes)
+        settled = precision.settled_scale(spec.loss_scale, policies.compute_dtypes)
+        self.scale_spec: dict[str, Any] = settled.model_dump(mode="json")
+        scale = precision.from_spec(settled)
         self.scales = [scale] * len(own)
         self.step = TrainStep(
             task=self.task,
@@ -151,6 +152,8 @@ class Session:
         """Train the next steps, as many as take about half a second."""
         if self._loop is None:
             raise RuntimeError("An engine must be chosen before the first block; see use().")
+        # To wait for data, or to put an epoch in order, takes time like any other part of a step.
+        began = time.perf_counter()
         _, batch = self._plan.place(first_step)
         window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
@@ -163,9 +166,9 @@ class Session:
             count,
             halt_on_skip=halt_on_skip,
         )
-        seconds = time.perf_counter() - start
-        self._pacing.observe(len(rows), seconds)
-        return step_block(first_step, self.step.columns, rows, seconds, self.step_examples)
+        ended = time.perf_counter()
+        self._pacing.observe(len(rows), ended - start)
+        return step_block(first_step, self.step.columns, rows, ended - began, self.step_examples)
 
     def averaged(self) -> list[list[Any]]:
         """The weights to evaluate and to save: their moving averages where there are such."""

@@ -4,8 +4,9 @@ After the gradients (see `gradients`): float32 → divided by the loss scale →
 every network, or of none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -81,7 +82,7 @@ class TrainStep:
         the loss scales and nothing else.
         """
         before = self.task.held()
-        found, bad = self._gradients(states, before, batch, seed)
+        found, bad, remade = self._gradients(states, before, batch, seed)
         norms = [global_norm(grads, xla=self.xla) for grads in found.scaled]
         # Read before the step counts: a schedule's next value belongs to the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
@@ -93,7 +94,7 @@ class TrainStep:
         ]
         also = _changed(self.task.networks, before, found.held)
         new_states, applied, _ = apply_together(
-            self.loss_scales, states, groups, also, norms, xla=self.xla
+            self.loss_scales, states, groups, also, norms, xla=self.xla, remade=remade
         )
         own = [found.losses, [state.scale for state in states], norms, rates]
         row = _row(applied, *own) + ([bad] if self.accumulate > 1 else [])
@@ -101,20 +102,27 @@ class TrainStep:
 
     def _gradients(
         self, states: States, held: Held, batch: Batch, seed: Tensor
-    ) -> tuple[Gradients, Tensor]:
+    ) -> tuple[Gradients, Tensor, list[Callable[[], list[Any]]] | None]:
         """Unscaled float32 gradients, and the number of micro-batches in which one was not finite.
 
-        Duplicate rows of sparse gradients are added up.
+        Duplicate rows of sparse gradients are added up. Also returns functions that make the
+        gradients of each network once more, where that takes only a division.
         """
+        remade: list[Callable[[], list[Any]]] = []
 
         def micro(held: Held, batch: Batch, seed: Tensor) -> Gradients:
             found = scaled_gradients(self.task, self.loss_scales, states, held, batch, seed)
             parts = zip(self.loss_scales, states, found.scaled, strict=True)
-            unscaled = [scale.unscale(state, grads) for scale, state, grads in parts]
-            return found._replace(scaled=unscaled)
+            unscaled = [partial(scale.unscale, state, grads) for scale, state, grads in parts]
+            remade.extend(unscaled)
+            return found._replace(scaled=[make() for make in unscaled])
 
         found, bad = accumulated(micro, self.accumulate, held, batch, seed)
-        return found._replace(scaled=[summed_rows(grads) for grads in found.scaled]), bad
+        grads = [summed_rows(own) for own in found.scaled]
+        simple = self.accumulate == 1 and not any(
+            isinstance(grad, tf.IndexedSlices) for own in grads for grad in own
+        )
+        return found._replace(scaled=grads), bad, remade if simple else None
 
 
 def _row(

@@ -34,6 +34,9 @@ ShouldStop = Callable[[], bool]
 RESIDENT_SHARE: Final = 0.25
 """Of a device's memory that training examples may take; larger data is streamed."""
 
+PRECISION: Final = ("precision", "loss_scale")
+"""How the fields of a spec begin that say in which precision a job trains."""
+
 NOTHING: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
 """To go on from."""
 
@@ -86,17 +89,24 @@ class Trainer:
         spec = self.spec
         device = hardware.select(spec.runtime.device)
         keras.utils.set_random_seed(spec.train.seed)
-        dataset = data.load(spec.data, seed=spec.train.seed, data_root=self._data_root)
+        dataset = data.load(
+            spec.data,
+            seed=spec.train.seed,
+            data_root=self._data_root,
+            accumulate=spec.train.accumulate,
+        )
         material = _material(spec, dataset, hardware.facts(device))
         run = self._begun(material, outbox)
         began = time.perf_counter()
-        while not run.is_done and not should_stop():
-            run.advance()
+        try:
+            while not run.is_done and not should_stop():
+                run.advance()
+        finally:
+            # Whoever looks into a run that failed wants it most.
+            run.tell_scale_table()
         train_s = time.perf_counter() - began
         if not run.is_done or spec.train.checkpoint_every_s is not None:
             run.save()
-        if table := run.diagnosis.scale_table(run.totals.steps - 1):
-            outbox.event(table)
         return self._result(run, train_s, hardware.peak_memory(device).bytes, outbox)
 
     def _begun(self, material: Material, outbox: Outbox) -> Run:
@@ -105,7 +115,9 @@ class Trainer:
         found, differences, told = newest(folder, spec) if folder and self._resume else NOTHING
         saved = found.checkpoint if found else None
         checkpoints = Checkpoints(folder, spec.train.checkpoint_every_s)
-        float32 = bool(saved and saved.manifest.counters[IN_FLOAT32])
+        # Whoever changes the precision does not want the fallback from the former one.
+        asked_anew = any(difference.field.startswith(PRECISION) for difference in differences)
+        float32 = bool(saved and saved.manifest.counters[IN_FLOAT32]) and not asked_anew
         run = Run(material, checkpoints, outbox, float32=float32)
         if saved:
             run.restore(saved)

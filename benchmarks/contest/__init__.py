@@ -1,8 +1,8 @@
-"""Side-by-side measurement: contestants in processes of their own, measured in turns.
+"""Side-by-side measurement: contestants in turns, in the processes that their software needs.
 
-Each contestant lives in the environment that its software needs, prepares once, and then answers
-every "run" with the milliseconds that one step took. Because the rounds are interleaved, whatever
-else the machine does hits all contestants alike; what counts are ratios of medians.
+A process prepares all of its contestants once, and then answers every "run <contestant>" with the
+milliseconds that one step took. Because the rounds are interleaved, whatever else the machine does
+hits all contestants alike; what counts are ratios of medians.
 """
 
 import json
@@ -11,33 +11,40 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 BENCHMARKS = Path(__file__).parent.parent
-PEERS_PYTHON = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
+PEERS = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
 CORES = os.cpu_count() or 1
 # Threads that still spin for work from the round before would disturb the next contestant.
 SETTLE_S = 0.02
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """`python -m <module> <variant>` with the interpreter that has what it needs."""
+class Program:
+    """`python -m <module> <variant>…` with the interpreter that has what it needs."""
 
-    name: str
     module: str
-    variant: str
     python: Path = Path(sys.executable)
 
 
-class Runner:
-    """A contestant that has prepared itself and waits for its turn.
+@dataclass(frozen=True)
+class Contestant:
+    """A variant of what a program does, under a name of its own in the results."""
 
-    `facts` is what it says about itself: versions, threads, and the settings it chose.
+    name: str
+    program: Program
+    variant: str
+
+
+class Runner:
+    """A program that has prepared its variants and waits for its turn.
+
+    `facts` is what it says about itself: versions, and the settings that variants chose.
     """
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
@@ -46,10 +53,10 @@ class Runner:
 
     @classmethod
     @contextmanager
-    def started(cls, contestant: Contestant) -> Iterator[Self]:
+    def started(cls, program: Program, variants: Sequence[str]) -> Iterator[Self]:
         """Start it, wait until it is ready, and end it afterwards."""
         process = subprocess.Popen(
-            [str(contestant.python), "-m", contestant.module, contestant.variant],
+            [str(program.python), "-m", program.module, *variants],
             cwd=BENCHMARKS,
             # torch and what else counts by OpenMP; TensorFlow and JAX take every core anyway.
             env={**os.environ, "OMP_NUM_THREADS": str(CORES), "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -63,10 +70,10 @@ class Runner:
             process.kill()
             process.communicate()
 
-    def step_ms(self) -> float:
+    def step_ms(self, variant: str) -> float:
         """One round; the milliseconds that a step took."""
         assert self._process.stdin is not None
-        self._process.stdin.write("run\n")
+        self._process.stdin.write(f"run {variant}\n")
         self._process.stdin.flush()
         return float(self._read()["step_ms"])
 
@@ -80,10 +87,12 @@ class Runner:
 
 @dataclass(frozen=True)
 class Result:
-    """Milliseconds a step of each contestant, one value a round, and what each says of itself."""
+    """Milliseconds a step of each contestant, one value a round, and what took part."""
 
     rounds: dict[str, list[float]]
-    facts: dict[str, dict[str, Any]]
+    chosen: dict[str, str]
+    """The settings that contestants chose for themselves as the fastest."""
+    versions: dict[str, str]
 
     def median(self, name: str) -> float:
         """The median over the rounds."""
@@ -97,42 +106,45 @@ class Result:
         """The medians, in milliseconds."""
         return {name: round(self.median(name), 4) for name in self.rounds}
 
-    def spread(self) -> dict[str, list[float]]:
-        """The quartiles, in milliseconds: how far to trust the medians."""
+    def quartiles(self) -> dict[str, list[float]]:
+        """In milliseconds: how far to trust the medians."""
         return {
             name: [round(value, 4) for value in statistics.quantiles(values, n=4)]
             for name, values in self.rounds.items()
-        }
-
-    def chosen(self) -> dict[str, str]:
-        """The settings that contestants chose for themselves as the fastest."""
-        return {name: facts["chosen"] for name, facts in self.facts.items() if "chosen" in facts}
-
-    def versions(self) -> dict[str, str]:
-        """The versions of all software that took part."""
-        return {
-            name: version
-            for facts in self.facts.values()
-            for name, version in facts["versions"].items()
         }
 
 
 def contest(contestants: Sequence[Contestant], rounds: int) -> Result:
     """Measure in turns; the order rotates, so that nobody always runs after the same one."""
     with ExitStack() as stack:
-        runners = {one.name: stack.enter_context(Runner.started(one)) for one in contestants}
-        times: dict[str, list[float]] = {name: [] for name in runners}
+        variants: dict[Program, list[str]] = {}
+        for one in contestants:
+            variants.setdefault(one.program, []).append(one.variant)
+        runners = {
+            program: stack.enter_context(Runner.started(program, names))
+            for program, names in variants.items()
+        }
+        times: dict[str, list[float]] = {one.name: [] for one in contestants}
         for index in range(rounds):
-            for name in rotated(list(runners), index):
+            for one in rotated(contestants, index):
                 time.sleep(SETTLE_S)
-                times[name].append(runners[name].step_ms())
-        return Result(times, {name: runner.facts for name, runner in runners.items()})
+                times[one.name].append(runners[one.program].step_ms(one.variant))
+        facts = {program: runner.facts for program, runner in runners.items()}
+    return Result(
+        times,
+        {
+            one.name: facts[one.program]["chosen"][one.variant]
+            for one in contestants
+            if one.variant in facts[one.program]["chosen"]
+        },
+        {name: it for fact in facts.values() for name, it in fact["versions"].items()},
+    )
 
 
-def rotated(names: list[str], by: int) -> Iterable[str]:
-    """The names, starting from another one each time."""
-    start = by % len(names)
-    return names[start:] + names[:start]
+def rotated(contestants: Sequence[Contestant], by: int) -> Sequence[Contestant]:
+    """The contestants, starting from another one each time."""
+    start = by % len(contestants)
+    return [*contestants[start:], *contestants[:start]]
 
 
 def report(benchmark: str, **answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""The contestant's side: prepare once, then answer each "run" with the milliseconds of a step.
+"""The contestants' side: prepare once, then answer each "run" with the milliseconds of a step.
 
 Imported by every contestant whatever its environment, and so needs nothing but Python.
 """
@@ -16,27 +16,29 @@ Round = Callable[[], float]
 """Does its work, waits until all of it is done, and returns how many steps that were."""
 
 WARM_UP = 2
-TRIALS = 5
+TRIALS = 3
 
 
 def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
-    """Be the contestant whose variant the command line names.
+    """Be the contestants whose variants the command line names.
 
     `variants` prepare a Round, or a mapping of several of which the fastest is to compete.
     """
     # Whatever the libraries print must not be taken for an answer.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
-    prepared = variants[sys.argv[1]]()
+    rounds, chosen = {}, {}
+    for name in sys.argv[1:]:
+        prepared = variants[name]()
+        if isinstance(prepared, Mapping):
+            chosen[name], rounds[name] = fastest(prepared)
+        else:
+            rounds[name] = prepared
+            warm_up(prepared)
     versions = {package: importlib.metadata.version(package) for package in packages}
-    facts: dict[str, Any] = {"versions": versions}
-    if isinstance(prepared, Mapping):
-        facts["chosen"], trained = fastest(prepared)
-    else:
-        trained = prepared
-        warm_up(trained)
-    print(json.dumps(facts), file=answers, flush=True)
-    for _ in sys.stdin:
-        print(json.dumps({"step_ms": step_ms(trained)}), file=answers, flush=True)
+    print(json.dumps({"versions": versions, "chosen": chosen}), file=answers, flush=True)
+    for line in sys.stdin:
+        name = line.removeprefix("run ").strip()
+        print(json.dumps({"step_ms": step_ms(rounds[name])}), file=answers, flush=True)
 
 
 def step_ms(trained: Round) -> float:

@@ -1,20 +1,25 @@
 """ampcore's loop on the problems of a contest, on data of the same sizes as everybody's.
 
 A variant is named `<problem>-<policy>-<loss scale>-<engine>`; the engine `any` tries all of them,
-as a job's own trial does. Every step's record is written and handed over.
+as a job's own trial does. Every step's record is written and handed over, but for variants with
+`-last` or `-silent` behind them: no job runs like that, they show what the records cost.
 """
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import tensorflow as tf
 from contest.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
 from contest.serve import Round, serve
 
 from ampcore import JobSpec, data
 from ampcore.diagnose import hardware
+from ampcore.train.cut import lookup, view
 from ampcore.train.feed import feed_for
+from ampcore.train.loop import step_seed
 from ampcore.train.plan import Plan
 from ampcore.train.run import Material
 from ampcore.train.session import Session
@@ -86,15 +91,45 @@ def run(own: Session, engine: Any) -> Round:
     return trained
 
 
+def run_silently(own: Session, engine: str, *, last: bool) -> Round:
+    """An epoch in one call of a loop that remembers the record of its last step, or none.
+
+    With none, losses, norms and rates are left out of the program where nothing else needs them.
+    """
+    xla = engine == "xla_loop"
+    step, window, cut = replace(own.step, xla=xla), own.window(0), lookup if xla else view
+    size = window.examples.y.shape[0] // window.end_batch
+
+    def body(index: Any, states: Any, row: Any) -> Any:
+        batch = cut(window.examples, index, size)
+        states, new = step(states, batch, step_seed(0, tf.cast(index, tf.int64)))
+        return index + 1, states, new if last else row
+
+    @tf.function(autograph=False, jit_compile=xla)  # type: ignore[untyped-decorator]
+    def loop(states: Any, count: Any) -> Any:
+        begun = (tf.constant(0), states, tf.zeros(len(step.columns)))
+        return tf.while_loop(lambda index, *_: index < count, body, begun)[1:]
+
+    states, count = own.states, tf.constant(window.end_batch)
+
+    def trained() -> int:
+        nonlocal states
+        states, _ = loop(states, count)
+        states[0].scale.numpy()  # wait for the last step
+        return window.end_batch
+
+    return trained
+
+
 def prepared(variant: str) -> Round | dict[str, Round]:
     """What competes under a variant's name."""
-    problem, policy, loss_scale, engine = variant.split("-")
+    problem, policy, loss_scale, engine, *silent = variant.split("-")
     own = session(problem, policy, loss_scale)
+    if silent:
+        return run_silently(own, engine, last=silent == ["last"])
     if engine != "any":
         return run(own, engine)
-    # XLA's convolutions in a compiled loop take seconds a step on a CPU: a job's trial finds out.
-    engines = ENGINES[:2] if problem == "cnn" else ENGINES
-    return {name: run(own, name) for name in engines}
+    return {name: run(own, name) for name in ENGINES}
 
 
 if __name__ == "__main__":

@@ -240,6 +240,13 @@ def test_finite_norms_spare_another_look_at_the_gradients():
     assert outcome.applied
 
 
+@pytest.mark.parametrize(("anew", "applied"), [(FINITE, True), (OVERFLOWED, False)])
+def test_the_other_look_may_be_at_gradients_that_are_made_for_it(anew, applied):
+    norms = [tf.constant(np.inf, tf.float32)]
+    outcome, _ = together([SCALE], [FINITE[:2]], norms=norms, remade=[lambda: [anew[:2]]])
+    assert bool(outcome.applied) is applied
+
+
 def test_no_row_of_bad_steps_brings_nan_into_the_weights():
     """Keras halves its scale without a floor: after 142 bad steps it is 0.
 

@@ -94,6 +94,19 @@ def test_a_misspelt_kind_gets_a_suggestion():
     [
         ({"data": {"kind": "digits", "batch_size": 1438}}, "/data/batch_size", "batch_too_large"),
         (
+            {
+                "model": {"kind": "gan"},
+                "optimizers": {"generator": {"kind": "sgd", "nesterov": True}},
+            },
+            "/optimizers/generator/momentum",
+            "out_of_bounds",
+        ),
+        (
+            {"data": {"kind": "digits", "batch_size": 64}, "train": {"accumulate": 23}},
+            "/train/accumulate",
+            "batch_too_large",
+        ),
+        (
             {"loss_scale": {"mode": "dynamic", "minimum": 4.0, "maximum": 2.0, "initial": 4.0}},
             "/loss_scale/initial",
             "out_of_bounds",
