@@ -141,6 +141,8 @@ class StreamedFeed:
         kinds = (self._x.dtype, self._y.dtype)
         shapes = ((size, *self._x.shape[1:]), (size, *self._y.shape[1:]))
 
+        # Autograph would write it to a file, which a process that is killed leaves behind.
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def read(number: Any) -> Any:
             parts = tf.numpy_function(self._read, [number], kinds, stateful=False)
             return tuple(map(tf.ensure_shape, parts, shapes))
