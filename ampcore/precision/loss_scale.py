@@ -5,9 +5,9 @@ asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, secti
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -28,9 +28,6 @@ Gradients = Any
 """Any nesting of tensors, tf.IndexedSlices and None."""
 
 
-COUNTERS: Final = ("good_steps", "bad_steps", "round_steps")
-
-
 class LossScaleState(NamedTuple):
     """What changes from step to step, as scalar tensors; a structure that tf.while_loop carries.
 
@@ -43,27 +40,6 @@ class LossScaleState(NamedTuple):
     good_steps: Tensor
     bad_steps: Tensor
     round_steps: Tensor
-
-    def to_numbers(self) -> dict[str, float]:
-        """Every field by name as a plain number; exact, so that `from_numbers` undoes it."""
-        counters = {name: int(getattr(self, name)) for name in COUNTERS}
-        return {"scale": float(self.scale), **counters}
-
-    @classmethod
-    def from_numbers(cls, numbers: Mapping[str, float]) -> Self:
-        """The state that `to_numbers` wrote.
-
-        Raises ValueError, with the field's name, for a field that is missing or unknown, a scale
-        that is not finite and positive, and a counter that is no whole number from 0 on.
-        """
-        _require(set(numbers) == set(cls._fields), f"the fields {cls._fields}", **numbers)
-        scale = numbers["scale"]
-        _require(0 < scale < math.inf, "a finite scale above 0", scale=scale)
-        for name in COUNTERS:
-            value = numbers[name]
-            _require(0 <= value < 2**31 and int(value) == value, "a count", **{name: value})
-        counters = (tf.constant(int(numbers[name]), tf.int32) for name in COUNTERS)
-        return cls(tf.constant(scale, tf.float32), *counters)
 
 
 def _state(scale: float) -> LossScaleState:
