@@ -49,10 +49,10 @@ $(PEERS_INSTALLED): requirements/bench.txt
 	@touch $@
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
-	$(LOCK) --extra server --extra worker-cpu --extra dev --extra bench -o requirements/dev.lock
-	$(LOCK) --extra server -o requirements/server.lock
-	$(LOCK) --extra worker-cpu -o requirements/worker-cpu.lock
-	$(LOCK) --extra worker-gpu -o requirements/worker-gpu.lock
+	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra dev --extra bench -o requirements/dev.lock
+	$(LOCK) --extra server --extra s3 -o requirements/server.lock
+	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
+	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
 
 clean: ## Remove what `make install` and the tests made
 	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -7,41 +7,55 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from ampclient.calls import Call
+from ampclient.calls import Call, Request
 from ampclient.errors import StatusError, UnexpectedAnswer, class_for
 
 T = TypeVar("T")
 MAX_SHOWN: Final = 200
 NOT_OURS: Final = "This does not look like an ampcore server; is AMPCORE_URL right?"
+REQUEST_ID: Final = "x-request-id"
 PROXY_STATUSES: Final = frozenset({408, 413, 429})
 """What a proxy before an ampcore server says in words of its own, beside the errors from 500 on."""
 
 
 def read_answer(call: Call[T], status: int, headers: Mapping[str, str], content: bytes) -> T:
     """What the answer to `call` says. Raises StatusError or UnexpectedAnswer."""
-    if status >= 400:
-        raise error_from(status, headers, content)
-    where = f"{call.method} {call.url_path}"
-    if status >= 300:
-        raise UnexpectedAnswer(
-            f"Expected an answer to {where}, received a redirect to "
-            f"{headers.get('location', 'nowhere')}; is the address right?",
-            status=status,
-        )
+    raise_for_status(call, status, headers, content)
     try:
-        document = json.loads(content)
+        document = json.loads(content) if content else None
     except ValueError:
-        raise UnexpectedAnswer(
-            f"{NOT_OURS} It answered {where} with {_shown(content)!r}.", status=status
+        raise unexpected(
+            f"{NOT_OURS} It answered {_where(call)} with {_shown(content)!r}.", status, headers
         ) from None
     try:
         return call.read(document)
     except (KeyError, TypeError, ValueError) as error:
-        raise UnexpectedAnswer(
-            f"Expected an ampcore server's answer to {where}, received "
+        raise unexpected(
+            f"Expected an ampcore server's answer to {_where(call)}, received "
             f"{_shown(content)!r} ({type(error).__name__}: {error}).",
-            status=status,
+            status,
+            headers,
         ) from None
+
+
+def raise_for_status(
+    request: Request, status: int, headers: Mapping[str, str], content: bytes
+) -> None:
+    """Return for an answer that is none of an error. Raises StatusError or UnexpectedAnswer."""
+    if status >= 400:
+        raise error_from(status, headers, content)
+    if status >= 300:
+        raise unexpected(
+            f"Expected an answer to {_where(request)}, received a redirect to "
+            f"{headers.get('location', 'nowhere')}; is the address right?",
+            status,
+            headers,
+        )
+
+
+def unexpected(detail: str, status: int, headers: Mapping[str, str]) -> UnexpectedAnswer:
+    """The error for an answer that no ampcore server gives."""
+    return UnexpectedAnswer(detail, status=status, request_id=headers.get(REQUEST_ID))
 
 
 def error_from(status: int, headers: Mapping[str, str], content: bytes) -> StatusError:
@@ -58,6 +72,7 @@ def error_from(status: int, headers: Mapping[str, str], content: bytes) -> Statu
         status=status,
         errors=[error for error in problem.get("errors") or () if isinstance(error, dict)],
         retry_after_s=retry_after_s(headers.get("retry-after")),
+        request_id=headers.get(REQUEST_ID),
     )
 
 
@@ -74,6 +89,10 @@ def retry_after_s(value: str | None) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def _where(request: Request) -> str:
+    return f"{request.method} {request.url_path}"
 
 
 def _problem(content: bytes) -> dict[str, Any]:

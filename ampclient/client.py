@@ -1,28 +1,20 @@
 """The entrance: a client of one ampcore server."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ampclient import calls
+from ampclient.access import Projects, Tokens
 from ampclient.connection import Connection, resolve
 from ampclient.jobs import Jobs
 from ampclient.transport import Transport
-from ampclient.views import Kind, Policy, ServerVersion, Worker
+from ampclient.views import AuditEntry, Kind, Policy, ServerVersion, Session
+from ampclient.workers import Workers
 
 if TYPE_CHECKING:
     import httpx
-
-
-class Workers:
-    """The workers of a server."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def list(self) -> list[Worker]:
-        """Every worker that the server knows, online or not."""
-        return self._transport.send(calls.list_workers())
 
 
 class Client:
@@ -46,6 +38,8 @@ class Client:
         self._transport = Transport(connection, timeout_s=timeout_s, http_client=http_client)
         self.jobs = Jobs(self._transport)
         self.workers = Workers(self._transport)
+        self.tokens = Tokens(self._transport)
+        self.projects = Projects(self._transport)
 
     @classmethod
     def from_file(
@@ -72,9 +66,43 @@ class Client:
         """The kinds of data that a spec can name."""
         return self._transport.send(calls.list_datasets())
 
+    def optimizers(self) -> list[Kind]:
+        """The kinds of optimizer that a spec can name."""
+        return self._transport.send(calls.list_optimizers())
+
     def policies(self) -> list[Policy]:
         """The precision policies that a spec can name."""
         return self._transport.send(calls.list_policies())
+
+    def session(self) -> Session:
+        """Who the server takes the token's bearer for: name, role, project."""
+        return self._transport.send(calls.get_session())
+
+    def audit(
+        self,
+        *,
+        action: str | None = None,
+        project: str | None = None,
+        token_id: str | None = None,
+    ) -> Iterator[AuditEntry]:
+        """Who did what, newest first; for admins. `action` is such as "job.cancel".
+
+        Lazy, as `client.jobs.list` is: each page is asked for when it is needed.
+        """
+        cursor = None
+        while True:
+            call = calls.list_audit(
+                action=action,
+                project=project,
+                token_id=token_id,
+                limit=calls.AUDIT_PER_PAGE,
+                cursor=cursor,
+            )
+            page = self._transport.send(call)
+            yield from page.entries
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def version(self) -> ServerVersion:
         """What runs on the server."""

@@ -44,6 +44,13 @@ def document_in(data: bytes, assignments: Sequence[str] = ()) -> Document:
         raise InvalidSpec.from_problems(error.problems) from None
 
 
+def assigned_in(assignments: Sequence[str]) -> Document:
+    """The value of each `path=value`, by its path. Raises InvalidSpec."""
+    document_in(b"{}", assignments)  # tells every mistake at once
+    pairs = [assignment.partition("=") for assignment in assignments]
+    return {path: read_document(text) for path, _, text in pairs}
+
+
 def _object(document: object) -> Document:
     """The document in plain JSON values. Raises InvalidSpec with everything that is none."""
     if not isinstance(document, Mapping):

@@ -9,15 +9,26 @@ if TYPE_CHECKING:
 
 
 class AmpcoreError(Exception):
-    """Any error of this package: a stable `code`, the HTTP `status` if one came, a `detail`."""
+    """Any error of this package: a stable `code`, the HTTP `status` if one came, a `detail`.
+
+    `request_id` is the name under which the server's log knows the request, if it told one.
+    """
 
     default_code: ClassVar[str] = "error"
 
-    def __init__(self, detail: str, *, code: str | None = None, status: int | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
         super().__init__(detail)
         self.code = code or self.default_code
         self.status = status
         self.detail = detail
+        self.request_id = request_id
 
 
 class NotConfigured(AmpcoreError):
@@ -27,19 +38,32 @@ class NotConfigured(AmpcoreError):
 
 
 class ConnectionFailed(AmpcoreError):
-    """No answer came; `sent` tells whether the server may have seen the request."""
+    """No answer came; `sent` tells whether the server may have seen the request.
+
+    Where it may have queued a job, the same call with this `idempotency_key` queues no second
+    one, and answers with the first.
+    """
 
     default_code = "connection_failed"
 
-    def __init__(self, detail: str, *, sent: bool = True) -> None:
+    def __init__(
+        self, detail: str, *, sent: bool = True, idempotency_key: str | None = None
+    ) -> None:
         super().__init__(detail)
         self.sent = sent
+        self.idempotency_key = idempotency_key
 
 
 class UnexpectedAnswer(AmpcoreError):
     """An answer came that no ampcore server of this version gives."""
 
     default_code = "unexpected_answer"
+
+
+class DigestMismatch(AmpcoreError):
+    """The bytes of a downloaded file are not those that the server promised; it was removed."""
+
+    default_code = "digest_mismatch"
 
 
 class WaitTimeout(AmpcoreError, TimeoutError):
@@ -76,8 +100,9 @@ class StatusError(AmpcoreError):
         status: int | None = None,
         errors: Sequence[Mapping[str, Any]] = (),
         retry_after_s: float | None = None,
+        request_id: str | None = None,
     ) -> None:
-        super().__init__(detail, code=code, status=status)
+        super().__init__(detail, code=code, status=status, request_id=request_id)
         self.title = title
         self.errors = tuple(errors)
         self.retry_after_s = retry_after_s
@@ -108,11 +133,19 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """404: there is no such job (or no such endpoint)."""
+    """404: there is no such job, for you at least (or no such endpoint)."""
+
+    default_code = "not_found"
 
 
 class Conflict(StatusError):
     """409: the job is in a state that does not allow this."""
+
+
+class InFlight(Conflict):
+    """409: a request with the same Idempotency-Key is being answered right now."""
+
+    default_code = "request_in_flight"
 
 
 class PayloadTooLarge(StatusError):
@@ -156,6 +189,16 @@ class TooManyRequests(StatusError):
     """429: slow down; `retry_after_s` says for how long."""
 
 
+class QuotaExceeded(TooManyRequests):
+    """429: the project has as many jobs in the queue as it may.
+
+    It is told at once and not waited for: a place becomes free when a job begins, which may take
+    minutes or days.
+    """
+
+    default_code = "quota_exceeded"
+
+
 class ServerError(StatusError):
     """5xx: the server failed."""
 
@@ -177,8 +220,13 @@ BY_STATUS: dict[int, type[StatusError]] = {
 }
 
 
+BY_CODE: dict[str, type[StatusError]] = {
+    error.default_code: error for error in (InvalidSpec, InFlight, QuotaExceeded)
+}
+
+
 def class_for(status: int, code: str | None) -> type[StatusError]:
     """The class of error that a status and a problem's code stand for."""
-    if code == InvalidSpec.default_code:
-        return InvalidSpec
+    if code in BY_CODE:
+        return BY_CODE[code]
     return BY_STATUS.get(status, ServerError if status >= 500 else StatusError)

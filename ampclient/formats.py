@@ -1,9 +1,12 @@
 """How numbers, times and other people's words are written for a person at a terminal."""
 
 import math
+import re
 from datetime import datetime
+from typing import Final
 
 UNKNOWN = "–"
+COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def number(value: float | None) -> str:
@@ -51,6 +54,14 @@ def ago(seconds: float) -> str:
     return f"{max(0, seconds):.0f} s ago"
 
 
+def size(size_bytes: int) -> str:
+    """A number of bytes, in the largest unit that there is one of: 512 B, 1.5 MiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 2**power:
+            return f"{size_bytes / 2**power:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
 def moment(value: datetime | None) -> str:
     """A time in the reader's own time zone, to the second."""
     return UNKNOWN if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
@@ -64,3 +75,15 @@ def steps(step: int, total: int | None) -> str:
 def printable(text: str) -> str:
     """The text without what could steer a terminal: names and messages come from other people."""
     return "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
+
+
+def log_text(text: str) -> str:
+    """The lines of a log, with their colours, but without what else could steer a terminal."""
+    return "".join(
+        piece if COLOUR.fullmatch(piece) else _without_control(piece)
+        for piece in COLOUR.split(text)
+    )
+
+
+def _without_control(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t\r\b" else "�" for c in text)

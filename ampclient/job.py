@@ -1,28 +1,21 @@
 """A job on the server: what was known of it, and what can be done with it."""
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from uuid import uuid4
 
 from ampclient import calls
-from ampclient.retry import PATIENCE_S, POLLING_PATIENCE_S
-from ampclient.steps import StepRange, StepReader
+from ampclient.records import JobRecords
+from ampclient.retry import PATIENCE_S
 from ampclient.transport import Transport
-from ampclient.views import JobEvent, JobView
-from ampclient.wait import Progress, refreshed, wait_for
-
-if TYPE_CHECKING:
-    from ampcore.series import StepBlock
-
-POLL_S = 0.5
+from ampclient.views import JobView
+from ampclient.wait import POLL_S, Progress, wait_for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(JobView):
-    """A frozen view of a job; `refresh` and `wait` answer with a new one."""
-
-    _transport: Transport = field(repr=False, compare=False)
+class Job(JobRecords):
+    """A frozen view of a job; whatever changes the job answers with a new one."""
 
     @classmethod
     def bind(cls, view: JobView, transport: Transport) -> Self:
@@ -31,8 +24,7 @@ class Job(JobView):
 
     def refresh(self, *, patience_s: float = PATIENCE_S) -> "Job":
         """The job as it is now; a server that does not answer is tried for `patience_s`."""
-        view = self._transport.send(calls.get_job(self.id), patience_s=patience_s)
-        return Job.bind(view, self._transport)
+        return self._sent(calls.get_job(self.id), patience_s=patience_s)
 
     def wait(
         self,
@@ -42,7 +34,7 @@ class Job(JobView):
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
     ) -> "Job":
-        """The job once it has succeeded, failed or been cancelled.
+        """The job once it has succeeded, failed or been cancelled; a paused one is waited for.
 
         `progress` is True for bars (lines, if standard error is no terminal), or a function
         that is called with each view. Raises WaitTimeout after `timeout` seconds (the job goes
@@ -57,61 +49,58 @@ class Job(JobView):
         )
         return ended
 
-    def steps(
-        self,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> "StepBlock":
-        """The values of every stored step s with `start` ≤ s < `end` and `after` < s."""
-        from ampcore.series import StepBlock
-
-        wanted = StepRange(start, end, after, columns)
-        blocks = list(StepReader(self._transport, self.id, wanted).read())
-        return StepBlock.concat(blocks) if blocks else wanted.empty()
-
-    def iter_steps(
-        self,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Iterator["StepBlock"]:
-        """The same steps block by block, for more of them than memory should hold."""
-        wanted = StepRange(start, end, after, columns)
-        return StepReader(self._transport, self.id, wanted).read()
-
-    def follow_steps(
-        self,
-        *,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-        poll_s: float = POLL_S,
-    ) -> Iterator["StepBlock"]:
-        """Every step after `after`, each exactly once, as they come, until the job has ended."""
-        reader = StepReader(self._transport, self.id, StepRange(after=after, columns=columns))
-        job = self
-        while True:
-            # The state is read before the steps: an ended job stores no more of them.
-            job = refreshed(job)
-            yield from reader.read(patience_s=POLLING_PATIENCE_S)
-            if job.state.is_terminal:
-                return
-            time.sleep(poll_s)
-
-    def events(self, *, after: int | None = None) -> list[JobEvent]:
-        """The job's ledger in order, behind the event whose `seq` is `after`."""
-        events: list[JobEvent] = []
-        more = True
-        while more:
-            page = self._transport.send(calls.get_events(self.id, after=after))
-            events += page.events
-            after, more = page.next, page.more and bool(page.events)
-        return events
-
     def cancel(self) -> "Job":
         """Ask for the job's end; `wait` to know it gone. Raises Conflict if it has ended."""
-        return Job.bind(self._transport.send(calls.cancel_job(self.id)), self._transport)
+        return self._sent(calls.cancel_job(self.id))
+
+    def pause(self) -> "Job":
+        """Ask the job to stop at a checkpoint; a queued one is paused at once.
+
+        Raises Conflict if it has ended or is being cancelled.
+        """
+        return self._sent(calls.pause_job(self.id))
+
+    def resume(self) -> "Job":
+        """Queue the paused job again; it goes on from its checkpoint.
+
+        Raises Conflict if it is not paused.
+        """
+        return self._sent(calls.resume_job(self.id))
+
+    def retry(self) -> "Job":
+        """Queue the job again after it failed or was cancelled, with all that it has left so far.
+
+        It goes on from its last checkpoint. Raises Conflict for any other state.
+        """
+        return self._sent(calls.retry_job(self.id))
+
+    def clone(
+        self,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API and of ampctl
+        *,
+        idempotency_key: str | None = None,
+    ) -> "Job":
+        """Queue a new job with this one's spec, changed as {"precision.policy": "float32"} says.
+
+        Raises InvalidSpec and QuotaExceeded; see `client.jobs.submit` for the key.
+        """
+        return self._sent(calls.clone_job(self.id, set or {}, idempotency_key or str(uuid4())))
+
+    def edit(
+        self,
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        priority: int | None = None,
+    ) -> "Job":
+        """Give the job another name, other labels (all of them), or another priority, 0 to 9."""
+        given = {"name": name, "labels": labels, "priority": priority}
+        changes = {key: value for key, value in given.items() if value is not None}
+        return self._sent(calls.edit_job(self.id, changes))
+
+    def delete(self) -> None:
+        """Delete the job with its records and files. Raises Conflict unless it has ended."""
+        self._transport.send(calls.delete_job(self.id))
+
+    def _sent(self, call: calls.Call[JobView], *, patience_s: float = PATIENCE_S) -> "Job":
+        return Job.bind(self._transport.send(call, patience_s=patience_s), self._transport)

@@ -1,16 +1,19 @@
 """`client.jobs`: submit jobs and find them again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
+from uuid import uuid4
 
 from ampclient import calls
 from ampclient.documents import SpecSource, document_of
-from ampclient.job import POLL_S, Job
+from ampclient.job import Job
 from ampclient.transport import Transport
 from ampclient.views import Validated
-from ampclient.wait import Progress, wait_for
+from ampclient.wait import POLL_S, Progress, wait_for
 
 JobList = list[Job]  # inside the class, `list` is the method
+Labels = str | Iterable[str] | Mapping[str, str]
 
 
 class Jobs:
@@ -19,13 +22,16 @@ class Jobs:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def submit(self, spec: SpecSource) -> Job:
+    def submit(self, spec: SpecSource, *, idempotency_key: str | None = None) -> Job:
         """Queue a job: a JobSpec, a mapping, or the path of a YAML or JSON file.
 
-        Raises InvalidSpec with every mistake at once, and OSError for an unreadable file.
+        An answer that is lost on the way is asked for again under the same key, so one call
+        queues one job. Who sets the key can also repeat the call itself: the same key and spec
+        are answered with the same job. Raises InvalidSpec with every mistake at once,
+        QuotaExceeded when the project's queue is full, and OSError for an unreadable file.
         """
-        view = self._transport.send(calls.submit_job(document_of(spec)))
-        return Job.bind(view, self._transport)
+        call = calls.submit_job(document_of(spec), idempotency_key or str(uuid4()))
+        return Job.bind(self._transport.send(call), self._transport)
 
     def validate(self, spec: SpecSource) -> Validated:
         """What the server makes of a spec, with every default written out; queues nothing.
@@ -40,15 +46,39 @@ class Jobs:
         return Job.bind(self._transport.send(calls.get_job(job_id)), self._transport)
 
     def list(
-        self, *, state: str | Iterable[str] | None = None, limit: int | None = None
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        label: Labels | None = None,
+        q: str | None = None,
+        policy: str | None = None,
+        model: str | None = None,
+        project: str | None = None,
+        created_after: datetime | str | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
     ) -> Iterator[Job]:
-        """Jobs, newest first, of one or several states.
+        """Jobs, newest first: those that are all that is asked for.
+
+        `state` is one or several. `label` is "team=vision", "team" (any value), several of them,
+        or a mapping. `q` is a part of the name or the beginning of the id. `sort` is created_at,
+        updated_at, name or priority, with a dash before it for the largest first. `project` is
+        for admins, who see every project.
 
         Lazy: an iterator that asks for the first page when its first job is taken, and for each
         further page when it gets there. `list(client.jobs.list())` has them all at once.
         """
-        states = [state] if isinstance(state, str) else list(state or ())
-        return islice(self._pages(states, limit), limit)
+        search = calls.Search(
+            states=_several(state),
+            labels=_labels(label),
+            q=q,
+            policy=policy,
+            model=model,
+            project=project,
+            created_after=_moment(created_after),
+            sort=sort,
+        )
+        return islice(self._pages(search, limit), limit)
 
     def wait(
         self,
@@ -68,12 +98,27 @@ class Jobs:
             poll_s=poll_s,
         )
 
-    def _pages(self, states: Sequence[str], limit: int | None) -> Iterator[Job]:
+    def _pages(self, search: calls.Search, limit: int | None) -> Iterator[Job]:
         size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
         cursor = None
         while True:
-            page = self._transport.send(calls.list_jobs(states, limit=size, cursor=cursor))
+            page = self._transport.send(calls.list_jobs(search, limit=size, cursor=cursor))
             yield from (Job.bind(view, self._transport) for view in page.jobs)
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+
+def _several(words: str | Iterable[str] | None) -> Sequence[str]:
+    return [words] if isinstance(words, str) else [*(words or ())]
+
+
+def _labels(labels: Labels | None) -> Sequence[str]:
+    if isinstance(labels, Mapping):
+        return [f"{key}={value}" for key, value in labels.items()]
+    return _several(labels)
+
+
+def _moment(value: datetime | str | None) -> str | None:
+    # A time without a zone is the caller's own; the server would have to guess.
+    return value.astimezone().isoformat() if isinstance(value, datetime) else value

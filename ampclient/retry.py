@@ -2,10 +2,16 @@
 
 import random
 import time
-from typing import Any, Final
+from typing import Final
 
-from ampclient.calls import Call
-from ampclient.errors import AmpcoreError, ConnectionFailed, StatusError
+from ampclient.calls import Request
+from ampclient.errors import (
+    AmpcoreError,
+    ConnectionFailed,
+    InFlight,
+    QuotaExceeded,
+    StatusError,
+)
 
 PATIENCE_S: Final = 5.0
 """How long a single request is retried; enough for a server that restarts."""
@@ -22,14 +28,20 @@ TRANSIENT: Final = frozenset({429, 502, 503, 504})
 class Attempts:
     """The attempts at one request: how many failed, and until when it is tried."""
 
-    def __init__(self, call: Call[Any], patience_s: float) -> None:
-        self._call = call
+    def __init__(self, request: Request, patience_s: float) -> None:
+        self._request = request
         self._patience_s = patience_s
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The server has given something: what fails from now on is a new trouble."""
         self._started_s = time.monotonic()
         self._failed = 0
 
     def delay_s(self, error: AmpcoreError) -> float:
         """How long to wait before the next attempt. Raises `error` when there is to be none."""
+        if isinstance(error, QuotaExceeded):
+            raise error  # whoever submits wants to know now, not after a silent minute
         asked_s = error.retry_after_s if isinstance(error, StatusError) else None
         if error.status in (429, 503) and asked_s is not None:
             # Who says when to come back has not done what was asked, so any request may.
@@ -45,8 +57,11 @@ class Attempts:
 
     def _may_repeat(self, error: AmpcoreError) -> bool:
         if isinstance(error, ConnectionFailed):
-            return self._call.idempotent or not error.sent
-        return self._call.idempotent and error.status in TRANSIENT
+            return self._request.idempotent or not error.sent
+        # In flight: the answer to our own first try, which was lost, is still being made.
+        return self._request.idempotent and (
+            error.status in TRANSIENT or isinstance(error, InFlight)
+        )
 
     def _backoff_s(self) -> float:
         delay_s = min(FIRST_DELAY_S * 2**self._failed, MAX_DELAY_S)

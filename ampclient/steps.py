@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepRange:
-    """Which steps: from `start` to before `end`, after `after`; and which of their columns."""
+    """Which steps: from `start` to before `end`, after `after`; which columns; of which attempt."""
 
     start: int | None = None
     end: int | None = None
     after: int | None = None
     columns: Sequence[str] | None = None
+    attempt: int | None = None
 
     def __post_init__(self) -> None:
         if self.columns is not None and not set(self.columns) - {"step"}:
@@ -66,6 +67,7 @@ class StepReader:
             end=wanted.end,
             after=wanted.after,
             columns=wanted.columns,
+            attempt=wanted.attempt,
         )
 
     def _advance(self, block: "StepBlock") -> None:

@@ -3,36 +3,44 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ampclient.errors import JobFailed, WaitTimeout
+from ampclient.errors import AmpcoreError, JobFailed, WaitTimeout
 from ampclient.retry import POLLING_PATIENCE_S
 from ampcore.spec import State
 
 if TYPE_CHECKING:
     from ampclient.job import Job
 
+POLL_S: Final = 0.5
+
 Report = Callable[["Job"], object]
 Progress = bool | Report
 """False: silent. True: bars on a terminal, lines elsewhere. A function: called with each view."""
 
 
+def has_ended(job: "Job") -> bool:
+    """What is usually waited for."""
+    return job.state.is_terminal
+
+
 def wait_for(
     jobs: Sequence["Job"],
     *,
-    timeout_s: float | None,
-    progress: Progress,
-    raise_on_failure: bool,
-    poll_s: float,
+    timeout_s: float | None = None,
+    progress: Progress = False,
+    raise_on_failure: bool = False,
+    poll_s: float = POLL_S,
+    done: "Callable[[Job], bool]" = has_ended,
 ) -> list["Job"]:
-    """The same jobs once all have ended. Raises WaitTimeout, or JobFailed where asked to."""
+    """The same jobs once all are `done`. Raises WaitTimeout, or JobFailed where asked to."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-    with _reporter(progress) as report:
+    with _reporter(progress, jobs) as report:
         while True:
             jobs = [refreshed(job) for job in jobs]
             for job in jobs:
                 report(job)
-            open_jobs = [job for job in jobs if not job.state.is_terminal]
+            open_jobs = [job for job in jobs if not done(job)]
             if not open_jobs:
                 break
             _pause(poll_s, deadline_s, open_jobs)
@@ -46,14 +54,24 @@ def refreshed(job: "Job") -> "Job":
     return job if job.state.is_terminal else job.refresh(patience_s=POLLING_PATIENCE_S)
 
 
-def _reporter(progress: Progress) -> AbstractContextManager[Report]:
+def _reporter(progress: Progress, jobs: Sequence["Job"]) -> AbstractContextManager[Report]:
     if not isinstance(progress, bool):
         return nullcontext(progress)
     if not progress:
         return nullcontext(lambda job: None)
     from ampclient.progress import show_progress
 
-    return show_progress()
+    by_id = {job.id: job for job in jobs}
+    return show_progress(first_step_of=lambda view: _first_step(by_id[view.id], view.attempt))
+
+
+def _first_step(job: "Job", number: int) -> int | None:
+    """Where an attempt began; waiting goes on where that cannot be found out."""
+    try:
+        attempts = job.attempts()
+    except AmpcoreError:
+        return None
+    return next((a.first_step for a in attempts if a.attempt == number), None)
 
 
 def _pause(poll_s: float, deadline_s: float | None, open_jobs: Sequence["Job"]) -> None:

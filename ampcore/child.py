@@ -2,8 +2,10 @@
 
 `python -m ampcore.child --frames-fd N` writes frames (`ampcore.series.frames`) to the inherited
 descriptor N: READY; then, once a line of JSON with the job has come in on standard input,
-RUNNING, STEPS and EVENT, and last SUCCEEDED, FAILED or STOPPED. Standard output and error are
-a log for people. The process never outlives its supervisor: the end of standard input ends it.
+RUNNING, STEPS and EVENT, and last SUCCEEDED, FAILED or STOPPED. With `resume` the job goes on
+from the newest checkpoint in its output folder. Told by SIGTERM, it saves one and says STOPPED.
+Standard output and error are a log for people. The process never outlives its supervisor: the
+end of standard input ends it.
 """
 
 import argparse
@@ -73,7 +75,12 @@ def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
     teller = _Teller(frames)
     try:
         job = json.loads(line)
-        trainer = Trainer(JobSpec.parse(job["spec"]), job["data_root"], job["output_dir"])
+        trainer = Trainer(
+            JobSpec.parse(job["spec"]),
+            job["data_root"],
+            job["output_dir"],
+            resume=job.get("resume", False),
+        )
         result = trainer.run(teller.block, teller.event, stop.is_set)
     except BrokenPipeError:
         os._exit(1)  # nobody listens any more

@@ -33,6 +33,7 @@ SPEC = {
 class Stack:
     """A running `ampserver up`."""
 
+    data: Path
     process: subprocess.Popen[bytes]
     client: Client
     answered_after_s: float
@@ -70,7 +71,7 @@ def stack() -> Iterator[Stack]:
             wait_until(connection.exists)
             client = Client.from_file(connection)
             client.version()
-            yield Stack(process, client, time.perf_counter() - begin)
+            yield Stack(connection.parent, process, client, time.perf_counter() - begin)
         finally:
             process.terminate()
             process.wait(60)

@@ -9,6 +9,7 @@ COPY requirements/server.lock requirements/
 RUN pip install --require-hashes --only-binary :all: -r requirements/server.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY ampcore ampcore
+COPY service service
 COPY store store
 COPY server server
 COPY worker worker

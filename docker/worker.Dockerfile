@@ -10,6 +10,7 @@ COPY requirements/${EXTRA}.lock requirements/
 RUN pip install --require-hashes --only-binary :all: -r requirements/${EXTRA}.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY ampcore ampcore
+COPY service service
 COPY store store
 COPY server server
 COPY worker worker

@@ -7,20 +7,42 @@ from typing import Final
 import anyio.to_thread
 from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI
+from starlette.types import ASGIApp
 
 import ampcore
 from server import errors, openapi
 from server.auth import Door
 from server.datasets import Datasets
 from server.deps import Services
-from server.limits import BodyLimit
+from server.keyring import FAILURES, Keyring
+from server.limits import BodyLimit, HeaderLimit
 from server.methods import HeadAsGet
+from server.metrics import Metrics
 from server.parameters import refuse_unknown
+from server.rate_limit import RateLimit, limit_of
 from server.reconcile import Reconciler
+from server.request_id import RequestId
+from server.request_times import RequestTimes
 from server.responses import FiniteJSONResponse
-from server.routes import catalog, docs, events, health, jobs, steps, workers
+from server.routes import (
+    artifacts,
+    attempts,
+    audit,
+    catalog,
+    docs,
+    events,
+    health,
+    jobs,
+    logs,
+    projects,
+    session,
+    steps,
+    tokens,
+    workers,
+)
 from server.settings import Settings
 from server.wake import CeleryWake, Wake
+from service.storage import Storage
 from store.database import Database
 
 THREADS: Final = 12
@@ -37,26 +59,30 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         reconcile: False leaves the background thread out.
     """
     database = Database(settings.database_url)
+    wake = wake or CeleryWake(settings.redis_url)
+    reconciler = Reconciler(database, wake, lease_s=settings.lease_s)
     services = Services(
         database,
-        wake or CeleryWake(settings.redis_url),
+        wake,
         Datasets(settings.datasets_dir),
         CapacityLimiter(STEP_READERS),
+        Storage(settings.artifacts_url),
+        Keyring(database, RateLimit(FAILURES)),
+        Metrics(database, reconciler),
     )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        reconciler = Reconciler(database, services.wake)
         if reconcile:
             reconciler.start()
         yield
         if reconcile:
             await anyio.to_thread.run_sync(reconciler.stop)
-        services.wake.close()
+        wake.close()
         database.close()
 
-    app = FastAPI(
+    app = _Application(
         title="ampcore",
         version=ampcore.__version__,
         description=openapi.DESCRIPTION,
@@ -68,19 +94,32 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         lifespan=lifespan,
     )
     app.state.services = services
+    app.state.reconciler = reconciler
     _add_routes(app)
     errors.install(app)
     openapi.install(app)
     app.add_middleware(BodyLimit)
-    app.add_middleware(Door, database=database)
+    limit = limit_of(settings.rate_limit)
+    app.add_middleware(Door, keyring=services.keyring, limit=limit)
+    app.add_middleware(HeaderLimit)
+    app.add_middleware(RequestTimes, times=services.metrics.request_times)
     app.add_middleware(HeadAsGet)  # added last: the outermost
     return app
 
 
+class _Application(FastAPI):
+    def build_middleware_stack(self) -> ASGIApp:
+        # Around Starlette's own outermost part, which answers what nobody expected.
+        return RequestId(super().build_middleware_stack())
+
+
 def _add_routes(app: FastAPI) -> None:
     checked = [Depends(refuse_unknown)]
-    app.include_router(health.root, dependencies=checked)
-    for module in (jobs, steps, events, workers, catalog, health):
+    # In the order in which a request looks for its route: what is asked most comes first.
+    for module in (jobs, attempts, steps, events, workers, catalog, health):
         app.include_router(module.router, prefix="/api/v1", dependencies=checked)
+    for module in (logs, artifacts, session, tokens, projects, audit):
+        app.include_router(module.router, prefix="/api/v1", dependencies=checked)
+    app.include_router(health.root, dependencies=checked)
     app.include_router(docs.router, prefix="/api/v1")
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")

@@ -1,70 +1,79 @@
 """The door: nothing but the health of the server is told without a token."""
 
-import base64
-import binascii
+from ipaddress import IPv6Network
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.errors import DATABASE_ERRORS, Unauthorized, answer
-from store import tokens
-from store.database import Database
+from server import credentials
+from server.errors import DATABASE_ERRORS, ServerError, answer
+from server.keyring import Credential, Keyring, Kind
+from server.principal import Principal
+from server.rate_limit import Limit
+from server.sessions import SAFE, refuse_cross_origin
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
-PAGES: Final = ("/api/v1/docs", "/api/v1/docs/", "/api/v1/openapi.json")
-"""What a browser opens: these also take the token as the password of HTTP Basic."""
-
-BEARER: Final = 'Bearer realm="ampcore"'
-BASIC: Final = 'Basic realm="ampcore", charset="UTF-8"'
-HINT: Final = "Send the header 'Authorization: Bearer <token>'"
+SIGN_IN: Final = ("POST", "/api/v1/session")
+"""It carries its token in the body."""
+WATCHED: Final = "/metrics"
+OUTAGE_S: Final = 600.0
+"""How long a token that was valid is good for a scrape that nobody can check it for."""
 
 
 class Door:
-    """ASGI middleware: 401 for a request without a valid token, before anything else is read."""
+    """ASGI middleware: 401 for a request without a valid token, before anything else is read.
 
-    def __init__(self, app: ASGIApp, database: Database) -> None:
+    Who comes in is at `scope["state"]["principal"]` for everything behind it.
+    """
+
+    def __init__(self, app: ASGIApp, keyring: Keyring, limit: Limit) -> None:
         self.app = app
-        self._database = database
+        self._keyring = keyring
+        self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request in, or answer it here."""
-        if scope["type"] == "http" and scope["path"] not in OPEN:
+        if scope["type"] == "http":
+            state = scope.setdefault("state", {})
             try:
-                await run_in_threadpool(self._check, scope)
-            except (Unauthorized, *DATABASE_ERRORS) as error:
+                if not _is_open(scope):
+                    state["principal"] = await self._principal(scope)
+            except (ServerError, *DATABASE_ERRORS) as error:
                 await answer(error)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
-        page = _is_page(scope)
-        challenges = (BEARER, BASIC) if page else (BEARER,)
-        secret = _secret(Headers(scope=scope).get("authorization", ""), basic=page)
-        if secret is None:
-            raise Unauthorized(f"{HINT}; received none.", challenges)
-        with self._database.read() as session:
-            if tokens.verify(session, secret) is None:
-                invalid = (f'{BEARER}, error="invalid_token"', *challenges[1:])
-                raise Unauthorized(f"{HINT}; the one received is not valid here.", invalid)
+    async def _principal(self, scope: Scope) -> Principal:
+        """Whose request it is. Raises Unauthorized, CrossOrigin or TooManyRequests."""
+        credential = credentials.read(scope)
+        principal = self._keyring.recall(credential)
+        if principal is None:
+            principal = await self._ask(credential, scope)
+        if principal is None:
+            raise credentials.invalid(scope)
+        if credential.kind is Kind.COOKIE and scope["method"] not in SAFE:
+            refuse_cross_origin(scope)
+        self._limit.hit(principal.token_id)
+        return principal
+
+    async def _ask(self, credential: Credential, scope: Scope) -> Principal | None:
+        try:
+            return await self._keyring.ask(credential, address_of(scope))
+        except DATABASE_ERRORS:
+            known = self._keyring.recall(credential, grace_s=OUTAGE_S)
+            if scope["path"] != WATCHED or known is None:
+                raise
+            return known
 
 
-def _is_page(scope: Scope) -> bool:
-    path = scope["path"]
-    return scope["method"] == "GET" and (path in PAGES or path.startswith(PAGES[1]))
+def address_of(scope: Scope) -> str:
+    """The client's address; that of an IPv6 network, of which one machine has all addresses."""
+    host = str(scope["client"][0]) if scope.get("client") else "unknown"
+    try:
+        return str(IPv6Network((host.partition("%")[0], 64), strict=False))
+    except ValueError:  # an IPv4 address, or a socket's name
+        return host
 
 
-def _secret(header: str, *, basic: bool) -> str | None:
-    """The token in an Authorization header; that of Basic is the password, for any user."""
-    scheme, _, value = header.strip().partition(" ")
-    match scheme.lower():
-        case "bearer":
-            return value.strip() or None
-        case "basic" if basic:
-            try:
-                pair = base64.b64decode(value.strip(), validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
-                return None
-            return pair.partition(":")[2] or None
-    return None
+def _is_open(scope: Scope) -> bool:
+    return scope["path"] in OPEN or (scope["method"], scope["path"]) == SIGN_IN

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from ampcore.spec.data import DataSpec
 from ampcore.spec.layer_dtypes import PURE
 from ampcore.spec.model import ModelSpec
+from ampcore.spec.optimizer import OptimizerSpec
 from ampcore.spec.part import Part
 from ampcore.spec.precision import COMPUTE_DTYPE, Precision, default_loss_scale
 from ampcore.spec.precision import Policy as PolicyName
@@ -23,6 +24,12 @@ def models() -> PartKindList:
 def datasets() -> PartKindList:
     """Every kind of data."""
     return _kinds(DataSpec)
+
+
+@cache
+def optimizers() -> PartKindList:
+    """Every kind of optimizer."""
+    return _kinds(OptimizerSpec)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -9,9 +10,11 @@ from typing import Annotated, NoReturn
 import typer
 
 import ampcore
+from server.access import project_app, token_app
 from server.embedded.data_folder import DataFolder
 from server.serve import StartFailed
-from server.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsInvalid, default_data_dir
+from server.settings import DEFAULT_HOST, DEFAULT_PORT, default_data_dir
+from server.terminal import fail, read_settings
 
 app = typer.Typer(
     name="ampserver",
@@ -20,8 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-token_app = typer.Typer(help="Who may speak to the server.", no_args_is_help=True)
 app.add_typer(token_app, name="token")
+app.add_typer(project_app, name="project")
 
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one.")]
 
@@ -72,7 +75,7 @@ def up(
     try:
         run(DataFolder(data or default_data_dir()), host, port, workers)
     except StartFailed as error:
-        _fail(error)
+        fail(error)
     _leave()
 
 
@@ -80,15 +83,17 @@ def up(
 def api() -> None:
     """Run the API alone; AMPCORE_* variables name the database, Redis and the address."""
     from server.memory import keep_small
-    from server.serve import listen, serve, set_up_logging, url_of, warning_about
+    from server.serve import listen, serve, url_of, warning_about
+    from service.logs import set_up_logging
 
     keep_small()
-    settings = _settings()
-    set_up_logging()
+    settings = read_settings()
+    set_up_logging(settings.log_format)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like that of Ctrl-C
     try:
         listener = listen(settings.host, settings.port)
     except StartFailed as error:
-        _fail(error)
+        fail(error)
     if warning := warning_about(listener):
         typer.echo(warning, err=True)
     try:
@@ -112,46 +117,19 @@ def migrate() -> None:
     from server.migrate import migrate as run
     from server.schema import HEAD
 
-    url = _settings().database_url
+    url = read_settings().database_url
     try:
         with answering(url):
             run(url)
     except DatabaseUnusable as error:
-        _fail(error)
+        fail(error)
     typer.echo(f"Used the {name_of(url)}.", err=True)
     typer.echo(f"The schema is at revision {HEAD}.")
-
-
-@token_app.command()
-def create(name: Annotated[str, typer.Argument(help="Whose token it is.")]) -> None:
-    """Make a token and print its secret, which cannot be shown again."""
-    from server.database_url import DatabaseUnusable, name_of, with_tables
-    from store import tokens
-
-    url = _settings().database_url
-    try:
-        with with_tables(url) as database, database.write() as session:
-            secret = tokens.create(session, name)
-    except DatabaseUnusable as error:
-        _fail(error)
-    typer.echo(f"Used the {name_of(url)}.", err=True)
-    typer.echo(secret)
 
 
 def main() -> None:
     """The entry point."""
     app()
-
-
-def _settings() -> Settings:
-    from server.database_url import check
-
-    try:
-        settings = Settings.from_environment()
-        check(settings.database_url)
-        return settings
-    except SettingsInvalid as error:
-        _fail(error)
 
 
 def _leave() -> NoReturn:
@@ -160,8 +138,3 @@ def _leave() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def _fail(error: Exception) -> NoReturn:
-    typer.echo(str(error), err=True)
-    raise typer.Exit(1)

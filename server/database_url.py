@@ -6,31 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from server import schema
-from server.settings import SettingsInvalid
 from store.database import Database
 
 NAME: Final = "AMPCORE_DATABASE_URL"
-KINDS: Final = ("sqlite", "postgresql")
 
 
 class DatabaseUnusable(Exception):
     """The message says in one sentence which database, and why."""
-
-
-def check(url: str) -> None:
-    """Raises SettingsInvalid for what is no address, without repeating it."""
-    try:
-        kind = make_url(url).get_backend_name()
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        raise SettingsInvalid(
-            f"{NAME}: expected an address such as postgresql://user:password@host:5432/name "
-            "or sqlite:////folder/file, received something else."
-        ) from None
-    if kind not in KINDS:
-        raise SettingsInvalid(f"{NAME}: expected {' or '.join(KINDS)}, received {kind}.")
 
 
 def name_of(url: str) -> str:

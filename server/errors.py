@@ -1,6 +1,7 @@
 """What can go wrong at the edge, and the one table of how HTTP says it (RFC 9457)."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,12 +17,20 @@ from ampcore.spec import Problem, SpecInvalid
 from server.methods import allowed
 from server.parameters import RequestInvalid, from_validation_error
 from server.responses import FiniteJSONResponse
+from service.storage import Damaged, NotStored, PathInvalid, StorageFailed
+from store.idempotency import InFlight, KeyReused
+from store.projects import QuotaExceeded
+from store.tokens import LastAdmin
 
 log = logging.getLogger(__name__)
 
 
 class ServerError(Exception):
     """An answer that is no success; the message is for the person who asked."""
+
+
+class MalformedHttp(ServerError):
+    """What came over the connection is no HTTP."""
 
 
 class MalformedJson(ServerError):
@@ -34,6 +43,22 @@ class Unauthorized(ServerError):
     def __init__(self, message: str, challenges: Sequence[str]) -> None:
         super().__init__(message)
         self.challenges = challenges
+
+
+class Forbidden(ServerError):
+    """The token is valid, but its role does not allow that."""
+
+
+class CrossOrigin(ServerError):
+    """A page of another origin may have sent it with a cookie of ours."""
+
+
+class TooManyRequests(ServerError):
+    """More requests in a while than are allowed; `retry_after_s` says when to come again."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class NotFound(ServerError):
@@ -54,6 +79,22 @@ class Conflict(ServerError):
 
 class PayloadTooLarge(ServerError):
     """The body is longer than the server reads."""
+
+
+class UnsupportedMediaType(ServerError):
+    """The body is no JSON by its own word."""
+
+
+class HeadersTooLarge(ServerError):
+    """The headers are longer, or more, than the server reads."""
+
+
+class RangeNotSatisfiable(ServerError):
+    """None of the bytes asked for are in the file."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"Expected a range within the {size_bytes} bytes of the file.")
+        self.size_bytes = size_bytes
 
 
 class Unavailable(ServerError):
@@ -78,15 +119,30 @@ INVALID_REQUEST: Final = Kind(422, "invalid_request", "The request has mistakes"
 INTERNAL_ERROR: Final = Kind(500, "internal_error", "The server failed")
 
 KINDS: Final[dict[type[Exception], Kind]] = {
+    MalformedHttp: Kind(400, "malformed_http", "What was sent is no HTTP request"),
     MalformedJson: Kind(400, "malformed_json", "The body is not a JSON document"),
     Unauthorized: Kind(401, "unauthorized", "A valid token is needed"),
+    Forbidden: Kind(403, "forbidden", "The token's role does not allow that"),
+    CrossOrigin: Kind(403, "cross_origin", "A page of another origin may not do that"),
     NotFound: Kind(404, "not_found", "There is no such thing"),
     MethodNotAllowed: Kind(405, "method_not_allowed", "The path does not take this method"),
     Conflict: Kind(409, "conflict", "The present state does not allow that"),
+    LastAdmin: Kind(409, "last_admin", "Nobody could make another token"),
+    InFlight: Kind(409, "request_in_flight", "The first request with this key is under way"),
     PayloadTooLarge: Kind(413, "payload_too_large", "The body is too long"),
+    UnsupportedMediaType: Kind(415, "unsupported_media_type", "The body is not JSON"),
+    RangeNotSatisfiable: Kind(416, "range_not_satisfiable", "The file has no such bytes"),
     SpecInvalid: Kind(422, "invalid_spec", "The job spec has mistakes"),
     RequestInvalid: INVALID_REQUEST,
+    KeyReused: Kind(422, "idempotency_key_reused", "The key belongs to another request"),
+    QuotaExceeded: Kind(429, "quota_exceeded", "The project's quota is used up"),
+    TooManyRequests: Kind(429, "too_many_requests", "Too many requests in a short time"),
+    HeadersTooLarge: Kind(431, "headers_too_large", "The headers are too long"),
     RequestValidationError: INVALID_REQUEST,
+    PathInvalid: Kind(404, "not_found", "There is no such thing"),
+    NotStored: Kind(404, "not_found", "There is no such thing"),
+    Damaged: Kind(502, "damaged_file", "The file is not what it was"),
+    StorageFailed: UNAVAILABLE,
     Unavailable: UNAVAILABLE,
     OperationalError: UNAVAILABLE,
     InterfaceError: UNAVAILABLE,
@@ -149,6 +205,8 @@ def _detail(error: Exception, kind: Kind) -> str:
     if isinstance(error, DATABASE_ERRORS):
         log.error("the database does not answer: %s", error)
         return "The database does not answer; try again soon."
+    if isinstance(error, StorageFailed):
+        return _detail_of_storage(error)
     if isinstance(error, HTTPException):
         return str(error.detail)
     if isinstance(error, RequestValidationError):
@@ -156,6 +214,16 @@ def _detail(error: Exception, kind: Kind) -> str:
     if kind is INTERNAL_ERROR:
         return "An error that nobody expected; the server's log tells more."
     return str(error)
+
+
+def _detail_of_storage(error: StorageFailed) -> str:
+    """What a client may know of the storage: not where it is, nor what it said."""
+    if isinstance(error, PathInvalid | NotStored):
+        return "The job has no such file, or no more."
+    log.error("%s", error)
+    if isinstance(error, Damaged):
+        return "The stored file has other bytes than it had; the server's log tells more."
+    return "The storage of files does not answer; try again soon."
 
 
 def _problems(error: Exception) -> Sequence[Problem]:
@@ -170,5 +238,9 @@ def _add_headers(response: Response, error: Exception, kind: Kind) -> None:
             response.headers.append("WWW-Authenticate", challenge)
     if isinstance(error, MethodNotAllowed):
         response.headers["Allow"] = ", ".join(error.methods)
+    if isinstance(error, InFlight | QuotaExceeded | TooManyRequests):
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if isinstance(error, RangeNotSatisfiable):
+        response.headers["Content-Range"] = f"bytes */{error.size_bytes}"
     if kind is UNAVAILABLE:
         response.headers["Retry-After"] = "2"

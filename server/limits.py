@@ -1,4 +1,4 @@
-"""A limit on the length of request bodies, declared or not."""
+"""Limits on the size of requests: of their headers, and of their bodies, declared or not."""
 
 from typing import Final
 
@@ -6,12 +6,33 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import PayloadTooLarge, answer
+from server.errors import HeadersTooLarge, PayloadTooLarge, answer
 
 MAX_BODY_BYTES: Final = 256 * 1024
 DRAIN_BYTES: Final = 8 * 2**20
 DRAIN_S: Final = 2.0
 """How much of a refused body is read on, so that a client still sending hears the answer."""
+
+
+MAX_HEADER_BYTES: Final = 32 * 1024
+MAX_HEADERS: Final = 100
+
+
+class HeaderLimit:
+    """ASGI middleware: 431 for headers over MAX_HEADER_BYTES, or more than MAX_HEADERS of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass, or answer it here."""
+        headers = scope.get("headers", ())
+        size = sum(len(name) + len(value) for name, value in headers)
+        if scope["type"] == "http" and (size > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS):
+            message = f"Expected at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes in all."
+            await answer(HeadersTooLarge(message))(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
 
 class BodyLimit:
@@ -27,6 +48,8 @@ class BodyLimit:
             return
         body = _Body(receive)
         whole = await body.read() if _declared(scope) <= MAX_BODY_BYTES else None
+        if body.broke_off:
+            return  # nobody hears an answer, and half a request is not what was asked for
         if whole is None:
             await body.drain()
             error = PayloadTooLarge(f"Expected a body of at most {MAX_BODY_BYTES} bytes.")
@@ -41,6 +64,8 @@ class _Body:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._ended = False
+        self.broke_off = False
+        """The client went away before the end."""
 
     async def read(self) -> bytes | None:
         """The body to its end, or to where the client went away; None once it is too long."""
@@ -62,7 +87,8 @@ class _Body:
 
     async def _piece(self) -> bytes:
         message = await self._receive()
-        self._ended = message["type"] != "http.request" or not message.get("more_body", False)
+        self.broke_off = message["type"] != "http.request"
+        self._ended = self.broke_off or not message.get("more_body", False)
         piece: bytes = message.get("body", b"")
         return piece
 

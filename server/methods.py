@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from anyio import CancelScope
 from fastapi import Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,14 +18,19 @@ class HeadAsGet:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a GET, and send on what HEAD may hear of it."""
-
-        async def send_without_body(message: Message) -> None:
-            await send({**message, "body": b""} if "body" in message else message)
-
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            await self.app({**scope, "method": "GET"}, receive, send_without_body)
-        else:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
             await self.app(scope, receive, send)
+            return
+        enough = CancelScope()
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                enough.cancel()  # nothing of a long body is made for nobody
+
+        with enough:
+            await self.app({**scope, "method": "GET"}, receive, send_head)
 
 
 def allowed(request: Request) -> list[str]:

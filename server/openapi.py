@@ -7,6 +7,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from ampcore.spec import JobSpec
+from server.auth import OPEN
+from server.bodies import CloneChanges, JobChanges
+from server.sessions import COOKIE
 from server.views import Problem, ProblemDetail
 
 REF: Final = "#/components/schemas/{model}"
@@ -18,8 +21,11 @@ TAGS: Final = [
     {"name": "jobs", "description": "Post, list, read and cancel training jobs."},
     {"name": "steps", "description": "Every step: loss, loss scale, skipped, throughput."},
     {"name": "events", "description": "What happened to a job beside its steps."},
+    {"name": "logs", "description": "What a job's processes print, as it comes."},
+    {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},
     {"name": "workers", "description": "Who trains here, and on what."},
     {"name": "catalog", "description": "What a spec may say."},
+    {"name": "access", "description": "Tokens, sessions, projects and their quotas, the audit."},
     {"name": "health", "description": "Is the server alive, ready, and which one is it."},
 ]
 EXAMPLES: Final = {
@@ -40,6 +46,19 @@ EXAMPLES: Final = {
         },
     },
 }
+SECURITY: Final[dict[str, Any]] = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token, from `ampserver token create` or POST /tokens.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": "The cookie that POST /session sets; changes need an Origin of this server.",
+    },
+}
 SPEC_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -54,8 +73,47 @@ SPEC_BODY: Final[dict[str, Any]] = {
 }
 
 
+EDIT_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "What is to be different. Unknown fields are an error.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="JobChanges")}}},
+    }
+}
+CLONE_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": False,
+        "description": "What is to be different in the clone.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="CloneChanges")}}},
+    }
+}
+TEXT: Final = {"type": "string"}
+TAG: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
+TAGGED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"headers": TAG},
+    304: {"description": "Nothing has changed since the answer with that ETag.", "headers": TAG},
+}
+"""The answers of a route that answers by ETag; besides, it has its `response_model`."""
+POSTED: Final[dict[int | str, dict[str, Any]]] = {
+    201: {
+        "headers": {
+            "Location": {"description": "Where the job is.", "schema": TEXT, "required": True},
+            "Idempotency-Replayed": {
+                "description": "true: the answer to the first request with this key, once more.",
+                "schema": {"type": "string", "enum": ["true"]},
+            },
+        }
+    }
+}
+
+
+def later(model: Any, what: str) -> dict[int | str, dict[str, Any]]:
+    """The answer of a route that had to ask a worker to `what` the job."""
+    return {202: {"model": model, "description": f"Its worker was asked to {what} it."}}
+
+
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The failures that a route documents; 401, 500 and 503 are documented everywhere."""
+    """The failures that a route documents; those of `_complete` are documented everywhere."""
     content = {"application/problem+json": {"schema": {"$ref": REF.format(model="Problem")}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -85,11 +143,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components = document["components"]
     components["schemas"].update(_schemas())
     components["schemas"]["Job"]["properties"]["spec"] = {"$ref": REF.format(model="JobSpec")}
-    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    document["security"] = [{"token": []}]
+    components["securitySchemes"] = SECURITY
+    document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            _complete(operation, is_open=not path.startswith("/api/"))
+            _complete(operation, is_open=path in OPEN)
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -97,7 +155,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
-    for model in (JobSpec, Problem, ProblemDetail):
+    for model in (JobSpec, JobChanges, CloneChanges, Problem, ProblemDetail):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
@@ -106,9 +164,11 @@ def _schemas() -> dict[str, Any]:
 
 def _complete(operation: dict[str, Any], *, is_open: bool) -> None:
     """Add the failures that every route shares."""
-    everywhere = problems(500) if is_open else problems(401, 422, 500, 503)
-    responses = operation["responses"]
-    responses |= {str(status): answer for status, answer in everywhere.items()}
+    everywhere = problems(413, 422, 431, 500)
+    if not is_open:
+        everywhere |= problems(401, 403, 429, 503)
+    if "requestBody" in operation:
+        everywhere |= problems(400, 415)
+    operation["responses"] |= {str(status): answer for status, answer in everywhere.items()}
     if is_open:
         operation["security"] = []
-        responses.pop("422", None)

@@ -1,13 +1,15 @@
 """The parameters of a request: mistakes in them in our words, and none that nobody knows."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 
+from ampcore.series.jsonable import storable
 from ampcore.spec import Problem
-from ampcore.spec.problems import closest, pointer, shown
+from ampcore.spec.problems import MOST_PROBLEMS, closest, pointer, shown
 
 
 class RequestInvalid(Exception):
@@ -19,11 +21,21 @@ class RequestInvalid(Exception):
 
 
 async def refuse_unknown(request: Request) -> None:
-    """Raises RequestInvalid for query parameters that the route does not read."""
+    """Raises RequestInvalid for query parameters that the route does not read, or no text."""
+    if not request.scope["query_string"]:
+        return
     known = sorted(_names(request.scope["route"].dependant))
+    given = request.query_params.multi_items()
     unknown = [name for name in request.query_params if name not in known]
-    if unknown:
-        raise RequestInvalid([_unknown(name, known) for name in unknown])
+    problems = [_unknown(name, known) for name in unknown[:MOST_PROBLEMS]]
+    problems += [_unstorable(name, value) for name, value in given if not is_storable(value)]
+    if problems:
+        raise RequestInvalid(problems)
+
+
+def is_storable(text: str) -> bool:
+    """False for a text with a NUL or half a character in it, which no database takes."""
+    return storable(text) == text
 
 
 def from_validation_error(error: RequestValidationError) -> list[Problem]:
@@ -41,6 +53,11 @@ def _unknown(name: str, known: Sequence[str]) -> Problem:
     place = pointer(("query", name))
     expected = f"one of the parameters {', '.join(known)}" if known else "no parameters"
     return Problem(place, "unknown_parameter", expected, shown(name), closest(name, known))
+
+
+def _unstorable(name: str, value: str) -> Problem:
+    place = pointer(("query", name))
+    return Problem(place, "invalid_value", "text without NUL", json.dumps(value)[:80])
 
 
 def _problem(details: Any) -> Problem:

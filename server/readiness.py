@@ -1,4 +1,4 @@
-"""Can this server do its work: is the database there and up to date, does Redis answer."""
+"""Can this server do its work: is the database there and up to date, do the others answer."""
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -6,12 +6,14 @@ from ampcore.spec import Problem
 from server import schema
 from server.errors import Unavailable
 from server.wake import RedisGone, Wake
+from service.storage import Storage, StorageFailed
 from store.database import Database
 
 
-def check(database: Database, wake: Wake) -> None:
+def check(database: Database, wake: Wake, storage: Storage) -> None:
     """Raises Unavailable, naming each part that fails."""
-    found = [problem for problem in (_database(database), _redis(wake)) if problem is not None]
+    parts = (_database(database), _redis(wake), _artifacts(storage))
+    found = [problem for problem in parts if problem is not None]
     if found:
         names = " and ".join(problem.pointer.removeprefix("/") for problem in found)
         raise Unavailable(f"Not ready: {names}.", found)
@@ -34,4 +36,12 @@ def _redis(wake: Wake) -> Problem | None:
         wake.waiting()
     except RedisGone:
         return Problem("/redis", "unreachable", "a Redis that answers", "no answer")
+    return None
+
+
+def _artifacts(storage: Storage) -> Problem | None:
+    try:
+        storage.check()
+    except StorageFailed as error:
+        return Problem("/artifacts", "unreachable", "a folder that can be written to", str(error))
     return None

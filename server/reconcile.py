@@ -4,49 +4,53 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from server.wake import RedisGone, Wake, wake_workers
-from store import jobs
+from server import tidy
+from server.resend import resend
+from server.wake import RedisGone, Wake
+from store import lost
+from store.clock import now
 from store.database import Database
+from store.leases import LEASE_S, calm_s
 
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 1.0
-QUIET_S: Final = 3.0
-"""A queued job for which no message went out for so long gets another one, if none waits."""
-LONG_QUIET_S: Final = 60.0
-"""The same while other messages wait: slow enough not to fill the queue with duplicates."""
+TIDY_EVERY_S: Final = 60.0
 EXPIRING: Final = "looking for lost workers"
-CALM_S: Final = 10.0
-"""How long all must have gone well before a silent worker counts as lost.
-
-After an outage of the database the workers need a moment too; none of them is to blame.
-"""
-BATCH: Final = 100
 
 
 class Reconciler:
-    """A thread that compares the database with the queue and with the clock."""
+    """A thread that compares the database with the queue and with the clock.
+
+    `rounds_at` is the moment (Unix time) of the last round that went well as a whole, and
+    `leases_lost` counts the attempts that it took from workers.
+    """
 
     def __init__(
         self,
         database: Database,
         wake: Wake,
         *,
+        lease_s: float = LEASE_S,
         every_s: float = EVERY_S,
-        calm_s: float = CALM_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.rounds_at: float | None = None
+        self.leases_lost = 0
         self._database = database
         self._wake = wake
         self._every_s = every_s
-        self._calm_s = calm_s
+        self._calm_s = calm_s(lease_s)
         self._clock = clock
         self._round_at = self._calm_since = clock()
+        self._database_at: datetime | None = None
+        self._tidied_at = -TIDY_EVERY_S
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
         self._failing: set[str] = set()
@@ -61,42 +65,50 @@ class Reconciler:
         self._thread.join(timeout=5)
 
     def resend(self) -> None:
-        """Send the messages that were lost or never sent.
-
-        Soon only while the queue is empty: a job whose message waits behind busy workers is
-        not lost, and sending it again every few seconds would fill the queue with duplicates.
-        """
-        with self._database.read() as session:
-            lost = jobs.to_wake(session, quiet_s=QUIET_S, limit=BATCH)
-            if lost and self._wake.waiting() > 0:
-                lost = jobs.to_wake(session, quiet_s=LONG_QUIET_S, limit=BATCH)
-        if lost:
-            log.info("queued jobs whose messages are sent again: %d", len(lost))
-            wake_workers(self._database, self._wake, lost)
+        """Send the messages that were lost or never sent."""
+        resend(self._database, self._wake)
 
     def expire(self) -> None:
-        """End the jobs of workers that were not heard of."""
+        """Take the jobs of workers that were not heard of away from them."""
         with self._database.write() as session:
-            for job in jobs.expire_leases(session):
-                log.warning("job %s is %s: %s", job.id, job.state, job.message)
+            ended = lost.expire(session)
+        for job in ended:  # after the commit: what was rolled back has not been lost
+            self.leases_lost += 1
+            log.warning("job %s is %s: %s", job.id, job.state, job.message)
+
+    def tidy(self) -> None:
+        """Delete what nobody will ask for any more."""
+        if self._clock() - self._tidied_at >= TIDY_EVERY_S:
+            tidy.sweep(self._database)
+            self._tidied_at = self._clock()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._attempt("sending messages again", self.resend)
+            # Before the messages: a lost job is due again at once.
             self._attempt(EXPIRING, self._expire_in_calm)
+            self._attempt("sending messages again", self.resend)
+            self._attempt("tidying", self.tidy)
+            if not self._failing:
+                self.rounds_at = time.time()
             self._stop.wait(self._every_s)
 
     def _expire_in_calm(self) -> None:
-        now, last = self._clock(), self._round_at
-        self._round_at = now
-        if (
-            EXPIRING in self._failing or now - last > self._calm_s
-        ):  # an outage, or we stood still ourselves
-            self._calm_since = now
-        with self._database.read() as session:
-            session.execute(select(1))
-        if now - self._calm_since >= self._calm_s:
+        at, went_by_s = self._clock(), self._by_the_database_s()
+        last, self._round_at = self._round_at, at
+        stood_still = at - last > self._every_s + self._calm_s
+        # Leases end by the database's clock: it was set, or the whole machine has slept.
+        jumped = abs(went_by_s - (at - last)) > self._calm_s
+        if EXPIRING in self._failing or stood_still or jumped:
+            self._calm_since = at  # an outage, or nobody could speak
+        if at - self._calm_since >= self._calm_s:
             self.expire()
+
+    def _by_the_database_s(self) -> float:
+        """How long the last round is ago by the database's clock; 0 for the first one."""
+        with self._database.read() as session:
+            present: datetime = session.scalars(select(now())).one()
+        before, self._database_at = self._database_at, present
+        return (present - (before or present)).total_seconds()
 
     def _attempt(self, what: str, work: Callable[[], None]) -> None:
         """Do it; say that it fails, and that it works again, once each."""
@@ -108,6 +120,7 @@ class Reconciler:
             self._failing.add(what)
         except Exception:
             log.exception("%s failed", what)
+            self._failing.add(what)
         else:
             if what in self._failing:
                 log.info("%s works again", what)

@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
+from fastapi import Response
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from ampcore.series.jsonable import finite_json
 
@@ -14,6 +16,16 @@ class FiniteJSONResponse(JSONResponse):
     def render(self, content: Any) -> bytes:
         """The content as UTF-8; a lone surrogate stays an escape."""
         return dumps(finite_json(content)).encode("ascii")
+
+
+class ModelResponse(Response):
+    """A view as JSON, written once: FastAPI would check and copy it before."""
+
+    media_type = "application/json"
+
+    def render(self, content: BaseModel) -> bytes:
+        """The view as UTF-8."""
+        return content.model_dump_json(by_alias=True).encode()
 
 
 def dumps(content: Any) -> str:

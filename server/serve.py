@@ -1,20 +1,34 @@
 """Serve the application with uvicorn, on a socket that was opened before anything heavy."""
 
+from __future__ import annotations
+
+import asyncio
 import errno
 import ipaddress
 import logging
-import logging.config
+import resource
 import socket
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from server.memory import give_back
 from server.settings import Settings
 
+if TYPE_CHECKING:
+    from store.database import Database
+
+log = logging.getLogger(__name__)
+
 SHUTDOWN_S: Final = 5
 """How long requests under way may take to end when the server stops."""
+KEEP_ALIVE_S: Final = 15
+"""How long a connection may be silent between two requests: longer than pollers pause."""
+KEEP_ALIVE_PROBES: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+MOST_CONNECTIONS: Final = 4000
+SPARE_FILES: Final = 500
+"""Files and connections beside those of clients: of the database, of Redis, of downloads."""
 
 
 class StartFailed(Exception):
@@ -25,13 +39,19 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any free one. Raises StartFailed."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=512)
+        listener = socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             why = "is in use; choose another with --port, or --port 0 for any free one"
         else:
             why = f"cannot be used ({error.strerror or error})"
         raise StartFailed(f"Port {port} on {host} {why}.") from None
+    # Of its connections too: a client that vanished without a word is noticed in two minutes.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        for option, value in KEEP_ALIVE_PROBES.items():
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return listener
 
 
 def url_of(listener: socket.socket) -> str:
@@ -43,14 +63,18 @@ def url_of(listener: socket.socket) -> str:
 
 
 def warning_about(listener: socket.socket) -> str | None:
-    """What to say of an address that other machines reach."""
+    """What to say of an address that other machines reach; a block that nobody overlooks."""
     host = listener.getsockname()[0]
     if ipaddress.ip_address(host).is_loopback:
         return None
-    return (
-        f"WARNING: {host} is reachable from other machines, and tokens travel unencrypted. "
-        "Put a proxy that speaks TLS in front."
-    )
+    lines = [
+        f"WARNING: {host} is reachable from other machines, and without TLS.",
+        "Whoever is on the way reads every token and every job.",
+        "Put a proxy that speaks TLS in front, or listen on 127.0.0.1.",
+    ]
+    width = max(map(len, lines))
+    edge = "!" * (width + 6)
+    return "\n".join([edge, *(f"!! {line:{width}} !!" for line in lines), edge])
 
 
 def serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
@@ -61,6 +85,9 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     import uvicorn
 
     from server.app import create_app
+    from server.connections import Connection
+
+    app = create_app(settings)
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -73,36 +100,57 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
             give_back()
             if self.started:
                 announce()
+                _warn(listener)
+                await asyncio.to_thread(_say_if_nobody_has_a_token, app.state.services.database)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.services.streams.ending.set()  # or each would last for SHUTDOWN_S
+            await super().shutdown(sockets=sockets)
 
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         access_log=False,
+        http=Connection,
+        limit_concurrency=_connections(),
         log_config=None,
+        loop="uvloop",
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         ws="none",
     )
     Server(config).run(sockets=[listener])
 
 
-def set_up_logging(log_file: Path | None = None) -> None:
-    """Everything to the file, warnings to the terminal; without a file, everything there."""
-    terminal = {"class": "logging.StreamHandler", "formatter": "line"}
-    handlers: dict[str, dict[str, Any]] = {"terminal": terminal}
-    if log_file is not None:
-        terminal["level"] = "WARNING"
-        handlers["file"] = {
-            "class": "logging.FileHandler",
-            "filename": str(log_file),
-            "formatter": "line",
-        }
-    logging.config.dictConfig(
-        {
-            "version": 1,
-            "disable_existing_loggers": False,
-            "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-            "handlers": handlers,
-            "root": {"level": "INFO", "handlers": list(handlers)},
-            "loggers": {"alembic": {"level": "WARNING"}},
-        }
-    )
+def _warn(listener: socket.socket) -> None:
+    if warning_about(listener):
+        host = listener.getsockname()[0]
+        log.warning("%s is reachable from other machines, and without TLS", host)
+
+
+def _say_if_nobody_has_a_token(database: Database) -> None:
+    """Nothing is told without one, so a person must know where the first comes from."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store import tokens
+
+    try:
+        with database.read() as session:
+            if not tokens.any_valid(session):
+                log.warning(
+                    "no token is valid here, so nobody can do anything; make the first one with "
+                    "`ampserver token create NAME --role admin`"
+                )
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer yet: %s", error)
+
+
+def _connections() -> int:
+    """How many connections there may be, so that files can be opened beside them all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(1, soft - SPARE_FILES)
+    return MOST_CONNECTIONS

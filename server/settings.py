@@ -1,41 +1,42 @@
 """What a server must know of its surroundings, read from the environment once."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-DEFAULT_DATA_DIR: Final = "ampcore-data"
+from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
+
 DEFAULT_REDIS_URL: Final = "redis://127.0.0.1:6379/0"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8470
-
-
-class SettingsInvalid(ValueError):
-    """A setting of the server makes no sense."""
+DEFAULT_RATE_LIMIT: Final = "60000/minute"
+RATE: Final = re.compile(r"off|[1-9][0-9]{0,8}/(second|minute|hour|day)")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Surroundings):
     """The server's settings; each is the environment variable AMPCORE_<NAME>."""
 
-    database_url: str
-    redis_url: str
-    data_dir: Path
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    rate_limit: str = DEFAULT_RATE_LIMIT
+    """How many requests a token may send to this process, as in 60000/minute; or off."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
         """Raises SettingsInvalid, naming the variable."""
-        data_dir = default_data_dir(environment)
+        given = Environment.of(variables)
+        embedded = sqlite_url(given.data_dir())
         return cls(
-            database_url=environment.get("AMPCORE_DATABASE_URL") or sqlite_url(data_dir),
-            redis_url=environment.get("AMPCORE_REDIS_URL") or DEFAULT_REDIS_URL,
-            data_dir=data_dir,
-            host=environment.get("AMPCORE_HOST") or DEFAULT_HOST,
-            port=_port(environment.get("AMPCORE_PORT") or str(DEFAULT_PORT)),
+            database_url=database_url(given.text("AMPCORE_DATABASE_URL", embedded)),
+            redis_url=redis_url(given.text("AMPCORE_REDIS_URL", DEFAULT_REDIS_URL)),
+            host=given.text("AMPCORE_HOST", DEFAULT_HOST),
+            port=given.whole_number("AMPCORE_PORT", DEFAULT_PORT, least=0, most=65_535),
+            rate_limit=_rate(given.text("AMPCORE_RATE_LIMIT", DEFAULT_RATE_LIMIT)),
+            **given.shared(),
         )
 
     @property
@@ -44,9 +45,9 @@ class Settings:
         return self.data_dir / "datasets"
 
 
-def default_data_dir(environment: Mapping[str, str] = os.environ) -> Path:
+def default_data_dir(variables: Mapping[str, str] = os.environ) -> Path:
     """The data folder that the environment names, else ./ampcore-data."""
-    return Path(environment.get("AMPCORE_DATA_DIR") or DEFAULT_DATA_DIR).absolute()
+    return Environment.of(variables).data_dir()
 
 
 def sqlite_url(data_dir: Path) -> str:
@@ -54,7 +55,10 @@ def sqlite_url(data_dir: Path) -> str:
     return f"sqlite:///{data_dir / 'ampcore.sqlite'}"
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65_535:
-        raise SettingsInvalid(f"AMPCORE_PORT: expected a number up to 65535, received {text!r}.")
-    return int(text)
+def _rate(text: str) -> str:
+    if not RATE.fullmatch(text):
+        raise SettingsInvalid(
+            f"AMPCORE_RATE_LIMIT: expected off, or requests in a time as in {DEFAULT_RATE_LIMIT}, "
+            f"received {text[:40]!r}."
+        )
+    return text

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Row
 
 from ampcore.series import COLUMNS
 from ampcore.spec import Reason, State
@@ -16,7 +17,7 @@ Number = float | Literal["NaN", "Infinity", "-Infinity"]
 class View(BaseModel):
     """An answer, read off a row."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, ser_json_inf_nan="strings")
 
 
 class Latest(View):
@@ -55,10 +56,18 @@ class Job(View):
 
     id: str
     name: str
+    project: str
     state: State
-    reason: Reason | None = Field(description="Why it ended as it did, for programs.")
-    message: str | None = Field(description="Why it ended as it did, for people.")
+    reason: Reason | None = Field(description="Why it is in this state, for programs.")
+    message: str | None = Field(description="Why it is in this state, for people.")
+    waiting: str | None = Field(
+        description="Why a queued job does not run yet; told only where one job is read."
+    )
+    priority: int = Field(description="From 0 to 9: the highest goes first.")
+    queue: str = Field(description="Only workers that serve it may take the job.")
     attempt: int = Field(description="How many times a worker has taken it.")
+    max_attempts: int
+    failures: int = Field(description="Attempts that failed since it was posted, or retried.")
     step: int = Field(description="Steps done so far.")
     total_steps: int | None = Field(description="Known once the job runs.")
     progress: float | None = Field(description="From 0 to 1.")
@@ -69,21 +78,26 @@ class Job(View):
     latest: Latest | None
     summary: Summary | None
     spec: dict[str, Any] = Field(description="The normalised spec: every default written out.")
+    created_by: str | None = Field(description="The name of the token that posted it.")
+    cloned_from: str | None = Field(description="The id of the job that it is a clone of.")
+    request_id: str | None = Field(description="The X-Request-ID with which it was posted.")
     created_at: datetime
+    not_before: datetime | None = Field(description="A job that failed waits until then.")
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
 
     @classmethod
-    def of(cls, row: tables.Job) -> Self:
+    def of(cls, row: tables.Job | Row[Any], waiting: str | None = None) -> Self:
         """The job of a row."""
         total = row.total_steps
-        values = {name: getattr(row, name) for name in cls.model_fields if name != "progress"}
-        return cls.model_validate({**values, "progress": row.step / total if total else None})
+        told = {"waiting": waiting, "progress": min(row.step / total, 1.0) if total else None}
+        read = {name: getattr(row, name) for name in cls.model_fields if name not in told}
+        return cls.model_validate(read | told)
 
 
 class JobPage(View):
-    """Some jobs, the newest first; `next_cursor` leads to older ones."""
+    """Some jobs in the order asked for; `next_cursor` leads to the ones behind them."""
 
     items: list[Job]
     next_cursor: str | None
@@ -181,6 +195,62 @@ class EventPage(View):
     more: bool
 
 
+class Attempt(View):
+    """One time that a worker took a job."""
+
+    attempt: int
+    worker_id: str
+    outcome: str | None = Field(description="How it ended; null while it lasts.")
+    reason: Reason | None
+    message: str | None
+    waited_s: float = Field(description="How long the job was in the queue before.")
+    first_step: int | None = Field(description="Where it began: 0, or behind a checkpoint.")
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class AttemptList(View):
+    """Every attempt at a job, the first one first."""
+
+    items: list[Attempt]
+
+
+class LogEntry(View):
+    """A piece of what a job's processes printed."""
+
+    seq: int
+    attempt: int
+    stream: Literal["stdout", "stderr"]
+    text: str
+    created_at: datetime
+
+
+class LogPage(View):
+    """Some pieces in order; ask on with `after` = `next`."""
+
+    items: list[LogEntry]
+    next: int
+    more: bool
+
+
+class Artifact(View):
+    """A file that a job has left."""
+
+    path: str = Field(description="Its name below the job, with slashes.")
+    kind: str = Field(description="What it is: checkpoint, model, report.")
+    step: int | None = Field(description="The steps done when it was written, of a checkpoint.")
+    attempt: int
+    size_bytes: int
+    sha256: str
+    created_at: datetime
+
+
+class ArtifactList(View):
+    """Every file of a job, in the order in which they came."""
+
+    items: list[Artifact]
+
+
 class Worker(View):
     """A worker process and what it runs on."""
 
@@ -189,11 +259,23 @@ class Worker(View):
     pid: int
     slots: int
     state: Literal["online", "lost", "stopped"]
+    draining: bool = Field(description="It was asked to give its jobs back and to end.")
     version: str
+    queues: list[str] = Field(description="It takes the jobs of these queues alone.")
     hardware: dict[str, Any] | None = Field(description="As its trainer process saw it.")
-    jobs: list[str] = Field(description="The ids of the jobs that it runs.")
+    usage: dict[str, Any] | None = Field(description="What it measures of itself now and then.")
+    jobs: list[str] = Field(
+        description="The ids of the jobs that it runs, of those that the token sees."
+    )
     started_at: datetime
     last_seen_at: datetime
+
+    @classmethod
+    def of(cls, row: tables.Worker, state: str, jobs: list[str]) -> Self:
+        """The worker of a row."""
+        told = {"state": state, "jobs": jobs, "draining": row.drain_requested_at is not None}
+        read = {name: getattr(row, name) for name in cls.model_fields if name not in told}
+        return cls.model_validate(read | told)
 
 
 class WorkerList(View):
@@ -203,7 +285,7 @@ class WorkerList(View):
 
 
 class PartKind(View):
-    """One kind of model or data that a spec can name."""
+    """One kind of model, data or optimizer that a spec can name."""
 
     kind: str
     description: str

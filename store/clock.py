@@ -45,6 +45,19 @@ def after(seconds: float) -> Any:
     return _Moment(literal(seconds, Float))
 
 
+class _Seconds(FunctionElement[float]):
+    """How many seconds lie between two moments."""
+
+    type = Float()
+    inherit_cache = True
+
+
+def seconds_since(start: Any, until: Any = None) -> Any:
+    """The seconds from one moment until another (left out: the present), as an SQL expression."""
+    start = literal(start, Instant()) if isinstance(start, datetime) else start
+    return _Seconds(start, now() if until is None else until)
+
+
 @compiles(_Moment, "sqlite")
 def _sqlite(element: Any, compiler: Any, **options: Any) -> str:
     seconds = compiler.process(element.clauses, **options)
@@ -56,3 +69,16 @@ def _sqlite(element: Any, compiler: Any, **options: Any) -> str:
 def _postgresql(element: Any, compiler: Any, **options: Any) -> str:
     seconds = compiler.process(element.clauses, **options)
     return f"(clock_timestamp() + make_interval(secs => {seconds}))"
+
+
+@compiles(_Seconds, "sqlite")
+def _sqlite_seconds(element: Any, compiler: Any, **options: Any) -> str:
+    start, until = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"((julianday({until}) - julianday({start})) * 86400.0)"
+
+
+@compiles(_Seconds, "postgresql")
+def _postgresql_seconds(element: Any, compiler: Any, **options: Any) -> str:
+    start, until = (compiler.process(clause, **options) for clause in element.clauses)
+    # Without the cast it would be a numeric, and a Decimal in Python.
+    return f"CAST(extract(epoch FROM ({until} - {start})) AS double precision)"

@@ -10,6 +10,10 @@ from sqlalchemy.orm import Session
 
 BUSY_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 5
+SILENT_S = 10
+"""A connection over which nothing comes back for so long is given up."""
+IDLE_IN_TRANSACTION_S = 15
+"""A process that stands still amid a transaction must not keep its locks: it might be stopped."""
 
 
 class Database:
@@ -47,17 +51,32 @@ def _engine(url: str) -> Engine:
     address = make_url(url)
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
-        return create_engine(
+        engine = create_engine(
             address,
+            hide_parameters=True,  # what people send does not belong into logs of errors
             pool_pre_ping=True,
             pool_size=10,
             max_overflow=40,
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+            connect_args={
+                "connect_timeout": CONNECT_TIMEOUT_S,
+                "keepalives_idle": SILENT_S // 2,
+                "keepalives_interval": 1,
+                "keepalives_count": SILENT_S // 2,
+                "tcp_user_timeout": SILENT_S * 1000,
+            },
         )
-    engine = create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_S})
+        event.listen(engine, "connect", _set_up_postgresql)
+        return engine
+    engine = create_engine(address, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _set_up_postgresql(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
+    connection.commit()
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

@@ -1,55 +1,13 @@
-"""The steps of a job: append a block, fenced and in order, and read any range back."""
+"""The steps of a job: any range of them, each exactly once, whichever attempts made them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
-from ampcore.series.jsonable import finite_json
-from store.jobs import Standing, hold
-from store.tables import Job, StepBlockRow
-
-
-@dataclass(frozen=True)
-class EncodedBlock:
-    """A block on its way into the database: what must be known of it, and the bytes."""
-
-    first_step: int
-    count: int
-    skipped: int
-    payload: bytes
-    latest: dict[str, Any]
-    """Values of the block's last step, shown on the job."""
-
-    @property
-    def end_step(self) -> int:
-        """The step after the last one."""
-        return self.first_step + self.count
-
-
-def append(session: Session, job_id: str, attempt: int, block: EncodedBlock) -> Standing | None:
-    """Write one block: lease, progress, order and payload in the caller's one transaction.
-
-    None means that the fence has closed: another attempt owns the job.
-    """
-    latest = finite_json(block.latest)
-    standing = hold(session, job_id, attempt, seq=Job.seq + 1, step=block.end_step, latest=latest)
-    if standing is not None:
-        session.add(
-            StepBlockRow(
-                job_id=job_id,
-                attempt=attempt,
-                first_step=block.first_step,
-                end_step=block.end_step,
-                skipped=block.skipped,
-                seq=standing.seq,
-                payload=block.payload,
-            )
-        )
-        session.flush()
-    return standing
+from store.tables import StepBlockRow
 
 
 @dataclass(frozen=True)
@@ -60,28 +18,112 @@ class Reading:
     more: bool
 
 
-def read(session: Session, job_id: str, *, start: int, end: int | None, limit: int) -> Reading:
-    """At most `limit` steps s with `start` ≤ s < `end`, of the newest attempt."""
-    from ampcore.series.codec import decode  # loads pyarrow, which the worker does without
+@dataclass(frozen=True)
+class Stretch:
+    """Steps s with `start` ≤ s < `end`, as one attempt made them."""
 
-    newest = select(func.max(StepBlockRow.attempt)).where(StepBlockRow.job_id == job_id)
-    rows = select(StepBlockRow.payload).where(
-        StepBlockRow.job_id == job_id,
-        StepBlockRow.attempt == newest.scalar_subquery(),
-        StepBlockRow.end_step > start,
-    )
-    if end is not None:
-        rows = rows.where(StepBlockRow.first_step < end)
-    query = rows.order_by(StepBlockRow.first_step).execution_options(yield_per=64)
+    attempt: int
+    start: int
+    end: int
+
+
+def read(
+    session: Session,
+    job_id: str,
+    *,
+    start: int,
+    end: int | None,
+    limit: int,
+    attempt: int | None = None,
+) -> Reading:
+    """At most `limit` steps s with `start` ≤ s < `end`.
+
+    Each comes from the newest attempt that reached it; with `attempt`, all come from that one,
+    those that a later attempt has superseded included.
+    """
     blocks: list[StepBlock] = []
-    found = 0
-    with session.execute(query) as result:
-        for (payload,) in result:
-            block = decode(payload)
-            wanted = block.between(start, block.end_step if end is None else end)
-            kept = wanted.between(wanted.first_step, wanted.first_step + limit - found)
+    left = limit
+    for stretch in _stretches(session, job_id, attempt):
+        first, last = max(start, stretch.start), min(stretch.end, end or stretch.end)
+        if (end is not None and end <= stretch.start) or first >= last:
+            continue
+        for block in _blocks(session, job_id, stretch.attempt, first, last):
+            kept = block.between(block.first_step, block.first_step + left)
             blocks.append(kept)
-            found += len(kept)
-            if len(kept) < len(wanted):
+            left -= len(kept)
+            if len(kept) < len(block):
                 return Reading(StepBlock.concat(blocks), more=True)
     return Reading(StepBlock.concat(blocks), more=False)
+
+
+def skipped_before(session: Session, job_id: str, step: int) -> int:
+    """How many of the steps before `step`, where an attempt resumed, were skipped."""
+    skipped = 0
+    for stretch in _stretches(session, job_id, None):
+        # An attempt begins between two blocks of the one before it, where its checkpoint was.
+        first, last = StepBlockRow.first_step, min(stretch.end, step)
+        statement = select(func.sum(StepBlockRow.skipped)).where(
+            StepBlockRow.job_id == job_id,
+            StepBlockRow.attempt == stretch.attempt,
+            first >= stretch.start,
+            first < last,
+        )
+        skipped += session.scalar(statement) or 0
+    return skipped
+
+
+def visible(attempts: list[Stretch]) -> list[Stretch]:
+    """What readers see of the attempts (in their order): for each step the newest one's.
+
+    The stretches come in the order of their steps and do not overlap.
+    """
+    seen: list[Stretch] = []
+    for newer in attempts:
+        before = [
+            Stretch(s.attempt, s.start, min(s.end, newer.start))
+            for s in seen
+            if s.start < newer.start
+        ]
+        behind = [
+            Stretch(s.attempt, max(s.start, newer.end), s.end) for s in seen if s.end > newer.end
+        ]
+        seen = [*before, newer, *behind]
+    return seen
+
+
+def _stretches(session: Session, job_id: str, attempt: int | None) -> list[Stretch]:
+    statement = (
+        select(
+            StepBlockRow.attempt,
+            func.min(StepBlockRow.first_step),
+            func.max(StepBlockRow.end_step),
+        )
+        .where(StepBlockRow.job_id == job_id)
+        .group_by(StepBlockRow.attempt)
+        .order_by(StepBlockRow.attempt)
+    )
+    if attempt is not None:
+        statement = statement.where(StepBlockRow.attempt == attempt)
+    return visible([Stretch(*row) for row in session.execute(statement)])
+
+
+def _blocks(
+    session: Session, job_id: str, attempt: int, start: int, end: int
+) -> Iterator[StepBlock]:
+    """The steps of an attempt in a range, block by block."""
+    from ampcore.series.codec import decode  # loads pyarrow, which the worker does without
+
+    query = (
+        select(StepBlockRow.payload)
+        .where(
+            StepBlockRow.job_id == job_id,
+            StepBlockRow.attempt == attempt,
+            StepBlockRow.end_step > start,
+            StepBlockRow.first_step < end,
+        )
+        .order_by(StepBlockRow.first_step)
+        .execution_options(yield_per=64)
+    )
+    with session.execute(query) as result:
+        for (payload,) in result:
+            yield decode(payload).between(start, end)

@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -39,6 +40,7 @@ class Base(DeclarativeBase):
         datetime: Instant(),
         dict[str, Any]: Json,
         dict[str, str]: Json,
+        list[str]: Json,
     }
 
 
@@ -51,22 +53,43 @@ class Job(Base):
     """A job as a person posted it, and where it stands now."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state", "created_at"))
+    __table_args__ = (
+        Index(None, "created_at", "id"),
+        Index(None, "state", "created_at"),
+        Index(None, "project", "state"),
+        Index(None, "project", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     name: Mapped[str] = mapped_column(String(200))
     policy: Mapped[str] = mapped_column(String(32))
     model: Mapped[str] = mapped_column(String(32))
     labels: Mapped[dict[str, str]]
     spec: Mapped[dict[str, Any]]
+    priority: Mapped[int] = mapped_column(default=5)
+    queue: Mapped[str] = mapped_column(String(64))
+    """Only workers that serve it may take the job."""
+    max_attempts: Mapped[int] = mapped_column(default=3)
+    created_by: Mapped[str | None] = mapped_column(String(200))
+    """The name of the token that posted it."""
+    request_id: Mapped[str | None] = mapped_column(String(128))
+    cloned_from: Mapped[str | None] = mapped_column(String(32))
     state: Mapped[str] = mapped_column(String(16), default=State.QUEUED)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
     attempt: Mapped[int] = mapped_column(default=0)
+    failures: Mapped[int] = mapped_column(default=0)
+    """Attempts that failed since the job was posted, or retried by a person."""
+    queued_at: Mapped[datetime] = mapped_column(insert_default=now())
+    not_before: Mapped[datetime | None]
+    """A job that failed waits so long before it is tried again."""
     worker_id: Mapped[str | None] = mapped_column(String(32))
     lease_expires_at: Mapped[datetime | None]
     requested: Mapped[str | None] = mapped_column(String(16))
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    told: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Entries that the present attempt has written; a repeated write is known by it."""
     step: Mapped[int] = mapped_column(BigInteger, default=0)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     latest: Mapped[dict[str, Any] | None]
@@ -78,6 +101,12 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
 
 
+# The waiting ones in the order in which they are taken. Not of these alone: SQLite would pass
+# such an index over for that of state and created_at, and sort ten thousand jobs at each claim.
+# With the queue, so that the rows of other queues need not be looked at.
+Index("ix_jobs_in_turn", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
+
+
 class Attempt(Base):
     """One time that a worker took a job."""
 
@@ -86,7 +115,10 @@ class Attempt(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
     worker_id: Mapped[str] = mapped_column(String(32))
-    frames: Mapped[int] = mapped_column(BigInteger, default=0)
+    waited_s: Mapped[float] = mapped_column(default=0.0)
+    """How long the job was in the queue before."""
+    first_step: Mapped[int | None] = mapped_column(BigInteger)
+    """Where it began: 0, or the step after its checkpoint. None until it trains."""
     outcome: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
@@ -123,6 +155,36 @@ class EventRow(Base):
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
+class LogRow(Base):
+    """A piece of what a trainer process printed."""
+
+    __tablename__ = "log_chunks"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    attempt: Mapped[int]
+    stream: Mapped[str] = mapped_column(String(8))
+    text: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+class Artifact(Base):
+    """A file that a job has left: a checkpoint, a model, a report."""
+
+    __tablename__ = "artifacts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    path: Mapped[str] = mapped_column(String(500), primary_key=True)
+    """Below the job's folder, with slashes: attempt-1/checkpoints/…"""
+    attempt: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(16))
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str] = mapped_column(String(64))
+    seq: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
 class Worker(Base):
     """A worker process that has said hello."""
 
@@ -133,10 +195,25 @@ class Worker(Base):
     pid: Mapped[int]
     slots: Mapped[int]
     version: Mapped[str] = mapped_column(String(32))
+    queues: Mapped[list[str]]
     hardware: Mapped[dict[str, Any] | None]
+    usage: Mapped[dict[str, Any] | None]
+    """What it measures of itself now and then: steps stored, lag, GPUs."""
+    drain_requested_at: Mapped[datetime | None]
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     last_seen_at: Mapped[datetime] = mapped_column(insert_default=now())
     stopped_at: Mapped[datetime | None]
+
+
+class Project(Base):
+    """Whose jobs they are; tokens see those of their own project only."""
+
+    __tablename__ = "projects"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    max_queued: Mapped[int | None]
+    max_running: Mapped[int | None]
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
 class Token(Base):
@@ -147,4 +224,59 @@ class Token(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(64), unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class BrowserSession(Base):
+    """A browser that has signed in with a token; only the cookie's SHA-256 is kept."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    expires_at: Mapped[datetime]
+
+
+class IdempotencyKey(Base):
+    """The answer that a request with an Idempotency-Key has got, to be given again."""
+
+    __tablename__ = "idempotency_keys"
+
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True
+    )
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    """SHA-256 over method, path and body."""
+    status: Mapped[int | None]
+    """None while the first request is under way."""
+    headers: Mapped[dict[str, str] | None]
+    body: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+class AuditEntry(Base):
+    """Who did what."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index(None, "project", "id"),)
+
+    id: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    at: Mapped[datetime] = mapped_column(insert_default=now())
+    action: Mapped[str] = mapped_column(String(40))
+    """As in "job.cancel", "token.create"."""
+    target: Mapped[str | None] = mapped_column(String(200))
+    project: Mapped[str | None] = mapped_column(String(64))
+    token_id: Mapped[str | None] = mapped_column(String(32))
+    token_name: Mapped[str | None] = mapped_column(String(200))
+    address: Mapped[str | None] = mapped_column(String(64))
+    request_id: Mapped[str | None] = mapped_column(String(128))
+    data: Mapped[dict[str, Any] | None]

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import case, select, update
+from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from ampcore.series.jsonable import finite_json
 from ampcore.spec import ACTIVE
 from store.clock import after, now
 from store.tables import Job, Worker
@@ -14,21 +15,85 @@ from store.tables import Job, Worker
 SILENCE_S: Final = 30.0
 """A worker that says nothing for so long counts as lost."""
 
+ONLINE: Final = "online"
+_STATE: Final = case(
+    (Worker.stopped_at.is_not(None), "stopped"),
+    (Worker.last_seen_at < after(-SILENCE_S), "lost"),
+    else_=ONLINE,
+)
+
 
 def register(
-    session: Session, worker_id: str, *, hostname: str, pid: int, slots: int, version: str
+    session: Session,
+    worker_id: str,
+    *,
+    hostname: str,
+    pid: int,
+    slots: int,
+    version: str,
+    queues: Sequence[str],
 ) -> None:
-    """A worker says hello."""
-    session.add(Worker(id=worker_id, hostname=hostname, pid=pid, slots=slots, version=version))
+    """A worker says hello, and which queues it serves."""
+    session.add(
+        Worker(
+            id=worker_id,
+            hostname=hostname,
+            pid=pid,
+            slots=slots,
+            version=version,
+            queues=list(queues),
+        )
+    )
     session.flush()
 
 
-def seen(session: Session, worker_id: str, hardware: dict[str, Any] | None = None) -> None:
-    """A worker is alive; its hardware, once a trainer process has looked."""
-    values: dict[str, Any] = {"last_seen_at": now()}
-    if hardware is not None:
-        values["hardware"] = hardware
-    _set(session, worker_id, values)
+def seen(session: Session, worker_id: str, **values: dict[str, Any] | None) -> bool:
+    """A worker is alive; `hardware` and `usage`, where they are known. True: it is to drain."""
+    known = {name: finite_json(value) for name, value in values.items() if value is not None}
+    statement = (
+        update(Worker)
+        .where(Worker.id == worker_id)
+        .values(last_seen_at=now(), **known)
+        .returning(Worker.drain_requested_at)
+        .execution_options(synchronize_session=False)
+    )
+    return session.scalars(statement).one_or_none() is not None
+
+
+def request_drain(session: Session, worker_id: str) -> Worker | None:
+    """Ask a worker to give its jobs back and to end; None when there is no such worker."""
+    statement = (
+        update(Worker)
+        .where(Worker.id == worker_id)
+        .values(drain_requested_at=func.coalesce(Worker.drain_requested_at, now()))
+        .returning(Worker)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
+    """The worker of that id, and its state."""
+    row = session.execute(select(Worker, _STATE).where(Worker.id == worker_id)).one_or_none()
+    return (row[0], row[1]) if row is not None else None
+
+
+def online(session: Session, queue: str | None = None) -> list[Worker]:
+    """The workers that are there and take jobs; only those that serve a queue, if one is named."""
+    found = session.scalars(
+        select(Worker).where(_STATE == ONLINE, Worker.drain_requested_at.is_(None))
+    )
+    return [worker for worker in found if queue is None or queue in worker.queues]
+
+
+def forget(session: Session, *, gone_s: float) -> None:
+    """Delete the workers that have been gone for so long and whose jobs have all ended."""
+    busy = select(Job.worker_id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
+    session.execute(
+        delete(Worker)
+        .where(Worker.last_seen_at < after(-gone_s), Worker.id.not_in(busy))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def stopped(session: Session, worker_id: str) -> None:
@@ -38,18 +103,14 @@ def stopped(session: Session, worker_id: str) -> None:
 
 def listing(session: Session) -> Sequence[tuple[Worker, str]]:
     """Every worker with its state: online, lost or stopped; the newest first."""
-    state = case(
-        (Worker.stopped_at.is_not(None), "stopped"),
-        (Worker.last_seen_at < after(-SILENCE_S), "lost"),
-        else_="online",
-    )
-    rows = session.execute(select(Worker, state).order_by(Worker.started_at.desc()))
+    rows = session.execute(select(Worker, _STATE).order_by(Worker.started_at.desc()))
     return [(worker, word) for worker, word in rows]
 
 
-def jobs_by_worker(session: Session) -> Mapping[str, list[str]]:
-    """The ids of the jobs that each worker runs."""
-    rows = session.execute(select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE)))
+def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
+    """The ids of the jobs that each worker runs: all of them, or those of one project."""
+    running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE))
+    rows = session.execute(running.where(Job.project == project) if project else running)
     jobs: defaultdict[str, list[str]] = defaultdict(list)
     for worker_id, job_id in rows:
         jobs[str(worker_id)].append(job_id)

@@ -125,12 +125,13 @@ def postgres_url(migrated_postgres: str) -> str:
     from sqlalchemy import text
 
     from store.database import Database
-    from store.tables import Base
+    from store.tables import Base, Project
 
     database = Database(migrated_postgres)
     with database.write() as session:
         names = ", ".join(Base.metadata.tables)
         session.execute(text(f"TRUNCATE {names} CASCADE"))
+        session.add(Project(name="default"))  # the migrations made it
     database.close()
     return migrated_postgres
 
@@ -184,13 +185,17 @@ class RecordedWake:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
+        """The ids of the jobs."""
+        self.queues: list[str] = []
+        """Where each was sent to."""
         self.gone = False
 
-    def send(self, job_id: str) -> None:
+    def send(self, job_id: str, queue: str) -> None:
         self._must_be_there()
         self.sent.append(job_id)
+        self.queues.append(queue)
 
-    def waiting(self) -> int:
+    def waiting(self, queue: str = "default") -> int:
         self._must_be_there()
         return 0
 
@@ -268,7 +273,7 @@ def api(
     from store import tokens
 
     with database.write() as session:
-        token = tokens.create(session, "test")
+        token = tokens.create(session, "test", role="admin")
     settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
     app = create_app(settings, wake=wake, reconcile=False)
     stage.app = app
@@ -276,6 +281,26 @@ def api(
     data_dir = settings.data_dir
     yield Api(stage.url, token, app, database, wake, data_dir, stage.client, stage.anonymous)
     app.state.services.database.close()
+
+
+@pytest.fixture
+def client_of(api: Api) -> Iterator[Callable[..., httpx.Client]]:
+    """Make a client of `api` whose token has another role, or belongs to another project."""
+    from store import projects, tokens
+
+    clients: list[httpx.Client] = []
+
+    def make(role: str = "member", project: str = "default") -> httpx.Client:
+        with api.database.write() as session:
+            projects.ensure(session, project)
+            secret = tokens.create(session, f"{role} of {project}", role=role, project=project)
+        headers = {"Authorization": f"Bearer {secret}"}
+        clients.append(httpx.Client(base_url=api.url, timeout=DEADLINE_S, headers=headers))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
 
 
 # ---- What goes into a database
@@ -298,7 +323,7 @@ def make_block() -> Callable[..., Any]:
     """An encoded block of `count` steps whose loss is the step's number, or `loss`."""
     from ampcore.series import StepBlock
     from ampcore.series.codec import encode
-    from store.steps import EncodedBlock
+    from store.ingest import EncodedBlock
 
     def make(first_step: int, count: int, loss: float | None = None, **extras: Any) -> EncodedBlock:
         steps = range(first_step, first_step + count)
@@ -317,32 +342,51 @@ def make_block() -> Callable[..., Any]:
 @pytest.fixture
 def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]:
     """A job in the database, taken by the allowed steps to the state asked for."""
-    from ampcore.spec import Reason, State
-    from store import jobs
+    from ampcore.spec import State
+    from store import attempts, jobs, projects
 
     numbers = itertools.count()
 
-    def make(state: State = State.QUEUED, **parts: Any) -> Any:
+    def make(state: State = State.QUEUED, *, project: str = "default", **parts: Any) -> Any:
         with database.write() as session:
-            job = jobs.create(session, make_spec(**{"name": f"job {next(numbers)}", **parts}))
-            if state in (State.QUEUED,):
-                return job
-            if state is State.CANCELLED:
-                return jobs.request_cancel(session, job.id)
-            job = jobs.claim(session, job.id, "some-worker")
-            assert job is not None
+            projects.ensure(session, project)
+            spec = make_spec(**{"name": f"job {next(numbers)}", **parts})
+            job = jobs.create(session, spec, jobs.Origin(project))
+            if not (state.is_active or state in (State.SUCCEEDED, State.FAILED)):
+                return _while_nobody_has_it(session, job, state)
+            job = attempts.claim(session, job.id, "some-worker")
             if state is State.STARTING:
                 return job
-            job = jobs.mark_running(session, job.id, job.attempt, total_steps=100)
-            assert job is not None
-            match state:
-                case State.STOPPING:
-                    return jobs.request_cancel(session, job.id)
-                case State.SUCCEEDED:
-                    return jobs.mark_succeeded(session, job.id, job.attempt, {"steps": 100})
-                case State.FAILED:
-                    reason, message = Reason.INVALID_DATA, "The data is NaN."
-                    return jobs.mark_failed(session, job.id, job.attempt, reason, message)
-            return job
+            job = attempts.mark_running(session, job.id, 1, total_steps=100, first_step=0)
+            return _while_it_runs(session, job, state)
 
     return make
+
+
+def _while_nobody_has_it(session: Any, job: Any, state: Any) -> Any:
+    from ampcore.spec import State
+    from store import jobs
+
+    match state:
+        case State.PAUSED:
+            return jobs.request_pause(session, job.id)
+        case State.CANCELLED:
+            return jobs.request_cancel(session, job.id)
+    return job
+
+
+def _while_it_runs(session: Any, job: Any, state: Any) -> Any:
+    from ampcore.spec import Reason, State
+    from store import attempts, jobs
+
+    match state:
+        case State.STOPPING:
+            return jobs.request_cancel(session, job.id)
+        case State.PAUSING:
+            return jobs.request_pause(session, job.id)
+        case State.SUCCEEDED:
+            return attempts.mark_succeeded(session, job.id, 1, {"steps": 100})
+        case State.FAILED:
+            reason, message = Reason.INVALID_DATA, "The data is NaN."
+            return attempts.mark_failed(session, job.id, 1, reason, message)
+    return job

@@ -22,8 +22,9 @@ ALLOWED = {
     "ampcore/preflight": WORDS,
     "ampcore": (),
     "store": WORDS,
-    "server": (*WORDS, PREFLIGHT, "store"),
-    "worker": (*WORDS, "store"),
+    "service": WORDS,
+    "server": (*WORDS, PREFLIGHT, "store", "service"),
+    "worker": (*WORDS, "store", "service"),
     "ampclient": (*WORDS, PREFLIGHT),
     "migrations": ("store",),
 }
@@ -31,6 +32,10 @@ ALLOWED = {
 
 EVERYWHERE = ("ampcore", "ampcore.__version__")
 """The number itself, which costs nothing to know."""
+
+
+OBJECT_STORES = {"fsspec", "s3fs", "aiobotocore", "aiohttp"}
+"""Loaded when files are kept in one, and not before."""
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -73,9 +78,13 @@ def test_every_package_has_its_place_in_the_table():
         ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
         ("ampcore, ampcore.series", {"tensorflow", "pyarrow"}),
         ("ampcore.preflight, ampcore.preflight.text", {"tensorflow", "keras", "numpy"}),
-        ("worker.app", {"tensorflow", "fastapi"}),
-        ("server.cli", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
-        ("server.app", {"tensorflow", "alembic", "pyarrow"}),
+        ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
+        ("server.cli", {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES}),
+        ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
+        (
+            "service.settings, service.logs, service.storage, service.celery_names",
+            {"tensorflow", "fastapi", "sqlalchemy", "celery", "pythonjsonlogger", *OBJECT_STORES},
+        ),
     ],
 )
 def test_what_is_not_needed_is_not_loaded(modules, without):

@@ -1,13 +1,15 @@
 """The container files, held against the Compose schema and against the code that they start."""
 
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,14 +23,16 @@ from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 
 from server.auth import OPEN
+from server.limits import MAX_BODY_BYTES
+from server.serve import SHUTDOWN_S
 from server.settings import Settings as ServerSettings
+from worker.halts import GRACE_S
 from worker.settings import Settings as WorkerSettings
-from worker.tasks import GRACE_S
 
 ROOT = Path(__file__).parents[1]
-FILES = ["docker-compose.yml", "docker-compose.gpu.yml"]
+FILES = ["docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.tls.yml"]
 DOCKERFILES = ["docker/server.Dockerfile", "docker/worker.Dockerfile"]
-GUIDE = ROOT / "docs/guides/deploy.md"
+GUIDES = [ROOT / "docs/guides/deploy.md", ROOT / "docs/guides/several-machines.md"]
 LOOPBACK = "127.0.0.1"
 
 # ${NAME}, ${NAME:-default} or ${NAME:?message}
@@ -44,6 +48,7 @@ def load(name: str) -> dict[str, Any]:
 COMPOSE = load("docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OWN = ["migrate", "server", "worker"]
+TLS: dict[str, Any] = load("docker-compose.tls.yml")["services"]["proxy"]
 
 
 def interpolate(text: str) -> str:
@@ -56,7 +61,8 @@ def environment(service: str) -> dict[str, str]:
     image = (ROOT / SERVICES[service]["build"]["dockerfile"]).read_text()
     variables = dict(re.findall(r"\b(AMPCORE_[A-Z_]+)=(\S+)", image))
     given = SERVICES[service]["environment"]
-    return variables | {name: interpolate(text) for name, text in given.items()}
+    # A name without a value is one that .env may give, and does not.
+    return variables | {name: interpolate(text) for name, text in given.items() if text is not None}
 
 
 def seconds(text: str) -> int:
@@ -83,22 +89,45 @@ def test_the_schema_would_tell_a_misspelt_key(tmp_path: Path) -> None:
     assert not fulfils_the_schema(file)
 
 
-def test_the_five_services_are_there() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "migrate", "server", "worker"}
+def test_the_six_services_are_there() -> None:
+    assert set(SERVICES) == {"postgres", "redis", "migrate", "server", "proxy", "worker"}
 
 
 def test_every_image_is_pinned_to_a_version() -> None:
     images = [service["image"] for service in SERVICES.values() if "image" in service]
     for dockerfile in DOCKERFILES:
         images += re.findall(r"^FROM (\S+)", (ROOT / dockerfile).read_text(), re.MULTILINE)
-    assert len(images) == 2 + 2 * len(DOCKERFILES)
+    assert len(images) == 3 + 2 * len(DOCKERFILES)
     for image in images:
         assert re.fullmatch(r"[a-z]+:\d+(\.\d+)*-[a-z-]+", image), image
 
 
 def test_named_volumes_are_declared() -> None:
     mounts = [one for service in SERVICES.values() for one in service.get("volumes", [])]
-    assert {mount.partition(":")[0] for mount in mounts} == set(COMPOSE["volumes"])
+    sources = {mount.partition(":")[0] for mount in mounts}
+    assert {source for source in sources if "/" not in source} == set(COMPOSE["volumes"])
+    assert all((ROOT / source).is_file() for source in sources if "/" in source)
+
+
+def test_networks_are_declared_and_only_the_servers_are_in_both() -> None:
+    networks = {name: set(service["networks"]) for name, service in SERVICES.items()}
+    assert set.union(*networks.values()) == set(COMPOSE["networks"])
+    assert [name for name, those in networks.items() if len(those) > 1] == ["server"]
+    assert networks["proxy"] == {"front"}
+
+
+# How many there are.
+
+
+@pytest.mark.parametrize(("service", "count"), [("server", 2), ("worker", 1)])
+def test_the_number_of_replicas_is_a_setting(service: str, count: int) -> None:
+    assert int(interpolate(SERVICES[service]["deploy"]["replicas"])) == count
+    assert "container_name" not in SERVICES[service]  # it would forbid a second one
+
+
+def test_a_worker_that_was_drained_stays_down() -> None:
+    assert SERVICES["worker"]["restart"] == "on-failure"
+    assert SERVICES["server"]["restart"] == SERVICES["proxy"]["restart"] == "unless-stopped"
 
 
 # The order: a healthy database, then its tables, then who uses them.
@@ -124,21 +153,99 @@ def test_who_must_be_healthy_says_how_to_find_out() -> None:
 
 
 def test_a_worker_gets_longer_to_stop_than_it_gives_its_trainer() -> None:
-    assert seconds(SERVICES["worker"]["stop_grace_period"]) >= 2 * GRACE_S
+    # It also publishes the last checkpoint, which may be large, and gives the job back.
+    assert seconds(SERVICES["worker"]["stop_grace_period"]) >= 6 * GRACE_S
+
+
+def test_a_server_gets_longer_to_stop_than_its_requests_do() -> None:
+    assert seconds(SERVICES["server"]["stop_grace_period"]) > SHUTDOWN_S
 
 
 # Who is let in.
 
 
-def test_only_the_server_is_published_and_only_on_this_machine() -> None:
+def test_only_the_proxy_is_published_and_only_on_this_machine() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert [interpolate(port) for port in published.pop("server")] == [f"{LOOPBACK}:8470:8470"]
+    assert [interpolate(port) for port in published.pop("proxy")] == [f"{LOOPBACK}:8470:8470"]
     assert not published
 
 
-def test_the_server_listens_where_the_port_is_published_from() -> None:
+def test_without_tls_no_port_is_open_to_the_network_and_with_it_only_those_of_the_web() -> None:
+    assert {port.partition(":")[0] for port in TLS["ports"]} == {"80", "443"}
+
+
+# The proxy.
+
+CADDYFILE = (ROOT / "docker/Caddyfile").read_text()
+
+
+def test_the_proxy_asks_where_the_servers_listen() -> None:
     settings = ServerSettings.from_environment(environment("server"))
     assert (settings.host, settings.port) == ("0.0.0.0", 8470)  # noqa: S104 - in its container
+    assert re.search(r"dynamic a server 8470 ", CADDYFILE)
+    assert SERVICES["server"]["expose"] == ["8470"]
+
+
+def test_the_proxy_finds_every_replica_and_not_the_first_one_alone() -> None:
+    refresh = re.search(r"refresh (\d+)s", CADDYFILE)
+    assert refresh is not None
+    assert int(refresh[1]) <= 5
+
+
+def test_the_proxy_lets_streams_through_at_once_and_for_as_long_as_they_last() -> None:
+    assert re.search(r"^\s*flush_interval -1$", CADDYFILE, re.MULTILINE)
+    # These would hold an answer back, or end it.
+    for word in ("response_buffers", "buffer_responses", "read_body", "write ", "stream_timeout"):
+        assert word not in re.sub(r"#.*", "", CADDYFILE)
+
+
+def test_the_proxy_bounds_bodies_above_what_the_server_refuses_in_words() -> None:
+    bound = re.search(r"max_size (\d+)MB", CADDYFILE)
+    assert bound is not None
+    assert int(bound[1]) * 10**6 > MAX_BODY_BYTES
+
+
+def test_the_proxy_can_send_a_post_again_that_never_arrived() -> None:
+    # Before 2.11.2 the body was gone after the first try: caddyserver/caddy#7547.
+    version = SERVICES["proxy"]["image"].removeprefix("caddy:").removesuffix("-alpine")
+    assert tuple(map(int, version.split("."))) >= (2, 11, 2)
+    assert re.search(r"^\s*lb_try_duration \d+s$", CADDYFILE, re.MULTILINE)
+
+
+def test_every_word_that_the_proxy_takes_from_outside_is_given() -> None:
+    wanted = set(re.findall(r"\{\$(\w+)\}", CADDYFILE))
+    assert set(SERVICES["proxy"]["environment"]) == set(TLS["environment"]) == wanted
+
+
+def test_the_proxy_with_tls_still_answers_on_this_machine() -> None:
+    plain = SERVICES["proxy"]["environment"]["SITE"]
+    assert TLS["environment"]["SITE"].startswith(f"{plain}, ")
+
+
+def test_who_comes_by_tls_cannot_say_where_he_comes_from() -> None:
+    assert TLS["environment"]["TRUSTED_PROXIES"] == "127.0.0.1/32"
+
+
+def test_the_servers_believe_the_proxy_since_nobody_else_reaches_them() -> None:
+    assert environment("server")["FORWARDED_ALLOW_IPS"] == "*"
+    assert "ports" not in SERVICES["server"]
+
+
+def test_the_health_check_of_the_proxy_asks_what_its_file_answers() -> None:
+    address = SERVICES["proxy"]["healthcheck"]["test"][-1].removesuffix("/")
+    assert f"{address} {{" in CADDYFILE
+
+
+def test_the_proxy_keeps_the_one_capability_that_its_program_needs() -> None:
+    assert SERVICES["proxy"]["cap_add"] == ["NET_BIND_SERVICE"]
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on this machine")
+@pytest.mark.parametrize("file", [SERVICES["proxy"], TLS], ids=["plain", "tls"])
+def test_caddy_takes_its_file(file: dict[str, Any]) -> None:
+    given = {k: VARIABLE.sub("train.example.org", v) for k, v in file["environment"].items()}
+    command = ["caddy", "validate", "--config", "docker/Caddyfile", "--adapter", "caddyfile"]
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **given}, timeout=60)
 
 
 def test_no_password_has_a_default() -> None:
@@ -153,11 +260,17 @@ def variables() -> list[re.Match[str]]:
 
 def test_the_example_names_every_variable_that_the_files_use() -> None:
     example = (ROOT / ".env.example").read_text()
-    named = set(re.findall(r"^(?:# )?([A-Z_]+)=", example, re.MULTILINE))
-    assert named - {"COMPOSE_FILE"} == {match["name"] for match in variables()}
+    named = set(re.findall(r"^(?:# )?([A-Z0-9_]+)=", example, re.MULTILINE))
+    assert named - {"COMPOSE_FILE"} == {match["name"] for match in variables()} | passed_on()
 
 
-@pytest.mark.parametrize("service", OWN)
+def passed_on() -> set[str]:
+    """The variables that a container gets from .env under their own names."""
+    given = [service.get("environment", {}) for service in SERVICES.values()]
+    return {name for variables in given for name, text in variables.items() if text is None}
+
+
+@pytest.mark.parametrize("service", [*OWN, "proxy"])
 def test_our_containers_hold_no_privileges(service: str) -> None:
     assert SERVICES[service]["cap_drop"] == ["ALL"]
     assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
@@ -166,29 +279,24 @@ def test_our_containers_hold_no_privileges(service: str) -> None:
 # What is started really exists, and reads what it is given.
 
 
-class Recorder(dict[str, str]):
-    """An environment that remembers what it was asked for."""
+READ_LATER = {"AMPCORE_LOG_FORMAT"}  # by what sets up the logging
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        super().__init__(values)
-        self.asked: set[str] = set()
+Kind = type[ServerSettings] | type[WorkerSettings]
 
-    def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
-        return super().get(key, default)
+
+def names(settings: Kind) -> set[str]:
+    """The variables that a process reads."""
+    return {f"AMPCORE_{field.name.upper()}" for field in fields(settings)} | READ_LATER
 
 
 @pytest.mark.parametrize(
     ("service", "settings"),
     [("migrate", ServerSettings), ("server", ServerSettings), ("worker", WorkerSettings)],
 )
-def test_the_settings_read_every_variable_of_their_container(
-    service: str, settings: type[ServerSettings] | type[WorkerSettings]
-) -> None:
-    recorder = Recorder(environment(service))
-    read = settings.from_environment(recorder)
-    assert set(recorder) <= recorder.asked
-    assert make_url(read.database_url).host == "postgres"
+def test_the_settings_read_every_variable_of_their_container(service: str, settings: Kind) -> None:
+    given = environment(service)
+    assert {name for name in given if name.startswith("AMPCORE_")} <= names(settings)
+    assert make_url(settings.from_environment(given).database_url).host == "postgres"
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])
@@ -197,14 +305,41 @@ def test_server_and_worker_share_the_data_folder(service: str) -> None:
     assert environment(service)["AMPCORE_REDIS_URL"] == "redis://:secret@redis:6379/0"
 
 
+def test_server_and_worker_look_for_artifacts_in_the_same_place_on_the_shared_volume() -> None:
+    server = ServerSettings.from_environment(environment("server"))
+    worker = WorkerSettings.from_environment(environment("worker"))
+    assert server.artifacts_url == worker.artifacts_url
+    assert server.artifacts_url == ServerSettings("", "", server.data_dir).artifacts_url
+    # On one file system a checkpoint is published by renaming it.
+    assert worker.scratch_dir.is_relative_to(worker.data_dir)
+
+
+def test_the_leases_of_server_and_worker_are_the_same() -> None:
+    server = ServerSettings.from_environment(environment("server"))
+    assert server.lease_s == WorkerSettings.from_environment(environment("worker")).lease_s
+
+
+@pytest.mark.parametrize("service", ["server", "worker"])
+def test_logs_are_lines_of_json(service: str) -> None:
+    assert environment(service)["AMPCORE_LOG_FORMAT"] == "json"
+
+
+def test_prometheus_asks_every_server_with_a_token_from_a_file() -> None:
+    (scrape,) = load("docker/prometheus.yml")["scrape_configs"]
+    (found,) = scrape["dns_sd_configs"]
+    assert (found["names"], found["port"]) == (["server"], 8470)
+    assert set(scrape["authorization"]) == {"credentials_file"}
+
+
 def started_commands() -> set[str]:
     """Every `ampserver …` of the Compose file, the Dockerfiles and the guide."""
     commands = {shlex.join(SERVICES[name]["command"]) for name in OWN}
     for dockerfile in DOCKERFILES:
         (line,) = re.findall(r"^CMD (.+)$", (ROOT / dockerfile).read_text(), re.MULTILINE)
         commands.add(shlex.join(json.loads(line)))
-    for block in re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
-        commands |= set(re.findall(r"ampserver .+", block))
+    for guide in GUIDES:
+        for block in re.findall(r"^```sh\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL):
+            commands |= set(re.findall(r"ampserver [^|>\n]+", block))
     return commands
 
 
@@ -216,11 +351,11 @@ def test_the_command_exists(command: str) -> None:
     subprocess.run(run, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
 
 
-def test_the_guide_names_no_variable_that_nobody_reads() -> None:
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_the_guide_names_no_variable_that_nobody_reads(guide: Path) -> None:
     known = {match["name"] for match in variables()} | {"AMPCORE_URL", "AMPCORE_TOKEN"}
-    for settings in (ServerSettings, WorkerSettings):
-        known |= {f"AMPCORE_{field.name.upper()}" for field in fields(settings)}
-    assert set(re.findall(r"AMPCORE_[A-Z_]+", GUIDE.read_text())) <= known
+    known |= names(ServerSettings) | names(WorkerSettings)
+    assert set(re.findall(r"AMPCORE_[A-Z_]+", guide.read_text())) <= known
 
 
 @pytest.fixture

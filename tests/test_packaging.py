@@ -21,8 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 SHIPPED_LOCKS = ["server.lock", "worker-cpu.lock", "worker-gpu.lock"]
-EXTRAS = {name: [name.removesuffix(".lock")] for name in SHIPPED_LOCKS}
-EXTRAS["dev.lock"] = ["server", "worker-cpu", "dev", "bench"]
+EXTRAS = {name: [name.removesuffix(".lock"), "s3"] for name in SHIPPED_LOCKS}
+EXTRAS["dev.lock"] = ["server", "worker-cpu", "s3", "dev", "bench"]
 
 PIN = re.compile(r"^[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ; [^\\]+)?$", re.IGNORECASE)
 HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")

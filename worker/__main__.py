@@ -1,9 +1,15 @@
-"""`python -m worker`: take jobs until told to stop by SIGTERM."""
+"""`python -m worker`: take jobs until told to stop by SIGTERM.
+
+Exit codes: 0 after SIGTERM, when every job is given back; 1 when the worker broke down; 2 when a
+setting makes no sense.
+"""
 
 import sys
 
-from worker.app import QUEUE, create_app
-from worker.settings import Settings, SettingsInvalid
+from service.logs import set_up_logging
+from service.settings import SettingsInvalid
+from worker.app import run
+from worker.settings import Settings
 
 
 def main() -> int:
@@ -13,20 +19,8 @@ def main() -> int:
     except SettingsInvalid as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    app = create_app(settings)
-    app.worker_main(
-        [
-            "worker",
-            "--pool=threads",
-            f"--concurrency={settings.worker_slots}",
-            f"--queues={QUEUE}",
-            "--loglevel=INFO",
-            "--without-gossip",
-            "--without-mingle",
-            "--without-heartbeat",
-        ]
-    )
-    return 0
+    set_up_logging(settings.log_format)
+    return run(settings)
 
 
 if __name__ == "__main__":

@@ -6,56 +6,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
+from pydantic import TypeAdapter, ValidationError
 
-
-class SettingsInvalid(ValueError):
-    """A setting of the worker is missing or makes no sense."""
+from ampcore.spec.training import QueueName
+from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Surroundings):
     """The worker's settings; each is the environment variable AMPCORE_<NAME>."""
 
-    database_url: str
-    redis_url: str
-    data_dir: Path
     worker_slots: int = 1
+    worker_queues: tuple[str, ...] | None = None
+    """Whose jobs it takes; None: those that its machine can run."""
+    scratch_dir: Path = Path()
+    """Where attempts write before their files are published; left out: in the data folder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scratch_dir == Path():
+            object.__setattr__(self, "scratch_dir", self.data_dir / "scratch")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
         """Raises SettingsInvalid, naming the variable."""
-        data_dir = Path(environment.get("AMPCORE_DATA_DIR", "ampcore-data")).absolute()
+        given = Environment.of(variables)
+        scratch = given.text("AMPCORE_SCRATCH_DIR", "")
         return cls(
-            database_url=_database_url(environment),
-            redis_url=_required(environment, "AMPCORE_REDIS_URL"),
-            data_dir=data_dir,
-            worker_slots=_positive(environment, "AMPCORE_WORKER_SLOTS", default="1"),
+            database_url=database_url(given.needed("AMPCORE_DATABASE_URL")),
+            redis_url=redis_url(given.needed("AMPCORE_REDIS_URL")),
+            worker_slots=given.whole_number("AMPCORE_WORKER_SLOTS", 1, least=1, most=1024),
+            worker_queues=_queues(given.text("AMPCORE_WORKER_QUEUES", "")),
+            scratch_dir=Path(scratch).absolute() if scratch else Path(),
+            **given.shared(),
         )
 
 
-def _database_url(environment: Mapping[str, str]) -> str:
-    name = "AMPCORE_DATABASE_URL"
+def _queues(text: str) -> tuple[str, ...] | None:
+    """Names with commas between; a name that stands there twice counts once."""
+    if not text:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     try:
-        make_url(url := _required(environment, name))
-    except ArgumentError:
-        # What came may hold a password and is not repeated.
+        return TypeAdapter(tuple[QueueName, ...]).validate_python(names)
+    except ValidationError:
         raise SettingsInvalid(
-            f"{name}: expected an address such as postgresql://user:password@host/database."
+            "AMPCORE_WORKER_QUEUES: expected names of lower-case letters, digits, dots and dashes "
+            f"with commas between, received {text[:80]!r}."
         ) from None
-    return url
-
-
-def _required(environment: Mapping[str, str], name: str) -> str:
-    value = environment.get(name)
-    if not value:
-        raise SettingsInvalid(f"{name} is not set; a worker needs the same one as its server.")
-    return value
-
-
-def _positive(environment: Mapping[str, str], name: str, *, default: str) -> int:
-    text = environment.get(name, default)
-    if not text.isdecimal() or int(text) < 1:
-        raise SettingsInvalid(f"{name}: expected a number of 1 or more, received {text!r}.")
-    return int(text)

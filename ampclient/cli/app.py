@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ampclient.cli import history, jobs, submit, system, watch
+from ampclient.cli import files, history, jobs, steer, submit, system, tokens, watch, workers
 from ampclient.cli.connect import Server
 from ampclient.cli.problems import print_error
 from ampclient.errors import AmpcoreError
@@ -27,13 +27,25 @@ for command in (
     jobs.list_,
     jobs.get,
     watch.watch,
+    history.logs,
     history.steps,
     history.events,
-    jobs.cancel,
-    system.workers,
-    system.version,
+    history.attempts,
+    files.artifacts,
+    files.download,
+    steer.cancel,
+    steer.pause,
+    steer.resume,
+    steer.retry,
+    steer.clone,
+    steer.edit,
+    steer.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(workers.group, name="workers")
+app.add_typer(tokens.group, name="token")
+app.command()(system.whoami)
+app.command()(system.version)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,11 +1,18 @@
-"""`ampctl steps` and `events`: what a job recorded."""
+"""`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
 
 from typing import Annotated
 
 import typer
 
 from ampclient.cli.connect import AsJson, JobId, StepFormat, client_of
-from ampclient.cli.output import print_events, print_json
+from ampclient.cli.output import print_json
+from ampclient.cli.record_output import print_attempts, print_events, print_log
+from ampclient.cli.watch import detaching
+
+Attempt = Annotated[
+    int | None,
+    typer.Option("--attempt", min=1, metavar="N", help="Of this one alone.", show_default=False),
+]
 
 
 def steps(
@@ -22,6 +29,7 @@ def steps(
         str | None,
         typer.Option(metavar="A,B", help="Columns, such as loss,skipped.", show_default=False),
     ] = None,
+    attempt: Attempt = None,
     format_: Annotated[
         StepFormat, typer.Option("--format", "-f", help="How to write them.")
     ] = StepFormat.TABLE,
@@ -34,7 +42,7 @@ def steps(
     if names is not None and not set(names) - {"step"}:
         raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
     job = client_of(context).jobs.get(job_id)
-    blocks = job.iter_steps(start=start, end=end, columns=names)
+    blocks = job.iter_steps(start=start, end=end, columns=names, attempt=attempt)
     # Who names columns gets them all, however wide they are.
     width = terminal_width() if names is None else None
     write_steps(blocks, StepFormat.JSON if as_json else format_, width=width)
@@ -47,3 +55,40 @@ def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> No
         print_json([event.to_json() for event in entries])
     else:
         print_events(entries)
+
+
+def attempts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Print each time that a worker took a job, and how that ended."""
+    found = client_of(context).jobs.get(job_id).attempts()
+    if as_json:
+        print_json([attempt.to_json() for attempt in found])
+    elif found:
+        print_attempts(found)
+    else:
+        typer.echo("No worker has taken the job yet.", err=True)
+
+
+def logs(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
+    ] = False,
+    attempt: Attempt = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document a line.")] = False,
+) -> None:
+    """Print what a job's process printed; with -f, exit 0 only if the job succeeds."""
+    job = client_of(context).jobs.get(job_id)
+    entries = job.logs(follow=follow, attempt=attempt)
+    if not follow:
+        if not print_log(entries, as_json=as_json):
+            typer.echo("Nothing has been printed yet.", err=True)
+        return
+    with detaching(f"The job goes on. Follow it again with: ampctl logs -f {job.id}"):
+        print_log(entries, as_json=as_json)
+        ended = job.refresh()
+    if ended.state != "succeeded":
+        why = f": {ended.message}" if ended.message else "."
+        typer.echo(f"{ended.id} is {ended.state}{why}", err=True)
+        raise typer.Exit(1)

@@ -1,11 +1,12 @@
-"""`ampctl list`, `get` and `cancel`."""
+"""`ampctl list` and `get`: find jobs, look at one."""
 
 from typing import Annotated
 
 import typer
 
 from ampclient.cli.connect import AsJson, JobId, client_of
-from ampclient.cli.output import print_job, print_jobs, print_json
+from ampclient.cli.job_output import print_job, print_jobs
+from ampclient.cli.output import print_json
 from ampcore.spec import State
 from ampcore.spec.problems import closest
 
@@ -28,22 +29,76 @@ States = Annotated[
         show_default=False,
     ),
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="KEY[=VALUE]",
+        help="Only jobs with this label. May be repeated.",
+        show_default=False,
+    ),
+]
+Text = Annotated[
+    str | None,
+    typer.Option(help="A part of the name, or the beginning of the id.", show_default=False),
+]
+Policy = Annotated[str | None, typer.Option(help="Only this policy.", show_default=False)]
+Model = Annotated[str | None, typer.Option(help="Only this kind of model.", show_default=False)]
+Project = Annotated[
+    str | None, typer.Option(help="Only this project (for admins).", show_default=False)
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FIELD",
+        help="created_at, updated_at, name or priority; -FIELD: the largest first.  "
+        "[default: -created_at]",
+        show_default=False,
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many jobs.")]
+AllPages = Annotated[bool, typer.Option("--all-pages", help="All of them, whatever the limit.")]
 
 
 def list_(
-    context: typer.Context, states: States = None, limit: Limit = 50, as_json: AsJson = False
+    context: typer.Context,
+    *,
+    states: States = None,
+    labels: Labels = None,
+    q: Text = None,
+    policy: Policy = None,
+    model: Model = None,
+    project: Project = None,
+    sort: Sort = None,
+    limit: Limit = 50,
+    all_pages: AllPages = False,
+    as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    # One more than is shown tells whether there are more.
-    found = list(client_of(context).jobs.list(state=states, limit=limit + 1))
-    jobs = found[:limit]
+    found = list(
+        client_of(context).jobs.list(
+            state=states,
+            label=labels,
+            q=q,
+            policy=policy,
+            model=model,
+            project=project,
+            sort=sort,
+            # One more than is shown tells whether there are more.
+            limit=None if all_pages else limit + 1,
+        )
+    )
+    jobs = found if all_pages else found[:limit]
     if as_json:
         print_json([job.to_json() for job in jobs])
-    else:
+    elif jobs:
         print_jobs(jobs)
-    if len(found) > limit:
-        typer.echo(f"Only the newest are shown ({limit}); --limit N shows more.", err=True)
+    else:
+        typer.echo("No job was found.", err=True)
+    if len(found) > len(jobs):
+        typer.echo(
+            f"Only the first {limit} are shown; --limit N or --all-pages shows more.", err=True
+        )
 
 
 def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
@@ -53,22 +108,3 @@ def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
         print_json(job.to_json())
     else:
         print_job(job)
-
-
-def cancel(
-    context: typer.Context,
-    job_id: JobId,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when the job has ended.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Cancel a job; with --wait, exit 0 only once its process is gone."""
-    job = client_of(context).jobs.get(job_id).cancel()
-    if wait and not job.state.is_terminal:
-        typer.echo(f"{job.id} is {job.state}; waiting for its process to end …", err=True)
-        job = job.wait()
-    if as_json:
-        print_json(job.to_json())
-    else:
-        typer.echo(f"{job.id} is {job.state}")
-    if wait and job.state != State.CANCELLED:
-        raise typer.Exit(1)

@@ -1,14 +1,19 @@
 """`ampctl submit` and `validate`: queue a job, or only check its spec."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ampclient.cli.connect import AsJson, client_of
-from ampclient.cli.output import print_json, print_validated
-from ampclient.cli.watch import watch_to_the_end
+from ampclient.cli.job_output import print_validated
+from ampclient.cli.output import print_json
+from ampclient.cli.watch import Watch, watch_to_the_end
 from ampclient.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from ampclient.job import Job
 
 SpecFile = Annotated[
     typer.FileBinaryRead,
@@ -27,20 +32,34 @@ Assignments = Annotated[
         show_default=False,
     ),
 ]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        metavar="KEY",
+        help="Any text of your own: the same command with the same key queues no second job.",
+        show_default=False,
+    ),
+]
 
 
 def submit(
     context: typer.Context,
     file: SpecFile,
+    *,
     assignments: Assignments = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Follow the job; exit 0 only if it succeeds.")
-    ] = False,
+    key: IdempotencyKey = None,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Queue a job and print its id."""
     document = _document(file.read(), assignments or ())
-    job = client_of(context).jobs.submit(document)
+    job = client_of(context).jobs.submit(document, idempotency_key=key)
+    print_posted(job, watch=watch, as_json=as_json)
+
+
+def print_posted(job: "Job", *, watch: bool, as_json: bool) -> None:
+    """Print the id of a new job alone, for scripts; or follow it to its end."""
     if watch:
         typer.echo(f"Queued {job.id}; Ctrl-C stops watching, not the job.", err=True)
         watch_to_the_end(job, as_json=as_json)
@@ -69,12 +88,27 @@ def validate(
         raise typer.Exit(1)
 
 
+def assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    """Each `path=value` as a path and its value. Wrong usage is told as such."""
+    from ampclient.documents import assigned_in
+
+    with _wrong_usage():
+        return assigned_in(assignments)
+
+
 def _document(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
-    """The document to submit. An assignment that names no field is wrong usage, not a bad spec."""
+    """The document to submit."""
     from ampclient.documents import document_in
 
-    try:
+    with _wrong_usage():
         return document_in(data, assignments)
+
+
+@contextmanager
+def _wrong_usage() -> Iterator[None]:
+    """An assignment that names no field is wrong usage, not a bad spec."""
+    try:
+        yield
     except InvalidSpec as error:
         for problem in error.problems:
             if problem.code == "bad_assignment" and not problem.pointer:

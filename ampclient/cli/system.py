@@ -1,30 +1,25 @@
-"""`ampctl workers` and `version`."""
-
-from typing import Annotated
+"""`ampctl whoami` and `version`."""
 
 import typer
 
+from ampclient import formats
 from ampclient.cli.connect import AsJson, client_of
-from ampclient.cli.output import print_json, print_workers
+from ampclient.cli.output import print_facts, print_json
 from ampcore import __version__
 
 
-def workers(
-    context: typer.Context,
-    every: Annotated[bool, typer.Option("--all", help="Lost and stopped ones as well.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the workers that are online."""
-    known = client_of(context).workers.list()
-    found = known if every else [worker for worker in known if worker.state == "online"]
+def whoami(context: typer.Context, as_json: AsJson = False) -> None:
+    """Print which token this is, and what it may do."""
+    client = client_of(context)
+    session = client.session()
     if as_json:
-        print_json([worker.to_json() for worker in found])
-    elif found:
-        print_workers(found)
-    else:
-        typer.echo("No worker is online.", err=True)
-    if others := len(known) - len(found):
-        typer.echo(f"Not shown: {others} lost or stopped; --all shows them.", err=True)
+        print_json({**session.to_json(), "url": client.url})
+        return
+    facts = [("token", f"{session.token_name} ({session.token_id})"), ("role", session.role)]
+    facts += [("project", session.project), ("server", client.url)]
+    if session.expires_at is not None:
+        facts.append(("until", formats.moment(session.expires_at)))
+    print_facts(facts)
 
 
 def version(context: typer.Context, as_json: AsJson = False) -> None:

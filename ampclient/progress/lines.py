@@ -1,10 +1,11 @@
 """Progress as lines, for logs and pipes: at each change of state, else every few seconds."""
 
 import time
+from dataclasses import replace
 from typing import Self, TextIO
 
 from ampclient import formats
-from ampclient.progress.pace import Pace
+from ampclient.progress.standing import FirstStep, Standing, Watched, unknown
 from ampclient.views import JobView
 from ampcore.spec import State
 
@@ -14,18 +15,21 @@ EVERY_S = 5.0
 class Lines:
     """Writes what is new about each job it is shown."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, first_step_of: FirstStep = unknown) -> None:
         self._stream = stream
-        self._paces: dict[str, Pace] = {}
+        self._watched = Watched(first_step_of)
         self._written: dict[str, tuple[float, JobView]] = {}
 
     def __call__(self, job: JobView) -> None:
-        """Write a line if the job changed its state, or stepped on and the last line is old."""
-        pace = self._paces.setdefault(job.id, Pace())
-        pace.see(job)
-        if self._is_due(job):
+        """Write a line if the job changed its state, or moved on and the last line is old."""
+        standing = self._watched.see(job)
+        before = self._written.get(job.id)
+        changed = before is None or _phase(before[1]) != _phase(job)
+        if changed or (before is not None and _is_due(job, *before)):
             self._written[job.id] = (time.monotonic(), job)
-            print(line(job, pace.remaining_s(job)), file=self._stream, flush=True)
+            # Where an attempt began is told once.
+            shown = standing if changed else replace(standing, first_step=None)
+            print(line(shown), file=self._stream, flush=True)
 
     def __enter__(self) -> Self:
         return self
@@ -33,20 +37,21 @@ class Lines:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def _is_due(self, job: JobView) -> bool:
-        if job.id not in self._written:
-            return True
-        written_s, before = self._written[job.id]
-        if before.state != job.state:
-            return True
-        return job.step != before.step and time.monotonic() - written_s >= EVERY_S
+
+def _phase(job: JobView) -> tuple[State, int]:
+    return job.state, job.attempt
 
 
-def line(job: JobView, remaining_s: float | None) -> str:
+def _is_due(job: JobView, written_s: float, before: JobView) -> bool:
+    moved = (before.step, before.waiting) != (job.step, job.waiting)
+    return moved and time.monotonic() - written_s >= EVERY_S
+
+
+def line(standing: Standing) -> str:
     """Everything about the job's progress in one line."""
+    job = standing.job
     facts = [f"{formats.printable(job.name)}: {job.state}"]
-    if job.state is State.QUEUED:
-        facts.append("waiting for a free worker")
+    facts += filter(None, (standing.attempt, standing.waits_for))
     if job.latest is not None:
         facts += [
             f"step {formats.steps(job.step, job.total_steps)}",
@@ -55,8 +60,8 @@ def line(job: JobView, remaining_s: float | None) -> str:
             f"skipped {job.skipped}",
             f"{formats.rate(job.examples_per_s)} examples/s",
         ]
-    if remaining_s:
-        facts.append(f"{formats.duration(remaining_s)} left")
+    if standing.remaining_s:
+        facts.append(f"{formats.duration(standing.remaining_s)} left")
     if job.message:
         facts.append(formats.printable(job.message))
     return "  ".join(facts)

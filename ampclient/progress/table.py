@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ampclient import formats
-from ampclient.progress.pace import Pace
+from ampclient.progress.standing import FirstStep, Standing, Watched, unknown
 from ampclient.tables import Column, fitted_table
 from ampclient.views import JobView
-from ampcore.spec import State
 
 STYLES: Final = {
     "running": "cyan",
@@ -21,6 +20,8 @@ STYLES: Final = {
     "failed": "bold red",
     "cancelled": "yellow",
     "stopping": "yellow",
+    "pausing": "magenta",
+    "paused": "magenta",
 }
 WIDTH_BESIDE_BAR: Final = 73
 """Columns of a terminal that the texts of a usual job take."""
@@ -40,17 +41,15 @@ COLUMNS: Final = (
 class LiveTable:
     """Draws the jobs that it is shown, four times a second."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._jobs: dict[str, tuple[JobView, float | None]] = {}
-        self._paces: dict[str, Pace] = {}
+    def __init__(self, stream: TextIO, first_step_of: FirstStep = unknown) -> None:
+        self._standings: dict[str, Standing] = {}
+        self._watched = Watched(first_step_of)
         self._console = Console(file=stream)
         self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4)
 
     def __call__(self, job: JobView) -> None:
         """Take over a new view of a job."""
-        pace = self._paces.setdefault(job.id, Pace())
-        pace.see(job)
-        self._jobs[job.id] = (job, pace.remaining_s(job))
+        self._standings[job.id] = self._watched.see(job)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -60,17 +59,17 @@ class LiveTable:
         self._live.stop()  # draws once more, so the last view stays on the screen
 
     def _draw(self) -> Group:
-        jobs = list(self._jobs.values())
-        table = progress_table(jobs, self._console.width)
-        return Group(table, *_messages([job for job, _ in jobs]))
+        standings = list(self._standings.values())
+        table = progress_table(standings, self._console.width)
+        return Group(table, *_messages(standings))
 
 
-def progress_table(jobs: Sequence[tuple[JobView, float | None]], width: int) -> Table:
-    """One row for each job and the seconds it has left, for a terminal of this width."""
+def progress_table(standings: Sequence[Standing], width: int) -> Table:
+    """One row for each job, for a terminal of this width."""
     # Where the terminal is narrow, the bar gives way first, then the name down to 12 characters,
     # then whole columns; no number is ever cut.
     bar_width = min(max(width - WIDTH_BESIDE_BAR, 4), 16)
-    rows = [_cells(job, remaining_s, bar_width) for job, remaining_s in jobs]
+    rows = [_cells(standing, bar_width) for standing in standings]
     return fitted_table(COLUMNS, rows, width, gap=1, head_style="dim")
 
 
@@ -79,20 +78,23 @@ def styled_state(state: str) -> Text:
     return Text(state, style=STYLES.get(state, ""))
 
 
-def _messages(jobs: Sequence[JobView]) -> list[Text]:
-    """A line for each job that has something to say, and one while nothing moves."""
-    lines = [
-        Text(formats.printable(f"{job.name}: {job.message}"), style="yellow")
-        for job in jobs
-        if job.message
-    ]
-    states = {job.state for job in jobs}
-    if State.QUEUED in states and not any(state.is_active for state in states):
-        lines.append(Text("waiting for a free worker", style="dim"))
+def _messages(standings: Sequence[Standing]) -> list[Text]:
+    """A line for whatever a job has to say: an attempt, what it waits for, what went wrong."""
+    lines = []
+    waiting = [standing for standing in standings if standing.waits_for]
+    for standing in standings:
+        # What one says of itself needs no name; of several each says which one it is.
+        name = f"{formats.printable(standing.job.name)}: " if len(standings) > 1 else ""
+        # Of those that wait the first speaks for all: a long queue would fill the screen.
+        said = [standing.attempt, standing.waits_for if standing in waiting[:1] else None]
+        lines += [Text(name + text, style="dim") for text in said if text]
+        if standing.job.message:
+            lines.append(Text(name + formats.printable(standing.job.message), style="yellow"))
     return lines
 
 
-def _cells(job: JobView, remaining_s: float | None, bar_width: int) -> list[Text | ProgressBar]:
+def _cells(standing: Standing, bar_width: int) -> list[Text | ProgressBar]:
+    job = standing.job
     latest = job.latest
     texts = [
         formats.steps(job.step, job.total_steps),
@@ -100,7 +102,7 @@ def _cells(job: JobView, remaining_s: float | None, bar_width: int) -> list[Text
         formats.loss_scale(latest.loss_scale if latest else None),
         str(job.skipped),
         formats.rate(job.examples_per_s),
-        formats.duration(remaining_s),
+        formats.duration(standing.remaining_s),
     ]
     bar = ProgressBar(total=job.total_steps or 1, completed=job.step, width=bar_width)
     if not job.total_steps:

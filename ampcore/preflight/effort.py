@@ -40,15 +40,25 @@ def _sequence(nodes: Sequence[tuple[Any, Any]], length: int) -> int:
     return ways
 
 
+def _repeated(least: int, most: int, body: Any, length: int) -> int:
+    """Where the body stops is a choice of its own each time, unless it has just one."""
+    inside = _sequence(body, length)
+    if body.getwidth()[0] > 0:  # each time takes a letter
+        rounds, times = 1, min(most, length)
+        fixed = min(least, length)
+    else:  # what may match nothing is tried as often as it must be, however short the text
+        rounds, times = max(least, 1), least + min(most - least, length)
+        fixed = least
+    ways = inside**times if times <= length or inside == 1 else MOST_WAYS
+    return min(rounds * (times - fixed + 1) * ways, MOST_WAYS)
+
+
 def _node(operation: Any, argument: Any, length: int) -> int:
     match str(operation), argument:
         case "BRANCH", (_, branches):
             return sum(_sequence(branch, length) for branch in branches)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (least, most, body):
-            times, fixed = int(min(most, length)), int(min(least, length))
-            inside = _sequence(body, length)
-            # Where the body stops is a choice of its own each time, unless it has just one.
-            return (times - fixed + 1) * min(int(inside**times), MOST_WAYS)
+            return _repeated(int(least), int(most), body, length)
         case "SUBPATTERN", (*_, body):
             return _sequence(body, length)
         case "ASSERT" | "ASSERT_NOT", (_, body):

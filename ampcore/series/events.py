@@ -9,6 +9,7 @@ class EventType(StrEnum):
     """What can be said in the ledger."""
 
     STATE = "state"
+    EDITED = "edited"
     PREFLIGHT = "preflight"
     STARTED = "started"
     RESUMED = "resumed"

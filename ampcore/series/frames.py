@@ -20,7 +20,7 @@ class FrameType(StrEnum):
     """What a trainer process can say."""
 
     READY = "ready"  # TensorFlow is imported: give me a job
-    RUNNING = "running"  # the loop is about to run: total_steps, parameters, device
+    RUNNING = "running"  # the loop is about to run: total_steps, first_step, parameters, device
     STEPS = "steps"  # first_step, count, last values, skipped; payload: the block
     EVENT = "event"  # type, step, data
     SUCCEEDED = "succeeded"  # summary
@@ -35,6 +35,8 @@ class Frame:
     type: FrameType
     header: dict[str, Any] = field(default_factory=dict)
     payload: bytes = b""
+    size_bytes: int = field(default=0, compare=False)
+    """What it took in the pipe; 0 for a frame that was never in one."""
 
 
 def write_frame(stream: BinaryIO, frame: Frame) -> None:
@@ -66,4 +68,4 @@ class FrameReader:
             body = bytes(self._buffer[_LENGTHS.size : end])
             del self._buffer[:end]
             header = json.loads(body[:header_size])
-            yield Frame(FrameType(header.pop("type")), header, body[header_size:])
+            yield Frame(FrameType(header.pop("type")), header, body[header_size:], end)

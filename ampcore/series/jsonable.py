@@ -22,7 +22,7 @@ def finite_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else _name(value)
     if isinstance(value, dict):
-        return {key: finite_json(item) for key, item in value.items()}
+        return {storable(str(key)): finite_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite_json(item) for item in value]
     return value

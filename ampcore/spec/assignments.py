@@ -1,10 +1,13 @@
 """`precision.policy=float32`: change single fields of a spec's document, as on a command line."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from ampcore.spec.document import read_document
-from ampcore.spec.problems import Problem, SpecInvalid, pointer
+from ampcore.spec.problems import MAX_RECEIVED, Problem, SpecInvalid, pointer
+
+DEEPEST: Final = 32
+"""Keys in a path; no spec is nested so deeply."""
 
 
 def with_assignments(document: Any, assignments: Sequence[str]) -> Any:
@@ -17,7 +20,7 @@ def with_assignments(document: Any, assignments: Sequence[str]) -> Any:
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         keys = path.split(".")
-        if not equals or not all(keys):
+        if not equals or not all(keys) or len(keys) > DEEPEST:
             expected = "path=value, as in precision.policy=float32"
             problems.append(Problem("", "bad_assignment", expected, assignment))
             continue
@@ -25,12 +28,35 @@ def with_assignments(document: Any, assignments: Sequence[str]) -> Any:
             document = _with(document, keys, read_document(text))
         except SpecInvalid as error:
             problems += _placed(error, keys)
-        except (TypeError, IndexError):
+        except (TypeError, IndexError, ValueError):
             place = pointer(keys)
             problems.append(Problem(place, "bad_assignment", "a place in the spec", assignment))
     if problems:
         raise SpecInvalid(problems)
     return document
+
+
+def with_values(document: Any, values: Mapping[str, Any]) -> Any:
+    """As `with_assignments`, with the value of each path as it is: {"train.epochs": 5}."""
+    problems = []
+    for path, value in values.items():
+        try:
+            document = _with(document, _keys(path), value)
+        except (TypeError, IndexError, ValueError):  # ValueError: a number of very many digits
+            expected = "the path of a place in the spec, as in precision.policy"
+            received = path[:MAX_RECEIVED]
+            place = pointer(["set", received])
+            problems.append(Problem(place, "bad_assignment", expected, received))
+    if problems:
+        raise SpecInvalid(problems)
+    return document
+
+
+def _keys(path: str) -> list[str]:
+    keys = path.split(".", DEEPEST)
+    if len(keys) > DEEPEST:
+        raise IndexError(len(keys))
+    return keys
 
 
 def _placed(error: SpecInvalid, keys: list[str]) -> Iterator[Problem]:
@@ -43,6 +69,8 @@ def _with(place: Any, keys: Sequence[str], value: Any) -> Any:
     if not keys:
         return value
     key, *rest = keys
+    if not key:
+        raise TypeError(key)
     if place is None:
         return {key: _with(None, rest, value)}
     if isinstance(place, dict):

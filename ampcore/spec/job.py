@@ -5,7 +5,6 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from ampcore.spec.availability import unavailable
 from ampcore.spec.data import DataSpec
 from ampcore.spec.document import read_document
 from ampcore.spec.model import ModelSpec
@@ -71,8 +70,7 @@ class JobSpec(Part):
 
 
 def _beyond_fields(parts: dict[str, Any]) -> list[Problem]:
-    problems = [problem for rule in RULES for problem in rule(parts)]
-    return problems + list(unavailable(parts))
+    return [problem for rule in RULES for problem in rule(parts)]
 
 
 def _valid_parts(document: object) -> dict[str, Any]:

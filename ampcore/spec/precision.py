@@ -49,6 +49,9 @@ Steps = Annotated[int, Field(ge=1, le=2**30 - 1)]
 
 
 def _compiled(pattern: str) -> str:
+    # Ignoring case, `re` goes through a range letter by letter; paths of layers are ASCII.
+    if not pattern.isascii() or re.search(r"\\[uUN]", pattern):
+        raise ValueError("a regular expression in ASCII")
     try:
         re.compile(pattern)
     # The last two: of numbers that are too large, and of too many parentheses.

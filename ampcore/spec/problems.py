@@ -11,6 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 Location = tuple[int | str, ...]
 MAX_RECEIVED = 80
+MOST_PROBLEMS = 100
+"""More are told by their number alone: nobody reads them, and each takes a search for a name."""
 BOUNDS = ("greater than", "less than")
 
 
@@ -80,12 +82,17 @@ def closest(word: object, candidates: Iterable[str]) -> str | None:
 
 
 def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
-    """Every mistake that pydantic found, in our words."""
-    return [
-        _problem(details, root)
+    """Every mistake that pydantic found, in our words; of very many the first ones."""
+    found = [
+        details
         for details in error.errors(include_url=False)
         if details["type"] != "default_factory_not_called"  # a consequence, not a mistake
     ]
+    problems = [_problem(details, root) for details in found[:MOST_PROBLEMS]]
+    if len(found) > MOST_PROBLEMS:
+        expected = f"at most {MOST_PROBLEMS} mistakes, of which each is told"
+        problems.append(Problem("", "too_many_problems", expected, str(len(found))))
+    return problems
 
 
 def _problem(details: Any, root: type[BaseModel]) -> Problem:
@@ -119,6 +126,9 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
             most, unit = kind.endswith("long"), "characters" if "string" in kind else "items"
             limit = context["max_length" if most else "min_length"]
             expected = f"at {'most' if most else 'least'} {limit} {unit}"
+            return _found(location, "invalid_value", expected, received)
+        case "string_pattern_mismatch":
+            expected = f"a text that matches {context['pattern']}"
             return _found(location, "invalid_value", expected, received)
         case kind:
             expected = details["msg"].removeprefix("Input should be ").removeprefix("Value error, ")

@@ -218,6 +218,18 @@ def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
             )
 
 
+def one_device(parts: Parts) -> Iterator[Problem]:
+    """A job trains on one device; a field that nobody would obey is refused, not ignored."""
+    runtime = parts.get("runtime")
+    if runtime is not None and runtime.devices != 1:
+        yield Problem(
+            "/runtime/devices",
+            "not_available",
+            "1, all that this version of ampcore can do here",
+            str(runtime.devices),
+        )
+
+
 RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
@@ -228,4 +240,5 @@ RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     resnet_depth,
     heads_divide_dim,
     optimizers_name_networks,
+    one_device,
 )

@@ -32,8 +32,10 @@ TERMINAL: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 ACTIVE: Final = frozenset({State.STARTING, State.RUNNING, State.PAUSING, State.STOPPING})
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
-    State.QUEUED: frozenset({State.STARTING, State.CANCELLED}),
-    State.STARTING: frozenset({State.RUNNING, State.STOPPING, State.FAILED, State.QUEUED}),
+    State.QUEUED: frozenset({State.STARTING, State.PAUSED, State.CANCELLED}),
+    State.STARTING: frozenset(
+        {State.RUNNING, State.FAILED, State.STOPPING, State.PAUSING, State.QUEUED}
+    ),
     State.RUNNING: frozenset(
         {State.SUCCEEDED, State.FAILED, State.STOPPING, State.PAUSING, State.QUEUED}
     ),

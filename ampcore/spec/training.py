@@ -28,13 +28,21 @@ class Guard(Part):
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
 
 
+QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+"""Lower-case letters, digits, dots, dashes."""
+
+
 class Runtime(Part):
     """Where and how the job runs."""
 
-    queue: str | None = Field(default=None, max_length=64)
+    queue: QueueName | None = None
+    """Only workers that serve this queue may take the job; null: as `device` asks."""
     priority: int = Field(default=5, ge=0, le=9)
-    max_attempts: int = Field(default=1, ge=1, le=100)
-    timeout_s: float | None = Field(default=None, gt=0)
+    """Of two waiting jobs the one with the higher priority goes first."""
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    """How many attempts may fail for a reason that another one could do away with."""
+    timeout_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86_400)
+    """Seconds that the job may be on a worker, over all attempts; null: no limit."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)

@@ -22,14 +22,17 @@ STABLE_S: Final = 60.0
 class Watch:
     """One child: when it was started, and when it may be started again.
 
-    `on_end` is called when it ended by itself, before it starts again.
+    `on_end` is called when it ended by itself, before it starts again. One that `drains` stays
+    down when it ended with 0: somebody asked it to.
     """
 
     child: Child
     grace_s: float
+    drains: bool = False
     on_end: Callable[[], None] = lambda: None
     started_at: float = 0.0
     delay_s: float = FIRST_DELAY_S
+    is_down: bool = False
     restart_at: float | None = None
 
 
@@ -64,9 +67,13 @@ class Keeper:
 def _look(watch: Watch) -> None:
     """Plan the restart of a child that has ended; carry it out once its time has come."""
     now = time.monotonic()
-    if watch.child.running:
+    if watch.is_down or watch.child.running:
         return
-    if watch.restart_at is None:
+    if watch.drains and watch.child.exit_code == 0:
+        watch.is_down = True
+        log.warning("%s was drained; it stays down until the server starts again", watch.child.name)
+        watch.on_end()
+    elif watch.restart_at is None:
         if now - watch.started_at > STABLE_S:
             watch.delay_s = FIRST_DELAY_S
         watch.restart_at = now + watch.delay_s

@@ -1,10 +1,10 @@
-"""End at once what workers that are gone left behind, where nobody needs to wait for a lease."""
+"""Take up at once what workers that are gone left, where nobody needs to wait for a lease."""
 
 import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from store import jobs, workers
+from store import lost, workers
 from store.database import Database
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ def end(database: Database) -> None:
     """
     try:
         with database.write() as session:
-            for job in jobs.lose_all(session):
+            for job in lost.lose_all(session):
                 log.warning("job %s is %s: %s", job.id, job.state, job.message)
             for worker, state in workers.listing(session):
                 if state != "stopped":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -14,15 +15,18 @@ from server.embedded.keeper import Keeper, Watch
 from server.embedded.private_redis import start_redis
 from server.embedded.process import Child
 from server.memory import keep_small
-from server.serve import StartFailed, listen, serve, set_up_logging, url_of, warning_about
+from server.serve import StartFailed, listen, serve, url_of, warning_about
 from server.settings import Settings, default_data_dir
+from service.logs import set_up_logging
+from service.settings import Environment, SettingsInvalid
 
 if TYPE_CHECKING:
     from store.database import Database
 
 MIGRATION_GRACE_S: Final = 5.0
 REDIS_GRACE_S: Final = 3.0
-WORKER_GRACE_S: Final = 15.0
+WORKER_GRACE_S: Final = 30.0
+"""A worker gives its trainers 10 s to save, and then keeps what they saved."""
 
 
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
@@ -42,18 +46,19 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     folder.create()
     stack.enter_context(folder.lock())
     folder.forget_connection()
-    set_up_logging(folder.logs / "server.log")
+    set_up_logging(_log_format(os.environ), folder.logs / "server.log")
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
-    settings = Settings(folder.database_url, redis.url, folder.path, host, port)
-    database = _prepare_database(stack, folder, settings)
-    worker = _child("worker", folder, settings, AMPCORE_WORKER_SLOTS=str(slots))
+    variables = _variables(folder, redis.url, host, port)
+    settings = _settings(variables)
+    database = _prepare_database(stack, folder, variables)
+    worker = _child("worker", folder, {**variables, "AMPCORE_WORKER_SLOTS": str(slots)})
     stack.callback(worker.stop, WORKER_GRACE_S)
     worker.start()
     keeper = Keeper(
         [
             Watch(redis, REDIS_GRACE_S),
-            Watch(worker, WORKER_GRACE_S, on_end=lambda: _end_what_it_left(database)),
+            Watch(worker, WORKER_GRACE_S, drains=True, on_end=lambda: _end_what_it_left(database)),
         ]
     )
     keeper.start()
@@ -68,18 +73,51 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     serve(settings, listener, announce)
 
 
-def _prepare_database(stack: ExitStack, folder: DataFolder, settings: Settings) -> Database:
+def _variables(folder: DataFolder, redis_url: str, host: str, port: int) -> dict[str, str]:
+    """The settings of all our processes: our parts, and what the environment says beside."""
+    return {
+        **os.environ,
+        "AMPCORE_LOG_FORMAT": _log_format(os.environ),
+        "AMPCORE_DATABASE_URL": folder.database_url,
+        "AMPCORE_REDIS_URL": redis_url,
+        "AMPCORE_DATA_DIR": str(folder.path),
+        "AMPCORE_HOST": host,
+        "AMPCORE_PORT": str(port),
+    }
+
+
+def _settings(variables: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.from_environment(variables)
+    except SettingsInvalid as error:
+        raise StartFailed(str(error)) from None
+
+
+def _log_format(variables: Mapping[str, str]) -> str:
+    """Text, unless JSON is asked for: a person reads the logs of one machine."""
+    try:
+        return Environment.of(variables).log_format("text")
+    except SettingsInvalid as error:
+        raise StartFailed(str(error)) from None
+
+
+def _prepare_database(
+    stack: ExitStack, folder: DataFolder, variables: Mapping[str, str]
+) -> Database:
     """The tables, our token in them, and no job that a killed server left running."""
     from server.schema import is_current
     from store import tokens
     from store.database import Database
 
-    database = Database(settings.database_url)
+    database = Database(folder.database_url)
     stack.callback(database.close)
     if not is_current(database):
-        _migrate(stack, _child("server", folder, settings, "migrate"), folder)
-    with database.write() as session:
-        tokens.ensure(session, "ampserver up", folder.token())
+        _migrate(stack, _child("server", folder, variables, "migrate"), folder)
+    try:
+        with database.write() as session:
+            tokens.ensure(session, "ampserver up", folder.token())
+    except tokens.Revoked as error:
+        raise StartFailed(f"{error} Delete {folder.token_file} to have a new one made.") from None
     _end_what_it_left(database)
     return database
 
@@ -104,22 +142,14 @@ def _migrate(stack: ExitStack, migration: Child, folder: DataFolder) -> None:
         )
 
 
-def _child(
-    module: str, folder: DataFolder, settings: Settings, *arguments: str, **environment: str
-) -> Child:
+def _child(module: str, folder: DataFolder, variables: Mapping[str, str], *arguments: str) -> Child:
     """A process that runs one of our modules with our settings."""
     name = arguments[0] if arguments else module
     return Child(
         f"the {name}",
         [sys.executable, "-m", module, *arguments],
         log_file=folder.logs / f"{name}.log",
-        environment={
-            **os.environ,
-            "AMPCORE_DATABASE_URL": settings.database_url,
-            "AMPCORE_REDIS_URL": settings.redis_url,
-            "AMPCORE_DATA_DIR": str(settings.data_dir),
-            **environment,
-        },
+        environment=variables,
     )
 
 

@@ -1,26 +1,49 @@
 """What a spec may say."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
 from server import catalog
+from server.etag import conditional_on_body
+from server.openapi import TAGGED
+from server.responses import ModelResponse
 from server.views import PartKindList, PolicyList
 
 router = APIRouter(tags=["catalog"])
 
 
-@router.get("/models", summary="List the kinds of model")
-def models() -> PartKindList:
+@router.get(
+    "/models", summary="List the kinds of model", response_model=PartKindList, responses=TAGGED
+)
+def models(request: Request) -> Response:
     """List the kinds of model, with their schemas."""
-    return catalog.models()
+    return conditional_on_body(request, ModelResponse(catalog.models()))
 
 
-@router.get("/datasets", summary="List the kinds of data")
-def datasets() -> PartKindList:
+@router.get(
+    "/datasets", summary="List the kinds of data", response_model=PartKindList, responses=TAGGED
+)
+def datasets(request: Request) -> Response:
     """List the kinds of data, with their schemas."""
-    return catalog.datasets()
+    return conditional_on_body(request, ModelResponse(catalog.datasets()))
 
 
-@router.get("/policies", summary="List the precision policies")
-def policies() -> PolicyList:
+@router.get(
+    "/optimizers",
+    summary="List the kinds of optimizer",
+    response_model=PartKindList,
+    responses=TAGGED,
+)
+def optimizers(request: Request) -> Response:
+    """List the kinds of optimizer, with their schemas."""
+    return conditional_on_body(request, ModelResponse(catalog.optimizers()))
+
+
+@router.get(
+    "/policies",
+    summary="List the precision policies",
+    response_model=PolicyList,
+    responses=TAGGED,
+)
+def policies(request: Request) -> Response:
     """List the precision policies."""
-    return catalog.policies()
+    return conditional_on_body(request, ModelResponse(catalog.policies()))

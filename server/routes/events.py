@@ -4,11 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from server.deps import DatabaseDep, JobId
-from server.errors import NotFound
+from server.deps import DatabaseDep, VisibleJobId
 from server.openapi import problems
 from server.views import Event, EventPage
-from store import events, jobs
+from store import events
 
 router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
 
@@ -16,12 +15,12 @@ After = Annotated[int, Query(ge=0, le=2**53, description="Only later events: pol
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-@router.get("", summary="Read the events of a job", responses=problems(404, 422))
-def read(job_id: JobId, database: DatabaseDep, after: After = 0, limit: Limit = 100) -> EventPage:
+@router.get("", summary="Read the events of a job", responses=problems(404))
+def read(
+    job_id: VisibleJobId, database: DatabaseDep, after: After = 0, limit: Limit = 100
+) -> EventPage:
     """Read what happened to a job beside its steps, in order."""
     with database.read() as session:
-        if jobs.get(session, job_id) is None:
-            raise NotFound(f"There is no job {job_id!r}.")
         rows = events.read(session, job_id, after=after, limit=limit + 1)
         items = [Event.model_validate(row) for row in rows[:limit]]
     last = items[-1].seq if items else after

@@ -1,10 +1,11 @@
 """Is the server alive, is it ready, and which one is it."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 import ampcore
 from server import schema
-from server.deps import DatabaseDep, WakeDep
+from server.deps import DatabaseDep, MetricsDep, StorageDep, WakeDep
+from server.metrics import CONTENT_TYPE
 from server.openapi import problems
 from server.readiness import check
 from server.views import Health, Version
@@ -20,10 +21,24 @@ async def alive() -> Health:
 
 
 @root.get("/readyz", summary="Can the server do its work?", responses=problems(503))
-def ready(database: DatabaseDep, wake: WakeDep) -> Health:
-    """Says whether database and Redis answer; 503 tells which one fails. Needs no token."""
-    check(database, wake)
+def ready(database: DatabaseDep, wake: WakeDep, storage: StorageDep) -> Health:
+    """Says whether database, Redis and storage are usable; 503 names each that is not.
+
+    Needs no token.
+    """
+    check(database, wake, storage)
     return Health(status="ready")
+
+
+@root.get(
+    "/metrics",
+    summary="What Prometheus scrapes",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(metrics: MetricsDep) -> Response:
+    """Numbers on this server, and on all jobs and workers, in Prometheus's text format."""
+    return Response(metrics.render(), media_type=CONTENT_TYPE)
 
 
 @router.get("/version", summary="Which version is this?")

@@ -1,49 +1,44 @@
-"""Post, list, read and cancel jobs."""
+"""Post, list, read, change and delete jobs."""
 
-from typing import Annotated
+from functools import partial
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Request, Response
 
 from ampcore.preflight import preflight
 from ampcore.spec import State
-from server.deps import DatabaseDep, JobId, PostedSpec, WakeDep
-from server.errors import Conflict, NotFound
+from server.bodies import CloneChangesDep, JobChangesDep
+from server.cloning import document_of
+from server.deps import DatabaseDep, DocumentDep, JobId, PostedSpec, principal_of, services_of
+from server.etag import conditional, conditional_on_body, etag_of
+from server.listing import ListingDep
 from server.machines import online_machines
-from server.openapi import SPEC_BODY, problems
-from server.paging import cursor_of, read_cursor
+from server.openapi import CLONE_BODY, EDIT_BODY, POSTED, SPEC_BODY, TAGGED, later, problems
+from server.posting import Draft, PostingDep
+from server.responses import ModelResponse
+from server.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found, seen
 from server.views import Job, JobPage, Validation
-from server.wake import wake_workers
 from store import jobs
+from store.queue import why_waiting
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-
-States = Annotated[
-    list[State], Query(default_factory=list, description="Only in these states; may be repeated.")
-]
-Limit = Annotated[int, Query(ge=1, le=100)]
-Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of a page.")]
 
 
 @router.post(
     "",
     summary="Submit a job",
     status_code=201,
-    responses=problems(400, 413, 422),
+    response_model=Job,
+    responses={**POSTED, **problems(409)},
     openapi_extra=SPEC_BODY,
 )
-def submit(spec: PostedSpec, response: Response, database: DatabaseDep, wake: WakeDep) -> Job:
+def submit(document: DocumentDep, posting: PostingDep) -> Response:
     """Queue a job. What was answered 201 is in the database and will not be lost."""
-    with database.write() as session:
-        job = Job.of(jobs.create(session, spec))
-    wake_workers(database, wake, [job.id])
-    response.headers["Location"] = f"/api/v1/jobs/{job.id}"
-    return job
+    return posting.post("job.submit", lambda: Draft(document, posting.principal.project))
 
 
 @router.post(
     "/validate",
     summary="Check a spec",
-    responses=problems(400, 413, 422),
     openapi_extra=SPEC_BODY,
 )
 def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
@@ -58,42 +53,107 @@ def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
     )
 
 
-@router.get("", summary="List jobs", responses=problems(422))
-def listing(
-    database: DatabaseDep, state: States, limit: Limit = 50, cursor: Cursor = None
-) -> JobPage:
-    """List jobs, the newest first."""
-    before = read_cursor(cursor) if cursor is not None else None
-    with database.read() as session:
-        rows = jobs.page(session, states=state, before=before, limit=limit + 1)
-        further = cursor_of(rows[limit - 1]) if len(rows) > limit else None
-        return JobPage(items=[Job.of(row) for row in rows[:limit]], next_cursor=further)
+@router.get("", summary="List jobs", response_model=JobPage, responses=TAGGED)
+def listing(wanted: ListingDep, database: DatabaseDep, request: Request) -> Response:
+    """List jobs: those of the token's project, for an admin those of every one."""
+    return conditional_on_body(request, ModelResponse(wanted.page(database)))
 
 
-@router.get("/{job_id}", summary="Read a job", responses=problems(404, 422))
-def read(job_id: JobId, database: DatabaseDep) -> Job:
-    """Read a job as it stands now."""
-    with database.read() as session:
-        job = jobs.get(session, job_id)
-        if job is None:
-            raise NotFound(f"There is no job {job_id!r}.")
-        return Job.of(job)
+@router.get(
+    "/{job_id}",
+    summary="Read a job",
+    response_model=Job,
+    responses={**TAGGED, **problems(404)},
+)
+def read(job_id: JobId, request: Request) -> Response:
+    """Read a job as it stands now; while it is queued, with why it waits."""
+    # What everybody polls: no dependency more than it needs.
+    with services_of(request).database.read() as session:
+        job = seen(jobs.glance(session, job_id, project=principal_of(request).sees), job_id)
+        waiting = why_waiting(session, job)
+        etag = etag_of(job.id, job.seq, job.updated_at, waiting)
+        return conditional(request, etag, lambda: ModelResponse(Job.of(job, waiting)))
+
+
+@router.patch(
+    "/{job_id}",
+    summary="Change a job",
+    response_model=Job,
+    responses=problems(404),
+    openapi_extra=EDIT_BODY,
+)
+def edit(job_id: JobId, changes: JobChangesDep, steering: SteeringDep) -> Response:
+    """Give a job another name, other labels, or another priority; what is left out stays."""
+    edited = steering.change(EDIT, job_id, partial(jobs.edit, changes=changes), **changes)
+    return ModelResponse(edited)
+
+
+@router.delete("/{job_id}", summary="Delete a job", status_code=204, responses=problems(404, 409))
+def delete(job_id: JobId, steering: SteeringDep) -> None:
+    """Delete a job that has ended, with its steps, events, logs and files."""
+    steering.remove(job_id)
 
 
 @router.post(
     "/{job_id}/cancel",
     summary="Cancel a job",
-    responses={
-        202: {"model": Job, "description": "Its worker was asked to stop it."},
-        **problems(404, 409, 422),
-    },
+    response_model=Job,
+    responses={**later(Job, "stop"), **problems(404, 409)},
 )
-def cancel(job_id: JobId, database: DatabaseDep, response: Response) -> Job:
+def cancel(job_id: JobId, steering: SteeringDep) -> Response:
     """Cancel a job: a queued one at once; a running one is `cancelled` once its process is gone."""
-    with database.write() as session:
-        row = jobs.request_cancel(session, job_id)
-        job = Job.of(row) if row is not None else None
-    if job is None:
-        raise Conflict(f"The job has ended already; it is {read(job_id, database).state}.")
-    response.status_code = 202 if job.state is State.STOPPING else 200
-    return job
+    job = steering.change(CANCEL, job_id, jobs.request_cancel)
+    return ModelResponse(job, 202 if job.state is State.STOPPING else 200)
+
+
+@router.post(
+    "/{job_id}/pause",
+    summary="Pause a job",
+    response_model=Job,
+    responses={**later(Job, "pause"), **problems(404, 409)},
+)
+def pause(job_id: JobId, steering: SteeringDep) -> Response:
+    """Pause a job: a queued one at once; a running one saves a checkpoint first."""
+    job = steering.change(PAUSE, job_id, jobs.request_pause)
+    return ModelResponse(job, 202 if job.state is State.PAUSING else 200)
+
+
+@router.post(
+    "/{job_id}/resume",
+    summary="Resume a paused job",
+    response_model=Job,
+    responses=problems(404, 409),
+)
+def resume(job_id: JobId, steering: SteeringDep) -> Response:
+    """Put a paused job into the queue again; it goes on from its checkpoint."""
+    return ModelResponse(steering.change(RESUME, job_id, jobs.resume))
+
+
+@router.post(
+    "/{job_id}/retry",
+    summary="Retry a job that failed",
+    response_model=Job,
+    responses=problems(404, 409),
+)
+def retry(job_id: JobId, steering: SteeringDep) -> Response:
+    """Put a failed or cancelled job into the queue again; it goes on from its last checkpoint."""
+    return ModelResponse(steering.change(RETRY, job_id, jobs.retry))
+
+
+@router.post(
+    "/{job_id}/clone",
+    summary="Clone a job",
+    status_code=201,
+    response_model=Job,
+    responses={**POSTED, **problems(404, 409)},
+    openapi_extra=CLONE_BODY,
+)
+def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Response:
+    """Queue another job with the spec of this one, some fields of it set anew."""
+
+    def draft() -> Draft:
+        with posting.database.read() as session:
+            job = found(session, job_id, posting.principal)
+            return Draft(document_of(job, changes), job.project, cloned_from=job.id)
+
+    return posting.post("job.clone", draft)

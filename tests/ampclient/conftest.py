@@ -1,5 +1,6 @@
 """A server of the HTTP contract kept in memory: the network is the one thing that is faked."""
 
+import hashlib
 import itertools
 import json
 import threading
@@ -53,9 +54,13 @@ POLICY = {
 FIXED = {
     "/models": {"items": [KIND]},
     "/datasets": {"items": [KIND]},
+    "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
     "/version": {"version": "9.8.7", "api": "v1"},
 }
+SESSION = {"token_id": "ab12", "token_name": "anna", "role": "member", "project": "vision"}
+FIXED["/session"] = {**SESSION, "expires_at": None}
+QUEUED_AGAIN = {"resume": ("paused",), "retry": ("failed", "cancelled")}
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
@@ -69,6 +74,10 @@ def problem(status: int, code: str, detail: str, **more: Any) -> httpx.Response:
     )
 
 
+def nothing_at(request: httpx.Request) -> httpx.Response:
+    return problem(404, "not_found", f"There is nothing at {request.url.path}.")
+
+
 class FakeServer:
     """Jobs with steps and events; `next_answers` are given, in order, before any real answer."""
 
@@ -77,17 +86,28 @@ class FakeServer:
         self.steps: dict[str, list[dict[str, Any]]] = {}
         self.events: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
+        self.attempts: dict[str, list[dict[str, Any]]] = {}
+        self.logs: dict[str, list[dict[str, Any]]] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
         self.workers: list[dict[str, Any]] = []
+        self.tokens: list[dict[str, Any]] = []
+        self.projects: dict[str, dict[str, Any]] = {}
+        self.audit: list[dict[str, Any]] = []
+        self.kept: dict[str, httpx.Response] = {}
         self.report: dict[str, Any] = {}
         self.requests: list[httpx.Request] = []
         self.next_answers: list[Answer] = []
         self.steps_per_page = 10_000
         self.jobs_per_page = 100
+        self.logs_per_page = 1_000
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        if self.next_answers:
-            return self.next_answers.pop(0)(request)
+        give = self.next_answers.pop(0) if self.next_answers else self.answer
+        return give(request)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        """The real answer."""
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "unauthorized", "Expected a valid bearer token.")
         path = request.url.path.removeprefix("/api/v1")
@@ -95,42 +115,89 @@ class FakeServer:
             return self._job_answer(request, *path.split("/")[2:])
         match request.method, path:
             case "POST", "/jobs":
-                return self._submit(request)
+                return self._once(request, self._submit)
             case "POST", "/jobs/validate":
                 return self._validate(request)
             case "GET", "/jobs":
                 return self._list(request)
-            case "GET", "/workers":
-                return httpx.Response(200, json={"items": self.workers})
+            case "GET", "/audit":
+                return self._audit(request.url.params)
             case "GET", _ if path in FIXED:
                 return httpx.Response(200, json=FIXED[path])
-        return problem(404, "not_found", f"There is nothing at {request.url.path}.")
+        return self._access_answer(request, *path.strip("/").split("/"))
 
-    def _job_answer(self, request: httpx.Request, job_id: str, action: str = "") -> httpx.Response:
+    def _access_answer(self, request: httpx.Request, kind: str, *rest: str) -> httpx.Response:
+        match kind:
+            case "workers":
+                return self._worker(*rest)
+            case "tokens":
+                return self._token(request, *rest)
+            case "projects":
+                return self._project(request, *rest)
+        return nothing_at(request)
+
+    def _job_answer(
+        self, request: httpx.Request, job_id: str, action: str = "", *rest: str
+    ) -> httpx.Response:
         if job_id not in self.jobs:
             return problem(404, "not_found", f"There is no job {job_id}.")
-        match request.method, action:
-            case "GET", "":
+        if request.method != "GET":
+            return self._change(request, self.jobs[job_id], action)
+        match action:
+            case "":
                 if self.changes.get(job_id):
                     self.changes[job_id].pop(0)()
-                return httpx.Response(200, json=self.jobs[job_id])
-            case "POST", "cancel":
-                return self._cancel(self.jobs[job_id])
-            case "GET", "steps":
+                return _tagged(request, self.jobs[job_id])
+            case "steps":
                 return self._steps(job_id, request.url.params)
-            case "GET", "events":
+            case "events":
                 return self._events(job_id, request.url.params)
-        return problem(404, "not_found", f"There is nothing at {request.url.path}.")
+            case "attempts":
+                return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
+            case "logs":
+                return self._logs(job_id, request.url.params)
+            case "artifacts":
+                return self._artifacts(request, job_id, "/".join(rest))
+        return nothing_at(request)
+
+    def _change(self, request: httpx.Request, job: dict[str, Any], action: str) -> httpx.Response:
+        match request.method, action:
+            case "PATCH", "":
+                job.update(json.loads(request.content))
+                return httpx.Response(200, json=job)
+            case "DELETE", "":
+                if job["state"] not in TERMINAL:
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                del self.jobs[job["id"]]
+                return httpx.Response(204)
+            case "POST", "cancel":
+                return self._stop(job, "stopping", "cancelled")
+            case "POST", "pause":
+                return self._stop(job, "pausing", "paused")
+            case "POST", ("resume" | "retry"):
+                if job["state"] not in QUEUED_AGAIN[action]:
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                job["state"] = "queued"
+                return httpx.Response(200, json=job)
+            case "POST", "clone":
+                return self._once(request, lambda _: self._clone(request, job))
+        return nothing_at(request)
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
         """A queued job, or one with these fields."""
         self.jobs[job_id] = {
             "id": job_id,
             "name": "digits-fp16",
+            "project": "default",
             "state": "queued",
             "reason": None,
             "message": None,
+            "waiting": None,
+            "priority": 5,
+            "queue": "default",
             "attempt": 0,
+            "max_attempts": 3,
+            "failures": 0,
             "step": 0,
             "total_steps": None,
             "progress": None,
@@ -141,7 +208,11 @@ class FakeServer:
             "latest": None,
             "summary": None,
             "spec": {},
+            "created_by": "anna",
+            "cloned_from": None,
+            "request_id": None,
             "created_at": NOW,
+            "not_before": None,
             "started_at": None,
             "finished_at": None,
             "updated_at": NOW,
@@ -155,6 +226,31 @@ class FakeServer:
         for step in range(len(rows), len(rows) + count):
             rows.append({"step": step, "loss": 1 / (step + 1), "skipped": False})
         rows[-1].update(values)
+
+    def add_logs(self, job_id: str, *texts: str, attempt: int = 1) -> None:
+        """A piece of the log for each text."""
+        entries = self.logs.setdefault(job_id, [])
+        for text in texts:
+            entry = {"attempt": attempt, "stream": "stdout", "text": text, "created_at": NOW}
+            entries.append({"seq": 10 * (len(entries) + 1), **entry})
+
+    def add_attempt(self, job_id: str, **fields: Any) -> None:
+        """One more attempt, or one with these fields."""
+        attempts = self.attempts.setdefault(job_id, [])
+        attempts.append(
+            {
+                "attempt": len(attempts) + 1,
+                "worker_id": "w1",
+                "waited_s": 1.5,
+                "first_step": 0,
+                "outcome": None,
+                "reason": None,
+                "message": None,
+                "started_at": NOW,
+                "finished_at": None,
+                **fields,
+            }
+        )
 
     def change(self, job_id: str, steps: int = 0, **fields: Any) -> None:
         """At a later request for the job: store `steps` more steps and change the fields."""
@@ -189,16 +285,96 @@ class FakeServer:
         params = request.url.params
         states = params.get_list("state")
         jobs = [job for job in self.jobs.values() if not states or job["state"] in states]
+        for name in ("policy", "model", "project"):
+            jobs = [job for job in jobs if params.get(name) in (None, job[name])]
+        for label in params.get_list("label"):
+            jobs = [job for job in jobs if label in [f"{k}={v}" for k, v in job["labels"].items()]]
         start = int(params.get("cursor", "0"))
         end = start + min(int(params.get("limit", "50")), self.jobs_per_page)
         cursor = str(end) if end < len(jobs) else None
         return httpx.Response(200, json={"items": jobs[start:end], "next_cursor": cursor})
 
-    def _cancel(self, job: dict[str, Any]) -> httpx.Response:
-        if job["state"] in ("succeeded", "failed"):
+    def _stop(self, job: dict[str, Any], on_the_way: str, done: str) -> httpx.Response:
+        if job["state"] in TERMINAL:
             return problem(409, "conflict", f"The job has {job['state']}.")
-        job["state"] = "stopping" if job["state"] == "running" else "cancelled"
-        return httpx.Response(202 if job["state"] == "stopping" else 200, json=job)
+        job["state"] = on_the_way if job["state"] == "running" else done
+        return httpx.Response(202 if job["state"] == on_the_way else 200, json=job)
+
+    def _once(self, request: httpx.Request, make: Answer) -> httpx.Response:
+        """The first answer again, where the key of the request was seen before."""
+        key = request.headers["idempotency-key"]
+        if key not in self.kept:
+            self.kept[key] = make(request)
+        kept = self.kept[key]
+        return httpx.Response(kept.status_code, content=kept.content, headers=kept.headers)
+
+    def _clone(self, request: httpx.Request, job: dict[str, Any]) -> httpx.Response:
+        spec = {**job["spec"], **json.loads(request.content).get("set", {})}
+        copy = self.add_job(f"{len(self.jobs):06x}", spec=spec, cloned_from=job["id"])
+        return httpx.Response(201, json=copy)
+
+    def _project(self, request: httpx.Request, name: str = "") -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"items": [*self.projects.values()]})
+        quotas = json.loads(request.content)
+        self.projects[name] = {"name": name, "created_at": NOW, **quotas}
+        return httpx.Response(200, json=self.projects[name])
+
+    def _worker(self, worker_id: str = "", action: str = "") -> httpx.Response:
+        if not worker_id:
+            return httpx.Response(200, json={"items": self.workers})
+        for worker in self.workers:
+            if worker["id"] == worker_id:
+                worker["draining"] = action == "drain"
+                return httpx.Response(202 if action else 200, json=worker)
+        return problem(404, "not_found", f"There is no worker {worker_id}.")
+
+    def _token(self, request: httpx.Request, token_id: str = "") -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"items": self.tokens})
+        if request.method == "POST":
+            token = {"id": f"{len(self.tokens):04x}", "created_at": NOW, "created_by": "anna"}
+            token |= {"expires_at": None, "revoked_at": None, **json.loads(request.content)}
+            self.tokens.append(token)
+            return httpx.Response(201, json={**token, "secret": "amp_secret"})
+        for token in self.tokens:
+            if token["id"] == token_id:
+                token["revoked_at"] = NOW
+                return httpx.Response(204)
+        return problem(404, "not_found", f"There is no token {token_id}.")
+
+    def _audit(self, params: httpx.QueryParams) -> httpx.Response:
+        found = [e for e in self.audit if params.get("action") in (None, e["action"])]
+        start = int(params.get("cursor", "0"))
+        cursor = str(start + 2) if start + 2 < len(found) else None
+        document = {"items": found[start : start + 2], "next_cursor": cursor}
+        return httpx.Response(200, json=document)
+
+    def _logs(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
+        after = int(params.get("after", "0"))
+        found = [entry for entry in self.logs.get(job_id, []) if entry["seq"] > after]
+        if "attempt" in params:
+            found = [entry for entry in found if entry["attempt"] == int(params["attempt"])]
+        if "follow" in params:
+            return httpx.Response(200, text="".join(f"{json.dumps(entry)}\n" for entry in found))
+        page = found[: self.logs_per_page]
+        last = page[-1]["seq"] if page else after
+        document = {"items": page, "next": last, "more": len(page) < len(found)}
+        return httpx.Response(200, json=document)
+
+    def _artifacts(self, request: httpx.Request, job_id: str, path: str) -> httpx.Response:
+        files = self.files.get(job_id, {})
+        if not path:
+            items = [artifact(name, content) for name, content in files.items()]
+            return httpx.Response(200, json={"items": items})
+        if path not in files:
+            return problem(404, "not_found", f"There is no file {path}.")
+        if "range" not in request.headers:
+            return httpx.Response(200, content=files[path])
+        start = int(request.headers["range"].removeprefix("bytes=").removesuffix("-"))
+        if start >= len(files[path]):
+            return problem(416, "range_not_satisfiable", "There are fewer bytes.")
+        return httpx.Response(206, content=files[path][start:])
 
     def _steps(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
         after = int(params["after"]) if "after" in params else None
@@ -229,6 +405,19 @@ class FakeServer:
             "more": len(page) < len(found),
         }
         return httpx.Response(200, json=document)
+
+
+def artifact(path: str, content: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest()
+    facts = {"path": path, "kind": "model", "step": None, "attempt": 1, "sha256": digest}
+    return {**facts, "size_bytes": len(content), "created_at": NOW}
+
+
+def _tagged(request: httpx.Request, document: dict[str, Any]) -> httpx.Response:
+    tag = f'W/"{hashlib.sha256(json.dumps(document).encode()).hexdigest()}"'
+    if request.headers.get("if-none-match") == tag:
+        return httpx.Response(304, headers={"etag": tag})
+    return httpx.Response(200, json=document, headers={"etag": tag})
 
 
 def _invalid(error: SpecInvalid) -> httpx.Response:
@@ -286,6 +475,40 @@ def answer() -> Callable[..., Answer]:
     return make
 
 
+@pytest.fixture
+def lose(server: FakeServer) -> Answer:
+    """An answer for `next_answers` that the server gives and that never arrives."""
+
+    def give(request: httpx.Request) -> httpx.Response:
+        server.answer(request)
+        raise httpx.ReadError("reset")
+
+    return give
+
+
+class _Breaking(httpx.SyncByteStream):
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._content
+        raise httpx.ReadError("reset")
+
+
+@pytest.fixture
+def cut(server: FakeServer) -> Callable[[int], Answer]:
+    """Make an answer for `next_answers` that breaks off behind so many bytes."""
+
+    def make(size: int) -> Answer:
+        def give(request: httpx.Request) -> httpx.Response:
+            whole = server.answer(request)
+            return httpx.Response(whole.status_code, stream=_Breaking(whole.content[:size]))
+
+        return give
+
+    return make
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Passes real HTTP requests on to a FakeServer."""
 
@@ -300,10 +523,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(response.status_code)
         for name, value in response.headers.items():
             self.send_header(name, value)
+        if response.status_code not in (204, 304) and "content-length" not in response.headers:
+            self.send_header("content-length", str(len(response.content)))
         self.end_headers()
         self.wfile.write(response.content)
 
-    do_GET = do_POST = _handle  # noqa: N815 - the names that http.server calls
+    # The names that http.server calls.
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
@@ -320,6 +546,31 @@ def address(server: FakeServer) -> Iterator[str]:
         yield f"http://127.0.0.1:{http_server.server_port}"
         http_server.shutdown()
         thread.join(timeout=5)
+
+
+@pytest.fixture
+def worker() -> Callable[..., dict[str, Any]]:
+    """A worker that is online, or one with other fields."""
+
+    def make(**fields: Any) -> dict[str, Any]:
+        return {
+            "id": "w1",
+            "hostname": "box",
+            "pid": 7,
+            "slots": 2,
+            "state": "online",
+            "draining": False,
+            "version": "0.1.0",
+            "queues": ["default", "cpu"],
+            "hardware": None,
+            "usage": None,
+            "jobs": ["a"],
+            "started_at": "2030-01-02T03:04:05Z",
+            "last_seen_at": "2030-01-02T03:04:06.5Z",
+            **fields,
+        }
+
+    return make
 
 
 @pytest.fixture

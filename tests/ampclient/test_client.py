@@ -4,33 +4,29 @@ import pytest
 import ampclient
 from ampclient import Client
 
-WORKER = {
-    "id": "w1",
-    "hostname": "box",
-    "pid": 7,
-    "slots": 1,
-    "state": "online",
-    "version": "0.1.0",
-    "hardware": {"devices": []},
-    "jobs": ["a"],
-    "started_at": "2030-01-02T03:04:05Z",
-    "last_seen_at": "2030-01-02T03:04:06.5Z",
-}
-
-
-def test_workers_are_listed(client, server):
-    server.workers = [WORKER]
-    [worker] = client.workers.list()
-    assert (worker.id, worker.slots, worker.jobs) == ("w1", 1, ["a"])
-    assert worker.last_seen_at > worker.started_at
-
 
 def test_kinds_policies_and_the_version_are_read(client):
     assert [kind.kind for kind in client.models()] == ["cnn"]
     assert [kind.kind for kind in client.datasets()] == ["cnn"]
+    assert [kind.kind for kind in client.optimizers()] == ["cnn"]
     assert [policy.compute_dtype for policy in client.policies()] == ["float16"]
     version = client.version()
     assert (version.version, version.api, version.schema) == ("9.8.7", "v1", None)
+
+
+def test_the_session_tells_who_one_is(client):
+    session = client.session()
+    assert (session.token_name, session.role, session.project) == ("anna", "member", "vision")
+
+
+def test_the_audit_follows_every_page_as_it_is_read(client, server):
+    entry = {"at": "2030-01-02T03:04:05Z", "action": "job.cancel", "target": "a", "data": None}
+    who = dict.fromkeys(("project", "token_id", "token_name", "address", "request_id"))
+    server.audit = [{"id": number, **entry, **who} for number in (5, 4, 3)]
+    entries = client.audit(action="job.cancel")
+    assert server.requests == []
+    assert [entry.id for entry in entries] == [5, 4, 3]
+    assert [request.url.params["action"] for request in server.requests] == ["job.cancel"] * 2
 
 
 def test_an_http_client_that_was_handed_in_is_not_closed(server):

@@ -8,6 +8,7 @@ import ampclient
 from ampclient import (
     AmpcoreError,
     ConnectionFailed,
+    QuotaExceeded,
     ServerError,
     StatusError,
     TooManyRequests,
@@ -134,14 +135,81 @@ def test_the_tries_are_bounded(client, server, clock, answer):
     assert sum(clock.slept) <= 5
 
 
-def test_a_submission_that_the_server_may_have_seen_is_not_sent_twice(client, server, answer):
+def test_a_submission_whose_answer_is_lost_is_sent_again_and_queues_one_job(
+    client, server, clock, lose
+):
+    server.next_answers = [lose]
+    job = client.jobs.submit(SPEC)
+    assert list(server.jobs) == [job.id]
+    keys = {request.headers["idempotency-key"] for request in server.requests}
+    assert len(keys) == 1
+
+
+def test_a_clone_whose_answer_is_lost_queues_one_job(client, server, clock, lose):
+    original = client.jobs.submit(SPEC)
+    server.next_answers = [lose]
+    copy = original.clone()
+    assert list(server.jobs) == [original.id, copy.id]
+
+
+def test_each_submission_has_a_key_of_its_own_unless_one_is_given(client, server):
+    assert client.jobs.submit(SPEC).id != client.jobs.submit(SPEC).id
+    first, second = (client.jobs.submit(SPEC, idempotency_key="mine") for _ in range(2))
+    assert first.id == second.id
+    keys = [request.headers["idempotency-key"] for request in server.requests]
+    assert len(set(keys)) == 3
+    assert keys[2:] == ["mine", "mine"]
+
+
+def test_the_answer_to_a_lost_request_is_waited_for_while_it_is_made(client, server, clock, answer):
+    document = {"code": "request_in_flight", "detail": "It is being answered."}
+    server.next_answers = [answer(httpx.ReadError("reset")), answer(409, json=document)]
+    assert client.jobs.submit(SPEC).id in server.jobs
+
+
+def test_a_submission_that_stays_unanswered_tells_its_key(client, server, clock, answer):
+    server.next_answers = [answer(httpx.ReadError("reset"))] * 100
+    with pytest.raises(ConnectionFailed) as caught:
+        client.jobs.submit(SPEC, idempotency_key="mine")
+    assert (caught.value.sent, caught.value.idempotency_key) == (True, "mine")
+
+
+@pytest.mark.parametrize("verb", ["resume", "retry", "delete"])
+def test_what_cannot_be_done_twice_is_not_sent_twice(client, server, answer, verb):
+    server.add_job("a", state="failed")
+    job = client.jobs.get("a")
     server.next_answers = [answer(httpx.ReadError("reset"))]
     with pytest.raises(ConnectionFailed):
+        getattr(job, verb)()
+    assert len(server.requests) == 2
+
+
+def test_a_full_queue_is_told_at_once(client, server, clock, answer):
+    document = {"code": "quota_exceeded", "detail": "The project has 10 jobs in the queue."}
+    server.next_answers = [answer(429, json=document, headers={"retry-after": "5"})]
+    with pytest.raises(QuotaExceeded, match="10 jobs") as caught:
         client.jobs.submit(SPEC)
-    server.next_answers = [answer(502)]
-    with pytest.raises(ServerError):
-        client.jobs.submit(SPEC)
-    assert server.jobs == {}
+    assert isinstance(caught.value, TooManyRequests)
+    assert (caught.value.retry_after_s, clock.slept) == (5.0, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "options"), [(500, {"json": {"code": "internal_error", "detail": "Sorry."}}),
+                            (404, {"json": {"code": "not_found", "detail": "No."}}),
+                            (200, {"html": "<!doctype html>"}), (302, {})],
+)  # fmt: skip
+def test_an_error_tells_the_id_of_its_request(client, server, answer, status, options):
+    server.next_answers = [answer(status, headers={"x-request-id": "4f1c"}, **options)]
+    with pytest.raises(AmpcoreError) as caught:
+        client.version()
+    assert caught.value.request_id == "4f1c"
+
+
+def test_an_error_without_an_answer_has_no_id(client, server, clock, answer):
+    server.next_answers = [answer(httpx.ConnectError("refused"))] * 100
+    with pytest.raises(ConnectionFailed) as caught:
+        client.version()
+    assert caught.value.request_id is None
 
 
 def test_a_submission_that_never_left_is_sent_again(client, server, answer):
@@ -175,7 +243,7 @@ def test_a_retry_after_too_far_away_is_left_to_the_caller(client, server, clock,
 def test_a_retry_after_that_is_none_is_overlooked(client, server, answer):
     server.next_answers = [answer(503, headers={"retry-after": "soon"})]
     with pytest.raises(Unavailable):
-        client.jobs.submit(SPEC)
+        client.tokens.create("ci")
 
 
 def test_other_errors_are_not_tried_again(client, server, answer):

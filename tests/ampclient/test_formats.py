@@ -65,3 +65,22 @@ def test_what_could_steer_a_terminal_is_replaced():
 def test_times_are_told_to_the_second():
     moment = datetime(2030, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
     assert formats.moment(moment) == f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (5 * 2**20, "5.0 MiB"),
+        (3 * 2**41, "6.0 TiB"),
+    ],
+)
+def test_a_size_is_told_in_its_largest_unit(size, text):
+    assert formats.size(size) == text
+
+
+def test_a_log_keeps_its_lines_and_colours_and_nothing_else_that_steers():
+    text = "a\t\x1b[31mred\x1b[0m\r\n\x1b[2Jb\x07 数字\n"
+    assert formats.log_text(text) == "a\t\x1b[31mred\x1b[0m\r\n�[2Jb� 数字\n"

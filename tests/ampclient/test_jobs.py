@@ -194,6 +194,42 @@ def test_list_filters_by_one_state_or_several(client, server):
     assert [job.id for job in client.jobs.list(state=[State.RUNNING, "failed"])] == ["r", "f"]
 
 
+@pytest.mark.parametrize(
+    ("label", "sent"),
+    [
+        ("team=vision", ["team=vision"]),
+        (["team=vision", "x"], ["team=vision", "x"]),
+        ({"team": "vision", "run": "1"}, ["team=vision", "run=1"]),
+    ],
+)
+def test_list_filters_by_labels(client, server, label, sent):
+    assert list(client.jobs.list(label=label)) == []
+    assert server.requests[0].url.params.get_list("label") == sent
+
+
+def test_list_asks_for_what_it_is_given_and_for_no_more(client, server):
+    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    list(
+        client.jobs.list(
+            q="x", policy="float32", model="cnn", project="p", created_after=moment, sort="-name"
+        )
+    )
+    params = dict(server.requests[0].url.params)
+    assert datetime.fromisoformat(params.pop("created_after")) == moment
+    assert params == {
+        "q": "x", "policy": "float32", "model": "cnn", "project": "p", "sort": "-name",
+        "limit": "100",
+    }  # fmt: skip
+
+
+def test_a_time_without_a_zone_is_that_of_this_machine(client, server):
+    moment = datetime(2030, 1, 2, 3, 4)
+    list(client.jobs.list(created_after=moment))
+    sent = datetime.fromisoformat(server.requests[0].url.params["created_after"])
+    assert sent.tzinfo is not None
+    assert sent == moment.astimezone()
+
+
 def test_refresh_answers_with_a_new_view_and_leaves_the_old_one(client, server):
     server.add_job("a")
     before = client.jobs.get("a")

@@ -6,6 +6,7 @@ from rich.console import Console
 from ampclient.progress import show_progress
 from ampclient.progress.lines import line
 from ampclient.progress.pace import Pace
+from ampclient.progress.standing import Standing
 from ampclient.progress.table import progress_table
 from ampclient.views import JobView
 
@@ -21,7 +22,7 @@ def view(server, latest):
 
 def drawn(job, remaining_s=None, width=120):
     stream = io.StringIO()
-    Console(file=stream, width=width).print(progress_table([(job, remaining_s)], width))
+    Console(file=stream, width=width).print(progress_table([Standing(job, remaining_s)], width))
     return stream.getvalue()
 
 
@@ -76,7 +77,7 @@ def test_in_a_very_narrow_terminal_columns_go_and_the_name_stays_readable(view):
 def test_once_succeeded_a_job_shows_its_mean_throughput_as_every_other_view_does(view, summary):
     job = view(state="succeeded", summary={**summary, "examples_per_s": 777.0})
     assert "777" in drawn(job)
-    assert "777 examples/s" in line(job, None)
+    assert "777 examples/s" in line(Standing(job))
 
 
 def test_the_table_shows_a_job_that_has_not_begun(view):
@@ -93,6 +94,51 @@ def test_names_are_no_markup_and_cannot_steer_the_terminal(view):
     text = drawn(view(name="[red]\x1b[2Jx"))
     assert "[red]" in text
     assert "\x1b" not in text
+
+
+def test_a_queued_job_says_why_it_waits_and_again_when_that_changes(view, clock):
+    stream = io.StringIO()
+    with show_progress(stream) as show:
+        for ahead in (3, 3, 2, 1):
+            show(view(state="queued", step=0, latest=None, waiting=f"{ahead} waiting before it"))
+            clock.sleep(4)
+    assert stream.getvalue().splitlines() == [
+        "digits-fp16: queued  3 waiting before it",
+        "digits-fp16: queued  2 waiting before it",
+    ]
+
+
+def test_a_new_attempt_is_told_with_the_step_that_it_goes_on_from(view, clock):
+    stream, asked = io.StringIO(), []
+
+    def first_step_of(job):
+        asked.append(job.attempt)
+        return {2: 1200, 3: 0}[job.attempt]
+
+    with show_progress(stream, first_step_of=first_step_of) as show:
+        show(view(attempt=1))
+        show(view(attempt=2, state="starting"))
+        show(view(attempt=2, step=1205))
+        show(view(attempt=2, step=1206))
+        clock.sleep(6)
+        show(view(attempt=2, step=1207))
+        show(view(attempt=3, step=2))
+    told = [line.split("  ")[1] for line in stream.getvalue().splitlines()]
+    assert told == [
+        "step 10/40",
+        "attempt 2",
+        "attempt 2, resumed at step 1200",
+        "attempt 2",
+        "attempt 3, from the beginning",
+    ]
+    assert asked == [2, 3]
+
+
+def test_a_paused_job_says_that_it_waits_to_be_resumed(view):
+    assert "paused  waiting to be resumed" in line(Standing(view(state="paused")))
+    said = line(Standing(view(state="paused", message="Paused on request.")))
+    assert said.endswith("Paused on request.")
+    assert "waiting" not in said
 
 
 @pytest.fixture
@@ -118,6 +164,21 @@ def test_on_a_terminal_a_queued_job_says_what_it_waits_for(view, terminal):
     with show_progress(terminal) as show:
         show(view(state="queued", step=0, total_steps=None, latest=None))
     assert "waiting for a free worker" in terminal.getvalue()
+
+
+def test_of_many_that_wait_the_first_speaks_for_all(view, server, terminal):
+    with show_progress(terminal) as show:
+        for number in range(3):
+            job = server.add_job(f"{number}", name=f"n{number}", waiting=f"{number} before it")
+            show(JobView.from_json(job))
+    assert "n0: 0 before it" in terminal.getvalue()
+    assert "1 before it" not in terminal.getvalue()
+
+
+def test_on_a_terminal_an_attempt_is_told_below_the_table(view, terminal):
+    with show_progress(terminal, first_step_of=lambda job: 1200) as show:
+        show(view(attempt=2))
+    assert "attempt 2, resumed at step 1200" in terminal.getvalue()
 
 
 def test_the_pace_leaves_the_compilation_out(view, clock):

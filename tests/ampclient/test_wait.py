@@ -73,3 +73,35 @@ def test_wait_does_not_bear_with_it_for_ever(job, server, answer):
     server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
     with pytest.raises(ConnectionFailed):
         job.wait()
+
+
+def test_a_paused_job_is_waited_for_until_it_is_resumed(job, server):
+    server.change("a", state="paused")
+    server.change("a", state="paused")
+    server.change("a", state="queued")
+    server.change("a", state="succeeded")
+    seen = []
+    ended = job.wait(progress=lambda view: seen.append(str(view.state)))
+    assert seen == ["paused", "paused", "queued", "succeeded"]
+    assert ended.state is State.SUCCEEDED
+
+
+def test_progress_tells_where_a_new_attempt_goes_on(job, server, capsys):
+    server.add_attempt("a")
+    server.add_attempt("a", first_step=1200)
+    server.change("a", state="running", attempt=2, step=1210)
+    server.change("a", state="running", attempt=2, step=1220)
+    server.change("a", state="succeeded", attempt=2)
+    job.wait(progress=True)
+    assert "running  attempt 2, resumed at step 1200" in capsys.readouterr().err
+    asked = [request for request in server.requests if request.url.path.endswith("/attempts")]
+    assert len(asked) == 1
+
+
+def test_progress_goes_on_where_attempts_cannot_be_read(job, server, answer, capsys):
+    running = {"state": "running", "attempt": 2}
+    server.change("a", **running)
+    server.change("a", state="succeeded")
+    server.next_answers = [server.answer, answer(500)]
+    assert job.wait(progress=True).state is State.SUCCEEDED
+    assert "running  attempt 2" in capsys.readouterr().err

@@ -41,7 +41,7 @@ class Child:
         """Read up to the next frame of a kind."""
         return next(frame for frame in self.frames() if frame.type is kind)
 
-    def send(self, spec, output_dir, data_root=None):
+    def send(self, spec, output_dir, data_root=None, *, resume=False):
         line = json.dumps(
             {
                 "job_id": "j",
@@ -49,6 +49,7 @@ class Child:
                 "spec": spec.to_json(),
                 "data_root": data_root,
                 "output_dir": str(output_dir),
+                "resume": resume,
             }
         )
         self.process.stdin.write(line.encode() + b"\n")
@@ -141,6 +142,22 @@ def test_sigterm_stops_the_job_at_the_end_of_a_block(start, job, tmp_path):
     assert last.type is FrameType.STOPPED
     assert process.exit_code() == 0
     assert not list(tmp_path.glob("*.keras"))
+
+
+def test_a_stopped_job_goes_on_from_its_checkpoint_when_it_is_told_to(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path)
+    process.next(FrameType.STEPS)
+    process.process.send_signal(signal.SIGTERM)
+    *_, saved, last = process.frames()
+    assert (saved.header["event"], last.type) == ("checkpoint_saved", FrameType.STOPPED)
+    assert (tmp_path / saved.header["data"]["file"]).is_file()
+
+    process = start()
+    process.send(job(**ENDLESS), tmp_path, resume=True)
+    running = process.next(FrameType.RUNNING)
+    assert running.header["first_step"] == saved.header["step"] + 1 > 0
+    assert process.next(FrameType.STEPS).header["first_step"] == running.header["first_step"]
 
 
 def test_a_process_that_stands_by_leaves_quietly_when_its_input_ends(start):

@@ -15,6 +15,7 @@ import pytest
 from ampclient import Client
 
 READY_S = 60
+TRAINER = "ampcore.child"
 
 
 @dataclass
@@ -29,15 +30,10 @@ class Stack:
         """The stack's processes, the first one included."""
         return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(True)]
 
-    def trainer(self, job_id: str) -> psutil.Process | None:
-        """The process that trains this job: the one that writes the job's log."""
-        for process in self.family():
-            try:
-                if any(job_id in file.path for file in process.open_files()):
-                    return process
-            except psutil.NoSuchProcess:
-                continue
-        return None
+    def trainer(self) -> psutil.Process:
+        """The process that trains: of the trainers that the worker has made, the oldest one."""
+        trainers = [process for process in self.family() if TRAINER in process.cmdline()]
+        return min(trainers, key=lambda process: process.create_time())
 
     def stop(self) -> int:
         """Ctrl-C's polite sister; returns the exit code."""

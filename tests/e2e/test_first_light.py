@@ -88,10 +88,16 @@ def test_the_ledger_tells_the_jobs_whole_life_in_order(trained: Any) -> None:
     assert {"started", "evaluation", "model_saved"} <= {event.type for event in events}
 
 
-def test_the_model_and_the_log_lie_in_the_jobs_folder(stack: Any, trained: Any) -> None:
-    folder = stack.data / "jobs" / trained.id / "attempt-1"
-    assert (folder / "model.keras").stat().st_size > 0
-    assert (folder / "output.log").exists()
+def test_the_model_comes_down_as_it_lies_in_the_storage_and_the_log_can_be_read(
+    stack: Any, trained: Any, tmp_path: Path
+) -> None:
+    [model] = [file for file in trained.artifacts() if file.kind == "model"]
+    assert model.path == "attempt-1/model.keras"
+    [copy] = trained.download(model.path, to=tmp_path)
+    kept = stack.data / "artifacts" / trained.id / model.path
+    assert copy.read_bytes() == kept.read_bytes()
+    assert {entry.attempt for entry in trained.logs()} == {1}
+    assert not list((stack.data / "scratch").rglob("*.keras"))
 
 
 def test_a_page_of_steps_can_be_asked_for(trained: Any) -> None:
@@ -196,17 +202,20 @@ class TestEndings:
         return job
 
     def test_cancelled_means_that_the_process_is_gone(self, stack: Any, running: Any) -> None:
-        trainer = stack.trainer(running.id)
-        assert trainer is not None
+        trainer = stack.trainer()
         assert running.cancel().state == State.STOPPING
         job = running.wait(timeout=60)
         assert (job.state, job.reason) == (State.CANCELLED, "user_request")
         assert not trainer.is_running()
         assert len(job.steps()) == job.step
 
-    def test_a_killed_trainer_is_a_failed_job(self, stack: Any, running: Any) -> None:
-        stack.trainer(running.id).kill()
-        job = running.wait(timeout=60)
+    def test_a_killed_trainer_is_a_failed_job_where_one_attempt_is_all(
+        self, stack: Any, wait_until: Callable[..., None]
+    ) -> None:
+        job = stack.client.jobs.submit({**self.LONG, "runtime": {"max_attempts": 1}})
+        wait_until(lambda: job.refresh().step > 0, timeout_s=60)
+        stack.trainer().kill()
+        job = job.wait(timeout=60)
         assert (job.state, job.reason) == (State.FAILED, "process_killed")
         assert len(job.steps()) == job.step
 
@@ -218,7 +227,7 @@ class TestEndings:
         assert waiting.refresh().attempt == 0
 
 
-def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_forgets_nothing(
+def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_goes_on_when_started(
     start: Callable[[Path], Any], tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
     first = start(tmp_path / "data")
@@ -229,8 +238,14 @@ def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_forgets_nothin
     assert not [process for process in family if process.is_running()]
     second = start(tmp_path / "data")
     try:
-        kept = second.client.jobs.get(job.id)
-        assert (kept.state, kept.reason) == (State.FAILED, "worker_shutdown")
-        assert kept.steps()["step"].tolist() == list(range(kept.step))
+        job = second.client.jobs.get(job.id)
+        told = job.step
+        assert (job.attempts()[0].outcome, job.failures) == ("handed_back", 0)
+        wait_until(lambda: job.refresh().step > told, timeout_s=90)
+        went_on_at = job.attempts()[1].first_step
+        assert went_on_at == told, "it went on from the checkpoint that its worker made"
+        job.cancel()
+        job = job.wait(timeout=60)
+        assert job.steps()["step"].tolist() == list(range(job.step))
     finally:
         assert second.stop() == 0

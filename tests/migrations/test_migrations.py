@@ -48,7 +48,7 @@ def test_migrating_again_changes_nothing(empty, empty_url, make_spec):
     from store import jobs
 
     with empty.write() as session:
-        job_id = jobs.create(session, make_spec()).id
+        job_id = jobs.create(session, make_spec(), jobs.Origin("default")).id
     migrate(empty_url)
     with empty.read() as session:
         assert session.get(Job, job_id) is not None

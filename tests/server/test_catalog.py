@@ -13,7 +13,11 @@ def database_url(sqlite_url):
 
 @pytest.mark.parametrize(
     ("kinds", "some"),
-    [(catalog.models, {"mlp", "gan", "transformer_lm"}), (catalog.datasets, {"digits", "text"})],
+    [
+        (catalog.models, {"mlp", "gan", "transformer_lm"}),
+        (catalog.datasets, {"digits", "text"}),
+        (catalog.optimizers, {"sgd", "adam"}),
+    ],
 )
 def test_every_kind_is_listed_with_a_schema_that_takes_its_defaults(kinds, some):
     items = kinds().items
@@ -45,5 +49,6 @@ def test_the_catalog_is_served(api):
     models = api.client.get("/api/v1/models").json()["items"]
     assert sorted(models[0]) == ["description", "kind", "schema"]
     assert api.client.get("/api/v1/datasets").json()["items"][0]["kind"] == "digits"
+    assert api.client.get("/api/v1/optimizers").json()["items"][0]["kind"] == "sgd"
     policy = api.client.get("/api/v1/policies").json()["items"][0]
     assert sorted(policy) == ["compute_dtype", "loss_scale", "name", "variable_dtype"]

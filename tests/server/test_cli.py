@@ -16,7 +16,7 @@ import ampcore
 from ampcore.spec import JobSpec
 from server.embedded.private_redis import start_redis
 from server.migrate import migrate
-from store import jobs, tokens
+from store import attempts, jobs, tokens
 from store.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -129,8 +129,8 @@ def take_job(up):
     database = Database(f"sqlite:///{up.folder / 'ampcore.sqlite'}")
     spec = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
     with database.write() as session:
-        job_id = jobs.create(session, spec).id
-        assert jobs.claim(session, job_id, "gone")
+        job_id = jobs.create(session, spec, jobs.Origin("default")).id
+        assert attempts.claim(session, job_id, "gone")
     database.close()
     return job_id
 
@@ -226,6 +226,24 @@ def test_the_version_and_the_help_are_told():
     assert run("-h").stdout == run("--help").stdout != ""
 
 
+def test_up_does_not_bring_a_revoked_token_back(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "token").write_text("amp_leaked\n")
+    database = Database(f"sqlite:///{folder / 'ampcore.sqlite'}")
+    migrate(f"sqlite:///{folder / 'ampcore.sqlite'}")
+    with database.write() as session:
+        tokens.ensure(session, "up", "amp_leaked")
+        tokens.create(session, "root", role="admin")
+        tokens.revoke(session, tokens.of_secret(session, "amp_leaked"))
+    database.close()
+    outcome = run("up", "--data", str(folder), "--port", "0")
+    assert outcome.returncode == 1
+    assert outcome.stderr.splitlines()[-1].startswith("The token ")
+    assert "amp_leaked" not in outcome.stderr
+    assert str(folder / "token") in outcome.stderr
+
+
 def test_a_made_token_opens_a_migrated_database(tmp_path):
     url = f"sqlite:///{tmp_path / 'new' / 'ampcore.sqlite'}"
     migrated = run("migrate", AMPCORE_DATABASE_URL=url)
@@ -235,7 +253,7 @@ def test_a_made_token_opens_a_migrated_database(tmp_path):
         assert done.stderr == f"Used the SQLite file {tmp_path / 'new' / 'ampcore.sqlite'}.\n"
     database = Database(url)
     with database.read() as session:
-        assert tokens.verify(session, outcome.stdout.strip()).name == "ada"
+        assert tokens.of_secret(session, outcome.stdout.strip()).name == "ada"
     database.close()
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from server.documents import MAX_DEPTH
 from server.limits import MAX_BODY_BYTES
-from store import jobs
+from store import search
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -149,7 +149,7 @@ def test_an_error_nobody_expected_shows_nothing_of_the_inside(api, monkeypatch, 
     def fail(*_args, **_options):
         raise RuntimeError("the secret inside")
 
-    monkeypatch.setattr(jobs, "page", fail)
+    monkeypatch.setattr(search, "page", fail)
     with caplog.at_level(logging.ERROR):
         answer = api.client.get("/api/v1/jobs")
         wait_until(lambda: "the secret inside" in caplog.text)
@@ -161,7 +161,7 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
     def fail(*_args, **_options):
         raise OperationalError("SELECT secret", {}, Exception("connection refused"))
 
-    monkeypatch.setattr(jobs, "page", fail)
+    monkeypatch.setattr(search, "page", fail)
     answer = api.client.get("/api/v1/jobs")
     assert_problem(answer, 503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0
@@ -170,10 +170,13 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
 
 def test_a_database_that_is_gone_is_unavailable_at_the_door_too(api, tmp_path):
     from server.auth import Door
+    from server.keyring import Keyring
+    from server.rate_limit import NoLimit
     from store.database import Database
 
     gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")
-    transport = httpx.ASGITransport(app=Door(api.app, gone))
+    door = Door(api.app, Keyring(gone, NoLimit()), NoLimit())
+    transport = httpx.ASGITransport(app=door)
 
     async def ask():
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

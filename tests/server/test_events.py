@@ -2,7 +2,7 @@ import pytest
 
 from ampcore.series import Event, EventType
 from ampcore.spec import State
-from store import events
+from store import ingest
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def job_id(api, make_job):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         facts = {"before": 65536.0, "norm": float("nan")}
-        events.append(session, job.id, 1, Event(EventType.OVERFLOW, 7, facts))
+        ingest.append(session, job.id, 1, [Event(EventType.OVERFLOW, 7, facts)], told=0)
     return job.id
 
 

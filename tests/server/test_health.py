@@ -37,9 +37,26 @@ def test_without_its_tables_the_server_is_not_ready(api, anyone, monkeypatch):
     assert (part["pointer"], part["code"], part["received"]) == (
         "/database",
         "wrong_schema",
-        "0001",
+        "0002",
     )
     assert "ampserver migrate" in part["expected"]
+
+
+def test_without_a_folder_for_artifacts_the_server_is_not_ready(api, anyone):
+    api.data_dir.write_text("no folder")
+    answer = anyone.get("/readyz")
+    assert answer.status_code == 503
+    [part] = answer.json()["errors"]
+    assert (part["pointer"], part["code"]) == ("/artifacts", "unreachable")
+    assert str(api.data_dir) not in answer.text
+
+
+def test_every_part_that_fails_is_named(api, anyone, monkeypatch):
+    api.wake.gone = True
+    monkeypatch.setattr(schema, "HEAD", "9999")
+    answer = anyone.get("/readyz")
+    assert [part["pointer"] for part in answer.json()["errors"]] == ["/database", "/redis"]
+    assert answer.json()["detail"] == "Not ready: database and redis."
 
 
 def test_the_version_is_told(api):

@@ -3,13 +3,15 @@ import re
 import pytest
 
 from ampcore.spec import State
-from store import jobs
+from store import attempts, ingest, jobs, projects, queue
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
-    *("id", "name", "state", "reason", "message", "attempt", "step", "total_steps", "progress"),
+    *("id", "name", "project", "state", "reason", "message", "waiting", "priority", "queue"),
+    *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
     *("policy", "model", "labels", "worker_id", "latest", "summary", "spec"),
-    *("created_at", "started_at", "finished_at", "updated_at"),
+    *("created_by", "cloned_from", "request_id"),
+    *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -25,14 +27,17 @@ def test_a_posted_job_is_stored_told_and_sent_to_the_workers(api):
     assert job["labels"] == {"a": "b"}
     assert job["spec"]["data"]["batch_size"] == 128
     assert MOMENT.fullmatch(job["created_at"])
-    assert api.wake.sent == [job["id"]]
-    assert api.client.get(answer.headers["Location"]).json() == job
+    assert (job["project"], job["created_by"], job["priority"]) == ("default", "test", 5)
+    assert (api.wake.sent, api.wake.queues) == ([job["id"]], ["default"])
+    told = api.client.get(answer.headers["Location"]).json()
+    assert told.pop("waiting").startswith("No online worker")
+    assert told == {name: value for name, value in job.items() if name != "waiting"}
 
 
 def test_a_job_is_committed_before_it_is_answered_or_sent(api, monkeypatch):
     found = []
 
-    def look(job_id):
+    def look(job_id, _queue):
         with api.database.read() as session:
             found.append(jobs.get(session, job_id))
 
@@ -42,18 +47,35 @@ def test_a_job_is_committed_before_it_is_answered_or_sent(api, monkeypatch):
     assert found[0] is not None
 
 
-def test_a_job_posted_while_redis_is_gone_stays_queued(api):
+def test_a_job_posted_while_redis_is_gone_stays_queued_and_is_woken_later(api):
     api.wake.gone = True
     answer = api.client.post("/api/v1/jobs", json=SPEC)
-    assert answer.status_code == 201
+    assert (answer.status_code, answer.json()["state"]) == (201, "queued")
     with api.database.read() as session:
-        assert jobs.to_wake(session, quiet_s=3, limit=10) == [answer.json()["id"]]
+        assert queue.to_wake(session, quiet_s=3) == []
+        assert queue.to_wake(session, quiet_s=-1) == ["default"]
 
 
-def test_a_job_that_was_sent_is_noted(api):
+def test_a_submit_is_one_transaction(api, monkeypatch):
+    commits = []
+    write = type(api.database).write
+    monkeypatch.setattr(
+        type(api.database), "write", lambda database: commits.append(1) or write(database)
+    )
     api.client.post("/api/v1/jobs", json=SPEC)
-    with api.database.read() as session:
-        assert jobs.to_wake(session, quiet_s=3, limit=10) == []
+    assert len(commits) == 1
+
+
+def test_a_full_queue_takes_no_further_job(api, make_job):
+    with api.database.write() as session:
+        projects.update(session, "default", {"max_queued": 1})
+    paused, failed = make_job(State.PAUSED), make_job(State.FAILED)
+    assert api.client.post("/api/v1/jobs", json=SPEC).status_code == 201
+    for path in ("", f"/{failed.id}/clone", f"/{failed.id}/retry", f"/{paused.id}/resume"):
+        answer = api.client.post(f"/api/v1/jobs{path}", json={} if path else SPEC)
+        assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
+        assert int(answer.headers["Retry-After"]) > 0
+    assert len(api.wake.sent) == 1
 
 
 def test_every_mistake_in_a_spec_is_told_at_once(api):
@@ -72,11 +94,9 @@ def test_every_mistake_in_a_spec_is_told_at_once(api):
 
 
 def test_a_running_job_tells_how_far_it_is(api, make_job, make_block):
-    from store import steps
-
     job = make_job(State.RUNNING)
     with api.database.write() as session:
-        steps.append(session, job.id, 1, make_block(0, 25, loss=float("inf")))
+        ingest.append(session, job.id, 1, [make_block(0, 25, loss=float("inf"))], told=0)
     told = api.client.get(f"/api/v1/jobs/{job.id}").json()
     assert (told["state"], told["step"], told["total_steps"], told["progress"]) == (
         "running",
@@ -92,7 +112,7 @@ def test_a_running_job_tells_how_far_it_is(api, make_job, make_block):
 def test_numbers_in_a_summary_that_json_cannot_write_are_strings(api, make_job):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
-        jobs.mark_succeeded(session, job.id, 1, {"final_loss": float("nan"), "steps": 3})
+        attempts.mark_succeeded(session, job.id, 1, {"final_loss": float("nan"), "steps": 3})
     summary = api.client.get(f"/api/v1/jobs/{job.id}").json()["summary"]
     assert (summary["final_loss"], summary["steps"]) == ("NaN", 3)
 
@@ -102,77 +122,188 @@ def test_a_failed_job_tells_why(api, make_job):
     assert (job["reason"], job["message"]) == ("invalid_data", "The data is NaN.")
 
 
-def test_pages_lead_to_every_job_once_the_newest_first(api, make_job):
-    made = [make_job().id for _ in range(5)]
-    seen, cursor = [], None
-    while True:
-        page = api.client.get(
-            "/api/v1/jobs", params={"limit": 2} | ({"cursor": cursor} if cursor else {})
-        ).json()
-        seen += [job["id"] for job in page["items"]]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    assert sorted(seen) == sorted(made)
-
-
-def test_a_list_can_be_of_some_states_only(api, make_job):
-    queued, failed, _ = make_job(), make_job(State.FAILED), make_job(State.RUNNING)
-    page = api.client.get("/api/v1/jobs?state=queued&state=failed").json()
-    assert {job["id"] for job in page["items"]} == {queued.id, failed.id}
-
-
 @pytest.mark.parametrize(
-    "query",
-    [
-        "limit=0",
-        "limit=101",
-        "limit=ten",
-        "state=asleep",
-        "stat=queued",
-        "cursor=x",
-        "cursor=%00",
-        "cursor=" + "A" * 40,
-        "cursor=MDAwMS0wMS0wMVQwMDowMDowMCsxNDowMCBhYWFhYWFhYWFhYWE",  # in UTC before the year 1
-    ],
+    ("action", "states"),
+    {
+        "cancel": "queued:cancelled paused:cancelled cancelled:cancelled "
+        "starting:stopping running:stopping pausing:stopping stopping:stopping",
+        "pause": "queued:paused paused:paused starting:pausing running:pausing pausing:pausing",
+        "resume": "paused:queued",
+        "retry": "failed:queued cancelled:queued",
+    }.items(),
 )
-def test_a_list_asked_for_wrongly_is_refused(api, query):
-    answer = api.client.get(f"/api/v1/jobs?{query}")
-    assert answer.status_code == 422
-    problem = answer.json()
-    assert problem["code"] == "invalid_request"
-    assert problem["errors"][0]["pointer"].startswith(f"/query/{query.partition('=')[0]}")
+@pytest.mark.parametrize("state", State, ids=str)
+def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state, action, states):
+    job_id = make_job(state).id
+    answer = api.client.post(f"/api/v1/jobs/{job_id}/{action}")
+    then = dict(pair.split(":") for pair in states.split()).get(state)
+    if then is None:
+        assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+        assert f"one that is {state}" in answer.json()["detail"]
+    else:
+        assert answer.status_code == (202 if then in ("stopping", "pausing") else 200)
+        assert answer.json()["state"] == then
+    assert api.client.get(f"/api/v1/jobs/{job_id}").json()["state"] == (then or state)
+    assert api.wake.sent == ([job_id] if then == "queued" else [])
+
+
+def test_a_refusal_says_what_is_expected_and_what_is_allowed_instead(api, make_job):
+    detail = api.client.post(f"/api/v1/jobs/{make_job().id}/retry").json()["detail"]
+    assert detail == (
+        "Expected a job that is failed or cancelled to retry, "
+        "received one that is queued, which allows: cancel, pause, edit, clone."
+    )
+
+
+def test_a_job_gets_another_name_other_labels_and_another_priority(api, make_job):
+    job = make_job(labels={"old": "label"})
+    changes = {"name": "new", "labels": {"a": "b"}, "priority": 9}
+    answer = api.client.patch(f"/api/v1/jobs/{job.id}", json=changes)
+    assert answer.status_code == 200
+    told = api.client.get(f"/api/v1/jobs/{job.id}").json()
+    assert {name: told[name] for name in changes} == changes
+    [*_, event] = api.client.get(f"/api/v1/jobs/{job.id}/events").json()["items"]
+    assert (event["type"], event["data"]) == ("edited", changes)
+    assert api.wake.sent == []
+
+
+def test_what_is_left_out_of_a_change_stays(api, make_job):
+    job = make_job(labels={"a": "b"}, runtime={"priority": 7})
+    told = api.client.patch(f"/api/v1/jobs/{job.id}", json={"name": "new"}).json()
+    assert (told["name"], told["labels"], told["priority"]) == ("new", {"a": "b"}, 7)
+    unchanged = api.client.patch(f"/api/v1/jobs/{job.id}", json={}).json()
+    assert unchanged == told
 
 
 @pytest.mark.parametrize(
-    ("state", "status", "then"),
+    ("changes", "pointer"),
     [
-        (State.QUEUED, 200, "cancelled"),
-        (State.CANCELLED, 200, "cancelled"),
-        (State.STARTING, 202, "stopping"),
-        (State.RUNNING, 202, "stopping"),
-        (State.STOPPING, 202, "stopping"),
-        (State.SUCCEEDED, 409, "succeeded"),
-        (State.FAILED, 409, "failed"),
+        ({"nam": "x"}, "/nam"),
+        ({"name": ""}, "/name"),
+        ({"name": None}, "/name"),
+        ({"name": "x" * 201}, "/name"),
+        ({"priority": 10}, "/priority"),
+        ({"priority": "5"}, "/priority"),
+        ({"priority": True}, "/priority"),
+        ({"labels": {"a": 1}}, "/labels/a"),
+        ({"state": "failed"}, "/state"),
+        ([], ""),
     ],
     ids=str,
 )
-def test_cancel_answers_with_what_became_of_the_job(api, make_job, state, status, then):
-    job_id = make_job(state).id
-    answer = api.client.post(f"/api/v1/jobs/{job_id}/cancel")
-    assert answer.status_code == status
-    if status == 409:
-        assert answer.json()["code"] == "conflict"
-        assert then in answer.json()["detail"]
-    else:
-        assert answer.json()["state"] == then
-    assert api.client.get(f"/api/v1/jobs/{job_id}").json()["state"] == then
+def test_a_wrong_change_changes_nothing(api, make_job, changes, pointer):
+    job = make_job()
+    before = api.client.get(f"/api/v1/jobs/{job.id}").json()
+    answer = api.client.patch(f"/api/v1/jobs/{job.id}", json=changes)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert api.client.get(f"/api/v1/jobs/{job.id}").json() == before
+
+
+@pytest.mark.parametrize("state", State, ids=str)
+def test_only_a_job_that_has_ended_is_deleted_with_all_that_is_left_of_it(api, make_job, state):
+    job = make_job(state)
+    folder = api.data_dir / "artifacts" / job.id
+    folder.mkdir(parents=True)
+    (folder / "model.keras").touch()
+    answer = api.client.delete(f"/api/v1/jobs/{job.id}")
+    gone = api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
+    assert (answer.status_code, gone) == ((204, True) if state.is_terminal else (409, False))
+    assert folder.exists() != gone
+    if gone:
+        assert answer.content == b""
+        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 404
+
+
+def test_a_job_whose_files_cannot_be_deleted_stays(api, make_job, monkeypatch):
+    from service.storage import Storage, StorageFailed
+
+    def fail(*_):
+        raise StorageFailed("the disk is gone")
+
+    job = make_job(State.SUCCEEDED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "remove_job", fail)
+        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 503
+    assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 200
+    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+
+
+def test_a_clone_is_a_new_job_with_the_spec_as_it_is_now(api, make_job):
+    job = make_job(State.FAILED, train={"epochs": 3})
+    edited = {"name": "new", "labels": {"a": "b"}, "priority": 2}
+    api.client.patch(f"/api/v1/jobs/{job.id}", json=edited)
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/clone")
+    clone = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == f"/api/v1/jobs/{clone['id']}"
+    assert (clone["state"], clone["attempt"], clone["cloned_from"]) == ("queued", 0, job.id)
+    assert {name: clone[name] for name in edited} == edited
+    assert clone["spec"]["train"]["epochs"] == 3
+    assert api.wake.sent == [clone["id"]]
+
+
+def test_fields_of_a_clone_can_be_set_and_what_follows_from_them_follows(api):
+    half = {**SPEC, "precision": {"policy": "mixed_float16"}}
+    job = api.client.post("/api/v1/jobs", json=half).json()
+    values = {"precision.policy": "float32", "model.hidden": [16], "labels.x": "y"}
+    answer = api.client.post(f"/api/v1/jobs/{job['id']}/clone", json={"set": values})
+    spec = answer.json()["spec"]
+    assert (spec["precision"]["policy"], spec["loss_scale"]) == ("float32", {"mode": "none"})
+    assert (spec["name"], spec["model"]["hidden"]) == ("mlp-float32", [16])
+    assert answer.json()["labels"] == {"x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"set": {"train.epochs": -1}}, "invalid_spec"),
+        ({"set": {"train..epochs": 1}}, "invalid_spec"),
+        ({"set": {"": 1}}, "invalid_spec"),
+        ({"set": {"model.hidden.7": 1}}, "invalid_spec"),
+        ({"set": {"name.x": 1}}, "invalid_spec"),
+        ({"set": ["train.epochs=1"]}, "invalid_request"),
+        ({"sett": {}}, "invalid_request"),
+    ],
+    ids=str,
+)
+def test_a_clone_that_is_asked_for_wrongly_is_not_made(api, make_job, body, code):
+    answer = api.client.post(f"/api/v1/jobs/{make_job().id}/clone", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+
+
+def test_who_did_what_is_noted_with_the_change(api, make_job):
+    job = make_job(State.PAUSED).id
+    headers = {"X-Request-ID": "a-request"}
+    made = api.client.post("/api/v1/jobs", json=SPEC, headers=headers).json()
+    assert made["request_id"] == "a-request"
+    api.client.patch(f"/api/v1/jobs/{job}", json={"priority": 1})
+    for action in ("resume", "pause", "cancel", "retry", "retry", "cancel"):
+        api.client.post(f"/api/v1/jobs/{job}/{action}")
+    clone = api.client.post(f"/api/v1/jobs/{job}/clone").json()["id"]
+    api.client.delete(f"/api/v1/jobs/{job}")
+    entries = reversed(api.client.get("/api/v1/audit").json()["items"])
+    told = [(entry["action"], entry["target"]) for entry in entries]
+    done = ("edit", "resume", "pause", "cancel", "retry", "cancel")
+    assert told == [
+        ("job.submit", made["id"]),
+        *((f"job.{action}", job) for action in done),
+        ("job.clone", clone),
+        ("job.delete", job),
+    ]
 
 
 @pytest.mark.parametrize("job_id", ["0123456789ab", "x", "%00", "a" * 500, "0123456789AB"])
-@pytest.mark.parametrize("rest", ["", "/steps", "/events", "/cancel"])
-def test_a_job_that_is_not_there_is_not_found(api, job_id, rest):
-    method = "POST" if rest == "/cancel" else "GET"
-    answer = api.client.request(method, f"/api/v1/jobs/{job_id}{rest}")
-    assert answer.status_code == 404
-    assert answer.json()["code"] == "not_found"
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("GET ", "GET /steps", "GET /events", "GET /attempts", "PATCH ", "DELETE "),
+        *("POST /cancel", "POST /pause", "POST /resume", "POST /retry", "POST /clone"),
+    ],
+)
+def test_a_job_that_is_not_there_is_not_found(api, job_id, what):
+    method, rest = what.split(" ")
+    json = {} if method == "PATCH" else None
+    answer = api.client.request(method, f"/api/v1/jobs/{job_id}{rest}", json=json)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

@@ -2,16 +2,20 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings, SettingsInvalid
+from server.settings import Settings
+from service.settings import SettingsInvalid
 
 
 def test_an_empty_environment_means_this_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    settings = Settings.from_environment({})
-    assert settings.data_dir == tmp_path / "ampcore-data"
-    assert settings.database_url == f"sqlite:///{tmp_path / 'ampcore-data' / 'ampcore.sqlite'}"
-    assert settings.redis_url == "redis://127.0.0.1:6379/0"
-    assert (settings.host, settings.port) == ("127.0.0.1", 8470)
+    for environment in ({}, {"AMPCORE_DATA_DIR": "", "AMPCORE_PORT": " "}):
+        settings = Settings.from_environment(environment)
+        assert settings.data_dir == tmp_path / "ampcore-data"
+        assert settings.database_url == f"sqlite:///{tmp_path / 'ampcore-data' / 'ampcore.sqlite'}"
+        assert settings.redis_url == "redis://127.0.0.1:6379/0"
+        assert settings.artifacts_url == f"file://{tmp_path}/ampcore-data/artifacts"
+        assert settings.lease_s == 30
+        assert (settings.host, settings.port) == ("127.0.0.1", 8470)
 
 
 def test_the_environment_decides():
@@ -20,6 +24,8 @@ def test_the_environment_decides():
             "AMPCORE_DATABASE_URL": "postgresql://db/ampcore",
             "AMPCORE_REDIS_URL": "redis://queue/1",
             "AMPCORE_DATA_DIR": "/data",
+            "AMPCORE_ARTIFACTS_URL": "s3://bucket/ampcore",
+            "AMPCORE_LEASE_S": "2.5",
             "AMPCORE_HOST": "0.0.0.0",  # noqa: S104 - only read
             "AMPCORE_PORT": "80",
         }
@@ -27,10 +33,12 @@ def test_the_environment_decides():
     assert settings.database_url == "postgresql://db/ampcore"
     assert settings.redis_url == "redis://queue/1"
     assert settings.datasets_dir == Path("/data/datasets")
+    assert settings.artifacts_url == "s3://bucket/ampcore"
+    assert settings.lease_s == 2.5
     assert (settings.host, settings.port) == ("0.0.0.0", 80)  # noqa: S104 - only read
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.0"])
+@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.0", "²", "9" * 5000])
 def test_a_port_that_is_none_is_named(port):
-    with pytest.raises(SettingsInvalid, match="AMPCORE_PORT"):
+    with pytest.raises(SettingsInvalid, match=r"AMPCORE_PORT: expected .* 65535, received"):
         Settings.from_environment({"AMPCORE_PORT": port})

@@ -2,16 +2,25 @@ import pytest
 
 from ampcore.series import COLUMNS
 from ampcore.spec import State
-from store import steps
+from store import attempts, ingest
 
 
 @pytest.fixture
-def job_id(api, make_job, make_block):
+def tell(api):
+    """An attempt tells of steps."""
+
+    def append(job_id, *blocks, attempt=1):
+        with api.database.write() as session:
+            assert ingest.append(session, job_id, attempt, blocks, told=0)
+
+    return append
+
+
+@pytest.fixture
+def job_id(tell, make_job, make_block):
     """A running job of 30 steps in blocks of ten; the loss is the number of the step."""
     job = make_job(State.RUNNING)
-    with api.database.write() as session:
-        for first in (0, 10, 20):
-            steps.append(session, job.id, 1, make_block(first, 10))
+    tell(job.id, *(make_block(first, 10) for first in (0, 10, 20)))
     return job.id
 
 
@@ -74,28 +83,25 @@ def test_columns_come_in_the_order_asked_for_with_the_step_first(api, job_id):
     assert list(read(api, job_id, columns="step", limit=1)["data"]) == ["step"]
 
 
-def test_numbers_that_json_cannot_write_are_strings(api, make_job, make_block):
+def test_numbers_that_json_cannot_write_are_strings(api, tell, make_job, make_block):
     job = make_job(State.RUNNING)
-    with api.database.write() as session:
-        for first, loss in enumerate(["nan", "inf", "-inf", "0.1"]):
-            steps.append(session, job.id, 1, make_block(first, 1, loss=float(loss)))
+    losses = ["nan", "inf", "-inf", "0.1"]
+    tell(job.id, *(make_block(step, 1, loss=float(loss)) for step, loss in enumerate(losses)))
     assert read(api, job.id)["data"]["loss"] == ["NaN", "Infinity", "-Infinity", 0.1]
 
 
-def test_named_extras_come_with_the_rest(api, make_job, make_block):
+def test_named_extras_come_with_the_rest(api, tell, make_job, make_block):
     job = make_job(State.RUNNING)
     assert read(api, job.id, columns="loss,loss/generator")["data"] == {"step": [], "loss": []}
-    with api.database.write() as session:
-        steps.append(session, job.id, 1, make_block(0, 2, **{"loss/generator": 0.5}))
+    tell(job.id, make_block(0, 2, **{"loss/generator": 0.5}))
     assert read(api, job.id, columns="loss/generator")["data"]["loss/generator"] == [0.5, 0.5]
 
 
-def test_a_column_longer_than_a_piece_is_written_whole(api, make_job, make_block):
+def test_a_column_longer_than_a_piece_is_written_whole(api, tell, make_job, make_block):
     from server.columns import PIECE
 
     job, count = make_job(State.RUNNING), 2 * PIECE + 1
-    with api.database.write() as session:
-        steps.append(session, job.id, 1, make_block(0, count))
+    tell(job.id, make_block(0, count))
     told = read(api, job.id, limit=100_000, columns="loss")
     assert told["data"]["step"] == told["data"]["loss"] == list(range(count))
 
@@ -112,6 +118,8 @@ def test_a_column_longer_than_a_piece_is_written_whole(api, make_job, make_block
         "columns=",
         "start=99999999999999999999",
         "format=csv",
+        "attempt=0",
+        "attempt=99999999999",
     ],
 )
 def test_steps_asked_for_wrongly_are_refused(api, job_id, query):
@@ -125,3 +133,17 @@ def test_steps_asked_for_wrongly_are_refused(api, job_id, query):
 def test_a_misspelt_column_gets_a_suggestion(api, job_id):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?columns=loss_scal")
     assert answer.json()["errors"][0]["suggestion"] == "loss_scale"
+
+
+def test_steps_are_those_of_the_newest_attempt_and_the_older_ones_stay_readable(
+    api, tell, job_id, make_block
+):
+    with api.database.write() as session:
+        attempts.hand_back(session, job_id, 1)
+        attempts.claim(session, job_id, "another-worker")
+        attempts.mark_running(session, job_id, 2, total_steps=100, first_step=20)
+    tell(job_id, make_block(20, 5, loss=-1.0), attempt=2)
+    assert read(api, job_id)["data"]["loss"] == [*range(20), *[-1] * 5, *range(25, 30)]
+    assert read(api, job_id, attempt=1)["data"]["loss"] == list(range(30))
+    assert read(api, job_id, attempt=2)["data"]["step"] == list(range(20, 25))
+    assert read(api, job_id, attempt=3)["data"]["step"] == []

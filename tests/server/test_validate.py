@@ -1,7 +1,9 @@
 import pytest
+from sqlalchemy import update
 
 from store import workers
 from store.clock import after
+from store.tables import Worker
 
 MIXED = {
     "model": {"kind": "mlp", "hidden": [63]},
@@ -36,8 +38,10 @@ def add_worker(api):
 
     def add(name, hardware=None):
         with api.database.write() as session:
-            workers.register(session, name, hostname="h", pid=1, slots=1, version="1")
-            workers.seen(session, name, hardware)
+            workers.register(
+                session, name, hostname="h", pid=1, slots=1, version="1", queues=["default"]
+            )
+            workers.seen(session, name, hardware=hardware)
 
     return add
 
@@ -77,9 +81,7 @@ def test_the_policy_is_judged_on_the_workers_that_are_online(codes, add_worker):
     assert "float16_on_cpu" in codes(runtime={"device": "cpu"})
 
 
-def test_workers_that_are_gone_or_have_not_told_their_hardware_do_not_count(
-    api, codes, add_worker, monkeypatch
-):
+def test_workers_that_are_gone_or_have_not_told_their_hardware_do_not_count(api, codes, add_worker):
     add_worker("new")
     add_worker("strange", {"devices": ["CPU"]})
     add_worker("old", HARDWARE)
@@ -87,7 +89,8 @@ def test_workers_that_are_gone_or_have_not_told_their_hardware_do_not_count(
         workers.stopped(session, "old")
     assert "no_tensor_cores" not in codes()
     add_worker("lost", HARDWARE)
-    monkeypatch.setattr(workers, "after", lambda _: after(+3600))
+    with api.database.write() as session:
+        session.execute(update(Worker).values(last_seen_at=after(-3600)))
     assert "no_tensor_cores" not in codes()
 
 

@@ -7,8 +7,9 @@ import pytest
 import redis
 
 from server.embedded.private_redis import start_redis
-from server.wake import QUEUE, TASK, CeleryWake, RedisGone, wake_workers
-from store import jobs
+from server.wake import CeleryWake, RedisGone, wake_workers
+from service.celery_names import TASK, queue_key
+from store import workers
 
 
 @pytest.fixture
@@ -26,10 +27,10 @@ def silent_server():
 
 
 def test_a_message_carries_the_id_of_the_job_and_nothing_else(celery_wake, redis_url):
-    celery_wake.send("0123456789ab")
-    assert celery_wake.waiting() == 1
+    celery_wake.send("0123456789ab", "big")
+    assert (celery_wake.waiting("big"), celery_wake.waiting()) == (1, 0)
     with redis.Redis.from_url(redis_url) as connection:
-        [text] = connection.lrange(QUEUE, 0, -1)
+        [text] = connection.lrange(queue_key("big"), 0, -1)
         message = json.loads(text)
         assert message["headers"]["task"] == TASK
         assert message["content-type"] == "application/json"
@@ -41,7 +42,7 @@ def test_a_message_carries_the_id_of_the_job_and_nothing_else(celery_wake, redis
 @pytest.mark.parametrize("dead", ["refused", "silent"])
 def test_a_redis_that_is_gone_is_told_within_a_second_or_so(dead, silent_server):
     wake = CeleryWake("redis://127.0.0.1:1/0" if dead == "refused" else silent_server)
-    for ask in (lambda: wake.send("0123456789ab"), wake.waiting):
+    for ask in (lambda: wake.send("0123456789ab", "default"), wake.waiting):
         began = time.monotonic()
         with pytest.raises(RedisGone):
             ask()
@@ -52,17 +53,17 @@ def test_a_redis_that_is_gone_is_told_within_a_second_or_so(dead, silent_server)
 def test_messages_go_out_again_once_redis_is_back(tmp_path, wait_until):
     server = start_redis(tmp_path, tmp_path / "redis.log")
     wake = CeleryWake(server.url)
-    wake.send("first")
+    wake.send("first", "default")
     server.stop(grace_s=3)
     with pytest.raises(RedisGone):
-        wake.send("lost")
+        wake.send("lost", "default")
     server.start()
     try:
         assert server.wait_ready()
 
         def sent():
             try:
-                wake.send("later")
+                wake.send("later", "default")
             except RedisGone:
                 return False
             return True
@@ -74,23 +75,58 @@ def test_messages_go_out_again_once_redis_is_back(tmp_path, wait_until):
         server.stop(grace_s=3)
 
 
-def test_a_database_that_fails_after_the_message_breaks_nothing(database, make_job, wake):
-    job_id = make_job().id
-    database.close()
-
-    class Broken:
-        def write(self):
-            from sqlalchemy.exc import OperationalError
-
-            raise OperationalError("UPDATE", {}, Exception("gone"))
-
-    wake_workers(Broken(), wake, [job_id])
-    assert wake.sent == [job_id]
+def test_jobs_are_rung_in_their_queues(database, make_job, wake):
+    made = [make_job(runtime=parts) for parts in ({}, {"device": "gpu"}, {"queue": "big"})]
+    assert wake_workers(database, wake, made)
+    assert wake.sent == [job.id for job in made]
+    assert wake.queues == ["default", "gpu", "big"]
 
 
-def test_jobs_after_the_first_that_fails_stay_to_be_woken(database, make_job, wake):
-    made = [make_job().id for _ in range(2)]
+@pytest.mark.parametrize(
+    ("parts", "queue"),
+    [
+        ({"precision": {"policy": "mixed_float16"}}, "gpu"),
+        ({"precision": {"policy": "O2"}}, "gpu"),
+        ({"precision": {"policy": "O0"}}, "default"),
+        ({"precision": {"policy": "mixed_bfloat16"}}, "default"),
+        ({"precision": {"policy": "float16"}, "runtime": {"device": "cpu"}}, "cpu"),
+        ({"precision": {"policy": "float16"}, "runtime": {"queue": "big"}}, "big"),
+    ],
+    ids=str,
+)
+def test_a_job_that_computes_in_float16_rather_goes_to_a_gpu(
+    database, make_job, wake, parts, queue
+):
+    job = make_job(**parts)
+    wake_workers(database, wake, [job])
+    assert wake.queues == [job.queue]  # nobody has a GPU
+    with database.write() as session:
+        known = {"hostname": "h", "pid": 1, "slots": 1, "version": "1"}
+        workers.register(session, "w", queues=["default", "gpu"], **known)
+    wake_workers(database, wake, [job])
+    assert wake.queues[-1] == queue
+
+
+def test_a_gpu_that_takes_no_jobs_of_the_default_queue_is_not_rung_for_them(
+    database, make_job, wake
+):
+    with database.write() as session:
+        known = {"hostname": "h", "pid": 1, "slots": 1, "version": "1"}
+        workers.register(session, "w", queues=["gpu"], **known)
+    wake_workers(database, wake, [make_job(precision={"policy": "mixed_float16"})])
+    assert wake.queues == ["default"]
+
+
+def test_a_database_that_fails_keeps_no_message_back(make_job, wake, sqlite_url):
+    from store.database import Database
+
+    job = make_job(precision={"policy": "mixed_float16"})
+    nowhere = Database(sqlite_url.replace("ampcore.sqlite", "no/such.sqlite"))
+    assert wake_workers(nowhere, wake, [job])
+    assert (wake.sent, wake.queues) == ([job.id], ["default"])
+    nowhere.close()
+
+
+def test_a_redis_that_is_gone_fails_no_request(database, make_job, wake):
     wake.gone = True
-    wake_workers(database, wake, made)
-    with database.read() as session:
-        assert sorted(jobs.to_wake(session, quiet_s=3, limit=9)) == sorted(made)
+    assert not wake_workers(database, wake, [make_job()])

@@ -1,13 +1,31 @@
+import pytest
+from sqlalchemy import select
+
 from ampcore.spec import State
 from store import workers
+from store.tables import AuditEntry
 
 
-def test_a_worker_is_told_with_its_hardware_and_its_jobs(api, make_job):
+@pytest.fixture
+def add_worker(api):
+    """A worker that said hello."""
+
+    def add(worker_id):
+        with api.database.write() as session:
+            facts = {"hostname": "h", "pid": 7, "slots": 2, "version": "1"}
+            workers.register(session, worker_id, **facts, queues=["default", "gpu"])
+
+    return add
+
+
+def test_a_worker_is_told_with_its_hardware_its_queues_and_its_jobs(api, make_job, add_worker):
     job = make_job(State.RUNNING)
+    add_worker("some-worker")
     with api.database.write() as session:
-        workers.register(session, "some-worker", hostname="h", pid=7, slots=2, version="1")
-        workers.seen(session, "some-worker", {"devices": ["CPU"]})
-    [worker] = api.client.get("/api/v1/workers").json()["items"]
+        hardware, usage = {"devices": ["CPU"]}, {"lag_s": float("nan")}
+        workers.seen(session, "some-worker", hardware=hardware, usage=usage)
+    worker = api.client.get("/api/v1/workers/some-worker").json()
+    assert api.client.get("/api/v1/workers").json() == {"items": [worker]}
     assert worker.pop("started_at").endswith("Z")
     assert worker.pop("last_seen_at").endswith("Z")
     assert worker == {
@@ -16,11 +34,54 @@ def test_a_worker_is_told_with_its_hardware_and_its_jobs(api, make_job):
         "pid": 7,
         "slots": 2,
         "state": "online",
+        "draining": False,
         "version": "1",
+        "queues": ["default", "gpu"],
         "hardware": {"devices": ["CPU"]},
+        "usage": {"lag_s": "NaN"},
         "jobs": [job.id],
     }
 
 
+def test_of_other_projects_nothing_is_told_but_that_the_worker_is_there(
+    api, make_job, add_worker, client_of
+):
+    make_job(State.RUNNING)
+    add_worker("some-worker")
+    stranger = client_of("viewer", "elsewhere")
+    for path in ("/api/v1/workers", "/api/v1/workers/some-worker"):
+        answer = stranger.get(path).json()
+        assert answer.get("items", [answer])[0]["jobs"] == []
+
+
 def test_without_workers_the_list_is_empty(api):
     assert api.client.get("/api/v1/workers").json() == {"items": []}
+
+
+def test_a_worker_that_is_told_to_drain_hears_of_it(api, add_worker):
+    add_worker("w")
+    for _ in range(2):
+        answer = api.client.post("/api/v1/workers/w/drain")
+        assert answer.status_code == 202
+        assert answer.json()["draining"]
+    with api.database.write() as session:
+        assert workers.seen(session, "w")
+        audited = session.execute(select(AuditEntry.action, AuditEntry.target)).all()
+    assert audited == [("worker.drain", "w")] * 2
+
+
+def test_a_worker_that_has_stopped_cannot_be_drained(api, add_worker):
+    add_worker("w")
+    with api.database.write() as session:
+        workers.stopped(session, "w")
+    answer = api.client.post("/api/v1/workers/w/drain")
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("worker_id", ["w", "%00", "..%2f..%2fetc", "x" * 500])
+def test_a_worker_that_is_not_there_is_not_found(api, worker_id):
+    for answer in (
+        api.client.get(f"/api/v1/workers/{worker_id}"),
+        api.client.post(f"/api/v1/workers/{worker_id}/drain"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

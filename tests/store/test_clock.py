@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import literal, select
 
-from store.clock import Instant, after, now
+from store.clock import Instant, after, now, seconds_since
 
 
 def test_the_present_is_an_aware_time_near_ours(database):
@@ -33,3 +33,19 @@ def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
         back = session.scalar(select(literal(moment, Instant())))
     assert back == moment.astimezone(UTC)
     assert back.tzinfo is UTC
+
+
+@pytest.mark.parametrize("moved_s", [0.25, 30.0, -86_400.0])
+def test_the_seconds_between_two_moments_are_a_float(database, moved_s):
+    with database.read() as session:
+        seconds = session.scalar(select(seconds_since(after(-moved_s))))
+        until = session.scalar(select(seconds_since(after(-5), until=after(-5 + moved_s))))
+    assert isinstance(seconds, float)
+    assert seconds == pytest.approx(moved_s, abs=0.1)
+    assert until == pytest.approx(moved_s, abs=0.1)
+
+
+def test_the_seconds_since_a_moment_in_python(database):
+    with database.read() as session:
+        present = session.scalar(select(now()))
+        assert 0 <= session.scalar(select(seconds_since(present))) < 5

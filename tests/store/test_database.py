@@ -34,16 +34,16 @@ def test_a_writer_that_has_only_read_keeps_other_writers_out(sqlite, sqlite_url,
 
 def test_writers_that_read_first_wait_for_their_turn(database):
     with database.write() as session:
-        session.execute(text("INSERT INTO tokens VALUES ('t', '0', 'd', CURRENT_TIMESTAMP)"))
+        session.execute(text("UPDATE projects SET max_queued = 0"))
 
     def count_up(_):
         with database.write() as session:
-            query = "SELECT name FROM tokens"
+            query = "SELECT max_queued FROM projects"
             lock = " FOR UPDATE" if session.bind.dialect.name == "postgresql" else ""
             number = int(session.scalar(text(query + lock)))
-            session.execute(text("UPDATE tokens SET name = :name"), {"name": str(number + 1)})
+            session.execute(text("UPDATE projects SET max_queued = :count"), {"count": number + 1})
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(count_up, range(20)))
     with database.read() as session:
-        assert session.scalar(text("SELECT name FROM tokens")) == "20"
+        assert session.scalar(text("SELECT max_queued FROM projects")) == 20

@@ -1,40 +1,39 @@
-import threading
-from datetime import UTC, datetime, timedelta
-
 import pytest
-from sqlalchemy import update
 
-from ampcore.spec import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
-from store import events, jobs
-from store.clock import after
-from store.tables import Attempt, EventRow, Job
-
-SUMMARY = {"steps": 3, "final_loss": 0.5}
+from ampcore.spec import TERMINAL, Reason, State
+from store import attempts, events, jobs, leases
+from store.jobs import Origin
+from store.tables import Artifact, Attempt, EventRow, Job, LogRow, StepBlockRow
 
 
-def state_of(database, job_id):
-    with database.read() as session:
-        return jobs.get(session, job_id).state
-
-
-def put(database, job_id, **values):
-    """Write columns directly, to set up a state that only time would lead to."""
-    with database.write() as session:
-        session.execute(update(Job).where(Job.id == job_id).values(**values))
-
-
-def test_a_new_job_is_queued_and_its_ledger_says_so(database, make_spec):
-    spec = make_spec(name="first", labels={"team": "vision"})
-    with database.write() as session:
-        job_id = jobs.create(session, spec).id
+def test_a_new_job_is_queued_and_its_ledger_says_so(database, do, make_spec):
+    spec = make_spec(name="first", labels={"team": "vision"}, runtime={"priority": 7})
+    origin = Origin("default", created_by="ada", request_id="r-1", cloned_from="0" * 12)
+    job_id = do(jobs.create, spec, origin).id
     with database.read() as session:
         job = jobs.get(session, job_id)
         assert (job.state, job.attempt, job.step, job.seq) == (State.QUEUED, 0, 0, 1)
         assert (job.name, job.policy, job.model) == ("first", "float32", "mlp")
+        assert (job.priority, job.max_attempts, job.queue) == (7, 3, "default")
+        assert Origin(job.project, job.created_by, job.request_id, job.cloned_from) == origin
         assert job.labels == {"team": "vision"}
         assert job.spec == spec.to_json()
         [event] = events.read(session, job_id, after=0, limit=10)
         assert (event.type, event.data) == ("state", {"state": "queued"})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "queue"),
+    [
+        ({}, "default"),
+        ({"device": "cpu"}, "cpu"),
+        ({"device": "gpu"}, "gpu"),
+        ({"device": "gpu", "queue": "big"}, "big"),
+    ],
+    ids=str,
+)
+def test_the_queue_is_the_one_named_else_that_of_the_device(make_spec, runtime, queue):
+    assert jobs.queue_of(make_spec(runtime=runtime)) == queue
 
 
 def test_what_a_failed_transaction_wrote_is_not_there(database, make_spec):
@@ -42,7 +41,7 @@ def test_what_a_failed_transaction_wrote_is_not_there(database, make_spec):
 
     def write_and_fail():
         with database.write() as session:
-            made.append(jobs.create(session, make_spec()).id)
+            made.append(jobs.create(session, make_spec(), Origin("default")).id)
             raise RuntimeError("the power is lost")
 
     with pytest.raises(RuntimeError, match="lost"):
@@ -51,235 +50,181 @@ def test_what_a_failed_transaction_wrote_is_not_there(database, make_spec):
         assert jobs.get(session, made[0]) is None
 
 
-def test_of_many_claims_at_once_exactly_one_gets_the_job(database, make_job):
-    job_id = make_job().id
-    start, won = threading.Barrier(4), []
-
-    def race(worker):
-        start.wait()
-        with database.write() as session:
-            if jobs.claim(session, job_id, worker) is not None:
-                won.append(worker)
-
-    threads = [threading.Thread(target=race, args=(f"worker {n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_a_job_is_seen_in_its_own_project_only(database, make_job):
+    job_id = make_job(project="vision").id
     with database.read() as session:
-        job = jobs.get(session, job_id)
-        assert [job.worker_id] == won
-        assert (job.state, job.attempt) == (State.STARTING, 1)
-        assert session.get(Attempt, (job_id, 1)).worker_id == won[0]
+        assert jobs.get(session, job_id, project="vision").id == job_id
+        assert jobs.get(session, job_id, project="default") is None
+        assert jobs.get(session, job_id).id == job_id
 
 
-def test_a_job_that_is_not_there_cannot_be_claimed(database):
-    with database.write() as session:
-        assert jobs.claim(session, "0" * 12, "w") is None
-
-
-CHANGES = {
-    State.STARTING: lambda s, i, n: jobs.claim(s, i, "w"),
-    State.RUNNING: lambda s, i, n: jobs.mark_running(s, i, n, total_steps=9),
-    State.SUCCEEDED: lambda s, i, n: jobs.mark_succeeded(s, i, n, SUMMARY),
-    State.FAILED: lambda s, i, n: jobs.mark_failed(s, i, n, Reason.TIMEOUT, "Too slow."),
-    State.CANCELLED: jobs.mark_cancelled,
+ACTIONS = {
+    "claim": (
+        lambda s, i: attempts.claim(s, i, "w"),
+        {State.QUEUED: State.STARTING},
+    ),
+    "running": (
+        lambda s, i: attempts.mark_running(s, i, 1, total_steps=9, first_step=0),
+        {
+            State.STARTING: State.RUNNING,
+            State.RUNNING: State.RUNNING,
+            State.PAUSING: State.PAUSING,
+            State.STOPPING: State.STOPPING,
+        },
+    ),
+    "succeeded": (
+        lambda s, i: attempts.mark_succeeded(s, i, 1, {}),
+        {
+            State.RUNNING: State.SUCCEEDED,
+            State.PAUSING: State.SUCCEEDED,
+            State.STOPPING: State.CANCELLED,
+        },
+    ),
+    "failed for good": (
+        lambda s, i: attempts.mark_failed(s, i, 1, Reason.TIMEOUT, "Too slow."),
+        {
+            State.STARTING: State.FAILED,
+            State.RUNNING: State.FAILED,
+            State.PAUSING: State.FAILED,
+            State.STOPPING: State.CANCELLED,
+        },
+    ),
+    "failed": (
+        lambda s, i: attempts.mark_failed(s, i, 1, Reason.PROCESS_KILLED, "Killed."),
+        {
+            State.STARTING: State.QUEUED,
+            State.RUNNING: State.QUEUED,
+            State.PAUSING: State.PAUSED,
+            State.STOPPING: State.CANCELLED,
+        },
+    ),
+    "cancelled": (
+        lambda s, i: attempts.mark_cancelled(s, i, 1),
+        {State.STOPPING: State.CANCELLED},
+    ),
+    "paused": (
+        lambda s, i: attempts.mark_paused(s, i, 1),
+        {State.PAUSING: State.PAUSED, State.STOPPING: State.CANCELLED},
+    ),
+    "hand back": (
+        lambda s, i: attempts.hand_back(s, i, 1),
+        {
+            State.STARTING: State.QUEUED,
+            State.RUNNING: State.QUEUED,
+            State.PAUSING: State.PAUSED,
+            State.STOPPING: State.CANCELLED,
+        },
+    ),
+    "cancel": (
+        jobs.request_cancel,
+        {
+            State.QUEUED: State.CANCELLED,
+            State.PAUSED: State.CANCELLED,
+            State.CANCELLED: State.CANCELLED,
+            State.STARTING: State.STOPPING,
+            State.RUNNING: State.STOPPING,
+            State.PAUSING: State.STOPPING,
+            State.STOPPING: State.STOPPING,
+        },
+    ),
+    "pause": (
+        jobs.request_pause,
+        {
+            State.QUEUED: State.PAUSED,
+            State.PAUSED: State.PAUSED,
+            State.STARTING: State.PAUSING,
+            State.RUNNING: State.PAUSING,
+            State.PAUSING: State.PAUSING,
+        },
+    ),
+    "resume": (jobs.resume, {State.PAUSED: State.QUEUED}),
+    "retry": (jobs.retry, {State.FAILED: State.QUEUED, State.CANCELLED: State.QUEUED}),
 }
 
 
-@pytest.mark.parametrize("target", CHANGES, ids=str)
-@pytest.mark.parametrize("source", State, ids=str)
-def test_a_change_of_state_happens_exactly_when_the_table_allows_it(
-    database, make_job, source, target
-):
-    job_id = make_job().id
-    put(database, job_id, state=source, attempt=1)
-    with database.write() as session:
-        changed = CHANGES[target](session, job_id, 1)
-    allowed = target in TRANSITIONS[source]
-    assert (changed is not None) == allowed
-    assert state_of(database, job_id) == (target if allowed else source)
-    with database.read() as session:
-        written = [event.data["state"] for event in events.read(session, job_id, after=1, limit=9)]
-    assert written == ([target] if allowed else [])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_each_action_makes_of_a_job_in_each_state(make_job, do, state_of, action):
+    act, leads_to = ACTIONS[action]
+    found = {}
+    for state in State:
+        job_id = make_job(state).id
+        job = do(act, job_id)
+        assert state_of(job_id) == (job.state if job else state)
+        if job:
+            found[state] = State(job.state)
+    assert found == leads_to
 
 
-@pytest.mark.parametrize("change", [State.RUNNING, State.SUCCEEDED, State.FAILED], ids=str)
-def test_an_attempt_that_is_over_changes_nothing(database, make_job, change):
-    job = make_job(State.STARTING if change is State.RUNNING else State.RUNNING)
-    with database.write() as session:
-        assert CHANGES[change](session, job.id, job.attempt + 1) is None
-    assert state_of(database, job.id) == job.state
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_job_that_is_not_there_does_nothing(do, action):
+    assert do(ACTIONS[action][0], "0" * 12) is None
 
 
-def test_the_end_of_a_job_is_written_to_its_attempt_and_frees_its_lease(database, make_job):
-    job = make_job(State.FAILED)
-    with database.read() as session:
-        row, attempt = jobs.get(session, job.id), session.get(Attempt, (job.id, 1))
-        assert (row.reason, row.message) == (Reason.INVALID_DATA, "The data is NaN.")
-        assert (attempt.outcome, attempt.reason) == (State.FAILED, Reason.INVALID_DATA)
-        assert row.lease_expires_at is None
-        assert row.finished_at is not None
-        assert attempt.finished_at is not None
-
-
-def test_a_summary_keeps_numbers_that_json_cannot_write(database, make_job):
-    job = make_job(State.RUNNING)
-    with database.write() as session:
-        jobs.mark_succeeded(session, job.id, 1, {"final_loss": float("nan")})
-    with database.read() as session:
-        assert jobs.get(session, job.id).summary == {"final_loss": "NaN"}
-
-
-@pytest.mark.parametrize(
-    ("before", "then"),
-    [
-        (State.QUEUED, State.CANCELLED),
-        (State.STARTING, State.STOPPING),
-        (State.RUNNING, State.STOPPING),
-        (State.STOPPING, State.STOPPING),
-        (State.CANCELLED, State.CANCELLED),
-        (State.SUCCEEDED, None),
-        (State.FAILED, None),
-    ],
-    ids=str,
-)
-def test_cancel_ends_a_waiting_job_and_asks_for_the_end_of_a_running_one(
-    database, make_job, before, then
-):
-    job_id = make_job(before).id
-    with database.write() as session:
-        job = jobs.request_cancel(session, job_id)
-    assert (job.state if job else None) == then
-    assert state_of(database, job_id) == (then or before)
-
-
-def test_a_job_that_is_not_there_cannot_be_cancelled(database):
-    with database.write() as session:
-        assert jobs.request_cancel(session, "0" * 12) is None
-
-
-def test_the_holder_of_a_job_hears_of_the_cancel(database, make_job):
-    job = make_job(State.RUNNING)
-    with database.write() as session:
-        assert jobs.hold(session, job.id, 1).requested is None
-        jobs.request_cancel(session, job.id)
-        assert jobs.hold(session, job.id, 1).requested == jobs.CANCEL
-
-
-@pytest.mark.parametrize("state", State, ids=str)
-def test_only_an_active_job_can_be_held(database, make_job, state):
-    job_id = make_job().id
-    put(database, job_id, state=state, attempt=1)
-    with database.write() as session:
-        assert (jobs.hold(session, job_id, 1) is not None) == (state in ACTIVE)
-        assert jobs.hold(session, job_id, 2) is None
-
-
-def test_a_lease_ends_by_the_clock_of_the_database(database, make_job):
-    job = make_job(State.RUNNING)
-    with database.read() as session:
-        lease = jobs.get(session, job.id).lease_expires_at
-    left = lease - datetime.now(UTC)
-    assert timedelta(seconds=jobs.LEASE_S - 10) < left <= timedelta(seconds=jobs.LEASE_S + 1)
-
-
-def test_holding_extends_the_lease(database, make_job):
-    job = make_job(State.RUNNING)
-    put(database, job.id, lease_expires_at=after(1))
-    with database.write() as session:
-        jobs.hold(session, job.id, 1)
-    with database.read() as session:
-        left = jobs.get(session, job.id).lease_expires_at - datetime.now(UTC)
-    assert left > timedelta(seconds=jobs.LEASE_S - 10)
-
-
-@pytest.mark.parametrize(
-    ("state", "then"),
-    [
-        (State.STARTING, State.FAILED),
-        (State.RUNNING, State.FAILED),
-        (State.STOPPING, State.CANCELLED),
-    ],
-    ids=str,
-)
-def test_a_job_whose_worker_is_not_heard_of_comes_to_its_end(database, make_job, state, then):
-    job, other = make_job(state), make_job(State.RUNNING)
-    put(database, job.id, lease_expires_at=after(-0.1))
-    with database.write() as session:
-        [ended] = jobs.expire_leases(session)
-    assert (ended.id, ended.state, ended.reason) == (job.id, then, Reason.WORKER_LOST)
-    assert state_of(database, other.id) == State.RUNNING
-    with database.write() as session:
-        assert jobs.hold(session, job.id, 1) is None
-        assert jobs.expire_leases(session) == []
-
-
-def test_when_no_worker_is_left_every_active_job_ends_at_once(database, make_job):
-    waiting, ended = make_job(), make_job(State.SUCCEEDED)
-    active = {make_job(state).id: state for state in ACTIVE}
-    with database.write() as session:
-        lost = {job.id: job for job in jobs.lose_all(session)}
-        assert jobs.lose_all(session) == []
-    assert lost.keys() == active.keys()
-    for job_id, job in lost.items():
-        then = State.CANCELLED if active[job_id] is State.STOPPING else State.FAILED
-        assert (job.state, job.reason) == (then, Reason.WORKER_LOST)
-    assert state_of(database, waiting.id) == State.QUEUED
-    assert state_of(database, ended.id) == State.SUCCEEDED
-
-
-def test_jobs_without_a_message_are_woken_oldest_first(database, make_job):
-    first, second, third = make_job(), make_job(), make_job()
-    make_job(State.RUNNING)
-    put(database, first.id, created_at=after(-3))
-    put(database, second.id, created_at=after(-2), woken_at=after(-10))
-    put(database, third.id, created_at=after(-1), woken_at=after(-0.5))
-    with database.read() as session:
-        assert jobs.to_wake(session, quiet_s=3, limit=10) == [first.id, second.id]
-        assert jobs.to_wake(session, quiet_s=3, limit=1) == [first.id]
-
-
-def test_a_job_that_was_just_woken_is_left_alone(database, make_job):
-    job_id = make_job().id
-    with database.write() as session:
-        jobs.note_woken(session, [job_id])
-    with database.read() as session:
-        assert jobs.to_wake(session, quiet_s=3, limit=10) == []
-
-
-def test_pages_hold_every_job_once_the_newest_first(database, make_job):
-    made = [make_job().id for _ in range(5)]
-    moment = datetime(2030, 1, 2, 3, 4, 5, 678000, UTC)
-    for job_id in made[:3]:  # made at one moment: the id decides
-        put(database, job_id, created_at=moment)
-    seen, before = [], None
-    with database.read() as session:
-        while rows := jobs.page(session, before=before, limit=2):
-            seen += [(row.created_at, row.id) for row in rows]
-            before = seen[-1]
-    assert seen == sorted(seen, reverse=True)
-    assert {job_id for _, job_id in seen} == set(made)
-    assert len(seen) == 5
-
-
-def test_a_page_can_be_of_some_states_only(database, make_job):
-    make_job(State.RUNNING)
-    waiting, ended = make_job(), make_job(State.FAILED)
-    with database.read() as session:
-        rows = jobs.page(session, states=[State.QUEUED, State.FAILED], limit=10)
-    assert {row.id for row in rows} == {waiting.id, ended.id}
-
-
-def test_every_end_is_an_end(database, make_job):
-    for state in TERMINAL:
-        assert make_job(state).finished_at is not None
-
-
-def test_events_are_numbered_without_a_gap(database, make_job):
+def test_events_are_numbered_without_a_gap_and_tell_the_whole_life(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
         rows = events.read(session, job.id, after=0, limit=100)
         assert [row.seq for row in rows] == [1, 2, 3, 4]
         assert [row.data["state"] for row in rows] == ["queued", "starting", "running", "succeeded"]
         assert session.get(EventRow, (job.id, 4)).attempt == 1
+
+
+def test_the_holder_of_a_job_hears_of_the_cancel(do, make_job):
+    job = make_job(State.RUNNING)
+    assert do(leases.hold, job.id, 1).requested is None
+    do(jobs.request_pause, job.id)
+    assert do(leases.hold, job.id, 1).requested == jobs.PAUSE
+    do(jobs.request_cancel, job.id)
+    assert do(leases.hold, job.id, 1).requested == jobs.CANCEL
+
+
+def test_a_change_is_in_the_ledger(database, do, make_job):
+    job = make_job()
+    edited = do(jobs.edit, job.id, {"name": "other", "priority": 9, "labels": {"a": "b"}})
+    assert (edited.name, edited.priority, edited.labels) == ("other", 9, {"a": "b"})
+    with database.read() as session:
+        [event] = events.read(session, job.id, after=1, limit=9)
+        assert (event.type, event.data["priority"]) == ("edited", 9)
+    assert do(jobs.edit, "0" * 12, {"name": "other"}) is None
+
+
+def test_no_change_leaves_no_trace(do, make_job):
+    job = make_job()
+    assert do(jobs.edit, job.id, {}).seq == 1
+
+
+@pytest.mark.parametrize("state", State, ids=str)
+def test_only_a_job_that_has_ended_can_be_deleted(database, do, make_job, state):
+    job_id = make_job(state).id
+    assert do(jobs.remove, job_id) == (state in TERMINAL)
+    with database.read() as session:
+        assert (jobs.get(session, job_id) is None) == (state in TERMINAL)
+
+
+def test_a_deleted_job_takes_everything_with_it(database, do, make_job, make_block):
+    from ampcore.series import Event, EventType
+    from store import artifacts, ingest
+
+    job = make_job(State.RUNNING)
+    entries = [make_block(0, 3), Event(EventType.WARNING), ingest.LogChunk("stdout", "hello\n")]
+    do(ingest.append, job.id, 1, entries, told=0)
+    do(artifacts.add, job.id, 1, artifacts.Stored("model", artifacts.MODEL, None, 1, "0" * 64))
+    do(attempts.mark_succeeded, job.id, 1, {})
+    assert do(jobs.remove, job.id)
+    with database.read() as session:
+        for table in (Job, Attempt, EventRow, StepBlockRow, LogRow, Artifact):
+            assert session.query(table).count() == 0
+
+
+def test_a_retried_job_has_all_its_attempts_before_it(do, make_job):
+    job = make_job(State.FAILED)
+    assert job.failures == 1
+    again = do(jobs.retry, job.id)
+    assert (again.failures, again.reason, again.message, again.finished_at) == (0, *[None] * 3)
+    assert again.attempt == 1
+    assert do(attempts.claim, job.id, "w").attempt == 2
+
+
+def test_every_end_is_an_end(make_job):
+    for state in State:
+        assert (make_job(state).finished_at is not None) == (state in TERMINAL)

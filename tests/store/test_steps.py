@@ -1,9 +1,13 @@
-import numpy as np
+from itertools import accumulate, pairwise
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ampcore.series import COLUMNS
 from ampcore.spec import State
-from store import jobs, steps
+from store import ingest, steps
+from store.jobs import Origin, create
 from store.tables import StepBlockRow
 
 
@@ -12,53 +16,20 @@ def running(make_job):
     return make_job(State.RUNNING)
 
 
-def append(database, job_id, attempt, *blocks):
-    with database.write() as session:
-        return [steps.append(session, job_id, attempt, block) for block in blocks]
-
-
 @pytest.fixture
-def of_30_steps(database, running, make_block):
-    append(database, running.id, 1, *(make_block(first, 10) for first in (0, 10, 20)))
+def of_30_steps(do, running, make_block):
+    blocks = [make_block(first, 10) for first in (0, 10, 20)]
+    do(ingest.append, running.id, 1, blocks, told=0)
     return running
 
 
-def read(database, job_id, start=0, end=None, limit=1000):
+def read(database, job_id, **asked):
     with database.read() as session:
-        return steps.read(session, job_id, start=start, end=end, limit=limit)
+        return steps.read(session, job_id, **{"start": 0, "end": None, "limit": 1000, **asked})
 
 
 def numbers(reading):
     return reading.block["step"].tolist()
-
-
-def test_a_block_moves_the_job_on(database, running, make_block):
-    [standing] = append(database, running.id, 1, make_block(0, 10))
-    with database.read() as session:
-        job = jobs.get(session, running.id)
-        assert (job.step, job.seq, job.latest["loss"]) == (10, standing.seq, 9.0)
-        assert session.get(StepBlockRow, (running.id, 1, 0)).seq == standing.seq
-
-
-def test_an_attempt_that_was_superseded_writes_nothing(database, running, make_block):
-    append(database, running.id, 1, make_block(0, 10))
-    with database.write() as session:
-        jobs.get(session, running.id).attempt = 2
-    assert append(database, running.id, 1, make_block(10, 10)) == [None]
-    assert append(database, running.id, 1, make_block(0, 10)) == [None]
-    assert numbers(read(database, running.id)) == list(range(10))
-
-
-def test_a_job_that_has_ended_takes_no_steps(database, make_job, make_block):
-    job = make_job(State.SUCCEEDED)
-    assert append(database, job.id, 1, make_block(0, 10)) == [None]
-
-
-def test_the_last_values_keep_what_json_cannot_write(database, running, make_block):
-    append(database, running.id, 1, make_block(0, 2, loss=float("nan")))
-    with database.read() as session:
-        assert jobs.get(session, running.id).latest["loss"] == "NaN"
-    assert np.isnan(read(database, running.id).block["loss"]).all()
 
 
 @pytest.mark.parametrize(
@@ -87,14 +58,79 @@ def test_any_range_can_be_read(database, of_30_steps, asked, expected, more):
     assert reading.more is more
 
 
-def test_the_newest_attempt_that_has_steps_is_read(database, running, make_block):
-    append(database, running.id, 1, make_block(0, 10))
-    with database.write() as session:
-        jobs.get(session, running.id).attempt = 2
-    assert numbers(read(database, running.id)) == list(range(10))
-    append(database, running.id, 2, make_block(0, 5, loss=7.0))
-    reading = read(database, running.id)
-    assert reading.block["loss"].tolist() == [7.0] * 5
+ATTEMPTS = st.lists(
+    st.tuples(st.integers(0, 25), st.lists(st.integers(1, 6), max_size=5)), max_size=5
+)
+"""Where each begins, and the lengths of its blocks."""
+ASKED = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 30))
+"""The first step, how many there may be, and the limit."""
+
+
+@pytest.fixture
+def new_job(do, make_spec):
+    """The id of one more job."""
+    return lambda: do(create, make_spec(), Origin("default")).id
+
+
+@pytest.fixture
+def put_block(do, make_block):
+    """Store a block of an attempt, whose number is its loss."""
+
+    def put(job_id, attempt, first_step, count, *, skipped=0):
+        block = make_block(first_step, count, loss=float(attempt))
+        known = {"job_id": job_id, "attempt": attempt, "seq": 0, "skipped": skipped}
+        known |= {"first_step": first_step, "end_step": block.end_step}
+        do(lambda session: session.add(StepBlockRow(payload=block.payload, **known)))
+
+    return put
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(made=ATTEMPTS, asked=ASKED)
+def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
+    database, new_job, put_block, made, asked
+):
+    job_id, newest = new_job(), {}
+    for attempt, (begin, blocks) in enumerate(made, start=1):
+        step = min(begin, max(newest, default=-1) + 1)  # it goes on from what was reached
+        of_attempt = {}
+        for first, end in pairwise(accumulate(blocks, initial=step)):
+            put_block(job_id, attempt, first, end - first)
+            of_attempt |= dict.fromkeys(range(first, end), float(attempt))
+        newest |= of_attempt
+        alone = read(database, job_id, attempt=attempt)
+        assert dict(zip(numbers(alone), alone.block["loss"].tolist(), strict=True)) == of_attempt
+    start, length, limit = asked
+    wanted = [step for step in sorted(newest) if start <= step < start + length]
+    reading = read(database, job_id, start=start, end=start + length, limit=limit)
+    assert numbers(reading) == wanted[:limit]
+    assert reading.block["loss"].tolist() == [newest[step] for step in wanted[:limit]]
+    assert reading.more == (len(wanted) > limit)
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(made=st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size=1, max_size=5))
+def test_the_skipped_steps_before_a_checkpoint_are_counted(database, new_job, put_block, made):
+    """Attempts whose checkpoints lie between blocks of two steps; of each block one is skipped."""
+    job_id, skipped = new_job(), {}
+    for attempt, (begin, count) in enumerate(made, start=1):
+        first = min(begin * 2, max(skipped, default=-2) + 2)
+        for step in range(first, first + 2 * count, 2):
+            is_skipped = (step + attempt) % 3 == 0
+            put_block(job_id, attempt, step, 2, skipped=int(is_skipped))
+            skipped[step] = is_skipped
+    with database.read() as session:
+        for step in range(0, max(skipped) + 3, 2):
+            wanted = sum(skipped[block] for block in skipped if block < step)
+            assert steps.skipped_before(session, job_id, step) == wanted
 
 
 def test_a_job_without_steps_has_every_column_empty(database, running):

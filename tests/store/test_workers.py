@@ -6,10 +6,11 @@ from store.clock import after
 from store.tables import Worker
 
 
-def register(database):
+def register(database, worker_id="worker-1", queues=("default", "cpu")):
+    known = {"hostname": "here", "pid": 42, "slots": 2, "version": "1"}
     with database.write() as session:
-        workers.register(session, "worker-1", hostname="here", pid=42, slots=2, version="1")
-    return "worker-1"
+        workers.register(session, worker_id, queues=queues, **known)
+    return worker_id
 
 
 def test_a_worker_is_online_until_it_is_not_heard_of(database):
@@ -36,11 +37,46 @@ def test_a_worker_is_online_until_it_is_not_heard_of(database):
 def test_hardware_stays_once_it_is_known(database):
     worker_id = register(database)
     with database.write() as session:
-        workers.seen(session, worker_id, {"devices": ["CPU"]})
-        workers.seen(session, worker_id)
+        workers.seen(session, worker_id, hardware={"devices": ["CPU"]}, usage={"lag_s": 0.5})
+        workers.seen(session, worker_id, hardware=None, usage={"lag_s": float("inf")})
     with database.read() as session:
         [(worker, _)] = workers.listing(session)
         assert worker.hardware == {"devices": ["CPU"]}
+        assert worker.usage == {"lag_s": "Infinity"}
+
+
+def test_a_worker_hears_that_it_is_to_drain_and_gets_no_more_work(database, do):
+    worker_id = register(database)
+    assert do(workers.seen, worker_id) is False
+    assert [worker.id for worker in do(workers.online, "cpu")] == [worker_id]
+    asked_at = do(workers.request_drain, worker_id).drain_requested_at
+    assert do(workers.request_drain, worker_id).drain_requested_at == asked_at
+    assert do(workers.seen, worker_id) is True
+    assert do(workers.online) == []
+    assert do(workers.get, worker_id)[1] == "online"
+    assert do(workers.request_drain, "nobody") is None
+    assert do(workers.get, "nobody") is None
+
+
+def test_the_workers_of_a_queue_are_told(database, do):
+    register(database, "both")
+    register(database, "big", queues=("big",))
+    register(database, "gone")
+    do(workers.stopped, "gone")
+    assert [worker.id for worker in do(workers.online, "default")] == ["both"]
+    assert {worker.id for worker in do(workers.online)} == {"both", "big"}
+    assert do(workers.online, "gpu") == []
+
+
+def test_workers_that_are_long_gone_are_forgotten_unless_they_have_a_job(database, do, make_job):
+    for name in ("some-worker", "gone", "here"):
+        register(database, name)
+    make_job(State.RUNNING)  # of some-worker
+    with database.write() as session:
+        session.execute(update(Worker).where(Worker.id != "here").values(last_seen_at=after(-1000)))
+    do(workers.forget, gone_s=900)
+    with database.read() as session:
+        assert {worker.id for worker, _ in workers.listing(session)} == {"some-worker", "here"}
 
 
 def test_only_active_jobs_belong_to_a_worker(database, make_job):

@@ -6,24 +6,32 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import update
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
-from ampcore.series import StepBlock
+from ampcore.series import Event, EventType, StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType
-from ampcore.spec import Reason, State
-from store import events, jobs, steps
+from ampcore.spec import State
+from store import events, jobs, logs, steps
 from store.database import Database
+from store.ingest import LogChunk
+from store.tables import Job
+from worker.meter import Meter
+from worker.patience import Lease, PatientWrites
 from worker.relay import Relay
+from worker.spool import Spool
 
 LAST = {"loss": 1.0, "loss_scale": 1.0, "grad_norm": 1.0, "learning_rate": 0.1}
-STEPS = Frame(
-    FrameType.STEPS,
-    {"first_step": 0, "count": 4, "skipped": 1, "last": {**LAST, "examples_per_s": 9.0}},
-    encode(StepBlock(0, {"loss": [1.0] * 4})),
-)
+RUNNING = Frame(FrameType.RUNNING, {"total_steps": 100, "first_step": 0})
 EVENT = Frame(FrameType.EVENT, {"event": "evaluation", "step": 3, "data": {"val_loss": "\0"}})
+
+
+def block(first_step: int = 0) -> Frame:
+    header = {"first_step": first_step, "count": 4, "skipped": 1}
+    header["last"] = {**LAST, "examples_per_s": 9.0}
+    return Frame(FrameType.STEPS, header, encode(StepBlock(first_step, {"loss": [1.0] * 4})), 1000)
 
 
 class Unreliable:
@@ -33,21 +41,20 @@ class Unreliable:
         self.database = database
         self.away = 0
         self.answers_lost = 0
+        self.tries = 0
+        self.gone: Exception = OperationalError("COMMIT", None, Exception("the connection is gone"))
 
     @contextmanager
     def write(self) -> Iterator[Session]:
+        self.tries += 1
         if self.away:
             self.away -= 1
-            raise gone()
+            raise self.gone
         with self.database.write() as session:
             yield session
         if self.answers_lost:
             self.answers_lost -= 1
-            raise gone()
-
-
-def gone() -> OperationalError:
-    return OperationalError("COMMIT", None, Exception("the connection is gone"))
+            raise self.gone
 
 
 @pytest.fixture
@@ -57,13 +64,33 @@ def unreliable(database: Database) -> Unreliable:
 
 @pytest.fixture
 def job(make_job: Callable[..., Any]) -> Any:
-    return make_job(State.RUNNING)
+    return make_job(State.STARTING)
+
+
+class Told:
+    """A relay at work, and what it has told of."""
+
+    def __init__(self, unreliable: Unreliable, job: Any, lease_s: float = 30.0) -> None:
+        self.over = threading.Event()
+        self.events: list[Event] = []
+        self.meter = Meter()
+        database: Any = unreliable
+        writes = PatientWrites(database, self.over)
+        lease = Lease(job.id, job.attempt, lease_s)
+        self.relay = Relay(writes, lease, self.meter, self.events.append, Spool(room_bytes=2000))
+
+    def wrote(self, *frames: Frame) -> None:
+        self.relay.carry(frames)
+        assert self.relay.spool.drained(20)
 
 
 @pytest.fixture
-def relay(unreliable: Unreliable, job: Any) -> Relay:
-    database: Any = unreliable
-    return Relay(database, job.id, job.attempt, give_up=threading.Event())
+def told(unreliable: Unreliable, job: Any) -> Iterator[Told]:
+    told = Told(unreliable, job)
+    told.relay.start()
+    yield told
+    told.over.set()
+    told.relay.close()
 
 
 def stored(database: Database, job_id: str) -> tuple[int, list[str]]:
@@ -73,70 +100,125 @@ def stored(database: Database, job_id: str) -> tuple[int, list[str]]:
         return len(reading.block), types
 
 
+def row(database: Database, job_id: str) -> Any:
+    with database.read() as session:
+        return jobs.get(session, job_id)
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
 def test_a_database_that_is_away_is_waited_for(
-    relay: Relay, unreliable: Unreliable, job: Any
+    told: Told, unreliable: Unreliable, job: Any, kind: Any
 ) -> None:
+    unreliable.gone = kind("SELECT", None, Exception("the server closed the connection"))
     unreliable.away = 2
-    assert relay.carry([STEPS, EVENT]) is not None
+    told.wrote(RUNNING, block(), EVENT)
     assert stored(unreliable.database, job.id)[0] == 4
+    assert row(unreliable.database, job.id).state == State.RUNNING
 
 
-def test_a_lost_answer_writes_nothing_twice(relay: Relay, unreliable: Unreliable, job: Any) -> None:
-    unreliable.answers_lost = 1
-    relay.carry([STEPS, EVENT])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_lost_answer_writes_nothing_twice(
+    told: Told, unreliable: Unreliable, job: Any, lost: int
+) -> None:
+    unreliable.answers_lost = lost
+    told.wrote(RUNNING, block(), EVENT, block(4))
     length, types = stored(unreliable.database, job.id)
-    assert length == 4
-    assert types.count("evaluation") == 1
-    with unreliable.database.read() as session:
-        kept = jobs.get(session, job.id)
-        assert kept is not None
-        assert kept.latest is not None
-        assert kept.latest["skipped"] == 1
+    assert length == 8
+    assert types.count("evaluation") == types.count("state") - 2 == 1
+    latest = row(unreliable.database, job.id).latest
+    assert latest["skipped"] == 2
+    assert told.relay.error is None
 
 
-def test_a_worker_that_shuts_down_does_not_wait_for_ever(
-    unreliable: Unreliable, job: Any, monkeypatch: pytest.MonkeyPatch
+def test_an_event_is_told_of_when_it_is_committed(told: Told, unreliable: Unreliable) -> None:
+    unreliable.answers_lost = 1
+    told.wrote(EVENT)
+    assert [event.type for event in told.events] == [EventType.EVALUATION]
+
+
+def test_silence_is_broken_by_a_heartbeat_that_hears_what_is_asked(
+    unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("worker.relay.PATIENCE_S", 0.2)
-    give_up = threading.Event()
-    give_up.set()
-    database: Any = unreliable
-    relay = Relay(database, job.id, job.attempt, give_up)
-    unreliable.away = 1
-    assert relay.hold() is not None  # one failure is not the end
-    unreliable.away = 1000
-    with pytest.raises(OperationalError):
-        relay.hold()
-
-
-def test_a_success_after_a_cancel_was_asked_is_a_cancelled_job(
-    relay: Relay, database: Database, job: Any
-) -> None:
-    with database.write() as session:
+    told = Told(unreliable, job, lease_s=0.5)
+    told.relay.start()
+    with unreliable.database.write() as session:
         jobs.request_cancel(session, job.id)
-    relay.succeeded({"steps": 4})
-    with database.read() as session:
-        assert jobs.get(session, job.id).state == State.CANCELLED  # type: ignore[union-attr]
+    wait_until(lambda: told.relay.asked == jobs.CANCEL)
+    assert told.relay.silent_s < 10
+    told.relay.close()
 
 
-def test_a_message_with_bytes_that_no_database_takes_is_kept_without_them(
-    relay: Relay, database: Database, job: Any
+def test_a_job_that_is_another_attempts_gets_no_word_more(
+    told: Told, unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
 ) -> None:
-    relay.failed(Reason.INVALID_DATA, "zero \0 and half a \ud800 pair")
-    with database.read() as session:
-        failed = jobs.get(session, job.id)
-    assert failed is not None
-    assert (failed.reason, failed.message) == ("invalid_data", "zero \ufffd and half a ? pair")
+    told.wrote(RUNNING, block())
+    with unreliable.database.write() as session:
+        session.execute(update(Job).values(attempt=2))
+    told.relay.carry([block(4), EVENT])
+    wait_until(lambda: told.relay.is_fenced)
+    told.relay.carry([block(8)])
+    assert told.relay.spool.drained(10)
+    assert stored(unreliable.database, job.id)[0] == 4
+    assert told.events == []
 
 
-def test_a_job_that_has_not_begun_goes_back_when_the_worker_shuts_down(
-    unreliable: Unreliable, make_job: Callable[..., Any], database: Database
+def test_a_lease_that_cannot_be_held_grows_old(
+    told: Told, unreliable: Unreliable, wait_until: Callable[..., Any]
 ) -> None:
-    job = make_job(State.STARTING)
-    wrapped: Any = unreliable
-    Relay(wrapped, job.id, job.attempt, threading.Event()).shut_down()
-    with database.read() as session:
-        back = jobs.get(session, job.id)
-        assert back is not None
-        assert (back.state, back.lease_expires_at) == (State.QUEUED, None)
-        assert jobs.to_wake(session, quiet_s=3, limit=10) == [job.id]
+    unreliable.away = 10**6
+    told.relay.carry([EVENT])
+    wait_until(lambda: told.relay.silent_s > 0.5)
+    unreliable.away = 0
+    wait_until(lambda: told.relay.silent_s < 0.5)
+
+
+def test_what_waits_is_bounded_by_the_room(
+    told: Told, unreliable: Unreliable, wait_until: Callable[..., Any]
+) -> None:
+    unreliable.away = 10**6
+    told.relay.carry([RUNNING, block(), block(4)])
+    assert not told.relay.spool.has_room
+    unreliable.away = 0
+    told.relay.spool.wait_for_room(20)
+    assert told.relay.spool.has_room
+
+
+def test_nobody_waits_for_ever_when_the_attempt_is_over(told: Told, unreliable: Unreliable) -> None:
+    unreliable.away = 10**6
+    told.relay.carry([EVENT])
+    told.over.set()
+    told.relay.close()
+    assert unreliable.tries < 100
+
+
+def test_what_cannot_be_stored_is_an_error_and_the_end_is_written_all_the_same(
+    told: Told, unreliable: Unreliable, job: Any
+) -> None:
+    told.wrote(RUNNING, block())
+    told.wrote(block())
+    assert told.relay.error is not None
+    told.wrote(block(4))
+    assert stored(unreliable.database, job.id)[0] == 4
+    done: list[bool] = []
+    told.relay.act(lambda session: done.append(True))
+    assert told.relay.spool.drained(10)
+    assert done == [True]
+    assert not told.relay.is_fenced
+
+
+def test_what_was_printed_is_stored_with_the_rest(
+    told: Told, unreliable: Unreliable, job: Any
+) -> None:
+    told.relay.tell(LogChunk("stderr", "half a \0 line"))
+    told.wrote(EVENT)
+    with unreliable.database.read() as session:
+        (chunk,) = logs.read(session, job.id, after=0, limit=10)
+    assert (chunk.stream, chunk.text) == ("stderr", "half a \ufffd line")
+
+
+def test_stored_steps_are_measured(told: Told) -> None:
+    told.wrote(RUNNING, block(), block(4))
+    reading = told.meter.reading()
+    assert reading["steps_total"] == 8
+    assert 0 < reading["lag_s"] < 20
+    assert told.meter.reading() == {"steps_total": 8, "lag_s": 0.0, "busy": 0}

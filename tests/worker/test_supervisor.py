@@ -1,17 +1,45 @@
+import errno
+import fcntl
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from ampcore.series.frames import FrameType
+from ampcore.series.frames import Frame, FrameType
+from store.ingest import LogChunk
+from tests.worker.conftest import program, scripted_children
+from worker.guard import Guard
 from worker.standby import Standby
 from worker.supervisor import TrainerProcess, environment
 
-PROGRAM = (sys.executable, str(Path(__file__).with_name("scripted_trainer.py")))
-JOB = {"attempt": 1}
+JOB = {"attempt": 1, "output_dir": "none", "resume": False}
+
+Make = Callable[..., TrainerProcess]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    guard, made = Guard(), []
+
+    def start(*command: str) -> TrainerProcess:
+        made.append(TrainerProcess(guard, command))
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.end(grace_s=0)
+    guard.close()
+
+
+def heard(process: TrainerProcess) -> list[Frame]:
+    frames: list[Frame] = []
+    while process.tells_more:
+        frames += process.hear(timeout_s=10)
+    return frames + process.end(grace_s=10)
 
 
 def test_secrets_stay_out_of_the_trainers_environment() -> None:
@@ -25,40 +53,97 @@ def test_secrets_stay_out_of_the_trainers_environment() -> None:
     assert environment(inherited) == {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0"}
 
 
-def test_frames_end_with_the_process(tmp_path: Path) -> None:
-    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
-    process.assign(JOB, tmp_path / "job" / "output.log")
-    frames = [frame for batch in process.batches(timeout_s=10) for frame in batch]
-    assert process.end(grace_s=10) == 0
-    assert [frame.type for frame in frames] == [
+def test_frames_end_with_the_process(make: Make) -> None:
+    process = make(*program("crash"))
+    process.assign(JOB)
+    assert [frame.type for frame in heard(process)] == [
         FrameType.READY,
         FrameType.RUNNING,
+        FrameType.EVENT,
         FrameType.STEPS,
-        FrameType.STEPS,
-        FrameType.SUCCEEDED,
+    ]
+    assert process.exit_code == 3
+
+
+def test_what_it_prints_is_heard_beside_the_frames(make: Make) -> None:
+    process = make(*program("crash"))
+    process.assign(JOB)
+    heard(process)
+    assert process.printed.take(now=True) == [
+        LogChunk("stdout", "ready for crash\nthe last words\n")
     ]
 
 
-def test_the_log_moves_to_the_job_and_goes_on_there(tmp_path: Path) -> None:
-    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "crash"))
-    process.assign(JOB, tmp_path / "job" / "output.log")
-    list(process.batches(timeout_s=10))
+def test_a_frame_that_does_not_come_in_time_is_not_waited_for(make: Make) -> None:
+    process = make(*program("good"))
+    while process.ready is None:
+        process.hear(timeout_s=10)
+    assert process.ready["hardware"] == {"device": "script"}
+    assert process.hear(timeout_s=0.05) == []
+
+
+def test_frames_that_nobody_has_heard_are_there_at_the_end(make: Make) -> None:
+    process = make(*program("killed"))
+    process.assign(JOB)
+    late = process.end(grace_s=20)
+    assert late[-1].type is FrameType.STEPS
+    assert process.exit_code == -signal.SIGKILL
+    assert process.end(grace_s=20) == []
+
+
+def test_a_spec_of_any_size_is_handed_over_without_waiting(make: Make) -> None:
+    process = make(sys.executable, "-c", "import time; time.sleep(60)")
+    process.assign({"labels": "x" * 900_000})
+    assert process.is_alive
+
+
+def test_a_user_whose_pipes_may_not_grow_any_more_can_train_all_the_same(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Linux answers a user who is not root, from about his twentieth trainer on."""
+
+    def refuse(_file: Any, command: int, *_: Any) -> int:
+        assert command == fcntl.F_SETPIPE_SZ
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    process = make(*program("crash"))
+    process.assign(JOB)
+    assert heard(process)[0].type is FrameType.READY
+
+
+HOLDS_THE_PIPES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    print(os.getpid(), flush=True)
+    time.sleep(120)
+time.sleep(0.5)
+"""
+
+
+def test_pipes_that_somebody_else_holds_open_are_left_alone(make: Make) -> None:
+    process = make(sys.executable, "-c", HOLDS_THE_PIPES)
+    began = time.monotonic()
+    while process.tells_more:
+        process.hear(timeout_s=0.1)
     process.end(grace_s=10)
-    assert not (tmp_path / "standby.log").exists()
-    assert process.log_tail() == "the last words"
+    assert time.monotonic() - began < 30
+    psutil.Process(int(process.printed.last_line())).kill()
 
 
-def test_a_batch_that_does_not_come_in_time_is_empty(tmp_path: Path) -> None:
-    process = TrainerProcess(tmp_path / "standby.log", (*PROGRAM, "good"))
-    (ready,) = process.next_batch(timeout_s=10)
-    assert ready.type is FrameType.READY
-    assert process.next_batch(timeout_s=0.05) == []
-    process.end(grace_s=0)
+def test_a_process_that_cannot_be_started_leaves_no_pipe() -> None:
+    before = psutil.Process().num_fds()
+    guard = Guard()
+    with pytest.raises(FileNotFoundError):
+        TrainerProcess(guard, ["/no/such/program"])
+    guard.close()
+    assert psutil.Process().num_fds() == before
 
 
 @pytest.fixture
-def standby(tmp_path: Path) -> Iterator[Standby]:
-    standby = Standby(tmp_path, (*PROGRAM, "good"))
+def standby() -> Iterator[Standby]:
+    standby = Standby(program("good"))
     yield standby
     standby.close()
 
@@ -73,16 +158,13 @@ def test_a_prepared_process_is_given_out_once(standby: Standby) -> None:
         process.end(grace_s=0)
 
 
-def test_a_standby_that_died_is_replaced(
-    standby: Standby, wait_until: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_standby_that_died_is_replaced(standby: Standby, wait_until: Callable[..., Any]) -> None:
     standby.prepare()
     (first,) = wait_until(scripted_children)  # its command line shows a moment after exec
     first.kill()
     wait_until(lambda: first.status() == psutil.STATUS_ZOMBIE)
     second = standby.take()
     assert second.is_alive
-    assert list(tmp_path.glob("trainer-*.log")) == [second.log_file]
     second.end(grace_s=0)
 
 
@@ -94,29 +176,26 @@ def test_a_standby_reports_the_hardware_it_has_found(
     wait_until(lambda: standby.hardware() == {"device": "script"})
 
 
-def test_a_standby_that_cannot_start_is_no_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_what_a_standby_prints_belongs_to_the_job_that_gets_it(
+    standby: Standby, wait_until: Callable[..., None]
 ) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    Standby(tmp_path / "file").prepare()
-    assert "no trainer can stand by" in caplog.text
-
-
-def test_a_spec_of_any_size_is_handed_over_without_waiting(tmp_path: Path) -> None:
-    sleeping = (sys.executable, "-c", "import time; time.sleep(60)")
-    process = TrainerProcess(tmp_path / "log", sleeping)
-    process.assign({"labels": "x" * 900_000}, tmp_path / "job" / "output.log")
-    assert process.is_alive
+    standby.prepare()
+    wait_until(lambda: standby.hardware() is not None)
+    process = standby.take()
+    wait_until(lambda: process.hear(0) or process.printed.last_line())
+    assert process.printed.last_line() == "ready for good"
     process.end(grace_s=0)
 
 
-def test_closing_leaves_no_process_and_no_log(standby: Standby, tmp_path: Path) -> None:
+def test_a_standby_that_cannot_start_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    standby = Standby(["/no/such/program"])
     standby.prepare()
     standby.close()
+    assert "no trainer can stand by" in caplog.text
+
+
+def test_closing_leaves_no_process_and_lets_none_come(standby: Standby) -> None:
+    standby.prepare()
+    standby.close()
+    standby.prepare()
     assert scripted_children() == []
-    assert list(tmp_path.glob("trainer-*.log")) == []
-
-
-def scripted_children() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [child for child in children if "scripted_trainer" in " ".join(child.cmdline())]

@@ -16,44 +16,6 @@ def test_its_own_version_needs_no_server(ampctl, monkeypatch, tmp_path):
     assert ampctl("--version").out == f"ampctl {ampcore.__version__}\n"
 
 
-def worker(**fields):
-    return {
-        "id": "w1",
-        "hostname": "box",
-        "pid": 7,
-        "slots": 2,
-        "state": "online",
-        "version": "0.1.0",
-        "hardware": None,
-        "jobs": ["a"],
-        "started_at": "2030-01-02T03:04:05Z",
-        "last_seen_at": "2030-01-02T03:04:06Z",
-        **fields,
-    }
-
-
-def test_workers_are_a_row_each(ampctl, server):
-    server.workers = [worker()]
-    _, row = ampctl("workers").out.splitlines()
-    assert row.split()[:6] == ["w1", "box", "7", "online", "1/2", "0.1.0"]
-    assert ampctl("workers", "--json").json() == server.workers
-
-
-def test_workers_that_are_not_online_are_counted_or_shown_on_request(ampctl, server):
-    server.workers = [worker(), worker(id="w2", state="lost"), worker(id="w3", state="stopped")]
-    result = ampctl("workers")
-    assert len(result.out.splitlines()) == 2
-    assert result.err == "Not shown: 2 lost or stopped; --all shows them.\n"
-    every = ampctl("workers", "--all")
-    assert [row.split()[0] for row in every.out.splitlines()[1:]] == ["w1", "w2", "w3"]
-    assert every.err == ""
-    assert [found["id"] for found in ampctl("workers", "--json").json()] == ["w1"]
-
-
-def test_no_worker_online_is_said(ampctl, server):
-    assert ampctl("workers").err == "No worker is online.\n"
-
-
 def test_an_answer_that_is_not_of_ampcore_is_told_once(ampctl, server, answer):
     server.next_answers = [answer(404, html="<!doctype html><title>Hello</title>")]
     result = ampctl("list")
@@ -95,6 +57,23 @@ def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
     assert result.code == 1
     assert result.err.startswith("error: No answer from http://127.0.0.1:1: ")
     assert "Is the server running?" in result.err
+
+
+def test_a_server_that_failed_is_told_with_the_id_of_the_request(ampctl, server, answer):
+    document = {"code": "internal_error", "detail": "Sorry.", "title": "The server failed"}
+    headers = {"x-request-id": "4f1c"}
+    server.next_answers = [answer(500, json=document, headers=headers)]
+    assert ampctl("list").err.splitlines() == [
+        "error: Sorry. (internal_error, HTTP 500)",
+        "  The server's log knows this request as 4f1c.",
+    ]
+    server.next_answers = [answer(404, json={**document, "code": "not_found"}, headers=headers)]
+    assert "4f1c" not in ampctl("get", "a").err
+
+
+def test_who_may_not_learns_how_to_see_what_the_token_may_do(ampctl, server, answer):
+    server.next_answers = [answer(403, json={"code": "forbidden", "detail": "Expected an admin."})]
+    assert "ampctl whoami" in ampctl("token", "list").err
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["get"], ["list", "--nonsense"]])

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -138,3 +139,66 @@ def test_events_as_json_are_what_the_server_sent(ampctl, server, events):
     server.add_job("a")
     server.events["a"] = events
     assert ampctl("events", "a", "--json").json() == events
+
+
+def test_attempts_are_a_row_each(ampctl, server):
+    server.add_job("a")
+    assert ampctl("attempts", "a").err == "No worker has taken the job yet.\n"
+    killed = {"outcome": "failed", "message": "Its process was killed."}
+    server.add_attempt("a", **killed, finished_at="2030-01-02T03:05:10Z")
+    server.add_attempt("a", first_step=1200)
+    lines = ampctl("attempts", "a").out.splitlines()
+    assert lines[0].split() == [
+        "ATTEMPT", "STARTED", "TOOK", "WAITED", "FIRST", "STEP", "WORKER", "OUTCOME", "WHY"
+    ]  # fmt: skip
+    assert lines[1].split()[3:] == [
+        "1:05", "0:02", "0", "w1", "failed", "Its", "process", "was", "killed."
+    ]  # fmt: skip
+    assert lines[2].split()[5:] == ["1200", "w1", "goes", "on", "–"]
+    assert [found["attempt"] for found in ampctl("attempts", "a", "--json").json()] == [1, 2]
+
+
+def test_logs_are_printed_as_they_are(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "Epoch 1\n", "los", "s 0.5\n")
+    result = ampctl("logs", "a")
+    assert (result.code, result.out) == (0, "Epoch 1\nloss 0.5\n")
+    server.add_logs("a", "again\n", attempt=2)
+    assert ampctl("logs", "a", "--attempt", "2").out == "again\n"
+    assert ampctl("logs", "a", "--attempt", "3").err == "Nothing has been printed yet.\n"
+
+
+def test_logs_as_json_are_a_document_a_line(ampctl, server):
+    server.add_job("a")
+    server.add_logs("a", "one\n", "two\n")
+    documents = [json.loads(line) for line in ampctl("logs", "a", "--json").out.splitlines()]
+    assert documents == server.logs["a"]
+
+
+def test_logs_can_be_followed_to_the_end(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "one\n")
+    server.change("a")
+    server.changes["a"].append(lambda: server.add_logs("a", "two\n"))
+    server.change("a", state="succeeded")
+    result = ampctl("logs", "a", "-f")
+    assert (result.code, result.out, result.err) == (0, "one\ntwo\n", "")
+
+
+def test_logs_followed_to_a_bad_end_say_so_and_exit_1(ampctl, server):
+    server.add_job("a", state="failed", message="Out of memory.")
+    server.add_logs("a", "one\n")
+    result = ampctl("logs", "a", "--follow")
+    assert (result.code, result.out, result.err) == (1, "one\n", "a is failed: Out of memory.\n")
+
+
+def test_ctrl_c_detaches_from_the_logs(start_ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "one\n")
+    process = start_ampctl("logs", "a", "-f")
+    assert process.stdout.readline() == "one\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "ampctl logs -f a" in err
+    assert "Traceback" not in err

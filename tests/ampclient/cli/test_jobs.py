@@ -29,8 +29,36 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
         server.add_job(f"{number}")
     result = ampctl("list", "--limit", "2")
     assert [line.split()[0] for line in result.out.splitlines()] == ["ID", "0", "1"]
-    assert result.err == "Only the newest are shown (2); --limit N shows more.\n"
+    assert result.err == "Only the first 2 are shown; --limit N or --all-pages shows more.\n"
     assert ampctl("list", "--limit", "3").err == ""
+    every = ampctl("list", "--limit", "2", "--all-pages")
+    assert [line.split()[0] for line in every.out.splitlines()] == ["ID", "0", "1", "2"]
+    assert every.err == ""
+
+
+def test_list_asks_for_what_its_options_say(ampctl, server):
+    ampctl(
+        "list", "--label", "team=vision", "--label", "x", "--q", "digits", "--policy", "float32",
+        "--model", "cnn", "--project", "vision", "--sort", "-priority",
+    )  # fmt: skip
+    params = server.requests[0].url.params
+    assert params.get_list("label") == ["team=vision", "x"]
+    names = ("q", "policy", "model", "project", "sort")
+    assert [params[name] for name in names] == ["digits", "float32", "cnn", "vision", "-priority"]
+
+
+def test_list_that_finds_nothing_says_so(ampctl):
+    result = ampctl("list")
+    assert (result.code, result.out, result.err) == (0, "", "No job was found.\n")
+    assert ampctl("list", "--json").json() == []
+
+
+def test_list_shows_the_projects_where_there_are_several(ampctl, server):
+    server.add_job("a", project="vision")
+    assert "PROJECT" not in ampctl("list").out
+    server.add_job("b", project="speech")
+    head, first, _ = (line.split() for line in ampctl("list").out.splitlines())
+    assert (head[2], first[2]) == ("PROJECT", "vision")
 
 
 def test_get_shows_a_job(ampctl, server, summary):
@@ -43,7 +71,7 @@ def test_get_shows_a_job(ampctl, server, summary):
 
 def test_get_tells_where_the_model_is(ampctl, server, summary):
     server.add_job("a", state="succeeded", attempt=2, summary=summary)
-    place = "jobs/a/attempt-2/model.keras (in the server's data folder)"
+    place = "attempt-2/model.keras (ampctl download a attempt-2/model.keras)"
     assert f"model file           {place}\n" in ampctl("get", "a").out
     server.add_job("b", state="succeeded", summary={**summary, "model_file": None})
     assert "model file" not in ampctl("get", "b").out
@@ -66,32 +94,22 @@ def test_get_names_non_finite_numbers(ampctl, server, latest):
     assert ["loss", "nan"] in [line.split() for line in ampctl("get", "a").out.splitlines()]
 
 
-def test_cancel_says_what_became_of_the_job(ampctl, server):
-    server.add_job("q")
-    server.add_job("r", state="running")
-    assert ampctl("cancel", "q").out == "q is cancelled\n"
-    assert ampctl("cancel", "r").out == "r is stopping\n"
-
-
-def test_cancel_of_a_job_that_has_ended_is_an_error(ampctl, server):
-    server.add_job("a", state="succeeded")
-    result = ampctl("cancel", "a")
-    assert result.code == 1
-    assert "(conflict, HTTP 409)" in result.err
-
-
-def test_cancel_can_wait_until_the_job_is_gone(ampctl, server):
-    server.add_job("r", state="running")
-    server.change("r")
-    server.change("r", state="cancelled")
-    result = ampctl("cancel", "r", "--wait")
-    assert (result.code, result.out) == (0, "r is cancelled\n")
-    assert result.err == "r is stopping; waiting for its process to end …\n"
-
-
-def test_cancel_that_came_too_late_exits_1(ampctl, server):
-    server.add_job("r", state="running")
-    server.change("r")
-    server.change("r", state="succeeded")
-    result = ampctl("cancel", "r", "--wait", "--json")
-    assert (result.code, result.json()["state"]) == (1, "succeeded")
+def test_get_tells_why_a_job_waits_and_where_it_came_from(ampctl, server):
+    server.add_job(
+        "a",
+        waiting="No online worker serves the queue 'gpu'.",
+        queue="gpu",
+        priority=7,
+        attempt=2,
+        failures=1,
+        cloned_from="b",
+    )
+    lines = ampctl("get", "a").out.splitlines()
+    for fact in (
+        "waiting      No online worker serves the queue 'gpu'.",
+        "queue        gpu, priority 7",
+        "posted by    anna",
+        "cloned from  b",
+        "attempt      2 (1 of at most 3 failed)",
+    ):
+        assert fact in lines

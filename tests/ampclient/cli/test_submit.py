@@ -128,3 +128,33 @@ def test_watch_exits_1_for_any_end_but_success(ampctl, spec_file, server, state)
     assert result.code == 1
     assert result.json()["state"] == state
     assert "There is a NaN." in result.err
+
+
+def test_the_same_key_queues_no_second_job(ampctl, spec_file, server):
+    for _ in range(2):
+        result = ampctl("submit", spec_file, "--idempotency-key", "mine")
+        assert (result.code, result.out) == (0, "000000\n")
+    assert list(server.jobs) == ["000000"]
+
+
+def test_a_submission_without_an_answer_says_how_to_repeat_it(
+    ampctl, spec_file, server, clock, monkeypatch
+):
+    def lose(self, request):
+        server.answer(request)
+        raise ConnectionAbortedError  # the connection is closed without a word
+
+    monkeypatch.setattr(type(server), "__call__", lose)
+    monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *of: None)
+    result = ampctl("submit", spec_file, "--idempotency-key", "mine")
+    assert result.code == 1
+    assert "--idempotency-key mine finds it, and queues no second one." in result.err
+    assert len(server.jobs) == 1
+
+
+def test_a_full_queue_is_told_at_once(ampctl, spec_file, server, answer):
+    document = {"code": "quota_exceeded", "detail": "The project has 10 jobs in the queue."}
+    server.next_answers = [answer(429, json=document, headers={"retry-after": "5"})]
+    result = ampctl("submit", spec_file)
+    assert (result.code, len(server.requests)) == (1, 1)
+    assert "The project has 10 jobs in the queue." in result.err

@@ -9,7 +9,8 @@ from ampcore.preflight.effort import MOST_WAYS, ways_to_match
 PIECES = st.sampled_from(["a", "b", ".", "[ab]", r"\w", "(a|b)", "(?:ab)?", "a*", "b+", "a?"])
 
 
-@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(.*)*x", r"(a|a)*b", r".?" * 40, r"(.|.)" * 40])
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(.*)*x", r"(a|a)*b", r".?" * 40, r"(.|.)" * 40,
+     r"(.?){64}", r"(.?)(\1?){40}", r"(?:^){4000000000}", r"(?:(?:){65535}){65535}"])  # fmt: skip
 def test_patterns_that_blow_up_have_too_many_ways(pattern):
     assert ways_to_match(pattern, 40) == MOST_WAYS
 

@@ -1,7 +1,7 @@
 import pytest
 
 from ampcore.spec import SpecInvalid
-from ampcore.spec.assignments import with_assignments
+from ampcore.spec.assignments import with_assignments, with_values
 
 DOCUMENT = {"model": {"kind": "cnn", "filters": [32, 64]}}
 
@@ -41,3 +41,31 @@ def test_every_bad_assignment_is_told_at_once():
         "/model/filters/7",
         "/model/kind",
     ]
+
+
+def test_values_are_set_as_they_are():
+    values = {"model.filters.1": 8, "model.kind": "mlp", "name": "a=b", "train.steps": None}
+    assert with_values(DOCUMENT, values) == {
+        "model": {"kind": "mlp", "filters": [32, 8]},
+        "name": "a=b",
+        "train": {"steps": None},
+    }
+    assert DOCUMENT == {"model": {"kind": "cnn", "filters": [32, 64]}}
+
+
+def test_every_path_that_leads_nowhere_is_told_at_once():
+    paths = ["", "a..b", "model.kind.x", "model.filters.7", "model.filters.x"]
+    with pytest.raises(SpecInvalid) as caught:
+        with_values(DOCUMENT, dict.fromkeys(paths))
+    assert [problem.received for problem in caught.value.problems] == paths
+
+
+@pytest.mark.parametrize("path", [".".join(["labels"] * 50_000), "model.filters." + "9" * 5000])
+def test_a_path_without_end_is_refused(path):
+    with pytest.raises(SpecInvalid) as by_value:
+        with_values(DOCUMENT, {path: 1})
+    with pytest.raises(SpecInvalid) as by_assignment:
+        with_assignments(DOCUMENT, [f"{path}=1"])
+    for raised in (by_value, by_assignment):
+        assert [problem.code for problem in raised.value.problems] == ["bad_assignment"]
+    assert len(str(by_value.value)) < 500

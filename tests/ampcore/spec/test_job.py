@@ -40,6 +40,14 @@ def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
     assert spec(precision=precision, loss_scale=given).loss_scale == FixedScale(scale=8.0)
 
 
+@pytest.mark.parametrize("queue", ["Fast GPU", "", "../x", "a\n", "a" * 64])
+def test_a_queue_has_a_name_that_any_broker_takes(queue):
+    two = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    problem = problems(two | {"runtime": {"queue": queue}})["/runtime/queue"]
+    assert problem.expected.startswith("a text that matches ^[a-z0-9]")
+    assert spec(runtime={"queue": "gpu.a100-80"}).runtime.queue == "gpu.a100-80"
+
+
 def test_every_mistake_is_told_at_once_with_place_expectation_and_what_came():
     found = problems(
         {

@@ -44,7 +44,9 @@ def test_the_scale_of_auto_is_settled_with_it():
     assert default_loss_scale(Precision(policy="auto")) == AutoScale()
 
 
-@pytest.mark.parametrize("pattern", ["conv_(1", "*", "a{99999999999}"])
+@pytest.mark.parametrize(
+    "pattern", ["conv_(1", "*", "a{99999999999}", "[a-\uffff]", r"[a-\uffff]", r"[a-\U0010ffff]"]
+)
 def test_an_override_without_a_regular_expression_is_refused_in_its_place(pattern):
     good = {"layers": "conv", "dtype": "float32"}
     found = problem(precision={"overrides": [good, good | {"layers": pattern}]})

@@ -7,6 +7,7 @@ from ampcore.spec.data import DataSpec
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam
 from ampcore.spec.rules import DATA_OF_MODEL, RULES
+from ampcore.spec.training import Runtime
 
 FIELDS = {"keras_application": {"name": "VGG16"}, "npz": {"path": "a.npz"}, "text": {"path": "a"}}
 
@@ -103,6 +104,13 @@ def test_only_networks_that_a_model_has_get_an_optimizer():
     assert problem.suggestion == "discriminator"
     assert "/optimizers/model" in found("mlp", "digits", optimizers={"model": Adam()})
     assert not found("mlp", "digits", optimizers={})
+
+
+def test_more_than_one_device_is_refused_and_not_ignored():
+    problem = found(runtime=Runtime(devices=2))["/runtime/devices"]
+    assert problem.code == "not_available"
+    assert problem.detail.startswith("Expected 1,")
+    assert found(runtime=Runtime()) == {}
 
 
 def test_rules_look_only_at_parts_that_are_there():

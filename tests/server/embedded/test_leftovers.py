@@ -6,15 +6,17 @@ from ampcore.spec import Reason, State
 from server.embedded import leftovers
 from store import jobs, workers
 
+KNOWN = {"hostname": "h", "pid": 1, "version": "1"}
 
-def test_what_a_killed_worker_left_is_ended_at_once(database, make_job):
+
+def test_what_a_killed_worker_left_goes_on_at_once(database, make_job):
     running, waiting = make_job(State.RUNNING).id, make_job().id
     with database.write() as session:
-        workers.register(session, "gone", hostname="h", pid=1, slots=1, version="1")
+        workers.register(session, "gone", slots=1, queues=["default"], **KNOWN)
     leftovers.end(database)
     with database.read() as session:
         lost = jobs.get(session, running)
-        assert (lost.state, lost.reason) == (State.FAILED, Reason.WORKER_LOST)
+        assert (lost.state, lost.reason) == (State.QUEUED, Reason.WORKER_LOST)
         assert jobs.get(session, waiting).state == State.QUEUED
         assert [state for _, state in workers.listing(session)] == ["stopped"]
 

@@ -136,3 +136,20 @@ def test_children_are_stopped_the_last_one_first(make_child):
     keeper.start()
     keeper.stop()
     assert stopped == [2, 1, 0]
+
+
+@pytest.mark.parametrize(("code", "starts"), [(0, 1), (3, 2)])
+def test_a_worker_that_was_drained_stays_down_and_one_that_failed_does_not(
+    make_child, wait_until, caplog, code, starts
+):
+    child = make_child(f"print('started', flush=True); raise SystemExit({code})")
+    ended = []
+    watch = Watch(child, grace_s=1, drains=True, delay_s=0.01, on_end=lambda: ended.append(1))
+    keeper = Keeper([watch])
+    child.start()
+    with caplog.at_level(logging.WARNING):
+        keeper.start()
+        wait_until(lambda: len(ended) >= starts)
+        keeper.stop()
+    assert ("was drained; it stays down" in caplog.text) == (code == 0)
+    assert watch.is_down == (code == 0)

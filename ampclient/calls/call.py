@@ -1,0 +1,76 @@
+"""A request as a value, and what its answer means; no input or output."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+from ampclient.connection import API_PREFIX
+from ampclient.views import View
+
+T = TypeVar("T")
+V = TypeVar("V", bound=View)
+
+Params = Sequence[tuple[str, str]]
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to send."""
+
+    method: str
+    path: str
+    params: Params = ()
+    headers: Params = ()
+    body: Any = None
+    idempotent: bool = True
+    """Sending it twice does what sending it once does."""
+    conditional: bool = False
+    """Asked for again and again: the last answer is kept, and sent anew only if it changed."""
+
+    @property
+    def url_path(self) -> str:
+        """The path from the server's root."""
+        return f"{API_PREFIX}{self.path}"
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """What makes the server do it once, however often it is sent."""
+        return dict(self.headers).get(IDEMPOTENCY_KEY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Request, Generic[T]):
+    """A request, and the function that reads its answer's JSON document (None: an empty one)."""
+
+    read: Callable[[Any], T]
+
+
+def keyed(key: str) -> Params:
+    """The header under which the server does a thing once and answers the same again."""
+    return [(IDEMPOTENCY_KEY, key)]
+
+
+def segment(text: str) -> str:
+    """The text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def job_path(job_id: str, *rest: str) -> str:
+    """The path of a job, or of something below it."""
+    return "/".join(["/jobs", segment(job_id), *rest])
+
+
+def params(**values: str | int | None) -> list[tuple[str, str]]:
+    """The parameters that have a value."""
+    return [(name, str(value)) for name, value in values.items() if value is not None]
+
+
+def items(view: type[V]) -> Callable[[Any], list[V]]:
+    """A reader of the list that a document holds."""
+    return lambda document: [view.from_json(item) for item in document["items"]]
+
+
+def nothing(document: Any) -> None:
+    """Reads an answer that says no more than its status does."""

@@ -1,0 +1,122 @@
+"""Jobs as a table, one job as facts, a checked spec as paragraphs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.output import ago, lasted, print_facts, print_table, printable_in
+from ampclient.formats import UNKNOWN
+
+if TYPE_CHECKING:
+    from ampclient.views import JobView, Validated
+
+
+def print_jobs(jobs: Sequence["JobView"]) -> None:
+    """One row for each job; its project where they are of several."""
+    from ampclient.progress.table import styled_state
+    from ampclient.tables import Cell, Column
+
+    several = len({job.project for job in jobs}) > 1
+    columns = (
+        Column("ID"),
+        Column("NAME", shrinks_to=12),
+        *([Column("PROJECT", gives_way=2)] if several else []),
+        Column("STATE"),
+        Column("POLICY", gives_way=1),
+        Column("STEP", right=True),
+        Column("LOSS", right=True),
+        Column("SKIPPED", right=True, gives_way=4),
+        Column("CREATED", right=True, gives_way=3),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            job.id,
+            formats.printable(job.name),
+            *([job.project] if several else []),
+            styled_state(job.state),
+            job.policy,
+            formats.steps(job.step, job.total_steps),
+            formats.number(job.latest.loss if job.latest else None),
+            str(job.skipped),
+            ago(job.created_at),
+        )
+        for job in jobs
+    ]
+    print_table(columns, rows)
+
+
+def print_job(job: "JobView") -> None:
+    """Everything that is worth knowing about a job, a line for each fact."""
+    facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
+    if job.waiting:
+        facts.append(("waiting", job.waiting))
+    facts += [*_origin(job), *_progress(job), *_outcome(job), *_times(job)]
+    print_facts(facts)
+
+
+def print_validated(validated: "Validated", *, layers: bool) -> None:
+    """The figures of a job, and a paragraph for each finding."""
+    from ampcore.preflight.text import report_lines
+
+    report = {**validated.to_json(), "figures": validated.figures, "layers": validated.layers}
+    for line in report_lines(printable_in(report), layers=layers):
+        typer.echo(line)
+
+
+def _state(job: "JobView") -> str:
+    reason = f" ({job.reason})" if job.reason else ""
+    message = f": {job.message}" if job.message else ""
+    return f"{job.state}{reason}{message}"
+
+
+def _origin(job: "JobView") -> list[tuple[str, str]]:
+    facts = [
+        ("model", job.model),
+        ("policy", job.policy),
+        ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
+        ("project", job.project),
+        ("queue", f"{job.queue}, priority {job.priority}"),
+    ]
+    known = (("posted by", job.created_by), ("cloned from", job.cloned_from))
+    return facts + [(name, value) for name, value in known if value]
+
+
+def _progress(job: "JobView") -> list[tuple[str, str]]:
+    tried = f"{job.attempt}"
+    if job.failures:
+        tried += f" ({job.failures} of at most {job.max_attempts} failed)"
+    return [
+        ("attempt", tried),
+        ("step", formats.steps(job.step, job.total_steps)),
+        ("skipped", str(job.skipped)),
+    ]
+
+
+def _outcome(job: "JobView") -> list[tuple[str, str]]:
+    facts = []
+    if job.summary is not None:
+        facts += [
+            ("loss", formats.number(job.summary.final_loss)),
+            ("loss scale", formats.loss_scale(job.summary.final_loss_scale)),
+            ("validation loss", formats.number(job.summary.val_loss)),
+            ("validation accuracy", formats.percent(job.summary.val_accuracy)),
+        ]
+    elif job.latest is not None:
+        facts += [
+            ("loss", formats.number(job.latest.loss)),
+            ("loss scale", formats.loss_scale(job.latest.loss_scale)),
+        ]
+    facts.append(("examples/s", formats.rate(job.examples_per_s)))
+    if job.summary is not None and job.summary.model_file:
+        path = f"attempt-{job.attempt}/{job.summary.model_file}"
+        facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
+    return facts
+
+
+def _times(job: "JobView") -> list[tuple[str, str]]:
+    return [
+        ("created", formats.moment(job.created_at)),
+        ("took", lasted(job.started_at, job.finished_at)),
+    ]

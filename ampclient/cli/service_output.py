@@ -1,0 +1,98 @@
+"""The service as tables: its workers, and who may use it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ampclient import formats
+from ampclient.cli.output import ago, print_table
+from ampclient.formats import UNKNOWN
+
+if TYPE_CHECKING:
+    from ampclient.views import Token, Worker
+
+
+def print_workers(workers: Iterable["Worker"]) -> None:
+    """One row for each worker."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("ID"),
+        Column("HOST", shrinks_to=12),
+        Column("STATE"),
+        Column("BUSY", right=True),
+        Column("QUEUES", shrinks_to=12, folds=True),
+        Column("HARDWARE", shrinks_to=16, folds=True, gives_way=1),
+        Column("VERSION", gives_way=2),
+        Column("LAST SEEN", right=True),
+        Column("JOBS", shrinks_to=12, folds=True),
+    )
+    rows = [
+        (
+            worker.id,
+            formats.printable(worker.hostname),
+            "draining" if worker.draining and worker.state == "online" else worker.state,
+            f"{len(worker.jobs)}/{worker.slots}",
+            " ".join(worker.queues) or UNKNOWN,
+            formats.printable(hardware(worker.hardware)),
+            worker.version,
+            ago(worker.last_seen_at),
+            " ".join(worker.jobs) or UNKNOWN,
+        )
+        for worker in workers
+    ]
+    print_table(columns, rows)
+
+
+def hardware(facts: Mapping[str, Any] | None) -> str:
+    """What a worker computes on: its accelerators, else its processor."""
+    devices = [d for d in (facts or {}).get("devices") or () if isinstance(d, Mapping)]
+    accelerators = [device for device in devices if device.get("kind") != "cpu"]
+    return ", ".join(_device(device) for device in accelerators or devices) or UNKNOWN
+
+
+def print_tokens(tokens: Iterable["Token"]) -> None:
+    """One row for each token."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("ID"),
+        Column("NAME", shrinks_to=12),
+        Column("ROLE"),
+        Column("PROJECT"),
+        Column("STATE"),
+        Column("CREATED", right=True, gives_way=2),
+        Column("BY", gives_way=1),
+    )
+    rows = [
+        (
+            token.id,
+            formats.printable(token.name),
+            token.role,
+            token.project,
+            token_state(token),
+            ago(token.created_at),
+            formats.printable(token.created_by or UNKNOWN),
+        )
+        for token in tokens
+    ]
+    print_table(columns, rows)
+
+
+def token_state(token: "Token") -> str:
+    """Whether it opens the door."""
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.expires_at is None:
+        return "valid"
+    if token.expires_at <= datetime.now(UTC):
+        return "expired"
+    return f"valid until {formats.moment(token.expires_at)}"
+
+
+def _device(device: Mapping[str, Any]) -> str:
+    name = str(device.get("name") or device.get("kind") or "?")
+    if cores := device.get("cores"):
+        return f"{name} ({cores} cores)"
+    size_bytes = device.get("memory_bytes")
+    return f"{name} ({formats.size(size_bytes)})" if isinstance(size_bytes, int) else name

@@ -1,0 +1,128 @@
+"""`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `edit` and `delete`: change a job."""
+
+from typing import Annotated
+
+import typer
+
+from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.output import print_json
+from ampclient.cli.submit import Assignments, IdempotencyKey, assigned, print_posted
+from ampclient.cli.watch import Watch, reached, watch_to_the_end
+from ampclient.job import Job
+from ampcore.spec import State
+
+Wait = Annotated[bool, typer.Option("--wait", help="Return when that is done; exit 0 only then.")]
+
+
+def cancel(
+    context: typer.Context, job_id: JobId, wait: Wait = False, as_json: AsJson = False
+) -> None:
+    """Cancel a job; with --wait, exit 0 only once its process is gone."""
+    job = client_of(context).jobs.get(job_id).cancel()
+    _settle(job, State.STOPPING, State.CANCELLED, wait=wait, as_json=as_json)
+
+
+def pause(
+    context: typer.Context, job_id: JobId, wait: Wait = False, as_json: AsJson = False
+) -> None:
+    """Stop a job at a checkpoint, to be resumed; with --wait, exit 0 only once it stands."""
+    job = client_of(context).jobs.get(job_id).pause()
+    _settle(job, State.PAUSING, State.PAUSED, wait=wait, as_json=as_json)
+
+
+def resume(
+    context: typer.Context, job_id: JobId, watch: Watch = False, as_json: AsJson = False
+) -> None:
+    """Queue a paused job again; it goes on from its checkpoint."""
+    _queued_again(client_of(context).jobs.get(job_id).resume(), watch=watch, as_json=as_json)
+
+
+def retry(
+    context: typer.Context, job_id: JobId, watch: Watch = False, as_json: AsJson = False
+) -> None:
+    """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
+    _queued_again(client_of(context).jobs.get(job_id).retry(), watch=watch, as_json=as_json)
+
+
+def clone(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    assignments: Assignments = None,
+    key: IdempotencyKey = None,
+    watch: Watch = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a new job with the spec of another one, and print its id."""
+    values = assigned(assignments or ())
+    job = client_of(context).jobs.get(job_id).clone(values, idempotency_key=key)
+    print_posted(job, watch=watch, as_json=as_json)
+
+
+def edit(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    name: Annotated[str | None, typer.Option(help="Another name.", show_default=False)] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option(min=0, max=9, help="9 goes first, 0 last.", show_default=False),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", metavar="KEY=VALUE", help="Set a label. May be repeated.", show_default=False
+        ),
+    ] = None,
+    removed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove-label", metavar="KEY", help="Remove one. May be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the name, the labels or the priority of a job."""
+    pairs = [label.partition("=") for label in labels or ()]
+    if any(not key or not equals for key, equals, _ in pairs):
+        raise typer.BadParameter("expected KEY=VALUE, as in team=vision", param_hint="--label")
+    if name is None and priority is None and not pairs and not removed:
+        raise typer.BadParameter("nothing to change: give --name, --priority or --label")
+    job = client_of(context).jobs.get(job_id)
+    wanted = {**job.labels, **{key: value for key, _, value in pairs}}
+    for key in removed or ():
+        wanted.pop(key, None)
+    changed = job.edit(
+        name=name, priority=priority, labels=wanted if wanted != job.labels else None
+    )
+    _say(changed, f"{changed.id} is changed", as_json=as_json)
+
+
+def delete(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Delete a job that has ended, with its steps, logs and files."""
+    job = client_of(context).jobs.get(job_id)
+    job.delete()
+    _say(job, f"{job.id} is deleted", as_json=as_json)
+
+
+def _settle(job: Job, on_the_way: State, wanted: State, *, wait: bool, as_json: bool) -> None:
+    """Say what became of the job, with `wait` when it is no longer on the way."""
+    if wait and job.state is on_the_way:
+        job = reached(job, lambda seen: seen.state is not on_the_way)
+    _say(job, f"{job.id} is {job.state}", as_json=as_json)
+    if wait and job.state is not wanted:
+        raise typer.Exit(1)
+
+
+def _queued_again(job: Job, *, watch: bool, as_json: bool) -> None:
+    if watch:
+        typer.echo(f"{job.id} is {job.state}; Ctrl-C stops watching, not the job.", err=True)
+        watch_to_the_end(job, as_json=as_json)
+    _say(job, f"{job.id} is {job.state}", as_json=as_json)
+
+
+def _say(job: Job, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo(sentence)

@@ -1,0 +1,98 @@
+"""`ampctl token`: make, list and revoke tokens. For admins."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.output import print_json
+from ampclient.cli.service_output import print_tokens
+
+group = typer.Typer(help="Make, list and revoke tokens (for admins).", no_args_is_help=True)
+
+UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+class Role(StrEnum):
+    """What a token may do."""
+
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+def _expiry(text: str) -> datetime:
+    """30d, 12h or 15m from now, or a date."""
+    try:
+        if match := re.fullmatch(r"([1-9]\d{0,6})([dhm])", text):
+            return datetime.now(UTC) + timedelta(**{UNITS[match[2]]: int(match[1])})
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        expected = "Expected a span such as 30d or 12h, or a date such as 2030-12-31"
+        raise typer.BadParameter(f"{expected}; received {text!r}.") from None
+
+
+@group.command()
+def create(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Whose token it is.", show_default=False)
+    ],
+    *,
+    role: Annotated[Role, typer.Option(help="What it may do.")] = Role.MEMBER,
+    project: Annotated[str, typer.Option(help="Whose jobs it is for.")] = "default",
+    expires_at: Annotated[
+        datetime | None,
+        typer.Option(
+            "--expires",
+            parser=_expiry,
+            metavar="WHEN",
+            help="30d, 12h, or a date; left out: never.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print its secret, which cannot be shown again."""
+    tokens = client_of(context).tokens
+    token = tokens.create(name, role=role, project=project, expires_at=expires_at)
+    if as_json:
+        print_json(token.to_json())
+        return
+    typer.echo(token.secret)
+    until = f" until {formats.moment(token.expires_at)}" if token.expires_at else ""
+    typer.echo(
+        f"Token {token.id}: {token.role} of {token.project}{until}. Keep the secret above: it is "
+        "not shown again. To use it, set AMPCORE_URL and AMPCORE_TOKEN.",
+        err=True,
+    )
+
+
+@group.command(name="list")
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List every token; their secrets are known to nobody."""
+    found = client_of(context).tokens.list()
+    if as_json:
+        print_json([token.to_json() for token in found])
+    else:
+        print_tokens(found)
+
+
+@group.command()
+def revoke(
+    context: typer.Context,
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The token's id.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Take a token's power away, at once and for good."""
+    client_of(context).tokens.revoke(token_id)
+    if as_json:
+        print_json({"id": token_id})
+    else:
+        typer.echo(f"{token_id} is revoked")

@@ -1,0 +1,37 @@
+"""What the server says, as frozen values."""
+
+from ampclient.views.job import JobView, Latest, Summary
+from ampclient.views.records import Artifact, Attempt, JobEvent, LogEntry
+from ampclient.views.service import (
+    AuditEntry,
+    NewToken,
+    Project,
+    ServerVersion,
+    Session,
+    Token,
+    Worker,
+)
+from ampclient.views.spec import Finding, Kind, Policy, Validated
+from ampclient.views.view import View
+
+__all__ = [
+    "Artifact",
+    "Attempt",
+    "AuditEntry",
+    "Finding",
+    "JobEvent",
+    "JobView",
+    "Kind",
+    "Latest",
+    "LogEntry",
+    "NewToken",
+    "Policy",
+    "Project",
+    "ServerVersion",
+    "Session",
+    "Summary",
+    "Token",
+    "Validated",
+    "View",
+    "Worker",
+]

@@ -1,0 +1,127 @@
+"""A job, its last values, and what is left of it when it succeeded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ampclient.views.view import Reader, View, count, number, optional
+from ampcore.spec import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latest(View):
+    """Values of the last step that is stored; `skipped` counts all skipped steps so far."""
+
+    loss: float
+    loss_scale: float
+    grad_norm: float
+    learning_rate: float
+    examples_per_s: float
+    skipped: int
+
+    @classmethod
+    def readers(cls) -> Mapping[str, Reader]:
+        """Every value but the count may be non-finite."""
+        names = ("loss", "loss_scale", "grad_norm", "learning_rate", "examples_per_s")
+        return {**dict.fromkeys(names, number), "skipped": count}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(View):
+    """How a job that succeeded ended; `val_*` are None without validation data.
+
+    `examples_per_s` leaves the first block out, which holds the compilation, if there are more.
+    """
+
+    steps: int
+    skipped: int
+    final_loss: float
+    final_loss_scale: float
+    val_loss: float | None
+    val_accuracy: float | None
+    examples_per_s: float
+    parameters: int
+    train_s: float
+    weights_digest: str
+    model_file: str | None
+    peak_memory_bytes: int | None = None
+    policy: str | None = None
+    engine: str | None = None
+    scale_health: str | None = None
+
+    @classmethod
+    def readers(cls) -> Mapping[str, Reader]:
+        """Every measured value may be non-finite."""
+        measured = ("final_loss", "final_loss_scale", "examples_per_s", "train_s")
+        return {
+            **dict.fromkeys(measured, number),
+            "skipped": count,
+            **dict.fromkeys(("val_loss", "val_accuracy"), optional(number)),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView(View):
+    """A job as it was when the server answered. Times are in UTC."""
+
+    id: str
+    name: str
+    project: str
+    state: State
+    reason: str | None
+    message: str | None
+    waiting: str | None = None
+    """Why a queued job does not run yet, in one sentence."""
+    priority: int
+    queue: str
+    attempt: int
+    max_attempts: int
+    failures: int
+    """Attempts that failed since the job was posted, or retried by a person."""
+    step: int
+    total_steps: int | None
+    progress: float | None
+    policy: str
+    model: str
+    labels: dict[str, str]
+    worker_id: str | None
+    latest: Latest | None
+    summary: Summary | None
+    spec: dict[str, Any]
+    created_by: str | None = None
+    """The name of the token that posted it."""
+    cloned_from: str | None = None
+    request_id: str | None = None
+    created_at: datetime
+    not_before: datetime | None = None
+    """A job that failed waits until then before it is tried again."""
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+
+    @property
+    def skipped(self) -> int:
+        """Steps skipped so far."""
+        known = self.summary or self.latest
+        return known.skipped if known is not None else 0
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """The mean of the whole training once it succeeded, till then that of the last block."""
+        known = self.summary or self.latest
+        return known.examples_per_s if known is not None else None
+
+    @classmethod
+    def readers(cls) -> Mapping[str, Reader]:
+        """The parts, the state and the times."""
+        return {
+            "state": State,
+            "latest": optional(Latest.from_json),
+            "summary": optional(Summary.from_json),
+            "created_at": datetime.fromisoformat,
+            "not_before": optional(datetime.fromisoformat),
+            "started_at": optional(datetime.fromisoformat),
+            "finished_at": optional(datetime.fromisoformat),
+            "updated_at": datetime.fromisoformat,
+        }

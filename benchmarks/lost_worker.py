@@ -1,0 +1,111 @@
+"""How long the job of a killed worker stands still: one JSON line.
+
+PostgreSQL, one API process, two workers that train for real, a lease of 30 s. The worker that has
+the job is killed with SIGKILL; counted are the seconds until the other one has taken it, and until
+steps of the next attempt are stored.
+"""
+
+import statistics
+import time
+from contextlib import ExitStack
+from itertools import count
+from subprocess import Popen
+
+from contest import report
+from sqlalchemy import exists, select
+from under_load.parts import Surroundings, api, process, surroundings, wait_until
+
+from store.database import Database
+from store.tables import Artifact, Job, StepBlockRow, Worker
+
+ROUNDS = 5
+LEASE_S = 30
+SPEC = {
+    "model": {"kind": "mlp", "hidden": [64]},
+    "data": {"kind": "digits", "batch_size": 32},
+    "train": {"steps": 10_000_000, "checkpoint_every_s": 2},
+    "runtime": {"max_attempts": 100},
+}
+NAMES = (f"worker-{number}" for number in count(1))
+
+
+def start_worker(stack: ExitStack, around: Surroundings) -> "Popen[bytes]":
+    """One more worker of one slot; returns once it has said hello."""
+    environment = around.environment(AMPCORE_LEASE_S=str(LEASE_S))
+    log = around.folder / f"{next(NAMES)}.log"
+    started = stack.enter_context(process(["-m", "server", "worker"], environment, log))
+    hello = select(exists().where(Worker.pid == started.pid))
+    wait_until(lambda: asked(around.database, hello), started)
+    return started
+
+
+def asked(database: Database, question: object) -> object:
+    """The one value that a query answers."""
+    with database.read() as session:
+        return session.scalar(question)
+
+
+def has_checkpoint(job_id: str, attempt: int) -> object:
+    """Whether this attempt can be gone on from."""
+    mine = (Artifact.job_id == job_id, Artifact.attempt == attempt)
+    return select(exists().where(*mine, Artifact.kind == "checkpoint"))
+
+
+def has_steps(job_id: str, attempt: int) -> object:
+    """Whether this attempt has stored steps."""
+    return select(exists().where(StepBlockRow.job_id == job_id, StepBlockRow.attempt == attempt))
+
+
+def lose(database: Database, job_id: str, victim: "Popen[bytes]", attempt: int) -> list[float]:
+    """Kill the worker of this attempt; seconds until the next one is taken, and until its steps."""
+    wait_until(lambda: asked(database, has_checkpoint(job_id, attempt)), victim)
+    time.sleep(5)  # the other worker's standby is warm by then, as it is most of the time
+    begin = time.perf_counter()
+    victim.kill()
+    times = []
+    for question in (
+        select(Job.id).where(Job.id == job_id, Job.attempt > attempt),
+        has_steps(job_id, attempt + 1),
+    ):
+        wait_until(lambda question=question: asked(database, question), timeout_s=120)
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def owner(database: Database, job_id: str) -> int:
+    """The process id of the worker that has the job."""
+    statement = select(Worker.pid).join(Job, Job.worker_id == Worker.id).where(Job.id == job_id)
+    return int(asked(database, statement))
+
+
+def main() -> None:
+    """Measure, and print."""
+    with ExitStack() as stack:
+        around = stack.enter_context(surroundings("postgresql"))
+        server = stack.enter_context(api(around))
+        team = [start_worker(stack, around) for _ in range(2)]
+        server.connection().request("POST", "/api/v1/jobs", SPEC)
+        job_id = str(wait_until(lambda: asked(around.database, select(Job.id))))
+        rounds = []
+        for attempt in range(1, ROUNDS + 1):
+            wait_until(lambda it=attempt: asked(around.database, has_steps(job_id, it)))
+            pid = owner(around.database, job_id)
+            (victim,) = [one for one in team if one.pid == pid]
+            rounds.append(lose(around.database, job_id, victim, attempt))
+            team = [one for one in team if one is not victim] + [start_worker(stack, around)]
+        server.connection().request("POST", f"/api/v1/jobs/{job_id}/cancel")
+    taken, stepping = zip(*rounds, strict=True)
+    report(
+        "lost_worker",
+        goal_s=45,
+        lease_s=LEASE_S,
+        taken_again_s=round(statistics.median(taken), 1),
+        taken_again_worst_s=round(max(taken), 1),
+        steps_again_s=round(statistics.median(stepping), 1),
+        steps_again_worst_s=round(max(stepping), 1),
+        kills=ROUNDS,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What a queue of 10,000 jobs costs: one JSON line.
+
+Listing, reading, claiming, cancelling and posting, with 100 and with 10,000 jobs queued, in turns,
+on SQLite and on PostgreSQL. All but the claim go through one API process each.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from contest import report
+from sqlalchemy import select, text
+from under_load.load import millis
+from under_load.parts import DATABASES, Surroundings, api, surroundings
+from under_load.wire import Connection
+
+from ampcore.spec import JobSpec
+from store import attempts, jobs
+from store.database import Database
+from store.tables import Job
+
+DEPTHS = (100, 10_000)
+ROUNDS = 60
+POSTED = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+SPEC = JobSpec.parse(POSTED)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A service with so many jobs queued, and an endless supply of their ids."""
+
+    connection: Connection
+    database: Database
+    ids: Iterator[str]
+
+    def list_newest(self) -> None:
+        """The first page."""
+        self.connection.request("GET", "/api/v1/jobs?limit=50")
+
+    def list_queued(self) -> None:
+        """The first page of those that wait."""
+        self.connection.request("GET", "/api/v1/jobs?state=queued&limit=50")
+
+    def read(self) -> None:
+        """A queued job, with the sentence that says why it waits."""
+        self.connection.request("GET", f"/api/v1/jobs/{next(self.ids)}")
+
+    def submit(self) -> None:
+        """One more."""
+        self.connection.request("POST", "/api/v1/jobs", POSTED)
+
+    def cancel(self) -> None:
+        """Of those that wait, one."""
+        self.connection.request("POST", f"/api/v1/jobs/{next(self.ids)}/cancel")
+
+    def claim(self) -> None:
+        """Take the next one, as a worker does; with so long a lease that nobody takes it back."""
+        with self.database.write() as session:
+            job = attempts.claim_next(session, "benchmark", ["default"], lease_s=3600)
+        assert job is not None
+
+
+MEASURED: tuple[Callable[[Queue], None], ...] = (
+    Queue.list_newest,
+    Queue.list_queued,
+    Queue.read,
+    Queue.claim,
+    Queue.submit,
+    Queue.cancel,
+)
+
+
+def queue(stack: ExitStack, around: Surroundings, depth: int) -> Queue:
+    """Fill a database, and open an API on it."""
+    with around.database.write() as session:
+        for _ in range(depth):
+            jobs.create(session, SPEC, jobs.Origin("default"))
+    with around.database.write() as session:
+        session.execute(text("ANALYZE"))  # PostgreSQL does so by itself within a minute
+    connection = stack.enter_context(api(around)).connection()
+    stack.callback(connection.close)
+    with around.database.read() as session:
+        # The newest first: the claims take from the other end.
+        ids = session.scalars(select(Job.id).order_by(Job.created_at.desc())).all()
+    return Queue(connection, around.database, itertools.cycle(ids))
+
+
+def timed(ask: Callable[[Queue], None], of: Queue) -> float:
+    """Seconds."""
+    begin = time.perf_counter()
+    ask(of)
+    return time.perf_counter() - begin
+
+
+def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Each request on each depth, in turns."""
+    with ExitStack() as stack:
+        queues = {
+            depth: queue(stack, stack.enter_context(surroundings(kind)), depth) for depth in DEPTHS
+        }
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for ask in MEASURED:
+            taken: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+            for _, (depth, of) in itertools.product(range(ROUNDS), queues.items()):
+                taken[depth].append(timed(ask, of))
+            found[ask.__name__] = {str(depth): millis(these) for depth, these in taken.items()}
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    report("queue_depth", rounds=ROUNDS, **{kind: measure(kind) for kind in DATABASES})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Many connections at one time, and what their requests took."""
+
+import math
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import psutil
+
+from under_load.wire import Connection
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Ask = Callable[[Connection], object]
+"""One request."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round of requests came to."""
+
+    latencies_s: list[float]
+    lasted_s: float
+    server_cores: float
+    """How much of one core's time the server took."""
+    client_cores: float
+    """The same of this process: near 1 it would be the client that was measured."""
+
+    @property
+    def per_s(self) -> float:
+        """Answers a second."""
+        return len(self.latencies_s) / self.lasted_s
+
+
+def hammer(connections: Sequence[Connection], ask: Ask, lasting_s: float, server: int) -> Round:
+    """Each connection asks again as soon as it is answered; `server` is the process asked."""
+    until = time.perf_counter() + lasting_s
+
+    def work(connection: Connection) -> list[float]:
+        taken = []
+        while (begin := time.perf_counter()) < until:
+            ask(connection)
+            taken.append(time.perf_counter() - begin)
+        return taken
+
+    processes = psutil.Process(server), psutil.Process()
+    before, begin = [_busy_s(process) for process in processes], time.perf_counter()
+    latencies = [one for taken in in_threads(work, connections) for one in taken]
+    lasted_s = time.perf_counter() - begin
+    cores = [(_busy_s(it) - was) / lasted_s for it, was in zip(processes, before, strict=True)]
+    return Round(latencies, lasted_s, *cores)
+
+
+def in_threads(work: Callable[[T], R], over: Iterable[T]) -> list[R]:
+    """Do it for each in a thread of its own, all at one time; the first error is raised."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run(one: T) -> None:
+        try:
+            results.append(work(one))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[one]) for one in over]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def millis(latencies_s: Sequence[float]) -> dict[str, float]:
+    """Median, 99th percentile and worst, in milliseconds."""
+    return {
+        "p50_ms": round(1000 * statistics.median(latencies_s), 2),
+        "p99_ms": round(1000 * percentile(latencies_s, 99), 2),
+        "worst_ms": round(1000 * max(latencies_s), 2),
+    }
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many per cent of all values do not exceed."""
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
+
+
+def summary(rounds: Sequence[Round]) -> dict[str, Any]:
+    """Medians over the rounds; latencies over all requests."""
+    return {
+        "per_s": round(statistics.median(one.per_s for one in rounds), 1),
+        "per_s_of_rounds": [round(one.per_s, 1) for one in rounds],
+        **millis([latency for one in rounds for latency in one.latencies_s]),
+        "server_cores": round(statistics.median(one.server_cores for one in rounds), 2),
+        "client_cores": round(statistics.median(one.client_cores for one in rounds), 2),
+    }
+
+
+def _busy_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

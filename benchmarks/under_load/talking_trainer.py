@@ -1,0 +1,51 @@
+"""A trainer that trains nothing: it tells of 500 steps a second until it is stopped."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+from ampcore.series import StepBlock
+from ampcore.series.codec import encode
+from ampcore.series.frames import Frame, FrameType, write_frame
+
+COUNT = 250
+EVERY_S = 0.5
+VALUES = {
+    "loss": 0.5,
+    "loss_scale": 32768.0,
+    "skipped": False,
+    "grad_norm": 1.0,
+    "learning_rate": 0.001,
+    "step_time_s": EVERY_S / COUNT,
+    "examples": 64,
+}
+LAST = {name: VALUES[name] for name in ("loss", "loss_scale", "grad_norm", "learning_rate")}
+
+
+def steps(first_step: int) -> Frame:
+    """A block of steps as the trainer hands it over."""
+    block = StepBlock(first_step, {name: [value] * COUNT for name, value in VALUES.items()})
+    header = {"first_step": first_step, "count": COUNT, "skipped": 0}
+    return Frame(FrameType.STEPS, header | {"last": LAST | {"examples_per_s": 32e3}}, encode(block))
+
+
+def main() -> None:
+    """Stand by, take a job, and talk."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frames-fd", type=int, required=True)
+    frames = os.fdopen(parser.parse_args().frames_fd, "wb")
+    write_frame(frames, Frame(FrameType.READY, {"hardware": {"device": "none"}}))
+    if not sys.stdin.readline():
+        return
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    write_frame(frames, Frame(FrameType.RUNNING, {"total_steps": 10**7, "first_step": 0}))
+    begin = time.monotonic()
+    for number in range(10**7 // COUNT):
+        write_frame(frames, steps(number * COUNT))
+        time.sleep(max(begin + (number + 1) * EVERY_S - time.monotonic(), 0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""List the files of a job, and download them."""
+
+from typing import Annotated, Any, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Request, Response
+
+from server import downloads
+from server.deps import DatabaseDep, StorageDep, StreamsDep, VisibleJobId
+from server.errors import NotFound
+from server.etag import conditional_on_body
+from server.openapi import TAGGED, problems
+from server.responses import ModelResponse
+from server.views import Artifact, ArtifactList
+from service.storage import check_path
+from store import artifacts, tables
+from store.database import Database
+
+router = APIRouter(prefix="/jobs/{job_id}/artifacts", tags=["artifacts"])
+
+BYTES: Final[dict[str, Any]] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+FilePath = Annotated[str, Path(description="A `path` of the list.")]
+
+
+@router.get(
+    "",
+    summary="List the files of a job",
+    response_model=ArtifactList,
+    responses={**TAGGED, **problems(404)},
+)
+def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
+    """List checkpoints, the model and reports, with their sizes and SHA-256."""
+    with database.read() as session:
+        rows = artifacts.listing(session, job_id)
+        files = ArtifactList(items=[Artifact.model_validate(row) for row in rows])
+    return conditional_on_body(request, ModelResponse(files))
+
+
+@router.get(
+    "/{path:path}",
+    summary="Download a file of a job",
+    response_class=Response,
+    responses={
+        200: {"content": BYTES, "description": "The file; its ETag is its SHA-256."},
+        206: {"content": BYTES, "description": "The bytes that `Range` asks for."},
+        304: {"description": "The client has it already."},
+        **problems(404, 416, 502),
+    },
+)
+async def download(
+    *,
+    job_id: VisibleJobId,
+    path: FilePath,
+    request: Request,
+    database: DatabaseDep,
+    storage: StorageDep,
+    streams: StreamsDep,
+) -> Response:
+    """Download a file, or with `Range` a part of it."""
+    file = await run_sync(_find, database, job_id, check_path(path))
+    return await downloads.answer(request, file, storage, streams)
+
+
+def _find(database: Database, job_id: str, path: str) -> tables.Artifact:
+    """The row of a file: only what has one is ever looked for in the storage."""
+    with database.read() as session:
+        file = artifacts.get(session, job_id, path)
+    if file is None:
+        raise NotFound(f"The job has no file {path[:80]!r}.")
+    return file

@@ -1,0 +1,92 @@
+"""Read what a job's processes print."""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request, Response
+
+from server import accept, credentials
+from server.auth import address_of
+from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
+from server.follow import Feed, Wanted
+from server.openapi import problems
+from server.responses import FiniteJSONResponse
+from server.streams import LongResponse
+from server.views import LogEntry, LogPage
+from store import logs
+from store.database import Database
+
+router = APIRouter(prefix="/jobs/{job_id}/logs", tags=["logs"])
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain"
+NDJSON: Final = "application/x-ndjson"
+AS_IT_COMES: Final = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # a proxy must not keep it back
+    "X-Content-Type-Options": "nosniff",  # nor a browser take what was printed for a page
+}
+FORMS: Final[dict[str, Any]] = {
+    TEXT: {"schema": {"type": "string"}},
+    NDJSON: {"schema": {"type": "string", "description": "An entry a line; empty lines between."}},
+}
+
+After = Annotated[int, Query(ge=0, le=2**53, description="Only later pieces: poll with `next`.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Pieces in a page of JSON.")]
+Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt's.")]
+Follow = Annotated[bool, Query(description="Tell what comes, too, until the job has ended.")]
+
+
+@router.get(
+    "",
+    summary="Read the log of a job",
+    response_model=LogPage,
+    responses={200: {"content": FORMS}, **problems(404)},
+)
+async def read(
+    *,
+    job_id: VisibleJobId,
+    request: Request,
+    database: DatabaseDep,
+    streams: StreamsDep,
+    keyring: KeyringDep,
+    after: After = 0,
+    limit: Limit = 1000,
+    attempt: Attempt = None,
+    follow: Follow = False,
+) -> Response:
+    """Read what a job's processes printed: a page of JSON, or the text itself by `Accept`.
+
+    With `follow` the answer is text, or a JSON entry a line, and goes on until the job has ended.
+    """
+    forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
+    form = accept.preferred(request.headers.get("accept", ""), forms)
+    if form == JSON:
+        page = await run_sync(_page, database, job_id, after, limit, attempt)
+        return FiniteJSONResponse(page.model_dump(mode="json"))
+    streams.refuse_if_full()
+
+    async def allowed() -> bool:
+        credential = credentials.read(request.scope)
+        return await keyring.ask(credential, address_of(request.scope)) is not None
+
+    feed = Feed(database, streams, Wanted(job_id, after, attempt, follow), allowed)
+    return LongResponse(streams, _encoded(feed, form), media_type=form, headers=AS_IT_COMES)
+
+
+def _page(database: Database, job_id: str, after: int, limit: int, attempt: int | None) -> LogPage:
+    with database.read() as session:
+        rows = logs.read(session, job_id, after=after, limit=limit + 1, attempt=attempt)
+        items = [LogEntry.model_validate(row) for row in rows[:limit]]
+    last = items[-1].seq if items else after
+    return LogPage(items=items, next=last, more=len(rows) > limit)
+
+
+async def _encoded(feed: Feed, form: str) -> AsyncGenerator[bytes, None]:
+    async for rows in feed.pages():
+        if form == TEXT:
+            yield "".join(row.text for row in rows).encode()
+        else:
+            lines = [LogEntry.model_validate(row).model_dump_json() for row in rows] or [""]
+            yield ("\n".join(lines) + "\n").encode()

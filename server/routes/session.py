@@ -1,0 +1,124 @@
+"""Sign a browser in and out, and tell who asks."""
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from ampcore.spec import Problem
+from server.auth import address_of
+from server.credentials import BEARER
+from server.deps import DatabaseDep, DocumentDep, KeyringDep, PrincipalDep, actor
+from server.errors import Unauthorized
+from server.keyring import principal_of
+from server.openapi import problems
+from server.parameters import RequestInvalid
+from server.principal import Role
+from server.sessions import (
+    COOKIE,
+    clear_cookie,
+    comes_from_a_page,
+    refuse_cross_origin,
+    set_cookie,
+)
+from server.views import View
+from store import audit, sessions, tokens
+
+router = APIRouter(prefix="/session", tags=["access"])
+
+TOKEN_BODY: Final[dict[str, Any]] = {
+    "security": [],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["token"],
+                    "properties": {"token": {"type": "string", "minLength": 1, "maxLength": 200}},
+                }
+            }
+        },
+    },
+}
+
+
+class Session(View):
+    """Who asks, and what they may do."""
+
+    token_id: str
+    token_name: str
+    role: Role
+    project: str
+    expires_at: datetime | None = None
+
+
+async def _posted_token(document: DocumentDep) -> str:
+    """The token in the body; a mistake is told without it, whatever the body holds."""
+    token = document.get("token") if isinstance(document, dict) else None
+    if not isinstance(token, str) or not 0 < len(token) <= 200:
+        raise RequestInvalid([Problem("/body/token", "missing", "a token", "something else")])
+    return token
+
+
+@router.post(
+    "",
+    summary="Sign a browser in",
+    status_code=201,
+    responses=problems(400, 403, 413, 422, 429),
+    openapi_extra=TOKEN_BODY,
+)
+def create(
+    secret: Annotated[str, Depends(_posted_token)],
+    request: Request,
+    response: Response,
+    database: DatabaseDep,
+    keyring: KeyringDep,
+) -> Session:
+    """Exchange a token for a cookie that scripts cannot read; it ends after 12 hours."""
+    if comes_from_a_page(request.scope):
+        refuse_cross_origin(request.scope)
+    address = address_of(request.scope)
+    keyring.failures.check(address)
+    with database.read() as session:  # who has no token must not hold up those who write
+        valid = tokens.find(session, tokens.digest_of(secret))
+    if valid is None:
+        keyring.failures.hit(address)
+        raise Unauthorized("Expected a valid token in the body.", (BEARER,))
+    principal = principal_of(valid)
+    with database.write() as session:
+        sessions.remove(session, _digest(request))  # what this browser had before
+        cookie, expires_at = sessions.create(session, valid.token)
+        audit.note(session, actor(request, principal), "session.create")
+    keyring.forget(principal.token_id)
+    set_cookie(response, cookie, secure=request.url.scheme == "https")
+    response.headers["Cache-Control"] = "no-store"
+    return Session.model_validate({**vars(principal), "expires_at": expires_at})
+
+
+@router.get("", summary="Who am I?")
+async def read(principal: PrincipalDep, response: Response) -> Session:
+    """The token that the request was let in by, and until when that lasts."""
+    response.headers["Cache-Control"] = "no-store"
+    return Session.model_validate(principal)
+
+
+@router.delete("", summary="Sign a browser out", status_code=204)
+def delete(
+    request: Request,
+    response: Response,
+    principal: PrincipalDep,
+    database: DatabaseDep,
+    keyring: KeyringDep,
+) -> None:
+    """End the session of the cookie, and let the browser forget it."""
+    with database.write() as session:
+        if sessions.remove(session, _digest(request)):
+            audit.note(session, actor(request, principal), "session.delete")
+    keyring.forget(principal.token_id)
+    clear_cookie(response, secure=request.url.scheme == "https")
+
+
+def _digest(request: Request) -> str:
+    """By which the session of the request's cookie is found."""
+    return tokens.digest_of(request.cookies.get(COOKIE, ""))

@@ -1,0 +1,1 @@
+"""What server and worker share beside the database: settings, logging, names, storage."""

@@ -1,0 +1,92 @@
+"""Files of jobs in an object store, through fsspec: `s3://` and whatever else it knows.
+
+Credentials come from where the store's own library looks for them: for S3, the AWS variables
+(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, …).
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from service.folder import WrongBytes, carry, must_be, opened
+
+PIECE_BYTES: Final = 4 * 2**20
+"""Of a download: each piece is a request of its own, so that nothing stays open in between."""
+T = TypeVar("T")
+
+
+class ObjectStore:
+    """Objects below an address. To put one is atomic: readers find the old bytes or the new."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
+        """Upload a file."""
+        with opened(file) as source:
+            size, digest = carry(source)
+        self._do(lambda fs, key: fs.put_file(str(file), key), parts)
+        stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
+        if stored != size:
+            raise OSError(f"{size} bytes were sent and {stored} arrived")
+        return size, digest
+
+    def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
+        """Download a file; it has its name only when its bytes are right."""
+        unfinished = file.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            self._do(lambda fs, key: fs.get_file(key, str(unfinished)), parts)
+            with opened(unfinished) as source:
+                must_be(carry(source)[1], sha256)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
+        """The bytes of a range, a request each piece; the first is asked for at once."""
+        pieces = self._read(parts, start, end)
+        next(pieces)
+        return pieces
+
+    def remove(self, parts: tuple[str, ...]) -> None:
+        """Delete an object."""
+        with suppress(FileNotFoundError):
+            self._do(lambda fs, key: fs.rm_file(key), parts)
+
+    def remove_all(self, parts: tuple[str, ...]) -> None:
+        """Delete all objects below a name."""
+        with suppress(FileNotFoundError):
+            self._do(lambda fs, key: fs.rm(key, recursive=True), parts)
+
+    def _read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
+        size = self._do(lambda fs, key: fs.info(key)["size"], parts)
+        if size < end:
+            raise WrongBytes(f"the file is {end - size} bytes too short")
+        yield b""
+        for at in range(start, end, PIECE_BYTES):
+            yield self._piece(parts, at, min(at + PIECE_BYTES, end))
+
+    def _piece(self, parts: tuple[str, ...], start: int, end: int) -> bytes:
+        return bytes(self._do(lambda fs, key: fs.cat_file(key, start=start, end=end), parts))
+
+    def _do(self, work: Callable[[Any, str], T], parts: tuple[str, ...]) -> T:
+        """Ask the store for something. Raises OSError, whatever its library raises."""
+        try:
+            fs, root = self._reached
+            return work(fs, "/".join((root, *parts)))
+        except OSError:
+            raise
+        except Exception as error:
+            raise OSError(str(error) or type(error).__name__) from error
+
+    @cached_property
+    def _reached(self) -> tuple[Any, str]:
+        """The store and the name that all our objects are below."""
+        from fsspec.core import url_to_fs
+
+        # Other processes write too: what was listed or missing a moment ago says nothing.
+        fs, root = url_to_fs(self._url, use_listings_cache=False, skip_instance_cache=True)
+        return fs, str(root).rstrip("/")

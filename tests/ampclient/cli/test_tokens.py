@@ -1,0 +1,57 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+
+def test_create_prints_the_secret_alone_so_that_scripts_can_use_it(ampctl, server):
+    result = ampctl("token", "create", "ci", "--role", "viewer", "--project", "vision")
+    assert (result.code, result.out) == (0, "amp_secret\n")
+    assert "Token 0000: viewer of vision." in result.err
+    assert "not shown again" in result.err.replace("\n", " ")
+
+
+def test_create_as_json_prints_the_token_with_its_secret(ampctl):
+    document = ampctl("token", "create", "ci", "--json").json()
+    assert (document["secret"], document["role"]) == ("amp_secret", "member")
+
+
+@pytest.mark.parametrize(("text", "span"), [("30d", 30 * 24), ("12h", 12), ("90m", 1.5)])
+def test_a_token_can_expire_after_a_span(ampctl, server, text, span):
+    before = datetime.now(UTC)
+    ampctl("token", "create", "ci", "--expires", text)
+    until = datetime.fromisoformat(server.tokens[0]["expires_at"])
+    assert timedelta(0) <= until - before - timedelta(hours=span) < timedelta(minutes=1)
+
+
+def test_a_token_can_expire_on_a_date(ampctl, server):
+    ampctl("token", "create", "ci", "--expires", "2031-12-31")
+    assert datetime.fromisoformat(server.tokens[0]["expires_at"]).astimezone().year == 2031
+
+
+@pytest.mark.parametrize("text", ["soon", "0d", "9999999d", "12"])
+def test_an_expiry_that_is_none_is_wrong_usage(ampctl, server, text):
+    result = ampctl("token", "create", "ci", "--expires", text)
+    assert result.code == 2
+    assert text in result.err
+    assert server.tokens == []
+
+
+def test_list_tells_which_tokens_open_the_door(ampctl, server):
+    for expires_at, revoked_at in (
+        (None, None),
+        ("2001-01-01T00:00:00Z", None),
+        (None, "2030-01-02T03:04:05Z"),
+    ):
+        ampctl("token", "create", "anna")
+        server.tokens[-1] |= {"expires_at": expires_at, "revoked_at": revoked_at}
+    rows = [line.split() for line in ampctl("token", "list").out.splitlines()]
+    assert rows[0] == ["ID", "NAME", "ROLE", "PROJECT", "STATE", "CREATED", "BY"]
+    assert [row[4] for row in rows[1:]] == ["valid", "expired", "revoked"]
+    assert ampctl("token", "list", "--json").json() == server.tokens
+
+
+def test_revoke_says_so(ampctl, server):
+    ampctl("token", "create", "ci")
+    assert ampctl("token", "revoke", "0000").out == "0000 is revoked\n"
+    assert server.tokens[0]["revoked_at"] is not None
+    assert ampctl("token", "revoke", "beef").code == 1

@@ -1,0 +1,51 @@
+import json
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from ampclient import ConnectionFailed, Forbidden, NotFound
+
+
+def test_a_token_is_made_with_its_role_project_and_expiry(client, server):
+    until = datetime(2030, 12, 31, tzinfo=UTC)
+    token = client.tokens.create("ci", role="viewer", project="vision", expires_at=until)
+    assert (token.name, token.role, token.project) == ("ci", "viewer", "vision")
+    assert (token.expires_at, token.secret) == (until, "amp_secret")
+    assert "amp_secret" not in repr(token)
+
+
+def test_left_out_an_expiry_is_not_sent(client, server):
+    client.tokens.create("ci")
+    sent = json.loads(server.requests[0].content)
+    assert sent == {"name": "ci", "role": "member", "project": "default"}
+
+
+def test_a_token_that_may_have_been_made_is_not_made_twice(client, server, answer):
+    server.next_answers = [answer(httpx.ReadError("reset"))]
+    with pytest.raises(ConnectionFailed):
+        client.tokens.create("ci")
+    assert server.tokens == []
+
+
+def test_tokens_are_listed_and_revoked(client, server):
+    token = client.tokens.create("ci")
+    client.tokens.revoke(token.id)
+    [listed] = client.tokens.list()
+    assert (listed.id, listed.revoked_at is not None) == (token.id, True)
+    with pytest.raises(NotFound):
+        client.tokens.revoke("beef")
+
+
+def test_who_may_not_is_told_so(client, server, answer):
+    document = {"code": "forbidden", "detail": "Expected an admin.", "title": "No"}
+    server.next_answers = [answer(403, json=document)]
+    with pytest.raises(Forbidden, match="admin"):
+        client.tokens.list()
+
+
+def test_both_quotas_of_a_project_are_set(client, server):
+    client.projects.update("vision", max_queued=10, max_running=2)
+    project = client.projects.update("vision", max_queued=None, max_running=3)
+    assert (project.max_queued, project.max_running) == (None, 3)
+    assert [found.name for found in client.projects.list()] == ["vision"]

@@ -1,0 +1,25 @@
+import pytest
+
+from ampclient import NotFound
+
+
+def test_workers_are_listed(client, server, worker):
+    server.workers = [worker()]
+    [found] = client.workers.list()
+    assert (found.id, found.slots, found.jobs, found.queues) == (
+        "w1", 2, ["a"], ["default", "cpu"]
+    )  # fmt: skip
+    assert found.last_seen_at > found.started_at
+
+
+def test_one_worker_is_read(client, server, worker):
+    server.workers = [worker(), worker(id="w2", hostname="other")]
+    assert client.workers.get("w2").hostname == "other"
+    with pytest.raises(NotFound):
+        client.workers.get("w3")
+
+
+def test_drain_answers_with_the_worker_that_drains(client, server, worker):
+    server.workers = [worker()]
+    assert client.workers.drain("w1").draining
+    assert server.requests[-1].method == "POST"

@@ -1,0 +1,93 @@
+import socket
+import threading
+
+import pytest
+
+
+@pytest.fixture
+def under_load(monkeypatch, request):
+    """The package of the benchmarks."""
+    monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
+    import under_load.load
+    import under_load.wire
+
+    return under_load
+
+
+@pytest.fixture
+def answering():
+    """Start a server that sends these pieces, each after a request or the piece before it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads = []
+
+    def start(*answers):
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                for pieces in answers:
+                    received.append(connection.recv(1 << 16))
+                    for piece in pieces:
+                        connection.sendall(piece)
+
+        received = []
+        threads.append(threading.Thread(target=serve, daemon=True))
+        threads[-1].start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}", received
+
+    yield start
+    for thread in threads:
+        thread.join(10)
+    listener.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
+
+
+def test_a_connection_is_used_again_and_answers_may_come_in_pieces(under_load, answering):
+    url, received = answering([HEAD + b"fi", b"rs"], [HEAD[:9], HEAD[9:], b"next"])
+    connection = under_load.wire.Connection(url, "secret")
+    assert connection.request("GET", "/one") == b"firs"
+    assert connection.request("POST", "/two", {"a": 1}) == b"next"
+    connection.close()
+    assert received[0].startswith(b"GET /one HTTP/1.1\r\n")
+    assert b"\r\nAuthorization: Bearer secret\r\n" in received[0]
+    assert received[1].endswith(b'Content-Length: 8\r\n\r\n{"a": 1}')
+
+
+def test_an_answer_without_a_body_does_not_wait_for_one(under_load, answering):
+    url, _ = answering([b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"], [HEAD + b"body"])
+    connection = under_load.wire.Connection(url, "secret")
+    assert connection.request("GET", "/") == b""
+    assert connection.request("GET", "/") == b"body"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"HTTP/1.1 429 Too Many\r\nContent-Length: 4\r\n\r\nslow", RuntimeError),
+        (b"HTTP/1.1 200 OK\r\n\r\n", RuntimeError),
+        (b"HTTP/1.1 200 OK\r\n", ConnectionError),
+    ],
+    ids=["refused", "without a length", "hung up"],
+)
+def test_what_is_no_good_answer_is_an_error_and_never_counted(under_load, answering, answer, error):
+    url, _ = answering([answer])
+    connection = under_load.wire.Connection(url, "secret")
+    with pytest.raises(error):
+        connection.request("GET", "/")
+    connection.close()
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (1, 1)])
+def test_a_percentile_is_a_value_that_occurred(under_load, percent, value):
+    assert under_load.load.percentile(range(1, 101), percent) == value
+
+
+def test_an_error_in_a_thread_is_an_error_of_the_round(under_load):
+    def work(number):
+        if number == 2:
+            raise ValueError("two")
+
+    with pytest.raises(ValueError, match="two"):
+        under_load.load.in_threads(work, range(4))

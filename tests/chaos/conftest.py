@@ -1,0 +1,62 @@
+"""One stack of real processes for all tests of a group; each test gets it healthy and idle."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.postgres import Postgres
+from tests.chaos.runs import Record, train
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server that only these tests use, since they stop it."""
+    # Not below pytest's own folder: a root's server runs as another user, who cannot enter there.
+    folder = Path(tempfile.mkdtemp(prefix="ampcore-chaos-postgres-"))
+    server = Postgres(folder)
+    yield server
+    server.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def new_cluster(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Cluster]]:
+    """Make a stack with an empty database; nothing runs on it yet but Redis."""
+    made: list[Cluster] = []
+
+    def make() -> Cluster:
+        made.append(Cluster(tmp_path_factory.mktemp("chaos"), postgres))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
+    cluster = new_cluster()
+    cluster.api()
+    return cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """A stack with one API; workers are hired with `crew`."""
+    yield shared_cluster
+    shared_cluster.settle()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The run that all disturbed ones must equal; trained once, whoever is first."""
+    own = tmp_path_factory.getbasetemp()
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    return train((own.parent if parallel else own) / "undisturbed")

@@ -1,0 +1,113 @@
+"""One process of the stack under test: started, stopped, killed, frozen and woken by its id."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+STOP_S = 30.0
+
+
+class Process:
+    """A Python program with a log file; started again, it has the same settings."""
+
+    def __init__(
+        self, name: str, log_file: Path, program: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = [sys.executable, *program]
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                # Not where pytest runs: its folder may hold other packages than PYTHONPATH says.
+                cwd=self.log_file.parent,
+            )
+
+    @property
+    def started(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.started.pid
+
+    @property
+    def running(self) -> bool:
+        return self.started.poll() is None
+
+    @property
+    def log(self) -> str:
+        """The end of what it said, without a line for each request."""
+        lines = self.log_file.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if "server.access" not in line][-60:])
+
+    def ask_to_stop(self) -> None:
+        """As an init system does it: SIGTERM."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        return self.started.wait(STOP_S)
+
+    def stop(self) -> int:
+        self.ask_to_stop()
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to this one process; what becomes of its children is its own affair."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.running:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def children(self) -> list[psutil.Process]:
+        """Its children, the oldest one first."""
+        children = psutil.Process(self.pid).children()
+        return sorted(children, key=lambda child: (child.create_time(), child.pid))
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether nothing of a process is left but perhaps an entry that nobody has collected."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def command_of(process: psutil.Process) -> str:
+    """What it runs; nothing when it is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def processes_of(temporary: Path) -> list[psutil.Process]:
+    """Every living process that was given this temporary folder, orphans included."""
+
+    def is_ours(process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("TMPDIR") == str(temporary) and not gone(process)
+        except (psutil.Error, OSError):  # somebody else's
+            return False
+
+    return [process for process in psutil.process_iter() if is_ours(process)]

@@ -1,0 +1,111 @@
+"""A TCP way to a server that can be cut, blocked, and made to lose the answer to one message."""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+PIECE_BYTES = 1 << 16
+
+
+class Proxy:
+    """Listens on a port of its own and carries bytes to and from what `connect` reaches."""
+
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self._connect = connect
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self._open = True
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._forget: bytes | None = None
+        self.forgotten = threading.Event()
+        """Set once an answer was lost."""
+        self._lock = threading.Lock()
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """End every connection, and refuse new ones."""
+        self._open = False
+        self._end_all()
+
+    def block(self) -> None:
+        """Keep the connections and carry nothing more, as a network that drops packets does."""
+        self._flowing.clear()
+
+    def restore(self) -> None:
+        """Carry again what comes from now on, and what was held up."""
+        self._forget = None
+        self._open = True
+        self._flowing.set()
+
+    def lose_answer_to(self, message: bytes) -> None:
+        """Deliver the next message that holds these bytes, then end its connection unanswered."""
+        self.forgotten.clear()
+        self._forget = message
+
+    def close(self) -> None:
+        """End everything."""
+        self._flowing.set()
+        self._listener.close()
+        self._end_all()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = self._connect() if self._open else None
+            except OSError:
+                server = None
+            if server is None:
+                client.close()
+                continue
+            self._carry(client, server)
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        pair = (client, server)
+        with self._lock:
+            self._pairs.add(pair)
+        for source, target, asks in ((client, server, True), (server, client, False)):
+            threading.Thread(
+                target=self._pump, args=[pair, source, target, asks], daemon=True
+            ).start()
+
+    def _pump(
+        self,
+        pair: tuple[socket.socket, socket.socket],
+        source: socket.socket,
+        target: socket.socket,
+        asks: bool,
+    ) -> None:
+        with suppress(OSError):
+            while piece := source.recv(PIECE_BYTES):
+                self._flowing.wait()
+                if asks and self._forget is not None and self._forget in piece:
+                    self._forget = None
+                    with suppress(OSError):
+                        source.shutdown(socket.SHUT_RDWR)  # before the answer can be carried
+                    target.sendall(piece)
+                    target.shutdown(socket.SHUT_WR)
+                    self.forgotten.set()
+                    return
+                target.sendall(piece)
+        self._end(pair)
+
+    def _end_all(self) -> None:
+        with self._lock:
+            pairs = list(self._pairs)
+        for pair in pairs:
+            self._end(pair)
+
+    def _end(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        with self._lock:
+            self._pairs.discard(pair)
+        for end in pair:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()

@@ -1,0 +1,75 @@
+"""The OpenAPI document, taken at its word: requests made from it, answers held against it.
+
+Every operation gets requests that fit its schema and requests that do not, the same ones on every
+run; the ids of jobs and workers that are there stand in half of the addresses.
+"""
+
+import itertools
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from ampcore.spec import State
+
+pytestmark = pytest.mark.xdist_group("fuzz")
+
+HELD = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+"""What every answer is held against; an unfit request may be refused with any documented 4xx."""
+
+BOUNDED = settings(
+    max_examples=15,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough for so many requests."""
+    return sqlite_url
+
+
+def operations(app):
+    document = schemathesis.openapi.from_dict(app.openapi())
+    for found in document.get_all_operations():
+        operation = found.ok()
+        if not operation.path.endswith("/session"):  # one that signs out would end the test
+            yield operation
+
+
+def test_every_answer_is_one_that_the_document_tells(api, make_job, subtests):
+    ids = itertools.cycle([make_job(state).id for state in State])
+    headers = {"Authorization": f"Bearer {api.token}"}
+    asked = []
+    for operation, mode in itertools.product(operations(api.app), GenerationMode):
+        with subtests.test(operation=operation.label, mode=mode.value):
+
+            @BOUNDED
+            @given(case=operation.as_strategy(generation_mode=mode), real=...)
+            def ask(case, real: bool):
+                if real and "job_id" in case.path_parameters:
+                    case.path_parameters["job_id"] = next(ids)
+                case.query.pop("follow", None)  # such an answer ends with its job
+                asked.append(case.call_and_validate(base_url=api.url, headers=headers, checks=HELD))
+
+            with suppress(Unsatisfiable):  # nothing can be wrong in a request without parameters
+                ask()
+    statuses = Counter(answer.status_code for answer in asked)
+    assert len(asked) > 500
+    assert {200, 201, 204, 404, 409, 422} < set(statuses)

@@ -1,0 +1,147 @@
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
+import pytest
+from sqlalchemy import func, select, update
+
+from ampcore.spec import State
+from server.datasets import Datasets
+from store import idempotency, projects
+from store.clock import after
+from store.tables import AuditEntry, IdempotencyKey, Job
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+OTHER = {**SPEC, "name": "other"}
+
+
+@pytest.fixture
+def post(api):
+    def ask(spec=SPEC, key="a-key", path="/api/v1/jobs", client=api.client):
+        return client.post(path, json=spec, headers={"Idempotency-Key": key})
+
+    return ask
+
+
+@pytest.fixture
+def count(api):
+    """How many rows a table has."""
+
+    def rows(table=Job):
+        with api.database.read() as session:
+            return session.scalar(select(func.count()).select_from(table))
+
+    return rows
+
+
+def test_a_repeat_gets_the_same_answer_and_posts_nothing(api, post, count):
+    first, again = post(), post()
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.content == first.content
+    for name in ("Location", "Content-Type"):
+        assert again.headers[name] == first.headers[name]
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    assert (count(Job), count(AuditEntry), len(api.wake.sent)) == (1, 1, 1)
+
+
+def test_a_repeat_is_answered_as_before_when_the_job_has_changed_since(api, post):
+    first = post()
+    api.client.post(f"{first.headers['Location']}/cancel")
+    assert post().json()["state"] == "queued"
+    api.client.delete(first.headers["Location"])
+    assert post().content == first.content
+
+
+def test_another_body_with_the_same_key_is_refused(post, count):
+    post()
+    answer = post(OTHER)
+    assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
+    assert count() == 1
+
+
+def test_a_clone_is_made_once_too(post, count, make_job):
+    path = f"/api/v1/jobs/{make_job(State.FAILED).id}/clone"
+    first, again = (post({}, path=path) for _ in range(2))
+    assert first.content == again.content
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert count() == 2
+    assert post(SPEC).json()["code"] == "idempotency_key_reused"
+
+
+def test_keys_of_two_projects_have_nothing_to_do_with_each_other(post, client_of, count):
+    first, other = post(), post(client=client_of("member", "other"))
+    assert first.json()["id"] != other.json()["id"]
+    assert count() == 2
+
+
+def test_a_request_with_the_key_of_one_under_way_is_refused(post, count, monkeypatch):
+    arrived, go_on = Event(), Event()
+
+    def wait(*_):
+        arrived.set()
+        assert go_on.wait(20)
+
+    # Before the job's own transaction: in SQLite nobody else could write while that lasts.
+    monkeypatch.setattr(Datasets, "check", wait)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(post)
+        assert arrived.wait(20)
+        answer = post()
+        monkeypatch.undo()
+        go_on.set()
+        assert first.result().status_code == 201
+    assert (answer.status_code, answer.json()["code"]) == (409, "request_in_flight")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert count() == 1
+    assert post().headers["Idempotency-Replayed"] == "true"
+
+
+def test_of_many_requests_at_one_time_one_posts_the_job(post, count):
+    together = Barrier(8)
+
+    def race(_):
+        together.wait(20)
+        return post()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(race, range(8)))
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    posted = {answer.json()["id"] for answer in answers if answer.status_code == 201}
+    assert len(posted) == count() == 1
+
+
+def test_an_error_does_not_use_up_the_key(api, post, count):
+    assert post({"model": {}}).json()["code"] == "invalid_spec"
+    with api.database.write() as session:
+        projects.update(session, "default", {"max_queued": 0})
+    assert post().json()["code"] == "quota_exceeded"
+    with api.database.write() as session:
+        projects.update(session, "default", {"max_queued": None})
+    assert count(IdempotencyKey) == 0
+    assert post(OTHER).status_code == 201
+    assert count() == 1
+
+
+def test_a_request_that_crashed_is_done_by_its_repeat_after_a_minute(api, post, count):
+    first = post()
+    with api.database.write() as session:
+        long_ago = after(-idempotency.STALE_S - 1)
+        session.execute(update(IdempotencyKey).values(status=None, created_at=long_ago))
+    second = post()
+    assert second.status_code == 201
+    assert second.json()["id"] != first.json()["id"]
+    assert post().content == second.content
+    assert count() == 2
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "ä", "a\tb"])
+def test_a_key_that_is_none_is_refused(api, count, key):
+    headers = {"Idempotency-Key": key.encode("latin-1")}
+    answer = api.client.post("/api/v1/jobs", json=SPEC, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert answer.json()["errors"][0]["pointer"] == "/header/Idempotency-Key"
+    assert count() == 0
+
+
+def test_the_longest_key_is_taken(post):
+    assert post(key="~" * 255).status_code == 201

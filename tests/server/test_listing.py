@@ -1,0 +1,169 @@
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from ampcore.spec import State
+from store.search import Sort
+
+
+def listed(client, **query):
+    answer = client.get("/api/v1/jobs", params=query)
+    assert answer.status_code == 200, answer.text
+    return [job["id"] for job in answer.json()["items"]]
+
+
+def page(api, **query):
+    answer = api.client.get("/api/v1/jobs", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("sort", [None, *Sort])
+def test_pages_lead_to_every_job_once(api, make_job, sort):
+    made = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
+    query = {"limit": 2} | ({"sort": sort} if sort else {})
+    seen, cursor = [], {}
+    while cursor is not None:
+        told = page(api, **query, **cursor)
+        seen += [job["id"] for job in told["items"]]
+        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+    assert sorted(seen) == sorted(made)
+
+
+def test_the_newest_come_first_unless_another_order_is_asked_for(api, make_job):
+    first, second = (make_job(name=name).id for name in ("b", "a"))
+    assert listed(api.client) == listed(api.client, sort="name") == [second, first]
+    assert listed(api.client, sort="created_at") == listed(api.client, sort="-name")
+
+
+def test_a_list_can_be_narrowed_down(api, make_job):
+    one = make_job(name="Digits in half", labels={"team": "a=b"}).id
+    two = make_job(State.FAILED, precision={"policy": "mixed_float16"}, model={"kind": "cnn"}).id
+    make_job(State.RUNNING)
+    assert set(listed(api.client, state=["queued", "failed"])) == {one, two}
+    assert listed(api.client, label="team") == listed(api.client, label="team=a=b") == [one]
+    assert listed(api.client, label=["team", "other"]) == []
+    assert listed(api.client, q="IN HALF") == listed(api.client, q=one[:8]) == [one]
+    assert listed(api.client, policy="mixed_float16") == listed(api.client, model="cnn") == [two]
+    assert len(listed(api.client, q="")) == 3
+
+
+def test_a_list_can_begin_at_a_time_in_any_zone(api, make_job):
+    job = make_job()
+    assert listed(api.client, created_after="2020-01-01T00:00:00+14:00") == [job.id]
+    assert listed(api.client, created_after=datetime.now(UTC).isoformat()) == []
+
+
+def test_who_is_no_admin_lists_the_jobs_of_its_project_alone(api, make_job, client_of):
+    own, theirs = make_job(project="ours").id, make_job(project="theirs").id
+    viewer = client_of("viewer", "ours")
+    assert listed(viewer) == listed(viewer, project="ours") == [own]
+    refused = viewer.get("/api/v1/jobs?project=theirs")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert set(listed(api.client)) == {own, theirs}
+    assert listed(api.client, project="theirs") == [theirs]
+    assert listed(api.client, project="nobody's") == []
+
+
+@pytest.fixture
+def cursor(api, make_job):
+    """That of a list by name of two jobs."""
+    for _ in range(2):
+        make_job()
+    return page(api, limit=1, sort="name", state="queued")["next_cursor"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"sort": "-name", "state": "queued"},
+        {"sort": "name"},
+        {"sort": "name", "state": "failed"},
+        {"sort": "name", "state": "queued", "label": "a"},
+        {"sort": "name", "state": "queued", "project": "default"},
+    ],
+    ids=str,
+)
+def test_a_cursor_leads_on_in_its_own_list_alone(api, cursor, other):
+    answer = api.client.get("/api/v1/jobs", params={**other, "cursor": cursor})
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert error["pointer"] == "/query/cursor"
+    assert "the same sort" in error["expected"]
+
+
+def test_a_cursor_takes_another_limit(api, cursor):
+    assert len(page(api, sort="name", state="queued", limit=100, cursor=cursor)["items"]) == 1
+
+
+ID = "0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("sort", "value", "job_id"),
+    [
+        ("name", 3, ID),
+        ("name", "a\0", ID),
+        ("name", "\ud800", ID),
+        ("name", "a", "../x"),
+        ("name", "a", None),
+        ("priority", 10**30, ID),
+        ("priority", True, ID),
+        ("priority", [], ID),
+        ("created_at", "2020-01-01T00:00:00", ID),
+        ("created_at", "0001-01-01T00:00:00+14:00", ID),
+        ("created_at", 7, ID),
+        ("created_at", "m", ID),
+    ],
+)
+def test_a_place_that_was_made_up_is_refused(api, make_job, sort, value, job_id):
+    make_job()
+    make_job()
+    real = page(api, limit=1, sort=sort)["next_cursor"]
+    mark = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
+    forged = base64.urlsafe_b64encode(json.dumps([mark, value, job_id]).encode()).decode()
+    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
+    assert "earlier answer" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])
+def test_a_cursor_that_is_none_is_refused(api, cursor):
+    answer = api.client.get("/api/v1/jobs", params={"cursor": cursor})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=101",
+        "limit=ten",
+        "state=asleep",
+        "stat=queued",
+        "sort=size",
+        "sort=--name",
+        "label==x",
+        "label=",
+        "q=%00",
+        "label=a%00",
+        "policy=%00",
+        "model=%00",
+        "project=%00",
+        "cursor=%00",
+        "created_after=yesterday",
+        "created_after=2020-01-01T00:00:00",
+        "created_after=0001-01-01T00:00:00%2B14:00",
+        "created_after=1e400",
+        "q=" + "x" * 201,
+        "cursor=" + "x" * 2001,
+    ],
+)
+def test_a_list_asked_for_wrongly_is_refused(api, query):
+    answer = api.client.get(f"/api/v1/jobs?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    pointer = answer.json()["errors"][0]["pointer"]
+    assert pointer.startswith(f"/query/{query.partition('=')[0]}")

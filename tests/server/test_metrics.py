@@ -1,0 +1,205 @@
+import time
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text, update
+
+from ampcore.spec import State
+from server import schema
+from server.growth import Growth
+from store import artifacts, jobs, workers
+from store.clock import after
+from store.tables import Attempt, Job
+
+
+@pytest.fixture
+def scrape(api):
+    """Every sample that the server tells, by name and labels."""
+
+    def scrape(client=None):
+        answer = (client or api.client).get("/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        return {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+        }
+
+    return scrape
+
+
+@pytest.fixture
+def register(database):
+    """A worker that has told what it measures."""
+
+    def register(worker_id, **usage):
+        known = {"hostname": "h", "pid": 1, "slots": 2, "version": "1", "queues": ["default"]}
+        with database.write() as session:
+            workers.register(session, worker_id, **known)
+            workers.seen(session, worker_id, usage=usage)
+
+    return register
+
+
+def test_any_valid_token_may_scrape_and_nobody_else(api, scrape, client_of):
+    assert scrape(client_of("viewer", "other"))
+    assert api.anonymous.get("/metrics").status_code == 401
+
+
+def test_the_build_is_told(scrape):
+    import ampcore
+
+    labels = (("schema", schema.HEAD), ("version", ampcore.__version__))
+    assert scrape()["ampcore_build_info", *labels] == 1
+
+
+def test_requests_are_counted_by_the_template_of_their_route(api, scrape, make_job):
+    for _ in range(2):
+        api.client.get(f"/api/v1/jobs/{make_job().id}")
+    api.client.get("/api/v1/jobs/ffffffffffff")
+    api.client.get("/made/up/by/a/stranger")
+    api.anonymous.get("/api/v1/jobs")
+    told = scrape()
+
+    def count(route, status, method="GET"):
+        labels = (("method", method), ("route", route), ("status", status))
+        return told.get(("ampcore_http_request_duration_seconds_count", *labels))
+
+    assert count("/api/v1/jobs/{job_id}", "200") == 2
+    assert count("/api/v1/jobs/{job_id}", "404") == 1
+    assert count("other", "404") == 1
+    assert count("other", "401") == 1
+    assert not [key for key in told if "stranger" in str(key)]
+
+
+def test_jobs_are_counted_by_state_and_queue(scrape, make_job):
+    make_job()
+    make_job(runtime={"device": "gpu"})
+    make_job(State.RUNNING)
+    told = scrape()
+    assert told["ampcore_jobs", ("queue", "default"), ("state", "queued")] == 1
+    assert told["ampcore_jobs", ("queue", "gpu"), ("state", "queued")] == 1
+    assert told["ampcore_jobs", ("queue", "default"), ("state", "running")] == 1
+
+
+def test_the_oldest_wait_is_of_the_jobs_that_are_due(database, scrape, make_job):
+    job, later = make_job(), make_job()
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == job.id).values(queued_at=after(-90)))
+        waiting = {"queued_at": after(-900), "not_before": after(60)}
+        session.execute(update(Job).where(Job.id == later.id).values(**waiting))
+    waited_s = scrape()["ampcore_queue_oldest_seconds", ("queue", "default")]
+    assert waited_s == pytest.approx(90, abs=10)
+
+
+def test_waits_and_ends_of_attempts_never_fall(database, scrape, make_job):
+    ended = make_job(State.SUCCEEDED)
+    make_job(State.RUNNING)
+    with database.write() as session:
+        session.execute(update(Attempt).where(Attempt.job_id == ended.id).values(waited_s=20.0))
+
+    def check():
+        told = scrape()
+        assert told["ampcore_attempts_total", ("outcome", "succeeded")] == 1
+        assert told["ampcore_queue_wait_seconds_count",] == 2
+        assert told["ampcore_queue_wait_seconds_bucket", ("le", "15.0")] == 1
+        assert told["ampcore_queue_wait_seconds_bucket", ("le", "60.0")] == 2
+        assert told["ampcore_queue_wait_seconds_bucket", ("le", "+Inf")] == 2
+        assert told["ampcore_queue_wait_seconds_sum",] == pytest.approx(20, abs=5)
+
+    check()
+    with database.write() as session:
+        assert jobs.remove(session, ended.id)
+    check()
+
+
+def test_workers_tell_their_slots_steps_lag_and_gpus(api, scrape, register, make_job):
+    gpu = {"index": 0, "utilization": 0.75, "memory_used_bytes": 2, "memory_total_bytes": 8}
+    register("some-worker", steps_total=100, lag_s=0.25, gpus=[gpu])
+    register("slow", steps_total=7, lag_s=1.5)
+    register("new")
+    register("gone", steps_total=1, lag_s=99.0)
+    with api.database.write() as session:
+        workers.stopped(session, "gone")
+    make_job(State.RUNNING)
+    told = scrape()
+    assert told["ampcore_workers", ("state", "online")] == 3
+    assert told["ampcore_workers", ("state", "stopped")] == 1
+    assert told["ampcore_workers", ("state", "lost")] == 0
+    assert told["ampcore_worker_slots", ("worker", "some-worker")] == 2
+    assert told["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
+    assert told["ampcore_worker_slots_busy", ("worker", "slow")] == 0
+    assert told["ampcore_steps_ingested_total",] == 108
+    assert told["ampcore_ingest_lag_seconds",] == 1.5
+    which = (("gpu", "0"), ("worker", "some-worker"))
+    assert told["ampcore_gpu_utilization_ratio", *which] == 0.75
+    assert told["ampcore_gpu_memory_used_bytes", *which] == 2
+    assert told["ampcore_gpu_memory_bytes", *which] == 8
+    with api.database.write() as session:
+        session.execute(text("DELETE FROM workers"))
+    assert scrape()["ampcore_steps_ingested_total",] == 108
+
+
+def test_files_and_silent_jobs_are_told(database, scrape, make_job):
+    job = make_job(State.RUNNING)
+    with database.write() as session:
+        for number in (1, 2):
+            file = artifacts.Stored(f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64)
+            artifacts.add(session, job.id, 1, file)
+        session.execute(update(Job).values(updated_at=after(-40)))
+    told = scrape()
+    assert told["ampcore_artifacts_bytes", ("kind", "checkpoint")] == 6 * 2**31
+    assert told["ampcore_running_job_silence_seconds",] == pytest.approx(40, abs=10)
+
+
+def test_what_the_reconciler_did_is_told(api, scrape, make_job):
+    assert scrape()["ampcore_leases_lost_total",] == 0
+    job = make_job(State.RUNNING)
+    with api.database.write() as session:
+        session.execute(update(Job).where(Job.id == job.id).values(lease_expires_at=after(-1)))
+    reconciler = api.app.state.reconciler
+    reconciler.expire()
+    reconciler.rounds_at = 1234.5
+    told = scrape()
+    assert told["ampcore_leases_lost_total",] == 1
+    assert told["ampcore_attempts_total", ("outcome", "lost")] == 1
+    assert told["ampcore_reconciler_last_success_timestamp_seconds",] == 1234.5
+
+
+def test_without_the_database_the_server_still_tells_of_itself(api, scrape):
+    assert scrape()["ampcore_database_up",] == 1
+    with api.database.write() as session:
+        session.execute(text("ALTER TABLE tokens RENAME TO tokens_away"))
+        session.execute(text("ALTER TABLE jobs RENAME TO jobs_away"))
+    try:
+        api.app.state.services.keyring._clock = lambda: time.monotonic() + 60
+        told = scrape()
+    finally:
+        with api.database.write() as session:
+            session.execute(text("ALTER TABLE tokens_away RENAME TO tokens"))
+            session.execute(text("ALTER TABLE jobs_away RENAME TO jobs"))
+    assert told["ampcore_database_up",] == 0
+    assert told["process_resident_memory_bytes",] > 0
+    assert ("ampcore_steps_ingested_total",) not in told
+
+
+def test_the_whole_is_in_prometheus_order(api, make_job, register):
+    """Names and units as Prometheus has them: base units, `_total` on counters, help and type."""
+    make_job(State.SUCCEEDED)
+    register("w", gpus=[])
+    for family in text_string_to_metric_families(api.client.get("/metrics").text):
+        if not family.name.startswith("ampcore_"):
+            continue
+        assert family.type in {"counter", "gauge", "histogram"}
+        assert family.documentation
+        assert not family.name.endswith(("_ms", "_s", "_mb", "_total", "_percent"))
+        if family.type == "counter":
+            assert all(s.name.endswith("_total") for s in family.samples)
+
+
+def test_a_number_that_falls_is_not_counted_twice():
+    growth = Growth()
+    assert [growth.total("a", n) for n in (5, 7, 3, 4, 4)] == [5, 7, 7, 8, 8]
+    growth.total("b", 2)
+    assert growth.sum() == 10

@@ -1,0 +1,72 @@
+import pytest
+
+from ampcore.spec import State
+from store import audit
+
+PROJECTS = "/api/v1/projects"
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+
+
+def test_a_project_is_made_by_setting_its_quotas(api):
+    answer = api.client.put(f"{PROJECTS}/vision", json={"max_queued": 10, "max_running": 2})
+    assert answer.status_code == 200
+    made = answer.json()
+    assert (made["name"], made["max_queued"], made["max_running"]) == ("vision", 10, 2)
+    assert (made["queued"], made["running"]) == (0, 0)
+    names = [project["name"] for project in api.client.get(PROJECTS).json()["items"]]
+    assert names == ["default", "vision"]
+
+
+def test_what_is_put_replaces_both_quotas(api):
+    api.client.put(f"{PROJECTS}/default", json={"max_queued": 10, "max_running": 2})
+    project = api.client.put(f"{PROJECTS}/default", json={"max_queued": 3}).json()
+    assert (project["max_queued"], project["max_running"]) == (3, None)
+
+
+def test_a_project_tells_how_much_of_its_quotas_is_used(api, make_job):
+    for state in (State.QUEUED, State.RUNNING, State.SUCCEEDED):
+        make_job(state)
+    (project,) = api.client.get(PROJECTS).json()["items"]
+    assert (project["queued"], project["running"]) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["UPPER", "-dash", "x" * 65, "a%20b", "%00", "a%0a"])
+def test_a_name_that_is_none_is_refused(api, name):
+    answer = api.client.put(f"{PROJECTS}/{name}", json={})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert len(api.client.get(PROJECTS).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("quotas", [{"max_queued": -1}, {"max_running": "x"}, {"more": 1}, []])
+def test_quotas_that_make_no_sense_are_refused(api, quotas):
+    assert api.client.put(f"{PROJECTS}/default", json=quotas).status_code == 422
+
+
+def test_the_audit_tells_who_set_which_quota(api, database):
+    api.client.put(f"{PROJECTS}/vision", json={"max_queued": 1})
+    with database.read() as session:
+        (entry,) = audit.page(session, limit=10)
+    assert (entry.action, entry.target, entry.project) == ("project.update", "vision", "vision")
+    assert entry.data == {"max_queued": 1, "max_running": None}
+
+
+def test_a_full_queue_answers_429_and_when_to_come_again(api):
+    api.client.put(f"{PROJECTS}/default", json={"max_queued": 1})
+    assert api.client.post("/api/v1/jobs", json=SPEC).status_code == 201
+    answer = api.client.post("/api/v1/jobs", json=SPEC)
+    assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+
+
+STEPS = {"retry": State.CANCELLED, "resume": State.PAUSED, "clone": State.SUCCEEDED}
+
+
+@pytest.mark.parametrize(("step", "state"), STEPS.items())
+def test_a_full_queue_takes_no_job_by_another_way(api, make_job, step, state):
+    job = make_job(state)
+    make_job(State.QUEUED)
+    api.client.put(f"{PROJECTS}/default", json={"max_queued": 1})
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/{step}")
+    assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
+    assert api.client.get(f"/api/v1/jobs/{job.id}").json()["state"] == state

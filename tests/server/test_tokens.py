@@ -1,0 +1,122 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from store import audit, tokens
+
+TOKENS = "/api/v1/tokens"
+
+
+def make(api, **values):
+    answer = api.client.post(TOKENS, json={"name": "ada", **values})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def asked_by(api, secret, path="/api/v1/session"):
+    return api.anonymous.get(path, headers={"Authorization": f"Bearer {secret}"})
+
+
+def test_a_made_token_opens_the_door_with_its_role_and_project(api):
+    made = make(api, role="viewer", project="vision")
+    assert (made["role"], made["project"], made["created_by"]) == ("viewer", "vision", "test")
+    who = asked_by(api, made["secret"]).json()
+    assert (who["token_id"], who["role"], who["project"]) == (made["id"], "viewer", "vision")
+
+
+def test_a_token_is_a_member_of_the_default_project_unless_told_otherwise(api):
+    made = make(api)
+    assert (made["role"], made["project"], made["expires_at"]) == ("member", "default", None)
+
+
+def test_a_secret_is_told_once_and_never_again(api):
+    answer = api.client.post(TOKENS, json={"name": "ada"})
+    assert answer.headers["Cache-Control"] == "no-store"
+    secret = answer.json()["secret"]
+    for path in (TOKENS, "/api/v1/audit"):
+        text = api.client.get(path).text
+        assert secret not in text
+        assert tokens.digest_of(secret) not in text
+
+
+def test_a_token_with_an_expiry_tells_it(api):
+    ends = datetime.now(UTC) + timedelta(days=30)
+    made = make(api, expires_at=ends.isoformat())
+    assert abs(datetime.fromisoformat(made["expires_at"]) - ends) < timedelta(milliseconds=1)
+    assert asked_by(api, made["secret"]).json()["expires_at"] == made["expires_at"]
+
+
+WRONG = [
+    {},
+    {"name": ""},
+    {"name": "x" * 201},
+    {"name": "two\nlines"},
+    {"name": "nul\0"},
+    {"name": "ada", "role": "god"},
+    {"name": "ada", "project": "../etc"},
+    {"name": "ada", "project": ""},
+    {"name": "ada", "secret": "amp_mine"},
+    {"name": "ada", "expires_at": "2020-01-01T00:00:00Z"},
+    {"name": "ada", "expires_at": "2099-01-01T00:00:00"},
+    {"name": "ada", "expires_at": "9999-12-31T23:59:59-23:00"},
+]
+
+
+@pytest.mark.parametrize("body", WRONG, ids=str)
+def test_a_token_that_makes_no_sense_is_not_made(api, body):
+    answer = api.client.post(TOKENS, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert len(api.client.get(TOKENS).json()["items"]) == 1
+
+
+def test_the_list_holds_every_token_the_newest_first_and_what_became_of_it(api):
+    made = make(api)
+    api.client.delete(f"{TOKENS}/{made['id']}")
+    first, second = api.client.get(TOKENS).json()["items"]
+    assert (first["id"], first["name"], second["name"]) == (made["id"], "ada", "test")
+    assert first["revoked_at"] is not None
+    assert second["revoked_at"] is None
+    assert "secret" not in first
+
+
+def test_a_revoked_token_is_refused_at_once(api):
+    made = make(api)
+    assert asked_by(api, made["secret"]).status_code == 200
+    answer = api.client.delete(f"{TOKENS}/{made['id']}")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert asked_by(api, made["secret"]).status_code == 401
+
+
+def test_revoking_twice_is_one_revocation(api, database):
+    made = make(api)
+    for _ in range(2):
+        assert api.client.delete(f"{TOKENS}/{made['id']}").status_code == 204
+    with database.read() as session:
+        assert len(audit.page(session, action="token.revoke", limit=10)) == 1
+
+
+@pytest.mark.parametrize("token_id", ["0123456789ab", "%00", "x" * 1000, "..%2f"])
+def test_a_token_that_is_not_there_is_not_revoked(api, token_id):
+    answer = api.client.delete(f"{TOKENS}/{token_id}")
+    assert answer.status_code in (404, 422)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+def test_the_last_admin_cannot_lock_everybody_out(api):
+    make(api, role="member")
+    own = api.client.get("/api/v1/session").json()["token_id"]
+    answer = api.client.delete(f"{TOKENS}/{own}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "last_admin")
+    assert api.client.get(TOKENS).status_code == 200
+
+
+def test_the_audit_tells_who_made_and_revoked_which_token(api, database):
+    made = make(api, role="viewer", project="vision")
+    api.client.delete(f"{TOKENS}/{made['id']}")
+    with database.read() as session:
+        revoked, created = audit.page(session, limit=10)
+    assert (revoked.action, revoked.target) == ("token.revoke", made["id"])
+    assert (created.action, created.target) == ("token.create", made["id"])
+    assert created.data == {"name": "ada", "role": "viewer"}
+    assert {entry.project for entry in (revoked, created)} == {"vision"}
+    assert {entry.token_name for entry in (revoked, created)} == {"test"}

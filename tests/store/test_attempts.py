@@ -1,0 +1,215 @@
+import pytest
+from sqlalchemy import event, text
+
+from ampcore.spec import Reason, State
+from store import attempts, jobs, leases, projects
+from store.clock import after
+from store.tables import Attempt
+
+
+def claim_next(session, *queues):
+    job = attempts.claim_next(session, "w", queues or ["default"])
+    return job and job.id
+
+
+def test_the_most_urgent_job_is_next_then_the_oldest(do, make_job, put):
+    first, second = make_job(), make_job()
+    urgent, late = make_job(runtime={"priority": 9}), make_job(runtime={"priority": 0})
+    put(first.id, created_at=after(-60))
+    put(second.id, created_at=after(-30))
+    taken = [do(claim_next) for _ in range(5)]
+    assert taken == [urgent.id, first.id, second.id, late.id, None]
+
+
+def test_a_changed_priority_counts_at_once(do, make_job, put):
+    first, second = make_job(), make_job()
+    put(first.id, created_at=after(-60))
+    do(jobs.edit, second.id, {"priority": 6})
+    assert do(claim_next) == second.id
+
+
+def test_a_worker_takes_only_what_its_queues_hold(do, make_job):
+    big = make_job(runtime={"queue": "big"})
+    assert do(claim_next) is None
+    assert do(claim_next, "default", "big") == big.id
+
+
+def test_a_job_that_is_not_due_is_passed_over(do, make_job, put):
+    job = make_job()
+    put(job.id, not_before=after(60))
+    assert do(claim_next) is None
+    put(job.id, not_before=after(-1))
+    assert do(claim_next) == job.id
+
+
+def test_a_project_at_its_quota_is_passed_over(do, make_job, put):
+    do(projects.update, "small", {"max_running": 1})
+    first, second, other = make_job(project="small"), make_job(project="small"), make_job()
+    put(first.id, created_at=after(-60))
+    put(second.id, created_at=after(-30))
+    assert [do(claim_next) for _ in range(3)] == [first.id, other.id, None]
+    do(attempts.hand_back, first.id, 1)
+    assert do(claim_next) == first.id
+
+
+def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, do, make_job):
+    for _ in range(30):
+        make_job()
+    plan = "EXPLAIN QUERY PLAN" if database.engine.dialect.name == "sqlite" else "EXPLAIN"
+    seen = []
+
+    def note(_connection, cursor, statement, parameters, *_):
+        if "LIMIT" in statement:
+            seen.append((statement, parameters))
+
+    with database.write() as session:
+        event.listen(session.connection(), "before_cursor_execute", note)
+        claim_next(session)
+        if plan == "EXPLAIN":
+            session.execute(text("SET LOCAL enable_seqscan = off"))
+            session.execute(text("SET LOCAL enable_bitmapscan = off"))
+        [(statement, parameters)] = seen
+        told = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
+    assert "ix_jobs_in_turn" in str(told)
+    assert "Sort" not in str(told)
+    assert "TEMP B-TREE" not in str(told)
+
+
+def test_how_long_a_job_waited_is_kept(database, do, make_job, put):
+    job = make_job()
+    put(job.id, queued_at=after(-90))
+    do(attempts.claim, job.id, "w")
+    with database.read() as session:
+        [attempt] = attempts.listing(session, job.id)
+    assert attempt.waited_s == pytest.approx(90, abs=5)
+    assert (attempt.attempt, attempt.worker_id, attempt.outcome) == (1, "w", None)
+
+
+def test_where_an_attempt_began_is_kept(database, do, make_job):
+    job = make_job(State.STARTING)
+    running = do(attempts.mark_running, job.id, 1, total_steps=100, first_step=40)
+    assert (running.step, running.total_steps) == (40, 100)
+    with database.read() as session:
+        assert session.get(Attempt, (job.id, 1)).first_step == 40
+
+
+@pytest.mark.parametrize("state", [State.PAUSING, State.STOPPING], ids=str)
+def test_a_trainer_that_begins_when_it_is_to_stop_has_begun_all_the_same(
+    database, do, make_job, state
+):
+    job = make_job(state)
+    assert do(attempts.mark_running, job.id, 1, total_steps=7, first_step=3).state == state
+    with database.read() as session:
+        assert jobs.get(session, job.id).total_steps == 7
+        assert session.get(Attempt, (job.id, 1)).first_step == 3
+
+
+ENDS = {
+    "running": lambda s, i, n: attempts.mark_running(s, i, n, total_steps=9, first_step=0),
+    "succeeded": lambda s, i, n: attempts.mark_succeeded(s, i, n, {}),
+    "failed": lambda s, i, n: attempts.mark_failed(s, i, n, Reason.TIMEOUT, "Too slow."),
+    "lost": lambda s, i, n: attempts.mark_failed(s, i, n, Reason.WORKER_LOST, "Gone."),
+    "cancelled": attempts.mark_cancelled,
+    "paused": attempts.mark_paused,
+    "handed back": attempts.hand_back,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("state", State, ids=str)
+def test_an_attempt_that_is_over_changes_nothing(database, do, make_job, state, end):
+    job = make_job(state)
+    was = (job.state, job.seq)
+    for attempt in {
+        job.attempt - 1,
+        job.attempt + 1,
+        *([job.attempt] * (not job.lease_expires_at)),
+    }:
+        assert do(ENDS[end], job.id, attempt) is None
+    with database.read() as session:
+        now = jobs.get(session, job.id)
+        assert (now.state, now.seq) == was
+
+
+def test_the_end_of_a_job_is_written_to_its_attempt_and_frees_its_lease(database, make_job):
+    job = make_job(State.FAILED)
+    with database.read() as session:
+        row, attempt = jobs.get(session, job.id), session.get(Attempt, (job.id, 1))
+        assert (row.reason, row.message) == (Reason.INVALID_DATA, "The data is NaN.")
+        assert (attempt.outcome, attempt.reason) == (State.FAILED, Reason.INVALID_DATA)
+        assert row.lease_expires_at is None
+        assert row.finished_at is not None
+        assert attempt.finished_at is not None
+
+
+def test_a_summary_keeps_numbers_that_json_cannot_write(database, do, make_job):
+    job = make_job(State.RUNNING)
+    do(attempts.mark_succeeded, job.id, 1, {"final_loss": float("nan")})
+    with database.read() as session:
+        assert jobs.get(session, job.id).summary == {"final_loss": "NaN"}
+
+
+def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_used_up(
+    do, make_job, put
+):
+    job_id = make_job(runtime={"max_attempts": 2}).id
+    do(attempts.claim, job_id, "w")
+    job = do(attempts.mark_failed, job_id, 1, Reason.PROCESS_KILLED, "It was killed.")
+    assert (job.state, job.failures, job.woken_at) == (State.QUEUED, 1, None)
+    assert job.message == (
+        "It was killed. It goes on from its last checkpoint in 5 s: attempt 2 of 2."
+    )
+    assert 3 < (job.not_before - job.updated_at).total_seconds() < 7
+    assert do(claim_next) is None
+    put(job_id, not_before=after(-1))
+    assert do(claim_next) == job_id
+    job = do(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
+    assert (job.state, job.failures) == (State.FAILED, 2)
+    assert job.message == (
+        "It was killed. It was tried 2 times. Retry it to go on from its last checkpoint."
+    )
+
+
+@pytest.mark.parametrize("reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA], ids=str)
+def test_what_another_attempt_would_not_mend_is_not_tried_again(do, make_job, reason):
+    job = make_job(State.RUNNING)
+    ended = do(attempts.mark_failed, job.id, 1, reason, "Make the batch smaller.")
+    assert (ended.state, ended.message) == (State.FAILED, "Make the batch smaller.")
+
+
+def test_a_job_that_fails_while_it_pauses_is_paused(do, make_job):
+    job = make_job(State.PAUSING)
+    ended = do(attempts.mark_failed, job.id, 1, Reason.PROCESS_KILLED, "It was killed.")
+    assert (ended.state, ended.failures, ended.requested) == (State.PAUSED, 1, None)
+    assert "resume it" in ended.message
+
+
+def test_a_job_that_its_worker_gives_back_has_not_failed(database, do, make_job):
+    job = make_job(State.RUNNING)
+    back = do(attempts.hand_back, job.id, 1)
+    assert (back.state, back.failures, back.reason) == (State.QUEUED, 0, Reason.WORKER_SHUTDOWN)
+    with database.read() as session:
+        assert session.get(Attempt, (job.id, 1)).outcome == attempts.HANDED_BACK
+    assert do(claim_next) == job.id
+    assert do(leases.hold, job.id, 1) is None
+
+
+def test_the_time_on_workers_is_added_up(database, do, make_job):
+    job = make_job()
+    with database.write() as session:
+        for number, lasted_s in ((1, 10.0), (2, 5.5)):
+            session.add(
+                Attempt(
+                    job_id=job.id,
+                    attempt=number,
+                    worker_id="w",
+                    started_at=after(-100),
+                    finished_at=after(-100 + lasted_s),
+                )
+            )
+        session.add(Attempt(job_id=job.id, attempt=3, worker_id="w", started_at=after(-9)))
+    with database.read() as session:
+        used_s = attempts.used_s(session, job.id)
+        assert isinstance(used_s, float)
+        assert used_s == pytest.approx(15.5, abs=0.1)
+        assert attempts.used_s(session, "0" * 12) == 0

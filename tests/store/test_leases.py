@@ -1,0 +1,45 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ampcore.spec import ACTIVE, State
+from store import attempts, jobs, leases
+from store.clock import after
+
+
+def left_s(database, job_id):
+    with database.read() as session:
+        lease = jobs.get(session, job_id).lease_expires_at
+    return (lease - datetime.now(UTC)) / timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("state", State, ids=str)
+def test_only_an_active_job_can_be_held(do, make_job, state):
+    job_id = make_job(state).id
+    assert (do(leases.hold, job_id, 1) is not None) == (state in ACTIVE)
+    assert do(leases.hold, job_id, 2) is None
+
+
+@pytest.mark.parametrize("lease_s", [leases.LEASE_S, 120.0])
+def test_a_lease_ends_by_the_clock_of_the_database(database, do, make_job, lease_s):
+    job = make_job()
+    do(attempts.claim, job.id, "w", lease_s=lease_s)
+    assert lease_s - 10 < left_s(database, job.id) <= lease_s + 1
+
+
+def test_holding_extends_the_lease(database, do, make_job, put):
+    job = make_job(State.RUNNING)
+    put(job.id, lease_expires_at=after(1))
+    do(leases.hold, job.id, 1)
+    assert left_s(database, job.id) > leases.LEASE_S - 10
+
+
+def test_a_silent_worker_is_given_a_third_of_its_lease_to_speak_again():
+    calm = [leases.calm_s(lease_s) for lease_s in (6.0, 30.0, 3000.0)]
+    assert calm == [2.0, 10.0, leases.LONGEST_CALM_S]
+
+
+@pytest.mark.parametrize("lease_s", [1.0, 3.0, leases.LEASE_S, 3000.0])
+def test_after_an_outage_a_worker_is_back_before_the_calm_is_over(lease_s):
+    """Fails when the longest wait is a constant: with short leases the job was given away."""
+    assert leases.longest_wait_s(lease_s) < leases.calm_s(lease_s)

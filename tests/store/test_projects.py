@@ -1,0 +1,153 @@
+"""Quotas hold also between two that ask at one time, on two connections."""
+
+import threading
+
+import pytest
+
+from ampcore.spec import State
+from store import attempts, jobs, projects
+from store.jobs import Origin
+from store.projects import Load, QuotaExceeded
+
+
+@pytest.fixture
+def project(database):
+    """The project that is always there."""
+    with database.write() as session:
+        projects.ensure(session, "default")
+    return "default"
+
+
+def set_quotas(database, **quotas):
+    with database.write() as session:
+        projects.update(session, "default", quotas)
+
+
+def submit(database, spec, project="default"):
+    with database.write() as session:
+        projects.refuse_if_full(session, project)
+        return jobs.create(session, spec, Origin(project)).id
+
+
+def at_once(count, work):
+    """What `work` returned or raised, called so many times at one time."""
+    start, outcomes = threading.Barrier(count), []
+
+    def run():
+        start.wait()
+        try:
+            outcomes.append(work())
+        except Exception as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_ensuring_a_project_changes_none_that_is_there(database, project):
+    set_quotas(database, max_queued=3)
+    with database.write() as session:
+        projects.ensure(session, project)
+        assert projects.get(session, project).max_queued == 3
+
+
+def test_two_may_ensure_a_project_at_one_time(database):
+    def ensure():
+        with database.write() as session:
+            projects.ensure(session, "new")
+
+    assert at_once(4, ensure) == [None] * 4
+
+
+def test_a_quota_that_is_not_named_stays(database, project):
+    set_quotas(database, max_queued=3, max_running=2)
+    set_quotas(database, max_queued=None)
+    with database.read() as session:
+        row = projects.get(session, project)
+        assert (row.max_queued, row.max_running) == (None, 2)
+
+
+def test_the_load_counts_what_waits_and_what_runs(database, project, make_job):
+    for state in (State.QUEUED, State.QUEUED, State.RUNNING, State.STOPPING, State.SUCCEEDED):
+        make_job(state)
+    with database.read() as session:
+        assert projects.load(session) == {"default": Load(queued=2, running=2)}
+
+
+def test_a_full_queue_refuses_the_next_job_until_a_worker_takes_one(database, project, make_spec):
+    set_quotas(database, max_queued=2)
+    for _ in range(2):
+        submit(database, make_spec())
+    with pytest.raises(QuotaExceeded, match="quota of 2"):
+        submit(database, make_spec())
+    with database.write() as session:
+        attempts.claim_next(session, "worker", ["default"])
+    submit(database, make_spec())
+
+
+def test_the_queue_of_another_project_is_not_counted(database, project, make_spec):
+    set_quotas(database, max_queued=1)
+    with database.write() as session:
+        projects.ensure(session, "other")
+    submit(database, make_spec())
+    submit(database, make_spec(), "other")
+
+
+def test_a_queued_quota_holds_for_requests_at_one_time(database, project, make_spec):
+    # Checked by taking `with_for_update` out of refuse_if_full: PostgreSQL then queues more.
+    set_quotas(database, max_queued=3)
+    outcomes = at_once(8, lambda: submit(database, make_spec()))
+    assert sum(isinstance(outcome, QuotaExceeded) for outcome in outcomes) == 5
+    with database.read() as session:
+        assert projects.load(session)["default"].queued == 3
+
+
+def claim(database, worker_id="worker"):
+    with database.write() as session:
+        job = attempts.claim_next(session, worker_id, ["default"])
+        return job.id if job is not None else None
+
+
+def test_a_project_that_runs_as_many_as_it_may_is_passed_over(database, project, make_spec):
+    set_quotas(database, max_running=1)
+    with database.write() as session:
+        projects.ensure(session, "other")
+    first, second = submit(database, make_spec()), submit(database, make_spec())
+    others = submit(database, make_spec(), "other")
+    assert claim(database) == first
+    assert claim(database) == others
+    assert claim(database) is None
+    with database.write() as session:
+        attempts.mark_running(session, first, 1, total_steps=1, first_step=0)
+        attempts.mark_succeeded(session, first, 1, {})
+    assert claim(database) == second
+
+
+def test_a_running_quota_holds_for_claims_at_one_time(database, project, make_spec):
+    # Checked by taking `with_for_update` out of _full_projects: PostgreSQL then claims more.
+    set_quotas(database, max_running=2)
+    for _ in range(6):
+        submit(database, make_spec())
+    outcomes = at_once(6, lambda: claim(database))
+    assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    assert sum(outcome is not None for outcome in outcomes) == 2
+    with database.read() as session:
+        assert projects.load(session)["default"].running == 2
+
+
+def test_claims_of_several_projects_at_one_time_wait_for_each_other_in_one_order(
+    database, project, make_spec
+):
+    for name in ("default", "b", "c"):
+        with database.write() as session:
+            projects.update(session, name, {"max_running": 2})
+        for _ in range(4):
+            submit(database, make_spec(), name)
+    outcomes = at_once(8, lambda: claim(database))
+    assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    with database.read() as session:
+        assert {load.running for load in projects.load(session).values()} == {2}

@@ -1,0 +1,26 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampcore.spec import Reason
+from store.retries import RETRIED, advice, wait_s
+
+
+@given(st.sampled_from(Reason), st.integers(1, 5000), st.integers(1, 100))
+def test_an_attempt_follows_exactly_where_the_reason_and_the_count_allow_it(reason, failures, most):
+    wait = wait_s(reason, failures, most)
+    assert (wait is not None) == (reason in RETRIED and failures < most)
+    assert wait is None or RETRIED[reason].first_s <= wait <= RETRIED[reason].longest_s
+
+
+def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound():
+    waits = [wait_s(Reason.PROCESS_KILLED, failures, 100) for failures in (1, 2, 3, 4, 99)]
+    assert waits == [5.0, 10.0, 20.0, 40.0, 300.0]
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA, Reason.TIMEOUT, Reason.INVALID_SPEC]
+)
+def test_the_jobs_own_fault_is_not_tried_again(reason):
+    assert wait_s(reason, 1, 100) is None
+    assert advice(reason, 1) == ""

@@ -1,0 +1,178 @@
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import event, insert, text, update
+
+from ampcore.spec import State
+from store import projects, search
+from store.clock import now
+from store.jobs import Origin, create
+from store.search import Search, Sort, place_of
+from store.tables import Job
+
+
+@pytest.fixture
+def add(database, make_spec):
+    """Jobs in the database; returns their ids."""
+
+    def make(*specs, project="default"):
+        with database.write() as session:
+            projects.ensure(session, project)
+            return [create(session, make_spec(**spec), Origin(project)).id for spec in specs]
+
+    return make
+
+
+@pytest.fixture
+def find(database):
+    """The ids of all jobs that a search finds."""
+
+    def ids(**asked):
+        with database.read() as session:
+            rows = search.page(session, Search(**asked), sort=Sort.NAME, behind=None, limit=100)
+            return [job.id for job in rows]
+
+    return ids
+
+
+def pages(database, sort, limit, between=lambda: None):
+    """The jobs of every page, one after the other; `between` is done after each."""
+    behind, seen = None, []
+    while True:
+        with database.read() as session:
+            rows = search.page(session, Search(), sort=sort, behind=behind, limit=limit)
+        if not rows:
+            return seen
+        seen += rows
+        behind = place_of(rows[-1], sort)
+        between()
+
+
+@pytest.mark.parametrize("sort", Sort)
+def test_pages_show_every_job_once_in_order_also_those_with_equal_values(database, add, sort):
+    ids = add(*({"name": f"job {n % 3}", "runtime": {"priority": n % 2}} for n in range(11)))
+    with database.write() as session:  # jobs that one transaction made have one time
+        session.execute(update(Job).where(Job.id.in_(ids[:5])).values(created_at=now()))
+        session.execute(update(Job).where(Job.id.in_(ids)).values(updated_at=Job.created_at))
+    seen = pages(database, sort, 2)
+    assert sorted(job.id for job in seen) == sorted(ids)
+    keys = [(getattr(job, sort.field), job.id) for job in seen]
+    assert all((a > b) if sort.descends else (a < b) for a, b in pairwise(keys))
+
+
+def test_jobs_posted_between_two_pages_move_nothing(database, add):
+    before = add(*({} for _ in range(6)))
+    seen = pages(database, Sort.NEWEST, 2, between=lambda: add({}, {}))
+    assert [job.id for job in seen if job.id in before] == [job.id for job in seen]
+    assert sorted(job.id for job in seen) == sorted(before)
+
+
+def test_a_job_that_is_deleted_between_two_pages_takes_none_with_it(database, add):
+    ids = add(*({"name": f"job {n}"} for n in range(4)))
+
+    def delete_the_second():
+        with database.write() as session:
+            session.execute(text("DELETE FROM jobs WHERE id = :id"), {"id": ids[1]})
+
+    assert [job.name for job in pages(database, Sort.NAME, 2, delete_the_second)] == [
+        f"job {n}" for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [
+        (("team", None), [0, 1]),
+        (("team", "vision"), [0]),
+        (("team", "Vision"), []),
+        (("tea", None), []),
+        (("a.\"b'$[0]\\", "=%_"), [2]),
+        (("größe", "🎓"), [2]),
+    ],
+)
+def test_labels_are_compared_as_they_are(add, find, label, found):
+    ids = add(
+        {"name": "a", "labels": {"team": "vision"}},
+        {"name": "b", "labels": {"team": "speech"}},
+        {"name": "c", "labels": {"a.\"b'$[0]\\": "=%_", "größe": "🎓"}},
+    )
+    assert find(labels=(label,)) == [ids[n] for n in found]
+
+
+def test_every_label_that_is_asked_for_must_be_there(add, find):
+    both, _ = add({"labels": {"a": "1", "b": "2"}}, {"labels": {"a": "1"}})
+    assert find(labels=(("a", "1"), ("b", None))) == [both]
+
+
+@pytest.mark.parametrize(
+    ("q", "found"),
+    [("DIGITS", [0]), ("100%", [0]), ("%", [0]), ("_", [1]), ("\\", [1]), ("/", [1]), ("s_f", [])],
+)
+def test_a_part_of_the_name_is_found_whatever_characters_it_has(add, find, q, found):
+    ids = add({"name": "digits of 100%"}, {"name": "a_b\\c/d"})
+    assert find(q=q) == [ids[n] for n in found]
+
+
+def test_the_beginning_of_an_id_is_found_and_no_other_part_of_it(add, find):
+    [job_id] = add({"name": "no hexadecimal"})
+    assert find(q=job_id[:5].upper()) == [job_id]
+    assert find(q=job_id[2:9]) == []
+
+
+def test_a_search_can_be_of_one_project_policy_model_state_and_time(database, add, find):
+    [one] = add({"precision": {"policy": "mixed_float16"}})
+    [two] = add({"model": {"kind": "cnn"}}, project="other")
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == two).values(state=State.FAILED))
+        made = session.get(Job, one).created_at
+        session.execute(
+            update(Job).where(Job.id == two).values(created_at=made + timedelta(hours=1))
+        )
+    assert find(project="other") == find(model="cnn") == find(states=(State.FAILED,)) == [two]
+    assert find(project="default") == find(policy="mixed_float16") == [one]
+    assert find(states=(State.FAILED, State.PAUSED), project="default") == []
+    assert find(created_after=made) == [two]
+
+
+@pytest.mark.parametrize("wanted", [Search(), Search(project="default")])
+@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.CREATED_AT])
+def test_a_page_by_time_is_read_off_an_index(database, make_spec, add, wanted, sort):
+    fill(database, make_spec)
+    with database.read() as session:
+        place = place_of(search.page(session, wanted, sort=sort, behind=None, limit=50)[-1], sort)
+        plan = explain(
+            session, lambda: search.page(session, wanted, sort=sort, behind=place, limit=51)
+        )
+    assert "ix_jobs" in plan
+    assert "created_at_id" in plan
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+def fill(database, make_spec, count=10_000):
+    """Many queued jobs, and statistics of them."""
+    spec = make_spec().to_json()
+    facts = {"project": "default", "name": "x", "policy": "float32", "model": "mlp"}
+    facts |= {"labels": {}, "spec": spec, "queue": "default"}
+    with database.write() as session:
+        session.execute(insert(Job), [facts for _ in range(count)])
+        session.execute(text("ANALYZE jobs"))
+
+
+def explain(session, work):
+    """The database's plan for the one statement that `work` carries out."""
+    statements = []
+
+    def note(_connection, _cursor, statement, parameters, _context, _many):
+        statements.append((statement, parameters))
+
+    engine = session.get_bind()
+    event.listen(engine, "before_cursor_execute", note)
+    work()
+    event.remove(engine, "before_cursor_execute", note)
+    [(statement, parameters)] = statements
+    prefix = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
+    rows = session.connection().exec_driver_sql(prefix + statement, parameters)
+    return "\n".join(str(row[-1]) for row in rows)

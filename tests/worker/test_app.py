@@ -1,0 +1,121 @@
+"""A whole worker process: real Celery, real Redis, a real trainer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from celery import Celery
+
+from ampcore.spec import State
+from service.celery_names import TASK, queue_key
+from store import jobs, workers
+from store.database import Database
+from store.tables import Worker
+
+LONG_S = 60
+
+
+class Process:
+    """`python -m worker`, and what the registry says of it."""
+
+    def __init__(self, database: Database, environment: dict[str, str], log: Path) -> None:
+        self.database, self.log_file = database, log
+        with log.open("wb") as output:
+            program = [sys.executable, "-m", "worker"]
+            self.process = subprocess.Popen(
+                program, env=os.environ | environment, stdout=output, stderr=output
+            )
+
+    def row(self) -> tuple[Worker, str] | None:
+        with self.database.read() as session:
+            return next(iter(workers.listing(session)), None)
+
+    def is_online(self) -> bool:
+        row = self.row()
+        return row is not None and row[1] == "online"
+
+    def state_of(self, job_id: str) -> str:
+        with self.database.read() as session:
+            job = jobs.get(session, job_id)
+            assert job is not None
+            return job.state
+
+    def lines(self) -> list[dict[str, Any]]:
+        # Celery has a word of its own to say at the end, which is no line of a log.
+        lines = self.log_file.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+@pytest.fixture
+def worker(
+    database: Database,
+    database_url: str,
+    redis_url: str,
+    tmp_path: Path,
+    wait_until: Callable[..., Any],
+) -> Iterator[Process]:
+    environment = {
+        "AMPCORE_DATABASE_URL": database_url,
+        "AMPCORE_REDIS_URL": redis_url,
+        "AMPCORE_DATA_DIR": str(tmp_path / "data"),
+        "AMPCORE_WORKER_QUEUES": "default,night",
+    }
+    worker = Process(database, environment, tmp_path / "worker.log")
+    wait_until(worker.is_online, timeout_s=LONG_S)
+    yield worker
+    worker.process.kill()
+    worker.process.wait()
+
+
+def ring(redis_url: str, queue: str) -> None:
+    with Celery(broker=redis_url, set_as_current=False) as celery:
+        celery.send_task(TASK, args=["any"], queue=queue_key(queue), ignore_result=True)
+
+
+def test_a_bell_in_any_of_its_queues_makes_it_work_and_a_drain_makes_it_end(
+    worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
+) -> None:
+    job = make_job(train={"steps": 3}, runtime={"queue": "night"})
+    ring(redis_url, "night")
+    wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED, timeout_s=LONG_S)
+    row = worker.row()
+    assert row is not None
+    assert row[0].queues == ["default", "night"]
+    wait_until(lambda: worker.row()[0].usage["steps_total"] == 3, timeout_s=LONG_S)  # type: ignore[index]
+    with worker.database.write() as session:
+        workers.request_drain(session, row[0].id)
+    assert worker.process.wait(LONG_S) == 0
+    assert worker.row()[1] == "stopped"  # type: ignore[index]
+    assert list((worker.log_file.parent / "data" / "scratch").iterdir()) == []
+    about = [line for line in worker.lines() if line.get("job_id") == job.id]
+    assert {line["attempt"] for line in about} == {1}
+
+
+def test_trainers_die_with_a_worker_that_is_killed(
+    worker: Process, wait_until: Callable[..., Any]
+) -> None:
+    children = psutil.Process(worker.process.pid).children(recursive=True)
+    assert any("ampcore.child" in " ".join(child.cmdline()) for child in children)
+    worker.process.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=LONG_S)
+    assert alive == []
+
+
+def test_a_setting_that_makes_no_sense_is_exit_code_2() -> None:
+    environment = {**os.environ, "AMPCORE_DATABASE_URL": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "worker"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "AMPCORE_DATABASE_URL" in done.stderr
