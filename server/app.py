@@ -11,19 +11,19 @@ from starlette.types import ASGIApp
 
 import ampcore
 from server import errors, openapi
-from server.auth import Door
+from server.access.door import Door
+from server.access.keyring import FAILURES, Keyring
+from server.access.rate_limit import RateLimit, limit_of
 from server.datasets import Datasets
 from server.deps import Services
-from server.keyring import FAILURES, Keyring
-from server.limits import BodyLimit, HeaderLimit
-from server.methods import HeadAsGet
-from server.metrics import Metrics
-from server.parameters import refuse_unknown
-from server.rate_limit import RateLimit, limit_of
+from server.http.limits import BodyLimit, HeaderLimit
+from server.http.methods import HeadAsGet
+from server.http.parameters import refuse_unknown
+from server.http.request_id import RequestId
+from server.http.responses import FiniteJSONResponse
+from server.metrics.registry import Metrics
+from server.metrics.request_times import RequestTimes
 from server.reconcile import Reconciler
-from server.request_id import RequestId
-from server.request_times import RequestTimes
-from server.responses import FiniteJSONResponse
 from server.routes import (
     artifacts,
     attempts,

@@ -8,13 +8,13 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Path, Request
 
 from ampcore.spec import JobSpec
+from server.access.keyring import Keyring
+from server.access.principal import Principal, Role
 from server.datasets import Datasets
-from server.documents import read_body
 from server.errors import Forbidden, NotFound
-from server.keyring import Keyring
-from server.metrics import Metrics
-from server.principal import Principal, Role
-from server.streams import Streams
+from server.http.documents import read_body
+from server.metrics.registry import Metrics
+from server.streaming.streams import Streams
 from server.wake import Wake
 from service.storage import Storage
 from store import jobs

@@ -14,9 +14,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from ampcore.spec import Problem, SpecInvalid
-from server.methods import allowed
-from server.parameters import RequestInvalid, from_validation_error
-from server.responses import FiniteJSONResponse
+from server.http.methods import allowed
+from server.http.parameters import RequestInvalid, from_validation_error
+from server.http.responses import FiniteJSONResponse
 from service.storage import Damaged, NotStored, PathInvalid, StorageFailed
 from store.idempotency import InFlight, KeyReused
 from store.projects import QuotaExceeded

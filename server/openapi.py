@@ -7,9 +7,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from ampcore.spec import JobSpec
-from server.auth import OPEN
-from server.bodies import CloneChanges, JobChanges
-from server.sessions import COOKIE
+from server.access.door import OPEN
+from server.access.sessions import COOKIE
+from server.jobs.bodies import CloneChanges, JobChanges
 from server.views import Problem, ProblemDetail
 
 REF: Final = "#/components/schemas/{model}"

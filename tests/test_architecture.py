@@ -79,7 +79,7 @@ def test_every_package_has_its_place_in_the_table():
         ("ampcore, ampcore.series", {"tensorflow", "pyarrow"}),
         ("ampcore.preflight, ampcore.preflight.text", {"tensorflow", "keras", "numpy"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
-        ("server.cli", {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES}),
+        ("server.cli.app", {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES}),
         ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
         (
             "service.settings, service.logs, service.storage, service.celery_names",

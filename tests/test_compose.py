@@ -22,9 +22,9 @@ import yaml
 from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 
-from server.auth import OPEN
-from server.limits import MAX_BODY_BYTES
-from server.serve import SHUTDOWN_S
+from server.access.door import OPEN
+from server.http.limits import MAX_BODY_BYTES
+from server.serving.serve import SHUTDOWN_S
 from server.settings import Settings as ServerSettings
 from worker.halts import GRACE_S
 from worker.settings import Settings as WorkerSettings
@@ -469,8 +469,8 @@ def missing_modules(extra: str) -> list[str]:
     ("extra", "modules"),
     [
         # kombu.transport.redis: Celery loads it with its first message.
-        ("server", "server.cli, server.serve, server.app, server.schema, kombu.transport.redis"),
-        ("worker-cpu", "server.cli, worker.__main__, kombu.transport.redis, ampcore.child"),
+        ("server", "server.cli.app, server.serving.serve, server.app, kombu.transport.redis"),
+        ("worker-cpu", "server.cli.app, worker.__main__, kombu.transport.redis, ampcore.child"),
     ],
     ids=["server", "worker-cpu"],
 )

@@ -8,9 +8,9 @@ import pytest
 import typer.main
 
 from ampclient.cli.app import app as ampctl
+from server.access.sessions import COOKIE
 from server.app import create_app
-from server.cli import app as ampserver
-from server.sessions import COOKIE
+from server.cli.app import app as ampserver
 from server.settings import Settings as ServerSettings
 from worker.settings import Settings as WorkerSettings
 
@@ -105,7 +105,7 @@ def test_every_route_is_in_the_reference_and_nothing_else_is(routes):
 
 
 def test_every_metric_is_in_the_guide_and_nothing_else_is():
-    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "server").glob("*.py"))
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "server").rglob("*.py"))
     text = (ROOT / "docs/guides/several-machines.md").read_text(encoding="utf-8")
     told = {name.removesuffix("_total") for name in re.findall(r"`(ampcore_[a-z_]+)`", text)}
     assert told == set(re.findall(r"\"(ampcore_[a-z_]+)\"", code)) - {COOKIE}

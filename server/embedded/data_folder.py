@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server.serve import StartFailed
+from server.serving.serve import StartFailed
 from server.settings import sqlite_url
 
 

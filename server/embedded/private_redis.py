@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from server.embedded.process import Child
-from server.serve import StartFailed
+from server.serving.serve import StartFailed
 
 READY_S: Final = 5.0
 ATTEMPTS: Final = 3

@@ -14,8 +14,8 @@ from server.embedded.data_folder import DataFolder
 from server.embedded.keeper import Keeper, Watch
 from server.embedded.private_redis import start_redis
 from server.embedded.process import Child
-from server.memory import keep_small
-from server.serve import StartFailed, listen, serve, url_of, warning_about
+from server.serving.memory import keep_small
+from server.serving.serve import StartFailed, listen, serve, url_of, warning_about
 from server.settings import Settings, default_data_dir
 from service.logs import set_up_logging
 from service.settings import Environment, SettingsInvalid

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Request, Response
 
-from server import downloads
 from server.deps import DatabaseDep, StorageDep, StreamsDep, VisibleJobId
 from server.errors import NotFound
-from server.etag import conditional_on_body
+from server.http.etag import conditional_on_body
+from server.http.responses import ModelResponse
 from server.openapi import TAGGED, problems
-from server.responses import ModelResponse
+from server.streaming import downloads
 from server.views import Artifact, ArtifactList
 from service.storage import check_path
 from store import artifacts, tables

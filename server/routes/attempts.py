@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 
 from server.deps import DatabaseDep, VisibleJobId
-from server.etag import conditional_on_body
+from server.http.etag import conditional_on_body
+from server.http.responses import ModelResponse
 from server.openapi import TAGGED, problems
-from server.responses import ModelResponse
 from server.views import Attempt, AttemptList
 from store import attempts
 

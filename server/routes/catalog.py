@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 
 from server import catalog
-from server.etag import conditional_on_body
+from server.http.etag import conditional_on_body
+from server.http.responses import ModelResponse
 from server.openapi import TAGGED
-from server.responses import ModelResponse
 from server.views import PartKindList, PolicyList
 
 router = APIRouter(tags=["catalog"])

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 import ampcore
 from server import schema
 from server.deps import DatabaseDep, MetricsDep, StorageDep, WakeDep
-from server.metrics import CONTENT_TYPE
+from server.metrics.registry import CONTENT_TYPE
 from server.openapi import problems
 from server.readiness import check
 from server.views import Health, Version

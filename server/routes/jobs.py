@@ -6,16 +6,16 @@ from fastapi import APIRouter, Request, Response
 
 from ampcore.preflight import preflight
 from ampcore.spec import State
-from server.bodies import CloneChangesDep, JobChangesDep
-from server.cloning import document_of
 from server.deps import DatabaseDep, DocumentDep, JobId, PostedSpec, principal_of, services_of
-from server.etag import conditional, conditional_on_body, etag_of
-from server.listing import ListingDep
-from server.machines import online_machines
+from server.http.etag import conditional, conditional_on_body, etag_of
+from server.http.responses import ModelResponse
+from server.jobs.bodies import CloneChangesDep, JobChangesDep
+from server.jobs.cloning import document_of
+from server.jobs.listing import ListingDep
+from server.jobs.machines import online_machines
+from server.jobs.posting import Draft, PostingDep
+from server.jobs.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found, seen
 from server.openapi import CLONE_BODY, EDIT_BODY, POSTED, SPEC_BODY, TAGGED, later, problems
-from server.posting import Draft, PostingDep
-from server.responses import ModelResponse
-from server.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found, seen
 from server.views import Job, JobPage, Validation
 from store import jobs
 from store.queue import why_waiting

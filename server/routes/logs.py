@@ -6,13 +6,14 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 
-from server import accept, credentials
-from server.auth import address_of
+from server.access import credentials
+from server.access.door import address_of
 from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
-from server.follow import Feed, Wanted
+from server.http import accept
+from server.http.responses import FiniteJSONResponse
 from server.openapi import problems
-from server.responses import FiniteJSONResponse
-from server.streams import LongResponse
+from server.streaming.follow import Feed, Wanted
+from server.streaming.streams import LongResponse
 from server.views import LogEntry, LogPage
 from store import logs
 from store.database import Database

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from server.deps import ActorDep, AdminDep, DatabaseDep
-from server.json_route import JsonRoute
+from server.http.json_route import JsonRoute
 from server.openapi import problems
 from server.views import View
 from store import audit, projects, tables

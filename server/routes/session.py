@@ -6,21 +6,21 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 
 from ampcore.spec import Problem
-from server.auth import address_of
-from server.credentials import BEARER
-from server.deps import DatabaseDep, DocumentDep, KeyringDep, PrincipalDep, actor
-from server.errors import Unauthorized
-from server.keyring import principal_of
-from server.openapi import problems
-from server.parameters import RequestInvalid
-from server.principal import Role
-from server.sessions import (
+from server.access.credentials import BEARER
+from server.access.door import address_of
+from server.access.keyring import principal_of
+from server.access.principal import Role
+from server.access.sessions import (
     COOKIE,
     clear_cookie,
     comes_from_a_page,
     refuse_cross_origin,
     set_cookie,
 )
+from server.deps import DatabaseDep, DocumentDep, KeyringDep, PrincipalDep, actor
+from server.errors import Unauthorized
+from server.http.parameters import RequestInvalid
+from server.openapi import problems
 from server.views import View
 from store import audit, sessions, tokens
 

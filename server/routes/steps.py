@@ -6,9 +6,9 @@ import anyio.to_thread
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from server.columns import json_pieces, read_names
 from server.deps import DatabaseDep, StepReadersDep, VisibleJobId
 from server.openapi import problems
+from server.streaming.columns import json_pieces, read_names
 from server.views import Steps
 from store import steps
 from store.database import Database

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from server.access.principal import Role
 from server.deps import ActorDep, AdminDep, DatabaseDep, KeyringDep
 from server.errors import NotFound
-from server.json_route import JsonRoute
+from server.http.json_route import JsonRoute
 from server.openapi import problems
-from server.principal import Role
 from server.routes.projects import ProjectName
 from server.views import View
 from store import audit, projects, tokens

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 
 from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
 from server.errors import Conflict, NotFound
-from server.etag import conditional_on_body
+from server.http.etag import conditional_on_body
+from server.http.parameters import is_storable
+from server.http.responses import ModelResponse
 from server.openapi import TAGGED, problems
-from server.parameters import is_storable
-from server.responses import ModelResponse
 from server.views import Worker, WorkerList
 from store import audit, workers
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from server.documents import MAX_DEPTH
-from server.limits import MAX_BODY_BYTES
+from server.http.documents import MAX_DEPTH
+from server.http.limits import MAX_BODY_BYTES
 from store import search
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -169,9 +169,9 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
 
 
 def test_a_database_that_is_gone_is_unavailable_at_the_door_too(api, tmp_path):
-    from server.auth import Door
-    from server.keyring import Keyring
-    from server.rate_limit import NoLimit
+    from server.access.door import Door
+    from server.access.keyring import Keyring
+    from server.access.rate_limit import NoLimit
     from store.database import Database
 
     gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")

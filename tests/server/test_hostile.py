@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from ampcore.spec import State
 from ampcore.spec.problems import MOST_PROBLEMS
-from server.limits import MAX_HEADER_BYTES, MAX_HEADERS
+from server.http.limits import MAX_HEADER_BYTES, MAX_HEADERS
 from store.tables import Base
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -218,7 +218,7 @@ def raw_port():
     """A server as `ampserver api` has it, in front of nothing."""
     import uvicorn
 
-    from server.malformed import ProblemProtocol
+    from server.serving.malformed import ProblemProtocol
 
     async def application(scope, receive, send):
         await send({"type": "http.response.start", "status": 204, "headers": []})

@@ -6,7 +6,7 @@ from sqlalchemy import text, update
 
 from ampcore.spec import State
 from server import schema
-from server.growth import Growth
+from server.metrics.growth import Growth
 from store import artifacts, jobs, workers
 from store.clock import after
 from store.tables import Attempt, Job

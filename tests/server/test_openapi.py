@@ -5,7 +5,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from ampcore.spec import JobSpec
-from server.auth import OPEN, SIGN_IN
+from server.access.door import OPEN, SIGN_IN
 from server.openapi import EXAMPLES
 
 

@@ -7,7 +7,7 @@ import redis
 
 from server.embedded import private_redis as module
 from server.embedded.private_redis import PrivateRedis, find_redis_server, start_redis
-from server.serve import StartFailed
+from server.serving.serve import StartFailed
 
 
 def test_it_answers_only_who_knows_the_password(private_redis):

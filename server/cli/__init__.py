@@ -1,0 +1,1 @@
+"""`ampserver`: what an operator types."""

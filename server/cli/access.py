@@ -1,0 +1,182 @@
+"""`ampserver token …` and `ampserver project …`: who may do what, told on the server itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from server.access.principal import Role
+from server.cli.terminal import fail, read_settings, table
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from store.audit import Actor
+    from store.tables import Token
+
+token_app = typer.Typer(help="Who may speak to the server.", no_args_is_help=True)
+project_app = typer.Typer(help="Whose jobs they are, and how many.", no_args_is_help=True)
+
+UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+NO_LIMIT: Final = "none"
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text, re.ASCII)
+    if match is None:
+        raise typer.BadParameter(f"expected a time as in 30d, 12h or 90m, received {text!r}.")
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
+
+
+def _name(text: str) -> str:
+    if not 0 < len(text) <= 200 or not text.isprintable():
+        raise typer.BadParameter("expected up to 200 printable characters.")
+    return text
+
+
+def _quota(text: str) -> str:
+    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,6}", text, re.ASCII):
+        raise typer.BadParameter(f"expected a number or {NO_LIMIT!r}, received {text!r}.")
+    return text
+
+
+Quota = Annotated[
+    str | None,
+    typer.Option(parser=_quota, metavar="NUMBER", help=f"{NO_LIMIT!r}: no limit; left out: as is."),
+]
+
+
+@token_app.command()
+def create(
+    name: Annotated[str, typer.Argument(parser=_name, help="Whose token it is.")],
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="admin: everything, everywhere; member: the jobs of its project; viewer: reads."
+        ),
+    ] = Role.MEMBER,
+    project: Annotated[str, typer.Option(help="Made where there is none yet.")] = "default",
+    expires_in: Annotated[
+        timedelta | None,
+        typer.Option(parser=_duration, metavar="TIME", help="As in 30d; left out: never."),
+    ] = None,
+) -> None:
+    """Make a token and print its secret, which cannot be shown again."""
+    from store import audit, tokens
+
+    expires_at = None if expires_in is None else datetime.now(UTC) + expires_in
+    _check_project(project)
+    with _writing() as (session, actor):
+        secret = tokens.create(session, name, role=role, project=project, expires_at=expires_at)
+        token = tokens.of_secret(session, secret)
+        assert token is not None  # noqa: S101 - it was made in this transaction
+        told = {"name": name, "role": role}
+        audit.note(session, actor, "token.create", token.id, project=project, **told)
+    typer.echo(secret)
+
+
+@token_app.command("list")
+def list_tokens() -> None:
+    """List every token, the newest first; no secret, for none is kept."""
+    from store import tokens
+
+    with _writing() as (session, _actor):
+        found = tokens.listing(session)
+    rows = [(row.id, row.name, row.role, row.project, _state(row)) for row in found]
+    typer.echo(table(("ID", "NAME", "ROLE", "PROJECT", "STATE"), *rows))
+
+
+@token_app.command()
+def revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Let a token open nothing any more."""
+    from store import audit, tokens
+
+    try:
+        with _writing() as (session, actor):
+            token = tokens.get(session, token_id)
+            if token is None:
+                fail(f"There is no token {token_id!r}; `ampserver token list` lists them.")
+            if tokens.revoke(session, token):
+                audit.note(session, actor, "token.revoke", token.id, project=token.project)
+    except tokens.LastAdmin as error:
+        fail(error)
+    typer.echo(f"Revoked {token_id}.")
+
+
+@project_app.command("set")
+def set_quotas(
+    name: Annotated[str, typer.Argument(help="The project's name.")],
+    max_queued: Quota = None,
+    max_running: Quota = None,
+) -> None:
+    """Set quotas of a project, which is made where there is none of that name."""
+    from store import audit, projects
+
+    _check_project(name)
+    given = {"max_queued": max_queued, "max_running": max_running}
+    quotas = {
+        quota: None if most == NO_LIMIT else int(most)
+        for quota, most in given.items()
+        if most is not None
+    }
+    with _writing() as (session, actor):
+        projects.update(session, name, quotas)
+        audit.note(session, actor, "project.update", name, project=name, **quotas)
+        told = _projects(session)
+    typer.echo(told)
+
+
+@project_app.command("list")
+def list_projects() -> None:
+    """List the projects, their quotas, and how many of their jobs wait and run."""
+    with _writing() as (session, _actor):
+        told = _projects(session)
+    typer.echo(told)
+
+
+def _projects(session: Session) -> str:
+    from store import projects
+
+    load = projects.load(session)
+    rows: list[tuple[object, ...]] = []
+    for row in projects.listing(session):
+        used = load.get(row.name, projects.Load())
+        rows.append((row.name, used.queued, row.max_queued, used.running, row.max_running))
+    return table(("PROJECT", "QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING"), *rows)
+
+
+def _state(token: Token) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {token.revoked_at:%Y-%m-%d %H:%M} UTC"
+    if token.expires_at is None:
+        return "valid"
+    verb = "expired" if token.expires_at <= datetime.now(UTC) else "valid until"
+    return f"{verb} {token.expires_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _check_project(name: str) -> None:
+    from store.projects import NAME
+
+    if not re.fullmatch(NAME, name):
+        fail(f"Expected a project's name of the form {NAME}, received {name!r}.")
+
+
+@contextmanager
+def _writing() -> Iterator[tuple[Session, Actor]]:
+    """A transaction in the database of the settings, and whom the audit names for it."""
+    from server.cli.database_url import DatabaseUnusable, name_of, with_tables
+    from store.audit import Actor
+
+    url = read_settings().database_url
+    actor = Actor("default", None, "ampserver (command line)", None, None)
+    try:
+        with with_tables(url) as database, database.write() as session:
+            yield session, actor
+    except DatabaseUnusable as error:
+        fail(error)
+    typer.echo(f"Used the {name_of(url)}.", err=True)

@@ -1,0 +1,140 @@
+"""`ampserver`: run the whole stack, or its pieces. Heavy imports wait inside the commands."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import ampcore
+from server.cli.access import project_app, token_app
+from server.cli.terminal import fail, read_settings
+from server.embedded.data_folder import DataFolder
+from server.serving.serve import StartFailed
+from server.settings import DEFAULT_HOST, DEFAULT_PORT, default_data_dir
+
+app = typer.Typer(
+    name="ampserver",
+    help="Mixed-precision training as a service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(token_app, name="token")
+app.add_typer(project_app, name="project")
+
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one.")]
+
+
+def _folder(text: str) -> Path:
+    """The value of --data; an empty one would mean the folder that one happens to be in."""
+    if not text.strip():
+        raise typer.BadParameter("expected a folder, received an empty name.")
+    return Path(text)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ampserver {ampcore.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def up(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            parser=_folder,
+            metavar="FOLDER",
+            help="Folder for everything; else AMPCORE_DATA_DIR, else ./ampcore-data.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
+    port: Port = DEFAULT_PORT,
+    workers: Annotated[
+        int, typer.Option("--workers", "--slots", min=1, help="Jobs that train at one time.")
+    ] = 1,
+) -> None:
+    """Run everything on this machine: SQLite, Redis, the API and a worker."""
+    from server.embedded.stack import up as run
+
+    try:
+        run(DataFolder(data or default_data_dir()), host, port, workers)
+    except StartFailed as error:
+        fail(error)
+    _leave()
+
+
+@app.command()
+def api() -> None:
+    """Run the API alone; AMPCORE_* variables name the database, Redis and the address."""
+    from server.serving.memory import keep_small
+    from server.serving.serve import listen, serve, url_of, warning_about
+    from service.logs import set_up_logging
+
+    keep_small()
+    settings = read_settings()
+    set_up_logging(settings.log_format)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like that of Ctrl-C
+    try:
+        listener = listen(settings.host, settings.port)
+    except StartFailed as error:
+        fail(error)
+    if warning := warning_about(listener):
+        typer.echo(warning, err=True)
+    try:
+        serve(settings, listener, lambda: typer.echo(f"ampcore answers at {url_of(listener)}"))
+    except KeyboardInterrupt:
+        typer.echo("Stopped.")
+    _leave()
+
+
+@app.command()
+def worker() -> None:
+    """Run a worker alone; AMPCORE_* variables name the database, Redis and the slots."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell is meant
+
+
+@app.command()
+def migrate() -> None:
+    """Create the tables of the database, or bring older ones up to date."""
+    from server.cli.database_url import DatabaseUnusable, answering, name_of
+    from server.migrate import migrate as run
+    from server.schema import HEAD
+
+    url = read_settings().database_url
+    try:
+        with answering(url):
+            run(url)
+    except DatabaseUnusable as error:
+        fail(error)
+    typer.echo(f"Used the {name_of(url)}.", err=True)
+    typer.echo(f"The schema is at revision {HEAD}.")
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+def _leave() -> NoReturn:
+    """End at once: a thread that waits for a database must not keep a stopped server alive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

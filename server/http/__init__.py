@@ -1,0 +1,1 @@
+"""HTTP as such: what holds for every request, whatever it asks for."""

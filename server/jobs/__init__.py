@@ -1,0 +1,1 @@
+"""What people do with jobs, between the routes and the store."""

@@ -1,0 +1,126 @@
+"""What people do with a job that is there: look whether it is theirs, change it, note who did.
+
+The workers are woken after the commit, and only for a job that waits then.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Depends
+from sqlalchemy.orm import Session
+
+from ampcore.spec import TERMINAL, State
+from server.access.principal import Principal
+from server.deps import ActorDep, DatabaseDep, MemberDep, StorageDep, WakeDep
+from server.errors import Conflict, NotFound
+from server.views import Job
+from server.wake import Wake, wake_workers
+from service.storage import Storage
+from store import audit, jobs, projects, tables
+from store.audit import Actor
+from store.database import Database
+
+T = TypeVar("T")
+Change = Callable[[Session, str], T | None]
+"""What the store does with the job of an id; nothing, where it is not in the state for it."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that the state of a job allows or not."""
+
+    name: str
+    states: frozenset[State]
+    """Those that allow it."""
+
+
+CANCEL: Final = Action("cancel", frozenset(State) - {State.SUCCEEDED, State.FAILED})
+PAUSE: Final = Action("pause", frozenset(State) - TERMINAL - {State.STOPPING})
+RESUME: Final = Action("resume", frozenset({State.PAUSED}))
+RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
+DELETE: Final = Action("delete", TERMINAL)
+EDIT: Final = Action("edit", frozenset(State))
+CLONE: Final = Action("clone", frozenset(State))
+QUEUES: Final = (RESUME, RETRY)
+"""These put the job into the queue."""
+ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
+
+
+def found(session: Session, job_id: str, principal: Principal) -> tables.Job:
+    """The job, if the principal sees it. Raises NotFound."""
+    return seen(jobs.get(session, job_id, project=principal.sees), job_id)
+
+
+def seen(job: T | None, job_id: str) -> T:
+    """The job that was found. Raises NotFound where there is none."""
+    if job is None:
+        raise NotFound(f"There is no job {job_id!r}.")
+    return job
+
+
+@dataclass(frozen=True)
+class Steering:
+    """Changes jobs for the person who asks."""
+
+    database: Database
+    wake: Wake
+    storage: Storage
+    principal: Principal
+    actor: Actor
+
+    def change(self, action: Action, job_id: str, change: Change[tables.Job], **data: Any) -> Job:
+        """The job as the change has made it; `data` goes into the audit.
+
+        Raises NotFound, QuotaExceeded, and Conflict where the change returns None.
+        """
+        with self.database.write() as session:
+            job = Job.of(self._carry_out(session, action, job_id, change, data))
+        if action in QUEUES:
+            wake_workers(self.database, self.wake, [job])
+        return job
+
+    def remove(self, job_id: str) -> None:
+        """Delete a job that has ended, with its files. Raises NotFound, Conflict, StorageFailed.
+
+        The rows go last, with the commit: what is left of a deletion that failed can be deleted.
+        """
+        with self.database.write() as session:
+            self._carry_out(session, DELETE, job_id, jobs.remove, {})
+            self.storage.remove_job(job_id)
+
+    def _carry_out(
+        self, session: Session, action: Action, job_id: str, change: Change[T], data: dict[str, Any]
+    ) -> T:
+        project = found(session, job_id, self.principal).project
+        if action in QUEUES:
+            projects.refuse_if_full(session, project)
+        changed = change(session, job_id)
+        if not changed:
+            raise _refusal(action, found(session, job_id, self.principal))
+        audit.note(session, self.actor, f"job.{action.name}", job_id, project=project, **data)
+        return changed
+
+
+def _refusal(action: Action, job: tables.Job) -> Conflict:
+    state = State(job.state)
+    allowing = [str(other) for other in State if other in action.states]
+    allowed = [other.name for other in ACTIONS if state in other.states]
+    return Conflict(
+        f"Expected a job that is {' or '.join(allowing)} to {action.name}, "
+        f"received one that is {state}, which allows: {', '.join(allowed)}."
+    )
+
+
+async def _steering(
+    database: DatabaseDep,
+    wake: WakeDep,
+    storage: StorageDep,
+    principal: MemberDep,
+    actor: ActorDep,
+) -> Steering:
+    return Steering(database, wake, storage, principal, actor)
+
+
+SteeringDep = Annotated[Steering, Depends(_steering)]
+"""Only for who may change jobs."""

@@ -1,0 +1,79 @@
+"""The workers, in numbers, for Prometheus."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from sqlalchemy.orm import Session
+
+from server.metrics.growth import Growth
+from store import census, workers
+from store.tables import Worker
+
+STATES: Final = ("online", "lost", "stopped")
+GPU: Final = {
+    "utilization": ("ampcore_gpu_utilization_ratio", "How busy a GPU is, from 0 to 1."),
+    "memory_used_bytes": ("ampcore_gpu_memory_used_bytes", "Memory of a GPU that is in use."),
+    "memory_total_bytes": ("ampcore_gpu_memory_bytes", "Memory that a GPU has."),
+}
+
+
+class Fleet:
+    """Workers by state, their slots, and what they measure of themselves."""
+
+    def __init__(self) -> None:
+        self._steps = Growth()
+
+    def look(self, session: Session) -> Iterator[Metric]:
+        """Ask the database."""
+        listing = workers.listing(session)
+        online = [worker for worker, state in listing if state == workers.ONLINE]
+        yield _by_state(Counter(state for _, state in listing))
+        yield from _slots(online, census.busy_slots(session))
+        for worker, _ in listing:
+            self._steps.total(worker.id, _measured(worker, "steps_total"))
+        yield CounterMetricFamily(
+            "ampcore_steps_ingested", "Training steps that were stored.", value=self._steps.sum()
+        )
+        yield GaugeMetricFamily(
+            "ampcore_ingest_lag_seconds",
+            "From a step's arrival at its worker until it was stored; the slowest worker's.",
+            value=max((_measured(worker, "lag_s") for worker in online), default=0.0),
+        )
+        yield from _gpus(online)
+
+
+def _by_state(counts: Counter[str]) -> Metric:
+    family = GaugeMetricFamily("ampcore_workers", "Workers by state.", labels=["state"])
+    for state in STATES:
+        family.add_metric([state], counts[state])
+    return family
+
+
+def _slots(online: Sequence[Worker], busy: Any) -> Iterator[Metric]:
+    slots = GaugeMetricFamily(
+        "ampcore_worker_slots", "Jobs that an online worker can run.", labels=["worker"]
+    )
+    taken = GaugeMetricFamily(
+        "ampcore_worker_slots_busy", "Jobs that an online worker runs.", labels=["worker"]
+    )
+    for worker in online:
+        slots.add_metric([worker.id], worker.slots)
+        taken.add_metric([worker.id], busy.get(worker.id, 0))
+    yield slots
+    yield taken
+
+
+def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:
+    for field, (name, text) in GPU.items():
+        family = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
+        for worker in online:
+            for gpu in (worker.usage or {}).get("gpus") or ():
+                family.add_metric([worker.id, str(gpu["index"])], gpu[field])
+        yield family
+
+
+def _measured(worker: Worker, field: str) -> float:
+    """What a worker measured, which may be `"Infinity"` in JSON; 0 where it has not yet."""
+    return float((worker.usage or {}).get(field, 0.0))

@@ -1,0 +1,1 @@
+"""uvicorn, the socket, and what a connection may do."""

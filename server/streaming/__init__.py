@@ -1,0 +1,1 @@
+"""Answers that are made while they are sent."""

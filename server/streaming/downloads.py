@@ -1,0 +1,52 @@
+"""Answer with a file of a job, or with a range of its bytes, in constant memory."""
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+import anyio.to_thread
+from fastapi import Request, Response
+
+from server.http.etag import is_known
+from server.http.ranges import wanted
+from server.streaming.streams import LongResponse, Streams, loaded
+from service.storage import Storage
+from store.tables import Artifact
+
+ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+async def answer(request: Request, file: Artifact, storage: Storage, streams: Streams) -> Response:
+    """The bytes that the request asks for. Raises StorageFailed and RangeNotSatisfiable."""
+    etag = f'"{file.sha256}"'
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, no-cache",  # a name may get other bytes; who may read, too
+        "Content-Disposition": _disposition(file.path),
+        "X-Content-Type-Options": "nosniff",
+    }
+    if is_known(request.headers.getlist("if-none-match"), etag):
+        return Response(status_code=304, headers=headers)
+    part = wanted(request.headers, etag, file.size_bytes)
+    start, end = part or (0, file.size_bytes)
+    headers["Content-Length"] = str(end - start)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size_bytes}"
+    streams.refuse_if_full()
+    pieces = await anyio.to_thread.run_sync(
+        storage.read, file.job_id, file.path, start, end, limiter=streams.loaders
+    )
+    return LongResponse(
+        streams,
+        loaded(streams, pieces),
+        status_code=206 if part is not None else 200,
+        headers=headers,
+        media_type="application/octet-stream",
+    )
+
+
+def _disposition(path: str) -> str:
+    """To be kept under its own name, and never shown as a page (RFC 6266)."""
+    name = path.rpartition("/")[2]
+    return f"attachment; filename=\"{ODD.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,0 +1,268 @@
+import asyncio
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from server.access.keyring import FRESH_S, Credential, Keyring, Kind
+from server.access.rate_limit import NoLimit, RateLimit
+from server.errors import TooManyRequests
+from store import tokens
+from store.database import Database
+
+BEARER = 'Bearer realm="ampcore"'
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+def basic(user, password):
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def test_a_request_without_a_token_is_told_how_to_send_one(api):
+    answer = api.anonymous.get("/api/v1/jobs")
+    assert answer.status_code == 401
+    assert answer.json()["code"] == "unauthorized"
+    assert "Authorization: Bearer" in answer.json()["detail"]
+    assert answer.headers["WWW-Authenticate"] == BEARER
+
+
+def test_a_path_that_is_not_there_is_no_secret_to_tell_either(api):
+    assert api.anonymous.get("/api/v1/nothing").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Bearer", "wrong", "", "Basic xyz", "Bearer \u00fc"]
+)
+def test_what_is_no_token_opens_nothing(api, header):
+    answer = api.anonymous.get("/api/v1/jobs", headers={"Authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"].startswith(BEARER)
+
+
+def test_the_word_bearer_may_be_written_in_any_case(api):
+    headers = {"Authorization": f"bEaReR {api.token}"}
+    assert api.anonymous.get("/api/v1/jobs", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["docs", "openapi.json", "docs/assets/swagger-ui.css"])
+def test_a_browser_signs_in_to_the_pages_with_the_token_as_password(api, path):
+    page = f"/api/v1/{path}"
+    asked = api.anonymous.get(page)
+    assert asked.status_code == 401
+    schemes = [value.split()[0] for value in asked.headers.get_list("WWW-Authenticate")]
+    assert schemes == ["Bearer", "Basic"]
+    assert api.anonymous.get(page, auth=("anyone", api.token)).status_code == 200
+    assert api.anonymous.get(page, auth=("", api.token)).status_code == 200
+    assert api.anonymous.get(page, auth=(api.token, "wrong")).status_code == 401
+    assert api.client.get(page).status_code == 200
+
+
+def test_basic_opens_nothing_but_the_pages(api):
+    headers = {"Authorization": basic("anyone", api.token)}
+    assert api.anonymous.get("/api/v1/jobs", headers=headers).status_code == 401
+    assert api.anonymous.post("/api/v1/docs", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("value", ["Basic", "Basic !!!", "Basic /w==", "Basic YQ=="])
+def test_a_broken_basic_header_is_refused(api, value):
+    answer = api.anonymous.get("/api/v1/docs", headers={"Authorization": value})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "API_KEY", "anything"])
+def test_a_secret_in_the_address_is_not_taken_and_not_repeated(api, name):
+    answer = api.anonymous.get("/api/v1/jobs", params={name: api.token})
+    assert answer.status_code == 401
+    assert "in the address" in answer.json()["detail"]
+    assert api.token not in answer.text
+
+
+def test_what_a_wrong_token_says_is_not_repeated(api):
+    answer = api.anonymous.get("/api/v1/jobs", headers={"Authorization": "Bearer amp_guess"})
+    assert "amp_guess" not in answer.text + str(answer.headers)
+
+
+def test_wrong_tokens_from_one_address_are_soon_refused_without_a_look(api, monkeypatch):
+    keyring = api.app.state.services.keyring
+    keyring.failures = RateLimit("3/minute")
+    assert api.client.get("/api/v1/session").status_code == 200
+    for _ in range(3):
+        assert guess(api).status_code == 401
+    answer = guess(api)
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
+    assert 0 < int(answer.headers["Retry-After"]) <= 60
+    # Who was let in before from the same address, perhaps through the same proxy, still is.
+    assert api.client.get("/api/v1/session").status_code == 200
+    monkeypatch.setattr("server.access.keyring.FRESH_S", -1.0)  # what is remembered is stale now
+    assert api.client.get("/api/v1/session").status_code == 200
+
+
+def guess(api):
+    return api.anonymous.get("/api/v1/jobs", headers={"Authorization": "Bearer amp_guess"})
+
+
+def test_a_token_that_is_revoked_here_is_refused_at_once(api, client_of):
+    client = client_of()
+    token_id = client.get("/api/v1/session").json()["token_id"]
+    assert api.client.delete(f"/api/v1/tokens/{token_id}").status_code == 204
+    assert client.get("/api/v1/session").status_code == 401
+
+
+# ---- The keyring
+
+
+class Counted:
+    """A database that counts how often it is read."""
+
+    def __init__(self, database):
+        self.reads = 0
+        self._database = database
+
+    def read(self):
+        self.reads += 1
+        return self._database.read()
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def database(sqlite_url):
+    database = Database(sqlite_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def counted(database):
+    return Counted(database)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def keyring(counted, clock):
+    return Keyring(counted, NoLimit(), clock)
+
+
+def make(database, **values):
+    with database.write() as session:
+        secret = tokens.create(session, "ada", **values)
+        return secret, Credential(Kind.TOKEN, tokens.digest_of(secret))
+
+
+def known(keyring, credential):
+    """The principal, as the door finds it."""
+    return keyring.recall(credential) or asyncio.run(keyring.ask(credential, "192.0.2.1"))
+
+
+def test_the_database_is_asked_about_a_token_once_in_a_while(database, counted, keyring, clock):
+    _, credential = make(database)
+    assert known(keyring, credential).token_name == "ada"
+    clock.now += FRESH_S - 0.1
+    assert known(keyring, credential).token_name == "ada"
+    assert counted.reads == 1
+    clock.now += 0.2
+    assert known(keyring, credential).token_name == "ada"
+    assert counted.reads == 2
+
+
+def test_a_token_revoked_elsewhere_is_refused_within_two_seconds(database, keyring, clock):
+    secret, credential = make(database)
+    assert known(keyring, credential)
+    with database.write() as session:
+        tokens.revoke(session, tokens.of_secret(session, secret))
+    clock.now += 2.0
+    assert known(keyring, credential) is None
+
+
+def test_a_remembered_token_expires_in_time(database, keyring, clock):
+    _, credential = make(database, expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    assert known(keyring, credential)
+    clock.now += 1.0
+    assert keyring.recall(credential) is None
+    assert keyring.recall(credential, grace_s=600) is None
+
+
+def test_an_answer_is_good_for_longer_where_one_asks_for_that(database, keyring, clock):
+    _, credential = make(database)
+    assert known(keyring, credential)
+    clock.now += FRESH_S + 599
+    assert keyring.recall(credential) is None
+    assert keyring.recall(credential, grace_s=600)
+    clock.now += 2
+    assert keyring.recall(credential, grace_s=600) is None
+
+
+def test_an_answer_from_before_a_revocation_is_not_remembered(database, keyring, monkeypatch):
+    _, credential = make(database)
+    find = keyring._find
+
+    def find_and_forget(credential):
+        found = find(credential)
+        keyring.forget("some token")
+        return found
+
+    monkeypatch.setattr(keyring, "_find", find_and_forget)
+    assert known(keyring, credential)
+    assert keyring.recall(credential) is None
+
+
+def test_many_requests_with_one_token_at_one_time_ask_once(database, counted, keyring):
+    _, credential = make(database)
+
+    async def ask():
+        return await asyncio.gather(*(keyring.ask(credential, "192.0.2.1") for _ in range(20)))
+
+    assert len(set(asyncio.run(ask()))) == 1
+    assert counted.reads == 1
+
+
+def test_what_is_remembered_is_bounded(database, keyring, monkeypatch):
+    monkeypatch.setattr("server.access.keyring.KEPT", 3)
+    for _ in range(10):
+        known(keyring, make(database)[1])
+    assert len(keyring._known) <= 3
+
+
+def test_an_address_with_too_many_failures_costs_no_more_queries(database, counted, clock):
+    keyring = Keyring(counted, RateLimit("2/minute", clock), clock)
+    for number in range(2):
+        assert known(keyring, Credential(Kind.TOKEN, f"guess {number}")) is None
+    with pytest.raises(TooManyRequests):
+        known(keyring, Credential(Kind.TOKEN, "guess 3"))
+    assert counted.reads == 2
+    clock.now += 61
+    assert known(keyring, make(database)[1])
+
+
+def test_a_database_that_fails_is_asked_again(counted, database, keyring, monkeypatch):
+    _, credential = make(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(counted, "read", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            known(keyring, credential)
+    assert known(keyring, credential)
+
+
+def test_what_is_forgotten_of_one_token_is_kept_of_the_others(database, counted, keyring):
+    secret, first = make(database)
+    _, second = make(database)
+    assert known(keyring, first)
+    assert known(keyring, second)
+    with database.read() as session:
+        keyring.forget(tokens.of_secret(session, secret).id)
+    assert keyring.recall(first) is None
+    assert keyring.recall(second) is not None

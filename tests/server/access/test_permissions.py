@@ -1,0 +1,217 @@
+"""Every route of the application, asked by everybody: a route without a row here fails the test."""
+
+from datetime import UTC, datetime
+
+import pytest
+from fastapi.routing import iter_route_contexts
+from sqlalchemy import update
+
+from server.access.door import OPEN, SIGN_IN
+from server.access.rate_limit import NoLimit
+from store import tokens, workers
+from store.clock import after
+from store.tables import Token
+
+NOBODY_ASKED = "health, and the way to sign in: no token needed"
+ANYONE = "any valid token"
+SEES = "who sees the job's project"
+STEERS = "a member of the job's project, or an admin"
+MEMBER = "a member or an admin"
+ADMIN = "an admin"
+
+JOB = "/api/v1/jobs/{job_id}"
+ROUTES = {
+    ("GET", "/healthz"): NOBODY_ASKED,
+    ("GET", "/readyz"): NOBODY_ASKED,
+    ("GET", "/metrics"): ANYONE,
+    ("GET", "/api/v1/version"): ANYONE,
+    ("GET", "/api/v1/openapi.json"): ANYONE,
+    ("GET", "/api/v1/docs"): ANYONE,
+    ("GET", "/api/v1/docs/start.js"): ANYONE,
+    ("GET", "/api/v1/docs/assets"): ANYONE,
+    ("GET", "/api/v1/models"): ANYONE,
+    ("GET", "/api/v1/datasets"): ANYONE,
+    ("GET", "/api/v1/policies"): ANYONE,
+    ("GET", "/api/v1/optimizers"): ANYONE,
+    ("GET", "/api/v1/workers"): ANYONE,
+    ("GET", "/api/v1/workers/{worker_id}"): ANYONE,
+    ("POST", "/api/v1/workers/{worker_id}/drain"): ADMIN,
+    ("POST", "/api/v1/session"): NOBODY_ASKED,
+    ("GET", "/api/v1/session"): ANYONE,
+    ("DELETE", "/api/v1/session"): ANYONE,
+    ("GET", "/api/v1/tokens"): ADMIN,
+    ("POST", "/api/v1/tokens"): ADMIN,
+    ("DELETE", "/api/v1/tokens/{token_id}"): ADMIN,
+    ("GET", "/api/v1/projects"): ADMIN,
+    ("PUT", "/api/v1/projects/{name}"): ADMIN,
+    ("GET", "/api/v1/audit"): ADMIN,
+    ("POST", "/api/v1/jobs/validate"): ANYONE,
+    ("POST", "/api/v1/jobs"): MEMBER,
+    ("GET", "/api/v1/jobs"): ANYONE,
+    ("GET", JOB): SEES,
+    ("PATCH", JOB): STEERS,
+    ("DELETE", JOB): STEERS,
+    ("POST", f"{JOB}/cancel"): STEERS,
+    ("POST", f"{JOB}/pause"): STEERS,
+    ("POST", f"{JOB}/resume"): STEERS,
+    ("POST", f"{JOB}/retry"): STEERS,
+    ("POST", f"{JOB}/clone"): STEERS,
+    ("GET", f"{JOB}/attempts"): SEES,
+    ("GET", f"{JOB}/steps"): SEES,
+    ("GET", f"{JOB}/events"): SEES,
+    ("GET", f"{JOB}/logs"): SEES,
+    ("GET", f"{JOB}/artifacts"): SEES,
+    ("GET", f"{JOB}/artifacts/{{path:path}}"): SEES,
+}
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+BODIES = {
+    ("POST", "/api/v1/jobs"): SPEC,
+    ("POST", "/api/v1/jobs/validate"): SPEC,
+    ("PATCH", JOB): {"name": "new"},
+    ("POST", "/api/v1/tokens"): {"name": "new"},
+    ("PUT", "/api/v1/projects/{name}"): {},
+}
+
+UNKNOWN = ("nobody", "a guess", "expired", "revoked")
+IN = "let in"
+EXPECTED = {
+    NOBODY_ASKED: {},
+    ANYONE: dict.fromkeys(UNKNOWN, 401),
+    SEES: {**dict.fromkeys(UNKNOWN, 401), "stranger": 404},
+    STEERS: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403, "stranger": 404},
+    MEMBER: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403},
+    ADMIN: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403, "member": 403, "stranger": 403},
+}
+"""The status that is refused with; who is not named is let in."""
+
+
+def expired(session):
+    secret = tokens.create(session, "expired", role="admin", expires_at=datetime.now(UTC))
+    ends = update(Token).where(Token.digest == tokens.digest_of(secret))
+    session.execute(ends.values(expires_at=after(-1.0)))
+    return secret
+
+
+def revoked(session):
+    secret = tokens.create(session, "revoked", role="admin")
+    tokens.revoke(session, tokens.of_secret(session, secret))
+    return secret
+
+
+SECRETS = {
+    "nobody": lambda session: None,
+    "a guess": lambda session: "amp_" + "x" * 43,
+    "expired": expired,
+    "revoked": revoked,
+    "viewer": lambda session: tokens.create(session, "viewer", role="viewer"),
+    "member": lambda session: tokens.create(session, "member"),
+    "stranger": lambda session: tokens.create(session, "stranger", project="elsewhere"),
+    "admin": lambda session: tokens.create(session, "root", role="admin", project="elsewhere"),
+}
+"""The stranger is a member of a project that is not the job's."""
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+def every_route(app):
+    for route in iter_route_contexts(app.routes):
+        for method in route.methods or {"GET"}:
+            yield method, route.path
+
+
+def test_every_route_has_a_row_and_every_row_a_route(api):
+    assert set(every_route(api.app)) == set(ROUTES)
+
+
+def test_the_door_is_open_where_the_table_says_so():
+    told = {key for key, who in ROUTES.items() if who is NOBODY_ASKED}
+    assert told == {("GET", path) for path in OPEN} | {SIGN_IN}
+
+
+@pytest.fixture
+def address_of(api, make_job):
+    """The path of a route, with things in it that are there."""
+
+    def fill(path):
+        if "{job_id}" in path:
+            path = path.replace("{job_id}", make_job().id).replace("{path:path}", "a/b.keras")
+        with api.database.write() as session:
+            if "{token_id}" in path:
+                secret = tokens.create(session, "to be revoked")
+                path = path.replace("{token_id}", tokens.of_secret(session, secret).id)
+            if "{worker_id}" in path:
+                facts = {"hostname": "box", "pid": 1, "slots": 1, "version": "0", "queues": []}
+                workers.register(session, worker_id := tokens.secrets.token_hex(6), **facts)
+                path = path.replace("{worker_id}", worker_id)
+        return path.replace("{name}", "default")
+
+    return fill
+
+
+@pytest.mark.parametrize("who", SECRETS)
+def test_every_route_lets_in_whom_it_should(api, address_of, who):
+    api.app.state.services.keyring.failures = NoLimit()  # the guesses come from one address
+    with api.database.write() as session:
+        secret = SECRETS[who](session)
+    headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+    for (method, path), needed in ROUTES.items():
+        body = BODIES.get((method, path))
+        answer = api.anonymous.request(method, address_of(path), headers=headers, json=body)
+        told = (who, method, path, answer.text)
+        expected = EXPECTED[needed].get(who, IN)
+        if expected == IN:
+            assert answer.status_code not in (401, 403), told
+            assert answer.status_code < 500 or path == "/readyz", told
+            assert "There is no job" not in answer.text, told
+        else:
+            assert answer.status_code == expected, told
+            assert answer.headers["Content-Type"] == "application/problem+json", told
+
+
+def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
+    api, make_job, client_of
+):
+    stranger = client_of(project="elsewhere")
+    for (method, path), needed in ROUTES.items():
+        if needed in (SEES, STEERS):
+            body, job_id = BODIES.get((method, path)), make_job().id
+            address = path.replace("{path:path}", "a/b.keras")
+            theirs = stranger.request(method, address.replace("{job_id}", job_id), json=body)
+            other = address.replace("{job_id}", "0123456789ab")
+            nowhere = api.client.request(method, other, json=body)
+            assert theirs.status_code == nowhere.status_code == 404, (method, path)
+            assert theirs.json()["detail"] == nowhere.json()["detail"].replace(
+                "0123456789ab", job_id
+            ), (method, path)
+
+
+def test_the_list_of_jobs_holds_those_that_one_sees(api, make_job, client_of):
+    here, there = make_job(), make_job(project="elsewhere")
+
+    def seen(client):
+        return {job["id"] for job in client.get("/api/v1/jobs").json()["items"]}
+
+    assert seen(client_of(role="viewer")) == {here.id}
+    assert seen(client_of(project="elsewhere")) == {there.id}
+    assert seen(client_of(role="admin", project="elsewhere")) == {here.id, there.id}
+
+
+def test_a_member_submits_into_its_own_project(client_of):
+    job = client_of(project="vision").post("/api/v1/jobs", json=SPEC).json()
+    assert (job["project"], job["created_by"]) == ("vision", "member of vision")
+
+
+def test_the_document_tells_the_refusals_of_every_route(api):
+    paths = api.app.openapi()["paths"]
+    for (method, path), needed in ROUTES.items():
+        if "docs" in path or "openapi" in path:
+            continue
+        operation = paths[path.replace(":path", "")][method.lower()]
+        if path not in OPEN:
+            assert {"401", "403", "429"} <= set(operation["responses"]), (method, path)
+        assert (operation.get("security") == []) == (needed is NOBODY_ASKED)

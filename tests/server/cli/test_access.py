@@ -1,0 +1,122 @@
+import pytest
+from typer.testing import CliRunner
+
+from server.cli.app import app
+from server.migrate import migrate
+from store import audit, projects, tokens
+from store.database import Database
+
+
+def run(*arguments, url):
+    """The outcome of a command, in this process."""
+    return CliRunner().invoke(app, arguments, env={"AMPCORE_DATABASE_URL": url})
+
+
+@pytest.fixture
+def migrated(tmp_path):
+    """The address of a database with tables."""
+    url = f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
+    migrate(url)
+    return url
+
+
+def read(url, question):
+    """What the question answers, asked of the database."""
+    database = Database(url)
+    with database.read() as session:
+        answer = question(session)
+    database.close()
+    return answer
+
+
+def make_token(url, *arguments):
+    outcome = run("token", "create", *arguments, url=url)
+    assert outcome.exit_code == 0, outcome.stderr
+    secret = outcome.stdout.strip()
+    return secret, read(url, lambda session: tokens.of_secret(session, secret))
+
+
+def test_a_token_is_made_with_a_role_a_project_and_an_expiry(migrated):
+    _, row = make_token(migrated, "ada")
+    assert (row.name, row.role, row.project, row.expires_at) == ("ada", "member", "default", None)
+    options = ["--role", "viewer", "--project", "vision", "--expires-in", "30d"]
+    secret, row = make_token(migrated, "bob", *options)
+    assert (row.role, row.project) == ("viewer", "vision")
+    left_s = read(migrated, lambda session: tokens.find(session, row.digest).left_s)
+    assert 30 * 86_400 - 60 < left_s <= 30 * 86_400
+    assert (
+        read(migrated, lambda session: tokens.find(session, tokens.digest_of(secret))) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--role", "god"],
+        ["--project", "../etc"],
+        ["--expires-in", "3y"],
+        ["--expires-in", "0d"],
+        ["--expires-in", ""],
+    ],
+    ids=" ".join,
+)
+def test_a_token_that_makes_no_sense_is_not_made(migrated, options):
+    outcome = run("token", "create", "ada", *options, url=migrated)
+    assert outcome.exit_code in (1, 2)
+    assert outcome.stdout == ""
+    assert "expected" in outcome.stderr.lower() or "is not one of" in outcome.stderr
+    assert read(migrated, tokens.listing) == []
+
+
+def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
+    root, _ = make_token(migrated, "root", "--role", "admin")
+    ada, row = make_token(migrated, "ada")
+    revoked = run("token", "revoke", row.id, url=migrated)
+    assert (revoked.exit_code, revoked.stdout) == (0, f"Revoked {row.id}.\n")
+    assert read(migrated, lambda session: tokens.find(session, tokens.digest_of(ada))) is None
+    told = run("token", "list", url=migrated).stdout
+    header, first, second = told.splitlines()
+    assert header.split() == ["ID", "NAME", "ROLE", "PROJECT", "STATE"]
+    assert first.startswith(f"{row.id}  ada ")
+    assert "revoked 20" in first
+    assert second.endswith("valid")
+    assert root not in told
+
+
+def test_the_last_admin_and_a_token_that_is_not_there_are_not_revoked(migrated):
+    _, root = make_token(migrated, "root", "--role", "admin")
+    for token_id, told in {root.id: "last valid admin", "0123456789ab": "There is no"}.items():
+        outcome = run("token", "revoke", token_id, url=migrated)
+        assert (outcome.exit_code, outcome.stdout) == (1, "")
+        assert told in outcome.stderr
+
+
+def test_quotas_are_set_one_by_one_and_listed(migrated):
+    run("project", "set", "vision", "--max-queued", "10", url=migrated)
+    told = run("project", "set", "vision", "--max-running", "2", url=migrated)
+    assert told.stdout == run("project", "list", url=migrated).stdout
+    assert told.stdout.splitlines()[-1].split() == ["vision", "0", "10", "0", "2"]
+    run("project", "set", "vision", "--max-queued", "none", url=migrated)
+    row = read(migrated, lambda session: projects.get(session, "vision"))
+    assert (row.max_queued, row.max_running) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("Vision!",), ("vision", "--max-queued", "-1")], ids=" ".join
+)
+def test_a_project_that_makes_no_sense_is_not_made(migrated, arguments):
+    outcome = run("project", "set", *arguments, url=migrated)
+    assert outcome.exit_code in (1, 2)
+    names = [row.name for row in read(migrated, projects.listing)]
+    assert names == ["default"]
+
+
+def test_the_audit_tells_what_was_done_at_the_command_line(migrated):
+    _, row = make_token(migrated, "root", "--role", "admin")
+    run("project", "set", "vision", url=migrated)
+    told = read(migrated, lambda session: audit.page(session, limit=10))
+    assert [(entry.action, entry.target) for entry in told] == [
+        ("project.update", "vision"),
+        ("token.create", row.id),
+    ]
+    assert {entry.token_name for entry in told} == {"ampserver (command line)"}

@@ -1,0 +1,294 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import redis
+
+import ampcore
+from ampcore.spec import JobSpec
+from server.embedded.private_redis import start_redis
+from server.migrate import migrate
+from store import attempts, jobs, tokens
+from store.database import Database
+
+ROOT = Path(__file__).parents[3]
+LIMIT_S = 40
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "server", *arguments]
+
+
+def run(*arguments, **environment):
+    """The outcome of a command that ends by itself."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+class Up:
+    """A running `ampserver up`, and what it started."""
+
+    def __init__(self, folder, wait_until):
+        self.folder = folder
+        self._wait_until = wait_until
+        (folder / "connection.json").unlink(missing_ok=True)  # of one that was killed
+        self.process = subprocess.Popen(
+            command("up", "--data", str(folder), "--port", "0"),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        connection = folder / "connection.json"
+        wait_until(lambda: connection.exists() or self.process.poll() is not None)
+        told = json.loads(connection.read_text())
+        headers = {"Authorization": f"Bearer {told['token']}"}
+        self.client = httpx.Client(base_url=told["url"], headers=headers, timeout=LIMIT_S)
+        self.url = told["url"]
+
+    def child(self, name):
+        """The process of that name, once there is one."""
+        return self._wait_until(lambda: self._find(name))
+
+    def descendants(self):
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self, number):
+        """The output after a signal; nothing that it started may be left."""
+        started = self.descendants()
+        self.process.send_signal(number)
+        output, _ = self.process.communicate(timeout=LIMIT_S)
+        self.client.close()
+        _, alive = psutil.wait_procs(started, timeout=LIMIT_S / 4)
+        assert alive == []
+        return output
+
+    def _find(self, name):
+        for process in psutil.Process(self.process.pid).children():
+            with suppress(psutil.Error):  # it ended in between
+                if name in " ".join(process.cmdline()):
+                    return process
+        return None
+
+
+@pytest.fixture
+def up(tmp_path, wait_until):
+    """A stack in a folder of its own."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "connection.json.old").touch()
+    up = Up(folder, wait_until)
+    yield up
+    if up.process.poll() is None:
+        up.end(signal.SIGKILL)
+
+
+def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
+    assert up.client.get("/readyz").json() == {"status": "ready"}
+    assert up.client.get("/api/v1/jobs").json()["items"] == []
+
+    second = run("up", "--data", str(up.folder), "--port", up.url.rpartition(":")[2])
+    assert second.returncode == 1
+    assert f"process {up.process.pid}" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+
+    job_id = take_job(up)
+    for name in ("redis-server", "worker"):
+        first = up.child(name)
+        first.kill()
+        wait_until(lambda name=name, pid=first.pid: up.child(name).pid != pid)
+    wait_until(lambda: up.client.get("/readyz").status_code == 200)
+    assert reason(up, job_id) == "worker_lost"
+
+    output = up.end(signal.SIGTERM)
+    assert up.process.returncode == 0
+    assert up.url in output
+    assert f"{up.url}/api/v1/docs" in output
+    assert str(up.folder / "token") in output
+    assert (up.folder / "token").read_text().strip() not in output
+    assert not (up.folder / "connection.json").exists()
+
+
+def take_job(up):
+    """A job that some worker took and will never give a sign of life for."""
+    database = Database(f"sqlite:///{up.folder / 'ampcore.sqlite'}")
+    spec = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
+    with database.write() as session:
+        job_id = jobs.create(session, spec, jobs.Origin("default")).id
+        assert attempts.claim(session, job_id, "gone")
+    database.close()
+    return job_id
+
+
+def reason(up, job_id):
+    return up.client.get(f"/api/v1/jobs/{job_id}").json()["reason"]
+
+
+def test_up_that_is_killed_takes_everything_with_it_and_starts_again(up, wait_until):
+    token = (up.folder / "token").read_text()
+    up.child("worker")
+    job_id = take_job(up)
+    up.end(signal.SIGKILL)
+    assert (up.folder / "connection.json").exists()
+    again = Up(up.folder, wait_until)
+    assert reason(again, job_id) == "worker_lost"
+    assert (up.folder / "token").read_text() == token
+    again.end(signal.SIGINT)
+    assert again.process.returncode == 0
+
+
+def test_a_second_interrupt_disturbs_nothing(up, wait_until):
+    up.process.send_signal(signal.SIGINT)
+    wait_until(lambda: "Shutting down" in (up.folder / "logs" / "server.log").read_text())
+    output = up.end(signal.SIGINT)
+    assert up.process.returncode == 0
+    assert output.endswith("Press Ctrl-C to stop.\nStopped.\n")
+
+
+def test_a_port_in_use_is_one_clear_sentence(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        outcome = run("up", "--data", str(tmp_path / "data"), "--port", port)
+        alone = run("api", AMPCORE_PORT=port, AMPCORE_DATA_DIR=str(tmp_path))
+    for result in (outcome, alone):
+        assert result.returncode == 1
+        assert len(result.stderr.splitlines()) == 1
+        assert f"Port {port} on 127.0.0.1 is in use" in result.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_setting_that_makes_no_sense_is_one_clear_sentence():
+    outcome = run("api", AMPCORE_PORT="none")
+    assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
+    assert "AMPCORE_PORT" in outcome.stderr
+    outcome = run("api", AMPCORE_DATABASE_URL="secret")
+    assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
+    assert "AMPCORE_DATABASE_URL" in outcome.stderr
+    assert "secret" not in outcome.stderr
+
+
+UNUSABLE = {
+    "postgresql://ada:secret@127.0.0.1:1/amp": "PostgreSQL database amp on 127.0.0.1:1",
+    "postgresql://ada:secret@127.0.0.1:port/amp": "expected an address",
+    "secret nonsense": "expected an address",
+    "mysql://ada:secret@127.0.0.1/amp": "received mysql",
+}
+
+
+@pytest.mark.parametrize("arguments", [("migrate",), ("token", "create", "ada")], ids=" ".join)
+@pytest.mark.parametrize(("url", "told"), UNUSABLE.items())
+def test_a_database_that_cannot_be_used_is_one_clear_sentence(arguments, url, told):
+    outcome = run(*arguments, AMPCORE_DATABASE_URL=url)
+    assert (outcome.returncode, outcome.stdout) == (1, "")
+    assert len(outcome.stderr.splitlines()) == 1
+    assert outcome.stderr.startswith("AMPCORE_DATABASE_URL: ")
+    assert told in outcome.stderr
+    assert "secret" not in outcome.stderr
+
+
+def test_a_token_is_not_made_where_there_are_no_tables(tmp_path, new_postgres):
+    file = tmp_path / "ampcore.sqlite"
+    for url in (f"sqlite:///{file}", new_postgres()):
+        outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
+        assert (outcome.returncode, outcome.stdout) == (1, "")
+        assert len(outcome.stderr.splitlines()) == 1
+        assert "run `ampserver migrate` first" in outcome.stderr
+    assert not file.exists()
+
+
+def test_an_empty_folder_name_is_refused(tmp_path):
+    outcome = subprocess.run(
+        command("up", "--data", ""), cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert outcome.returncode == 2
+    assert "received an empty name" in outcome.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_and_the_help_are_told():
+    assert run("--version").stdout == f"ampserver {ampcore.__version__}\n"
+    assert run("-h").stdout == run("--help").stdout != ""
+
+
+def test_up_does_not_bring_a_revoked_token_back(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "token").write_text("amp_leaked\n")
+    database = Database(f"sqlite:///{folder / 'ampcore.sqlite'}")
+    migrate(f"sqlite:///{folder / 'ampcore.sqlite'}")
+    with database.write() as session:
+        tokens.ensure(session, "up", "amp_leaked")
+        tokens.create(session, "root", role="admin")
+        tokens.revoke(session, tokens.of_secret(session, "amp_leaked"))
+    database.close()
+    outcome = run("up", "--data", str(folder), "--port", "0")
+    assert outcome.returncode == 1
+    assert outcome.stderr.splitlines()[-1].startswith("The token ")
+    assert "amp_leaked" not in outcome.stderr
+    assert str(folder / "token") in outcome.stderr
+
+
+def test_a_made_token_opens_a_migrated_database(tmp_path):
+    url = f"sqlite:///{tmp_path / 'new' / 'ampcore.sqlite'}"
+    migrated = run("migrate", AMPCORE_DATABASE_URL=url)
+    outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
+    for done in (migrated, outcome):
+        assert done.returncode == 0
+        assert done.stderr == f"Used the SQLite file {tmp_path / 'new' / 'ampcore.sqlite'}.\n"
+    database = Database(url)
+    with database.read() as session:
+        assert tokens.of_secret(session, outcome.stdout.strip()).name == "ada"
+    database.close()
+
+
+def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, tmp_path):
+    url = new_postgres()
+    migrate(url)
+    environment = {
+        **os.environ,
+        "AMPCORE_DATABASE_URL": url,
+        "AMPCORE_REDIS_URL": private_redis.url,
+        "AMPCORE_DATA_DIR": str(tmp_path),
+        "AMPCORE_HOST": "0.0.0.0",  # noqa: S104 - to see the warning
+        "AMPCORE_PORT": "0",
+    }
+    api = subprocess.Popen(
+        command("api"), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        address = api.stdout.readline().split()[-1]
+        assert httpx.get(f"{address}/readyz").json() == {"status": "ready"}
+    finally:
+        api.send_signal(signal.SIGINT)
+        _, errors = api.communicate(timeout=LIMIT_S)
+    assert api.returncode == 0
+    assert "TLS" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_killed_redis_comes_back_at_the_same_address(tmp_path, wait_until):
+    server = start_redis(tmp_path, tmp_path / "redis.log")
+    psutil.Process(server.pid).kill()
+    server.wait()
+    server.start()
+    assert server.wait_ready()
+    with redis.Redis.from_url(server.url) as connection:
+        assert connection.ping()
+    server.stop(grace_s=3)

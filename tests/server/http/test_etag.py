@@ -1,0 +1,125 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampcore.spec import State
+from server.http.etag import etag_of, is_known
+from store import leases, workers
+
+TAG = 'W/"abc"'
+
+
+@pytest.mark.parametrize(
+    ("headers", "known"),
+    [
+        (['W/"abc"'], True),
+        (['"abc"'], True),
+        (["*"], True),
+        ([" * "], True),
+        (['"x", W/"abc" ,"y"'], True),
+        (['"x"', '"abc"'], True),
+        (['"a,b", "abc"'], True),
+        ([], False),
+        ([""], False),
+        (["abc"], False),
+        (['"ab"'], False),
+        (['"abcd"'], False),
+        (['"x", "y"'], False),
+        (['"*"'], False),
+        (['"x'], False),
+    ],
+)
+def test_a_tag_is_known_when_a_list_names_it_weak_or_strong(headers, known):
+    assert is_known(headers, TAG) is known
+
+
+@given(st.lists(st.text()), st.integers())
+def test_any_header_is_read_and_each_fact_has_its_tag(headers, fact):
+    assert is_known(headers, etag_of(fact)) == (", ".join(headers).strip() == "*")
+    assert is_known([*headers, etag_of(fact), "x"], etag_of(fact)) or any('"' in h for h in headers)
+    assert etag_of(fact) != etag_of(fact, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("jobs", "jobs/{id}", "jobs/{id}/attempts", "jobs/{id}/artifacts", "workers"),
+        *("workers/w", "models", "datasets", "optimizers", "policies"),
+    ],
+)
+def test_what_has_not_changed_is_not_sent_again(api, make_job, path):
+    job = make_job(State.RUNNING)
+    with api.database.write() as session:
+        facts = {"hostname": "h", "pid": 7, "slots": 2, "version": "1", "queues": ["default"]}
+        workers.register(session, "w", **facts)
+    path = f"/api/v1/{path.format(id=job.id)}"
+    first = api.client.get(path)
+    again = api.client.get(path, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for answer in (first, again):
+        assert answer.headers["ETag"] == first.headers["ETag"]
+        assert answer.headers["Cache-Control"] == "no-cache"
+        assert "Authorization" in answer.headers["Vary"]
+    other = api.client.get(path, headers={"If-None-Match": '"another"'})
+    assert (other.status_code, other.content) == (200, first.content)
+
+
+@pytest.fixture
+def changed(api):
+    """Whether a job's answer is another one after some work, and is told to be."""
+
+    def look(job_id, work):
+        path = f"/api/v1/jobs/{job_id}"
+        before = api.client.get(path)
+        work()
+        after = api.client.get(path, headers={"If-None-Match": before.headers["ETag"]})
+        assert (after.status_code == 304) == (api.client.get(path).content == before.content)
+        return after.status_code == 200
+
+    return look
+
+
+def test_a_change_of_a_job_changes_its_tag(api, make_job, changed):
+    job = f"/api/v1/jobs/{make_job().id}"
+    for method, rest, body in [
+        ("PATCH", "", {"name": "new"}),
+        ("PATCH", "", {"labels": {"a": "b"}}),
+        ("PATCH", "", {"priority": 1}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+        ("POST", "/cancel", None),
+        ("POST", "/retry", None),
+    ]:
+        ask = (method, job + rest)
+        assert changed(job[-12:], lambda: api.client.request(*ask, json=body)), ask  # noqa: B023
+
+
+def test_a_heartbeat_changes_the_tag_as_it_changes_the_answer(api, make_job, changed):
+    job = make_job(State.RUNNING)
+
+    def beat():
+        with api.database.write() as session:
+            assert leases.hold(session, job.id, 1)
+
+    assert changed(job.id, beat)
+
+
+def test_why_a_job_waits_is_part_of_its_tag(api, make_job, changed):
+    job = make_job()
+    assert not changed(job.id, lambda: None)
+    assert (
+        changed(job.id, lambda: make_job(runtime={"priority": 9})) is False
+    )  # no worker: as before
+
+    def come():
+        with api.database.write() as session:
+            facts = {"hostname": "h", "pid": 7, "slots": 2, "version": "1", "queues": ["default"]}
+            workers.register(session, "w", **facts)
+
+    assert changed(job.id, come)
+    assert changed(job.id, lambda: make_job(runtime={"priority": 9}))
+
+
+def test_a_missing_job_is_not_found_whatever_tags_are_known(api):
+    answer = api.client.get("/api/v1/jobs/0123456789ab", headers={"If-None-Match": "*"})
+    assert answer.status_code == 404

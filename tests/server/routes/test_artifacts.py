@@ -1,0 +1,241 @@
+import hashlib
+import json
+import shutil
+from http.client import HTTPConnection
+from time import monotonic
+
+import pytest
+
+from ampcore.spec import State
+from server.http import ranges
+from store import artifacts
+from store.artifacts import Stored
+
+PATH = "attempt-1/model ü.keras"
+BYTES = bytes(range(256)) * 4000  # 1 MB: some pieces
+SHA256 = hashlib.sha256(BYTES).hexdigest()
+SIZE = len(BYTES)
+
+
+@pytest.fixture
+def job(api, make_job):
+    return make_job(State.RUNNING)
+
+
+@pytest.fixture
+def publish(api, job, tmp_path):
+    """Store a file of the job, as its worker would."""
+
+    def publish(path=PATH, content=BYTES, kind="model", step=None):
+        (tmp_path / "file").unlink(missing_ok=True)
+        (tmp_path / "file").write_bytes(content)
+        size, sha256 = api.app.state.services.storage.put(job.id, path, tmp_path / "file")
+        with api.database.write() as session:
+            assert artifacts.add(session, job.id, 1, Stored(path, kind, step, size, sha256))
+
+    return publish
+
+
+@pytest.fixture
+def ask(api, job):
+    """Ask for a file with some headers."""
+
+    def ask(path=PATH, method="GET", **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        url = f"/api/v1/jobs/{job.id}/artifacts/{path}"
+        return api.client.request(method, url, headers=headers)
+
+    return ask
+
+
+def test_the_files_of_a_job_are_listed_in_the_order_in_which_they_came(api, job, publish):
+    publish("attempt-1/checkpoints/step-7.npz", b"seven", "checkpoint", step=7)
+    publish()
+    first, second = api.client.get(f"/api/v1/jobs/{job.id}/artifacts").json()["items"]
+    assert first.pop("created_at").endswith("Z")
+    assert first == {
+        "path": "attempt-1/checkpoints/step-7.npz",
+        "kind": "checkpoint",
+        "step": 7,
+        "attempt": 1,
+        "size_bytes": 5,
+        "sha256": hashlib.sha256(b"seven").hexdigest(),
+    }
+    assert (second["path"], second["kind"], second["size_bytes"]) == (PATH, "model", SIZE)
+
+
+def test_a_file_is_downloaded_to_be_kept_and_never_shown(publish, ask):
+    publish()
+    answer = ask()
+    assert (answer.status_code, answer.content) == (200, BYTES)
+    assert answer.headers["etag"] == f'"{SHA256}"'
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert answer.headers["content-length"] == str(SIZE)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-disposition"] == (
+        "attachment; filename=\"model__.keras\"; filename*=UTF-8''model%20%C3%BC.keras"
+    )
+
+
+def test_an_empty_file_is_downloaded(publish, ask):
+    publish(content=b"")
+    assert (ask().status_code, ask().content) == (200, b"")
+    assert ask(range="bytes=0-").status_code == 416
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "end"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=500000-", 500_000, SIZE),
+        ("bytes=-5", SIZE - 5, SIZE),
+        ("bytes=-99999999", 0, SIZE),
+        ("bytes=1000-99999999", 1000, SIZE),
+        ("Bytes= 7-9", 7, 10),
+    ],
+)
+def test_a_range_brings_just_its_bytes(publish, ask, given, start, end):
+    publish()
+    answer = ask(range=given)
+    assert (answer.status_code, answer.content) == (206, BYTES[start:end])
+    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{SIZE}"
+    assert answer.headers["content-length"] == str(end - start)
+
+
+@pytest.mark.parametrize("given", ["bytes=-0", f"bytes={SIZE}-", "bytes=9999999-99999999"])
+def test_a_range_behind_the_end_is_refused_with_the_size(publish, ask, given):
+    publish()
+    answer = ask(range=given)
+    assert (answer.status_code, answer.json()["code"]) == (416, "range_not_satisfiable")
+    assert answer.headers["content-range"] == f"bytes */{SIZE}"
+
+
+@pytest.mark.parametrize(
+    "given", ["bytes=0-1,5-6", "bytes=9-5", "bytes=-", "bytes=x-", "lines=0-1", "bytes=²-"]
+)
+def test_what_is_no_single_range_brings_the_whole_file(publish, ask, given):
+    publish(content=b"0123456789")
+    answer = ask(range=given.encode())
+    assert (answer.status_code, answer.content) == (200, b"0123456789")
+
+
+@pytest.mark.parametrize(
+    ("known", "status"),
+    [(f'"{SHA256}"', 206), ('"another"', 200), (f'W/"{SHA256}"', 200),
+     ("Fri, 20 Nov 2026 12:00:00 GMT", 200)],
+)  # fmt: skip
+def test_a_range_of_a_file_that_has_changed_is_the_whole_file(publish, ask, known, status):
+    publish()
+    assert ask(range="bytes=0-9", if_range=known).status_code == status
+
+
+def test_a_file_that_the_client_has_is_not_sent_again(publish, ask):
+    publish()
+    answer = ask(if_none_match=f'"other", "{SHA256}"')
+    assert (answer.status_code, answer.content) == (304, b"")
+    assert answer.headers["etag"] == f'"{SHA256}"'
+
+
+def test_a_broken_download_is_taken_up_where_it_ended(publish, ask):
+    publish()
+    first = ask(range="bytes=0-299999")
+    rest = ask(range="bytes=300000-", if_range=first.headers["etag"])
+    assert hashlib.sha256(first.content + rest.content).hexdigest() == SHA256
+
+
+def test_head_tells_of_a_file_and_reads_nothing_of_it(publish, ask, monkeypatch, api):
+    publish()
+    answer = ask(method="HEAD")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-length"] == str(SIZE)
+    part = ask(method="HEAD", range="bytes=0-9")
+    assert (part.status_code, part.headers["content-length"]) == (206, "10")
+
+
+HOSTILE = [
+    "../secret", "../../../../etc/passwd", "%2e%2e/secret", "%2e%2e%2fsecret", "..%2Fsecret",
+    "%2Fetc%2Fpasswd", "/etc/passwd", "//etc/passwd", "a/../secret", "a%00b", "a%0Ab", "%ff%fe",
+    "..%5Csecret", "%252e%252e/secret", "x" * 501, "%F0%9F%98%80" * 300, "", "attempt-1", ".", "..",
+    "attempt-1/", "attempt-1//model%20%C3%BC.keras", "attempt-1/./model%20%C3%BC.keras",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_only_what_is_listed_is_ever_read(api, job, publish, path):
+    publish()
+    folder = api.data_dir / "artifacts"
+    for place in (api.data_dir, folder, folder / job.id):  # without a row
+        (place / "secret").write_bytes(b"hidden bytes")
+    # With http.client, since httpx would tidy the path up.
+    connection = HTTPConnection(api.url.removeprefix("http://"), timeout=20)
+    headers = {"Authorization": f"Bearer {api.token}"}
+    connection.request("GET", f"/api/v1/jobs/{job.id}/artifacts/{path}", headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    assert (answer.status, json.loads(body)["code"]) == (404, "not_found")
+    assert b"hidden bytes" not in body
+
+
+def test_an_encoded_slash_names_the_same_file(publish, ask):
+    publish()
+    assert ask("attempt-1%2Fmodel%20%C3%BC.keras").content == BYTES
+
+
+def test_a_file_of_another_job_is_not_found(api, job, publish, make_job):
+    publish()
+    other = make_job(State.RUNNING)
+    for path in (PATH, f"../{job.id}/{PATH}"):
+        answer = api.client.get(f"/api/v1/jobs/{other.id}/artifacts/{path}")
+        assert answer.status_code == 404
+
+
+def test_a_file_that_was_deleted_meanwhile_is_not_found(api, job, publish, ask):
+    publish()
+    api.app.state.services.storage.remove_job(job.id)
+    assert (ask().status_code, ask().json()["code"]) == (404, "not_found")
+
+
+def test_a_storage_that_does_not_answer_is_unavailable_and_tells_nothing_of_itself(
+    api, job, publish, ask
+):
+    publish()
+    shutil.rmtree(folder := api.data_dir / "artifacts" / job.id)
+    folder.write_bytes(b"")  # where a folder was: no storage can be read like that
+    answer = ask()
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert answer.headers["retry-after"]
+    assert str(api.data_dir) not in answer.text
+
+
+def test_a_file_that_has_become_shorter_is_no_whole_answer(api, job, publish, ask):
+    publish()
+    (api.data_dir / "artifacts" / job.id / PATH).write_bytes(b"short")
+    answer = ask()
+    assert (answer.status_code, answer.json()["code"]) == (502, "damaged_file")
+
+
+def test_nothing_stays_open_when_a_client_goes_away(api, job, publish, wait_until):
+    publish(content=b"x" * 64_000_000)  # more than a kernel keeps for a client that is slow
+    streams = api.app.state.services.streams
+    with api.client.stream("GET", f"/api/v1/jobs/{job.id}/artifacts/{PATH}") as answer:
+        pieces = answer.iter_raw(1000)  # let go of, it would end the connection
+        next(pieces)
+        assert streams._open == 1
+    wait_until(lambda: streams._open == 0)
+
+
+def test_a_number_without_end_is_no_range():
+    from starlette.datastructures import Headers
+
+    assert ranges.wanted(Headers({"range": f"bytes={'9' * 5000}-"}), "x", 10) is None
+
+
+def test_a_header_full_of_blanks_is_read_once():
+    from starlette.datastructures import Headers
+
+    began = monotonic()
+    for blanks in (" " * 60_000, "\t" * 60_000 + "-"):
+        assert ranges.wanted(Headers({"range": f"bytes={blanks}x"}), "x", 10) is None
+    assert monotonic() - began < 2

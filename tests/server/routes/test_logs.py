@@ -1,0 +1,290 @@
+import json
+import socket
+import threading
+from contextlib import ExitStack
+
+import pytest
+from sqlalchemy import delete
+
+from ampcore.spec import State
+from server.streaming import follow, streams
+from store import attempts, ingest, tokens
+from store.ingest import LogChunk
+from store.tables import Job
+
+TEXT = {"Accept": "text/plain"}
+NDJSON = {"Accept": "application/x-ndjson"}
+
+
+@pytest.fixture
+def job(api, make_job):
+    """A running job that has printed nothing yet."""
+    return make_job(State.RUNNING)
+
+
+@pytest.fixture(autouse=True)
+def every_stream_has_ended(api, wait_until):
+    """Afterwards: none may still ask the database when that is closed."""
+    yield
+    open_streams = api.app.state.services.streams
+    open_streams.ending.set()
+    wait_until(lambda: open_streams._open == 0)
+
+
+@pytest.fixture
+def say(api, job):
+    """Let the job print something."""
+    told = 0
+
+    def say(*texts, stream="stdout", attempt=1):
+        nonlocal told
+        chunks = [LogChunk(stream, text) for text in texts]
+        with api.database.write() as session:
+            assert ingest.append(session, job.id, attempt, chunks, told=told)
+        told += len(chunks)
+
+    return say
+
+
+@pytest.fixture
+def end(api, job):
+    """Let the job end well."""
+
+    def end():
+        with api.database.write() as session:
+            assert attempts.mark_succeeded(session, job.id, 1, {"steps": 100})
+
+    return end
+
+
+@pytest.fixture
+def follow_log(api, job):
+    """Begin to follow the job; the answer is there at once, and its body comes."""
+    with ExitStack() as stack:
+
+        def begin(accept="text/plain", **query):
+            query = {"follow": "true", **query}
+            url = f"/api/v1/jobs/{job.id}/logs"
+            answer = api.client.stream("GET", url, params=query, headers={"Accept": accept})
+            return stack.enter_context(answer)
+
+        yield begin
+
+
+def get(api, job, headers=None, **query):
+    return api.client.get(f"/api/v1/jobs/{job.id}/logs", params=query, headers=headers)
+
+
+# ---- Pages
+
+
+def test_what_was_printed_is_told_in_order(api, job, say):
+    say("one\n", "two\n")
+    say("oh\n", stream="stderr")
+    page = get(api, job).json()
+    assert [(e["stream"], e["text"]) for e in page["items"]] == [
+        ("stdout", "one\n"),
+        ("stdout", "two\n"),
+        ("stderr", "oh\n"),
+    ]
+    assert page["items"][0]["attempt"] == 1
+    assert page["items"][0]["created_at"].endswith("Z")
+    assert (page["next"], page["more"]) == (page["items"][-1]["seq"], False)
+
+
+def test_polling_with_next_brings_every_piece_once(api, job, say):
+    say(*"abcde")
+    seen, after, more = "", 0, True
+    while more:
+        page = get(api, job, after=after, limit=2).json()
+        seen += "".join(entry["text"] for entry in page["items"])
+        after, more = page["next"], page["more"]
+    assert seen == "abcde"
+    assert get(api, job, after=after).json() == {"items": [], "next": after, "more": False}
+
+
+def test_the_text_itself_is_told_to_the_end(api, job, say, monkeypatch):
+    monkeypatch.setattr(follow, "PAGE", 2)
+    say(*"abcde", "ü\n")
+    answer = get(api, job, TEXT)
+    assert answer.text == "abcdeü\n"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert get(api, job, NDJSON).text.count("\n") == 6
+
+
+def test_one_attempt_can_be_asked_for(api, job, say):
+    say("first")
+    assert get(api, job, TEXT, attempt=1).text == "first"
+    assert get(api, job, TEXT, attempt=2).text == ""
+    assert get(api, job, attempt=2).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["after=-1", "limit=0", "limit=1001", "attempt=0", "follow=perhaps", "since=1"]
+)
+def test_a_log_asked_for_wrongly_is_refused(api, job, query):
+    answer = api.client.get(f"/api/v1/jobs/{job.id}/logs?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+# ---- Following
+
+
+def test_a_follower_hears_what_is_there_what_comes_and_the_end(say, end, follow_log):
+    say("before\n")
+    pieces = (answer := follow_log()).iter_text()
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert next(pieces) == "before\n"
+    say("during\n")
+    assert next(pieces) == "during\n"
+    say("last\n")
+    end()
+    assert "".join(pieces) == "last\n"
+
+
+def test_a_follower_that_comes_again_goes_on_where_it_was(say, end, follow_log):
+    say("a", "b", "c")
+    end()
+    entries = [json.loads(line) for line in follow_log("application/x-ndjson").iter_lines()]
+    assert [entry["text"] for entry in entries] == ["a", "b", "c"]
+    again = follow_log("application/x-ndjson", after=entries[0]["seq"])
+    assert [json.loads(line)["text"] for line in again.iter_lines()] == ["b", "c"]
+
+
+def test_a_silent_stream_shows_that_it_lives(say, end, follow_log, monkeypatch):
+    monkeypatch.setattr(follow, "CHECK_S", 0.1)
+    lines = follow_log("application/x-ndjson").iter_lines()
+    assert next(lines) == ""
+    say("x")
+    end()
+    assert [json.loads(line)["text"] for line in lines if line] == ["x"]
+
+
+def test_a_stream_ends_when_its_job_is_deleted(api, job, say, follow_log):
+    say("x")
+    pieces = follow_log().iter_text()
+    assert next(pieces) == "x"
+    with api.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job.id))
+    assert list(pieces) == []
+
+
+def test_a_stream_ends_when_its_token_is_revoked(api, job, follow_log, client_of, monkeypatch):
+    monkeypatch.setattr(follow, "CHECK_S", 0.1)
+    client = client_of("viewer")
+    url = f"/api/v1/jobs/{job.id}/logs?follow=true"
+    with client.stream("GET", url) as answer:
+        with api.database.write() as session:
+            name = "viewer of default"
+            [token] = [row for row in tokens.listing(session) if row.name == name]
+            tokens.revoke(session, token)
+        assert list(answer.iter_text()) == []
+
+
+def test_a_stream_outlives_a_database_that_is_away(say, end, follow_log, monkeypatch):
+    from sqlalchemy.exc import OperationalError
+
+    failures = []
+    real = follow.logs.read
+
+    def away_once(*arguments, **options):
+        if len(failures) < 2:
+            failures.append(1)
+            raise OperationalError("", {}, Exception("gone"))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(follow.logs, "read", away_once)
+    say("x")
+    end()
+    assert "".join(follow_log().iter_text()) == "x"
+    assert len(failures) == 2
+
+
+def test_every_stream_ends_at_once_when_the_server_stops(api, job, say, follow_log):
+    say("x")
+    answers = [follow_log().iter_text() for _ in range(20)]
+    assert [next(pieces) for pieces in answers] == ["x"] * 20
+    api.app.state.services.streams.ending.set()
+    assert [list(pieces) for pieces in answers] == [[]] * 20
+
+
+def test_streams_hold_up_no_other_request(api, job, say, follow_log):
+    say("x")
+    for _ in range(30):  # more than there are threads, and connections to the database
+        follow_log()
+    assert get(api, job).status_code == 200
+
+
+def test_there_are_no_more_streams_than_a_server_bears(job, follow_log, monkeypatch):
+    monkeypatch.setattr(streams, "MOST", 1)
+    follow_log()
+    refused = follow_log()
+    refused.read()
+    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+
+
+def connect(api, job):
+    """A follower that reads nothing."""
+    address = ("127.0.0.1", int(api.url.rpartition(":")[2]))
+    client = socket.create_connection(address, timeout=20)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    head = (
+        f"GET /api/v1/jobs/{job.id}/logs?follow=true HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {api.token}\r\n\r\n"
+    )
+    client.sendall(head.encode())
+    return client
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The looks of followers at the log."""
+    counted = []
+    real = follow.Feed._look
+
+    def look(feed):
+        counted.append(threading.current_thread())
+        return real(feed)
+
+    monkeypatch.setattr(follow.Feed, "_look", look)
+    return counted
+
+
+def test_a_slow_reader_is_not_read_ahead_for(*, api, job, say, looks, monkeypatch, wait_until):
+    monkeypatch.setattr(follow, "PAGE", 1)
+    monkeypatch.setattr(streams, "CUT_S", 0.1)
+    say(*["x" * 200_000 for _ in range(60)])  # 12 MB, more than the buffers of the kernel
+    with connect(api, job):
+        wait_until(lambda: looks)
+        before = -1
+        while before != len(looks):  # until it stands still for as long as some answers take
+            before = len(looks)
+            for _ in range(20):
+                get(api, job, after=2**53)
+        assert len(looks) < 60
+        # It does not hold up the end of the server either.
+        api.app.state.services.streams.ending.set()
+        wait_until(lambda: api.app.state.services.streams._open == 0)
+
+
+def test_a_client_that_goes_away_ends_its_stream(api, job, say, wait_until):
+    open_streams = api.app.state.services.streams
+    client = connect(api, job)
+    wait_until(lambda: open_streams._open == 1)
+    client.close()
+    wait_until(lambda: open_streams._open == 0)
+
+
+def test_head_of_a_stream_is_answered_at_once(api, job, wait_until):
+    answer = api.client.head(f"/api/v1/jobs/{job.id}/logs?follow=true")
+    assert (answer.status_code, answer.content) == (200, b"")
+    wait_until(lambda: api.app.state.services.streams._open == 0)
+
+
+def test_no_thread_waits_for_a_silent_job(job, follow_log, looks, wait_until):
+    for _ in range(10):
+        follow_log()
+    wait_until(lambda: len(looks) > 30)
+    assert len(set(looks)) <= streams.READERS + 2  # those two at a time, of a pool that is shared

@@ -1,0 +1,210 @@
+from datetime import UTC, datetime, timedelta
+from http.cookies import SimpleCookie
+
+import httpx
+import pytest
+
+from server.access.rate_limit import RateLimit
+from store import audit, tokens
+
+SESSION = "/api/v1/session"
+OWN = {"Sec-Fetch-Site": "same-origin"}
+
+
+def sign_in(api, token=None, **headers):
+    body = {"token": token or api.token}
+    with httpx.Client(base_url=api.url) as client:
+        return client.post(SESSION, json=body, headers=headers)
+
+
+def cookie_of(answer):
+    (cookie,) = SimpleCookie(answer.headers["Set-Cookie"]).values()
+    return cookie
+
+
+@pytest.fixture
+def browser(api):
+    """A client that has signed in and sends what a page of ours would."""
+    with httpx.Client(base_url=api.url, headers={"Origin": api.url}) as client:
+        assert client.post(SESSION, json={"token": api.token}).status_code == 201
+        yield client
+
+
+def test_a_token_is_exchanged_for_a_cookie_that_no_script_reads(api):
+    answer = sign_in(api)
+    assert answer.status_code == 201
+    assert answer.headers["Cache-Control"] == "no-store"
+    cookie = cookie_of(answer)
+    assert (cookie.key, cookie["path"], cookie["samesite"]) == ("ampcore_session", "/", "strict")
+    assert cookie["httponly"]
+    assert not cookie["secure"]
+    assert int(cookie["max-age"]) == 12 * 3600
+    assert len(cookie.value) == 43
+    assert api.token not in answer.text + str(answer.headers)
+
+
+def test_the_cookie_stays_on_encrypted_connections_where_it_came_by_one(api):
+    assert cookie_of(sign_in(api, **{"X-Forwarded-Proto": "https"}))["secure"]
+
+
+def test_a_cookie_opens_what_its_token_opens(api, browser):
+    assert browser.get("/api/v1/jobs").status_code == 200
+    told = browser.get(SESSION).json()
+    assert (told["token_name"], told["role"], told["project"]) == ("test", "admin", "default")
+    ends = datetime.fromisoformat(told["expires_at"])
+    assert timedelta(hours=11) < ends - datetime.now(UTC) <= timedelta(hours=12)
+
+
+def test_who_comes_with_a_token_is_told_who_they_are_too(client_of):
+    told = client_of(role="viewer", project="vision").get(SESSION).json()
+    assert (told["role"], told["project"], told["expires_at"]) == ("viewer", "vision", None)
+
+
+def test_a_session_may_do_no_more_than_its_token(api, database):
+    with database.write() as session:
+        viewer = tokens.create(session, "viewer", role="viewer")
+    with httpx.Client(base_url=api.url, headers={"Origin": api.url}) as client:
+        client.post(SESSION, json={"token": viewer})
+        assert client.get("/api/v1/jobs").status_code == 200
+        assert client.get("/api/v1/tokens").status_code == 403
+
+
+def test_signing_out_ends_the_session_and_clears_the_cookie(api, browser):
+    value = browser.cookies["ampcore_session"]
+    answer = browser.delete(SESSION)
+    assert answer.status_code == 204
+    assert cookie_of(answer)["max-age"] == "0"
+    assert "ampcore_session" not in browser.cookies
+    kept = api.anonymous.get(SESSION, headers={"Cookie": f"ampcore_session={value}"})
+    assert kept.status_code == 401
+
+
+def test_signing_out_with_a_token_ends_nothing(api):
+    assert api.client.delete(SESSION).status_code == 204
+    assert api.client.get(SESSION).status_code == 200
+
+
+def test_a_session_ends_with_its_token(api, browser, client_of):
+    other_admin = client_of(role="admin")
+    token_id = browser.get(SESSION).json()["token_id"]
+    assert other_admin.delete(f"/api/v1/tokens/{token_id}").status_code == 204
+    assert browser.get("/api/v1/jobs").status_code == 401
+
+
+def test_a_cookie_is_no_bearer_token_and_a_token_no_cookie(api, browser):
+    value = browser.cookies["ampcore_session"]
+    as_bearer = {"Authorization": f"Bearer {value}"}
+    as_cookie = {"Cookie": f"ampcore_session={api.token}"}
+    assert api.anonymous.get("/api/v1/jobs", headers=as_bearer).status_code == 401
+    assert api.anonymous.get("/api/v1/jobs", headers=as_cookie).status_code == 401
+
+
+def test_a_wrong_header_is_not_made_up_for_by_a_cookie(browser):
+    answer = browser.get("/api/v1/jobs", headers={"Authorization": "Bearer wrong"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("token", ["amp_wrong", "x"])
+def test_what_is_no_token_makes_no_session(api, token):
+    answer = sign_in(api, token)
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert "Set-Cookie" not in answer.headers
+    assert token not in answer.json()["detail"].split()
+
+
+def test_a_revoked_and_an_expired_token_make_no_session(api, database):
+    with database.write() as session:
+        revoked = tokens.create(session, "revoked")
+        tokens.revoke(session, tokens.of_secret(session, revoked))
+        ends = datetime.now(UTC) - timedelta(seconds=1)
+        expired = tokens.create(session, "expired", expires_at=ends)
+    assert sign_in(api, revoked).status_code == 401
+    assert sign_in(api, expired).status_code == 401
+
+
+def test_wrong_tokens_from_one_address_are_soon_refused(api):
+    api.app.state.services.keyring.failures = RateLimit("2/minute")
+    assert [sign_in(api, "amp_wrong").status_code for _ in range(3)] == [401, 401, 429]
+    assert int(sign_in(api).headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"token": ["amp_s3cret"]}, {"tokn": "amp_s3cret"}, ["amp_s3cret"], {"token": ""}]
+)
+def test_a_body_with_a_mistake_is_refused_without_repeating_it(api, body):
+    answer = api.anonymous.post(SESSION, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert "s3cret" not in answer.text
+
+
+FOREIGN = [
+    {},
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "https://evil.example", **OWN},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "none"},
+]
+"""What a page of ours would never send; OWN stands for its address."""
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize(("method", "path"), [("DELETE", SESSION), ("POST", "/api/v1/tokens")])
+def test_a_change_by_cookie_from_anywhere_else_is_refused(api, browser, method, path, headers):
+    cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
+    sent = {**cookie, **headers}
+    answer = api.anonymous.request(method, path, headers=sent, json={"name": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")
+    assert browser.get(SESSION).status_code == 200
+
+
+def test_an_origin_of_ours_does_not_help_where_the_browser_says_otherwise(api, browser):
+    answer = browser.delete(SESSION, headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.json()["code"] == "cross_origin"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_change_by_cookie_from_a_page_of_ours_is_made(api, browser, scheme):
+    origin = api.url.replace("http", scheme)
+    headers = {"Origin": origin, "X-Forwarded-Proto": scheme}
+    answer = browser.post("/api/v1/tokens", json={"name": "new"}, headers=headers)
+    assert answer.status_code == 201
+
+
+def test_the_second_sign_is_enough_where_a_browser_sends_no_origin(api, browser):
+    cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
+    body = {"name": "new"}
+    answer = api.anonymous.post("/api/v1/tokens", json=body, headers={**cookie, **OWN})
+    assert answer.status_code == 201
+
+
+def test_reading_by_cookie_needs_no_origin(api, browser):
+    cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
+    assert api.anonymous.get("/api/v1/jobs", headers=cookie).status_code == 200
+
+
+def test_a_token_in_a_header_needs_no_origin_since_no_page_can_send_it(api):
+    headers = {"Origin": "https://evil.example"}
+    assert api.client.post("/api/v1/tokens", json={"name": "x"}, headers=headers).status_code == 201
+
+
+def test_a_page_elsewhere_signs_nobody_in(api):
+    answer = sign_in(api, Origin="https://evil.example")
+    assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_signing_in_again_ends_the_session_before(api, browser):
+    before = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
+    assert browser.post(SESSION, json={"token": api.token}).status_code == 201
+    assert browser.get(SESSION).status_code == 200
+    assert api.anonymous.get(SESSION, headers=before).status_code == 401
+
+
+def test_the_audit_names_who_signed_in_and_out(api, browser, database):
+    browser.delete(SESSION)
+    with database.read() as session:
+        entries = audit.page(session, limit=10)
+        assert [entry.action for entry in entries] == ["session.delete", "session.create"]
+        assert {entry.token_name for entry in entries} == {"test"}
+        assert {entry.address for entry in entries} == {"127.0.0.1"}

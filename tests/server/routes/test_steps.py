@@ -1,0 +1,149 @@
+import pytest
+
+from ampcore.series import COLUMNS
+from ampcore.spec import State
+from store import attempts, ingest
+
+
+@pytest.fixture
+def tell(api):
+    """An attempt tells of steps."""
+
+    def append(job_id, *blocks, attempt=1):
+        with api.database.write() as session:
+            assert ingest.append(session, job_id, attempt, blocks, told=0)
+
+    return append
+
+
+@pytest.fixture
+def job_id(tell, make_job, make_block):
+    """A running job of 30 steps in blocks of ten; the loss is the number of the step."""
+    job = make_job(State.RUNNING)
+    tell(job.id, *(make_block(first, 10) for first in (0, 10, 20)))
+    return job.id
+
+
+def read(api, job_id, **query):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps", params=query)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def test_every_step_comes_with_every_column(api, job_id):
+    told = read(api, job_id)
+    assert list(told["data"]) == ["step", *sorted(COLUMNS, key=list(told["data"]).index)]
+    assert told["data"]["step"] == told["data"]["loss"] == list(range(30))
+    assert told["data"]["skipped"] == [False] * 30
+    assert told["data"]["learning_rate"] == [0.001] * 30
+    assert (told["steps_per_point"], told["next"], told["more"]) == (1, 29, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "more"),
+    [
+        ({"start": 5, "end": 12}, range(5, 12), False),
+        ({"after": 27}, range(28, 30), False),
+        ({"after": -1, "limit": 3}, range(3), True),
+        ({"after": 3, "start": 8, "limit": 2}, range(8, 10), True),
+        ({"start": 3, "after": 8, "limit": 2}, range(9, 11), True),
+        ({"start": 29}, [29], False),
+    ],
+    ids=str,
+)
+def test_a_range_of_steps_can_be_asked_for(api, job_id, query, expected, more):
+    told = read(api, job_id, **query)
+    assert told["data"]["step"] == list(expected)
+    assert (told["next"], told["more"]) == (expected[-1], more)
+
+
+def test_polling_with_next_brings_every_step_once(api, job_id):
+    seen, after, more = [], -1, True
+    while more:
+        told = read(api, job_id, after=after, limit=7)
+        seen += told["data"]["step"]
+        after, more = told["next"], told["more"]
+    assert seen == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("query", "following"), [({"after": 29}, 29), ({"after": 99}, 99), ({"start": 30}, None)]
+)
+def test_nothing_new_leaves_the_place_where_it_was(api, job_id, query, following):
+    told = read(api, job_id, **query)
+    assert told["data"]["loss"] == []
+    assert (told["next"], told["more"]) == (following, False)
+
+
+def test_columns_come_in_the_order_asked_for_with_the_step_first(api, job_id):
+    told = read(api, job_id, columns="loss_scale, loss", limit=2)
+    assert told["data"] == {"step": [0, 1], "loss_scale": [1024, 1024], "loss": [0, 1]}
+    assert list(told["data"]) == ["step", "loss_scale", "loss"]
+    assert list(read(api, job_id, columns="step", limit=1)["data"]) == ["step"]
+
+
+def test_numbers_that_json_cannot_write_are_strings(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    losses = ["nan", "inf", "-inf", "0.1"]
+    tell(job.id, *(make_block(step, 1, loss=float(loss)) for step, loss in enumerate(losses)))
+    assert read(api, job.id)["data"]["loss"] == ["NaN", "Infinity", "-Infinity", 0.1]
+
+
+def test_named_extras_come_with_the_rest(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    assert read(api, job.id, columns="loss,loss/generator")["data"] == {"step": [], "loss": []}
+    tell(job.id, make_block(0, 2, **{"loss/generator": 0.5}))
+    assert read(api, job.id, columns="loss/generator")["data"]["loss/generator"] == [0.5, 0.5]
+
+
+def test_a_column_longer_than_a_piece_is_written_whole(api, tell, make_job, make_block):
+    from server.streaming.columns import PIECE
+
+    job, count = make_job(State.RUNNING), 2 * PIECE + 1
+    tell(job.id, make_block(0, count))
+    told = read(api, job.id, limit=100_000, columns="loss")
+    assert told["data"]["step"] == told["data"]["loss"] == list(range(count))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "start=-1",
+        "end=x",
+        "after=-2",
+        "limit=0",
+        "limit=100001",
+        "columns=losss",
+        "columns=",
+        "start=99999999999999999999",
+        "format=csv",
+        "attempt=0",
+        "attempt=99999999999",
+    ],
+)
+def test_steps_asked_for_wrongly_are_refused(api, job_id, query):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?{query}")
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["code"] == "invalid_request"
+    assert problem["errors"][0]["pointer"] == f"/query/{query.partition('=')[0]}"
+
+
+def test_a_misspelt_column_gets_a_suggestion(api, job_id):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?columns=loss_scal")
+    assert answer.json()["errors"][0]["suggestion"] == "loss_scale"
+
+
+def test_steps_are_those_of_the_newest_attempt_and_the_older_ones_stay_readable(
+    api, tell, job_id, make_block
+):
+    with api.database.write() as session:
+        attempts.hand_back(session, job_id, 1)
+        attempts.claim(session, job_id, "another-worker")
+        attempts.mark_running(session, job_id, 2, total_steps=100, first_step=20)
+    tell(job_id, make_block(20, 5, loss=-1.0), attempt=2)
+    assert read(api, job_id)["data"]["loss"] == [*range(20), *[-1] * 5, *range(25, 30)]
+    assert read(api, job_id, attempt=1)["data"]["loss"] == list(range(30))
+    assert read(api, job_id, attempt=2)["data"]["step"] == list(range(20, 25))
+    assert read(api, job_id, attempt=3)["data"]["step"] == []

@@ -1,0 +1,162 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ampcore.spec import State
+from server.migrate import migrate
+from server.serving.serve import SHUTDOWN_S, listen, url_of, warning_about
+from store import projects, tokens
+from store.database import Database
+
+ROOT = Path(__file__).parents[3]
+LIMIT_S = 40
+
+
+@pytest.mark.parametrize(
+    ("host", "loud"),
+    [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)],  # noqa: S104
+)
+def test_an_address_that_others_reach_is_warned_of_in_one_block(host, loud):
+    with listen(host, 0) as listener:
+        warning = warning_about(listener)
+        assert (warning is not None) is loud
+        if warning is not None:
+            lines = warning.splitlines()
+            assert "TLS" in warning
+            assert host in warning
+            assert len({len(line) for line in lines}) == 1  # a block with straight edges
+            assert set(lines[0]) == {"!"}
+        assert url_of(listener).startswith(("http://127.0.0.1:", "http://[::1]:"))
+
+
+def test_clients_that_vanish_are_noticed():
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+class RunningApi:
+    """`ampserver api` as a process."""
+
+    def __init__(self, database_url, redis_url, folder, **environment):
+        self.log = folder / "api.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "server", "api"],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
+                env={
+                    **os.environ, "AMPCORE_DATABASE_URL": database_url,
+                    "AMPCORE_REDIS_URL": redis_url, "AMPCORE_DATA_DIR": str(folder),
+                    "AMPCORE_PORT": "0", **environment,
+                },
+            )  # fmt: skip
+        self.url = self.process.stdout.readline().split()[-1]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def lines(self):
+        """What it has logged."""
+        text = self.log.read_text()
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def messages(self):
+        return [line["message"] for line in self.lines()]
+
+    def stop(self):
+        """Ask it to end; returns how long that took."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def start(tmp_path, redis_url):
+    """Start the API alone; it is ended afterwards."""
+    with ExitStack() as stack:
+
+        def start(database_url, **environment):
+            api = RunningApi(database_url, redis_url, tmp_path, **environment)
+            stack.callback(api.process.communicate)
+            stack.callback(api.process.kill)
+            return api
+
+        yield start
+
+
+def test_many_open_streams_hold_up_neither_requests_nor_the_end(
+    *, database_url, database, start, make_job, wait_until
+):
+    job = make_job(State.RUNNING)
+    with database.write() as session:
+        token = tokens.create(session, "ada", role="admin")
+    api = start(database_url)
+    head = (
+        f"GET /api/v1/jobs/{job.id}/logs?follow=true HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {token}\r\nX-Request-ID: mine\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        readers = []
+        for _ in range(60):  # more than threads, and than connections to the database
+            reader = socket.create_connection(("127.0.0.1", api.port), timeout=LIMIT_S)
+            readers.append(stack.enter_context(reader))
+            reader.sendall(head.encode())
+        for reader in readers:
+            assert reader.recv(12) == b"HTTP/1.1 200"
+        answer = httpx.get(f"{api.url}/readyz", timeout=LIMIT_S)
+        assert answer.status_code == 200
+        assert api.stop() < SHUTDOWN_S
+        for reader in readers:
+            received = b"".join(iter(lambda reader=reader: reader.recv(65_536), b""))
+            assert received.endswith(b"0\r\n\r\n")  # a whole answer
+    streams = [line for line in api.lines() if line.get("request_id") == "mine"]
+    assert len(streams) == 60
+    assert {line["status"] for line in streams} == {200}
+    assert token not in api.log.read_text()
+    assert [line for line in api.lines() if line["level"] == "ERROR"] == []
+
+
+def test_a_server_without_a_token_says_where_the_first_comes_from(sqlite_url, start, wait_until):
+    api = start(sqlite_url)
+    wait_until(lambda: any("ampserver token create" in line for line in api.messages()))
+    assert httpx.get(f"{api.url}/api/v1/jobs").status_code == 401
+
+
+def test_a_server_with_a_token_says_nothing_of_it(sqlite_url, start):
+    database = Database(sqlite_url)
+    with database.write() as session:
+        projects.ensure(session, "default")
+        tokens.create(session, "ada", role="admin")
+    database.close()
+    api = start(sqlite_url)
+    api.stop()
+    assert not any("ampserver token create" in line for line in api.messages())
+
+
+def test_the_log_is_json_unless_text_is_asked_for(tmp_path, start):
+    url = f"sqlite:///{tmp_path / 'new.sqlite'}"
+    migrate(url)
+    api = start(url)
+    api.stop()
+    assert "Shutting down" in api.messages()
+    api = start(url, AMPCORE_LOG_FORMAT="text")
+    api.stop()
+    assert api.lines() == []
+    assert "INFO uvicorn.error: Shutting down" in api.log.read_text()
+
+
+def test_what_is_no_http_is_a_problem_like_every_other(sqlite_url, start):
+    api = start(sqlite_url)
+    with socket.create_connection(("127.0.0.1", api.port), timeout=LIMIT_S) as client:
+        client.sendall(b"nonsense\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
