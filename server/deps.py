@@ -63,7 +63,16 @@ async def _request_id(request: Request) -> str:
     return request_id
 
 
+def job_id_of(request: Request) -> str:
+    """The id in the path, which may be that of a job. Raises NotFound."""
+    return _checked_id(request.path_params["job_id"])
+
+
 async def _job_id(job_id: JobIdInPath) -> str:
+    return _checked_id(job_id)
+
+
+def _checked_id(job_id: str) -> str:
     if not JOB_ID.fullmatch(job_id):
         raise NotFound(f"There is no job {job_id[:40]!r}.")
     return job_id
@@ -80,6 +89,11 @@ def principal_of(request: Request) -> Principal:
 
 
 async def _member(request: Request) -> Principal:
+    return member_of(request)
+
+
+def member_of(request: Request) -> Principal:
+    """Who asks, where they may change jobs. Raises Forbidden."""
     return _allow(principal_of(request), Role.ADMIN, Role.MEMBER)
 
 

@@ -88,6 +88,29 @@ CLONE_BODY: Final[dict[str, Any]] = {
     }
 }
 TEXT: Final = {"type": "string"}
+JOB_ID_PARAMETER: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": "job_id",
+            "in": "path",
+            "required": True,
+            "description": "The job's id.",
+            "schema": TEXT,
+        }
+    ]
+}
+KEY_PARAMETER: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "description": "Any text of your own, new for each request: sent again with the same "
+            "body within 24 hours, it brings the same answer and does nothing twice.",
+            "schema": {**TEXT, "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+        }
+    ]
+}
 TAG: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
 TAGGED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": TAG},

@@ -22,9 +22,14 @@ class RequestInvalid(Exception):
 
 async def refuse_unknown(request: Request) -> None:
     """Raises RequestInvalid for query parameters that the route does not read, or no text."""
+    if request.scope["query_string"]:
+        refuse_parameters(request, known=sorted(_names(request.scope["route"].dependant)))
+
+
+def refuse_parameters(request: Request, *, known: Sequence[str]) -> None:
+    """Raises RequestInvalid for query parameters that are not known, or no text."""
     if not request.scope["query_string"]:
         return
-    known = sorted(_names(request.scope["route"].dependant))
     given = request.query_params.multi_items()
     unknown = [name for name in request.query_params if name not in known]
     problems = [_unknown(name, known) for name in unknown[:MOST_PROBLEMS]]

@@ -1,35 +1,29 @@
 """The header Idempotency-Key: a request that is sent again is answered again, and done once."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, Header, Request
+from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from server.deps import PrincipalDep
+from ampcore.spec import Problem
+from ampcore.spec.problems import pointer, shown
+from server.http.parameters import RequestInvalid
 from store import idempotency
 from store.database import Database
 from store.idempotency import Answer, Keyed
 
+HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
 
 Keep = Callable[[Session, Answer], None]
 """To be called with the answer, in the transaction of what it tells."""
 
-Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern="^[!-~]+$",
-        description="Any text of your own, new for each request: sent again with the same body "
-        "within 24 hours, it brings the same answer and does nothing twice.",
-    ),
-]
+KEY: Final = re.compile("[!-~]{1,255}")
 
 
 def answer_once(
@@ -53,11 +47,14 @@ def answer_once(
         raise
 
 
-async def _keyed(request: Request, principal: PrincipalDep, key: Key = None) -> Keyed | None:
+async def keyed_of(request: Request, project: str) -> Keyed | None:
+    """The key of a request, in a project; None without one. Raises RequestInvalid."""
+    key = request.headers.get(HEADER)
     if key is None:
         return None
+    if not KEY.fullmatch(key):
+        place = pointer(("header", HEADER))
+        expected = "1 to 255 characters of printable ASCII, without spaces"
+        raise RequestInvalid([Problem(place, "invalid_value", expected, shown(key))])
     what = f"{request.method} {request.url.path}\n".encode() + await request.body()
-    return Keyed(principal.project, key, sha256(what).hexdigest())
-
-
-KeyedDep = Annotated[Keyed | None, Depends(_keyed)]
+    return Keyed(project, key, sha256(what).hexdigest())

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Response
+from fastapi import Depends, Request, Response
 
 from ampcore.spec import JobSpec
 from server.access.principal import Principal
 from server.datasets import Datasets
-from server.deps import ActorDep, DatabaseDep, DatasetsDep, MemberDep, WakeDep
-from server.jobs.idempotency import Keep, KeyedDep, answer_once
+from server.deps import actor, member_of, services_of
+from server.jobs.idempotency import Keep, answer_once, keyed_of
 from server.views import Job
 from server.wake import Wake, wake_workers
 from store import audit, jobs, projects
@@ -69,17 +69,19 @@ class Posting:
         return jobs.Origin(draft.project, name, request_id, draft.cloned_from)
 
 
-async def _posting(
-    *,
-    database: DatabaseDep,
-    datasets: DatasetsDep,
-    wake: WakeDep,
-    principal: MemberDep,
-    actor: ActorDep,
-    keyed: KeyedDep,
-) -> Posting:
-    return Posting(database, datasets, wake, principal, actor, keyed)
+async def posting_of(request: Request) -> Posting:
+    """Queues jobs for whoever sent the request. Raises Forbidden and RequestInvalid."""
+    principal, services = member_of(request), services_of(request)
+    keyed = await keyed_of(request, principal.project)
+    return Posting(
+        services.database,
+        services.datasets,
+        services.wake,
+        principal,
+        actor(request, principal),
+        keyed,
+    )
 
 
-PostingDep = Annotated[Posting, Depends(_posting)]
+PostingDep = Annotated[Posting, Depends(posting_of)]
 """Only for who may change jobs."""

@@ -3,19 +3,31 @@
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from ampcore.preflight import preflight
 from ampcore.spec import State
-from server.deps import DatabaseDep, DocumentDep, JobId, PostedSpec, principal_of, services_of
+from server.deps import DatabaseDep, JobId, PostedSpec, job_id_of, principal_of, services_of
+from server.http.documents import read_body
 from server.http.etag import conditional, conditional_on_body, etag_of
 from server.http.responses import ModelResponse
 from server.jobs.bodies import CloneChangesDep, JobChangesDep
 from server.jobs.cloning import document_of
 from server.jobs.listing import ListingDep
 from server.jobs.machines import online_machines
-from server.jobs.posting import Draft, PostingDep
+from server.jobs.posting import Draft, PostingDep, posting_of
 from server.jobs.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found, seen
-from server.openapi import CLONE_BODY, EDIT_BODY, POSTED, SPEC_BODY, TAGGED, later, problems
+from server.openapi import (
+    CLONE_BODY,
+    EDIT_BODY,
+    JOB_ID_PARAMETER,
+    KEY_PARAMETER,
+    POSTED,
+    SPEC_BODY,
+    TAGGED,
+    later,
+    problems,
+)
 from server.views import Job, JobPage, Validation
 from store import jobs
 from store.queue import why_waiting
@@ -29,11 +41,14 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
     status_code=201,
     response_model=Job,
     responses={**POSTED, **problems(409)},
-    openapi_extra=SPEC_BODY,
+    openapi_extra={**SPEC_BODY, **KEY_PARAMETER},
 )
-def submit(document: DocumentDep, posting: PostingDep) -> Response:
+async def submit(request: Request) -> Response:
     """Queue a job. What was answered 201 is in the database and will not be lost."""
-    return posting.post("job.submit", lambda: Draft(document, posting.principal.project))
+    posting = await posting_of(request)
+    document = await read_body(request)
+    draft = Draft(document, posting.principal.project)
+    return await run_in_threadpool(posting.post, "job.submit", lambda: draft)
 
 
 @router.post(
@@ -64,10 +79,14 @@ def listing(wanted: ListingDep, database: DatabaseDep, request: Request) -> Resp
     summary="Read a job",
     response_model=Job,
     responses={**TAGGED, **problems(404)},
+    openapi_extra=JOB_ID_PARAMETER,
 )
-def read(job_id: JobId, request: Request) -> Response:
+async def read(request: Request) -> Response:
     """Read a job as it stands now; while it is queued, with why it waits."""
-    # What everybody polls: no dependency more than it needs.
+    return await run_in_threadpool(_read, job_id_of(request), request)
+
+
+def _read(job_id: str, request: Request) -> Response:
     with services_of(request).database.read() as session:
         job = seen(jobs.glance(session, job_id, project=principal_of(request).sees), job_id)
         waiting = why_waiting(session, job)
@@ -146,7 +165,7 @@ def retry(job_id: JobId, steering: SteeringDep) -> Response:
     status_code=201,
     response_model=Job,
     responses={**POSTED, **problems(404, 409)},
-    openapi_extra=CLONE_BODY,
+    openapi_extra={**CLONE_BODY, **KEY_PARAMETER},
 )
 def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Response:
     """Queue another job with the spec of this one, some fields of it set anew."""
@@ -157,3 +176,7 @@ def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Respo
             return Draft(document_of(job, changes), job.project, cloned_from=job.id)
 
     return posting.post("job.clone", draft)
+
+
+BUSIEST = (submit, read)
+"""What is asked for most: a run is posted once in a while, and many at once by a sweep."""

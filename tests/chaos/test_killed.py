@@ -26,8 +26,8 @@ def test_a_killed_trainers_job_goes_on_from_its_last_checkpoint(
     assert outcomes(job) == [("failed", "process_killed"), ("succeeded", None)]
     went_on_at = job.attempts()[1].first_step
     assert went_on_at, "it began anew"
-    # What the first attempt told beyond its checkpoint is superseded, and still there to be read.
-    assert len(job.steps(attempt=1)) > went_on_at
+    # What the first attempt told is still there to be read, also where it is superseded.
+    assert len(job.steps(attempt=1)) >= went_on_at
 
 
 def test_a_killed_workers_children_die_and_another_worker_goes_on(
