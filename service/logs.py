@@ -4,6 +4,7 @@ What a line belongs to is a context: `with log_context(job_id=…, attempt=…):
 line that is written inside, by whichever library. A thread has a context of its own.
 """
 
+import json
 import logging
 import logging.config
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,19 +92,27 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
-def json_formatter() -> logging.Formatter:
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the context, what else is known."""
-    from pythonjsonlogger.json import JsonFormatter
 
-    class RedactedJson(JsonFormatter):
-        def format(self, record: logging.LogRecord) -> str:
-            return redacted(super().format(record))
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without secrets."""
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+        if record.exc_info:
+            told["exc_info"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            told["stack_info"] = self.formatStack(record.stack_info)
+        return redacted(json.dumps(told, default=str))
 
-    return RedactedJson(
-        "%(levelname)s %(name)s %(message)s",
-        rename_fields={"levelname": "level", "name": "logger"},
-        timestamp="time",
-    )
+
+_USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; the rest is what somebody wanted to be told."""
 
 
 def set_up_logging(log_format: str, log_file: Path | None = None) -> None:
@@ -120,7 +130,7 @@ def set_up_logging(log_format: str, log_file: Path | None = None) -> None:
             "version": 1,
             "disable_existing_loggers": False,
             "filters": {"context": {"()": AddContext}},
-            "formatters": {"text": text, "json": {"()": json_formatter}},
+            "formatters": {"text": text, "json": {"()": JsonFormatter}},
             "handlers": handlers,
             "root": {"level": "INFO", "handlers": list(handlers)},
             "loggers": {name: {"level": "WARNING"} for name in quiet},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, tuple_, update
+from sqlalchemy import ColumnElement, Row, tuple_, update
 from sqlalchemy.orm import Session
 
 from ampcore.series import EventType
@@ -30,13 +30,13 @@ def change(
     return job
 
 
-def note(session: Session, job: Job, event: EventType, data: dict[str, Any]) -> None:
+def note(session: Session, job: Job | Row[Any], event: EventType, data: dict[str, Any]) -> None:
     """Write an event under the seq that the job's row has just got."""
     facts = {"seq": job.seq, "attempt": job.attempt, "step": job.step}
     write_down(session, EventRow, job_id=job.id, type=event, data=data, **facts)
 
 
-def told(job: Job) -> dict[str, Any]:
+def told(job: Job | Row[Any]) -> dict[str, Any]:
     """What the event of a change of state says."""
     facts = {"state": job.state, "reason": job.reason, "message": job.message}
     return {key: value for key, value in facts.items() if value is not None}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.series import EventType
@@ -22,6 +22,8 @@ DEFAULT_QUEUE: Final = "default"
 # Made once: to put a statement together takes as long as to carry it out.
 _BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
 _ROW_BY_ID: Final = select(Job.__table__).where(Job.id == bindparam("job_id"))
+# A message goes out next; where it does not, the reconciler sends it.
+_NEW: Final = insert(Job).values(woken_at=now()).returning(Job.__table__)
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,21 @@ class Origin:
     cloned_from: str | None = None
 
 
-def create(session: Session, spec: JobSpec, origin: Origin) -> Job:
-    """Write down a new job; it is queued from here on."""
-    job = Job(
+def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
+    """Write down a new job; it is queued from here on. Returns what `glance` would."""
+    values = {
         **vars(origin),
-        name=spec.name,
-        policy=spec.precision.policy,
-        model=spec.model.kind,
-        labels=spec.labels,
-        spec=spec.to_json(),
-        priority=spec.runtime.priority,
-        queue=queue_of(spec),
-        max_attempts=spec.runtime.max_attempts,
-        seq=1,
-        woken_at=now(),  # a message goes out next; where it does not, the reconciler sends it
-    )
-    session.add(job)
-    session.flush()
+        "name": spec.name,
+        "policy": spec.precision.policy,
+        "model": spec.model.kind,
+        "labels": spec.labels,
+        "spec": spec.to_json(),
+        "priority": spec.runtime.priority,
+        "queue": queue_of(spec),
+        "max_attempts": spec.runtime.max_attempts,
+        "seq": 1,
+    }
+    job = session.connection().execute(_NEW, values).one()
     note(session, job, EventType.STATE, told(job))
     return job
 

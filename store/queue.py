@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, func, or_, select, update
-from sqlalchemy.orm import Session, load_only
+from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy.orm import Session, aliased, load_only
 
 from ampcore.spec import ACTIVE, State
 from store import workers
@@ -57,12 +57,14 @@ def why_waiting(session: Session, job: Job | Row[Any]) -> str | None:
     """One sentence on why a queued job does not run yet; None for a job that is not queued."""
     if job.state != State.QUEUED:
         return None
-    if job.not_before is not None:
-        left_s = -(session.scalar(select(seconds_since(job.not_before))) or 0.0)
-        if left_s > 0:
-            return f"Its last attempt failed; it is tried again in {ceil(left_s)} s."
-    if quota := _quota(session, job):
-        return quota
+    place = session.connection().execute(_PLACE, {"job_id": job.id}).one()
+    if job.not_before is not None and place.due_in_s > 0:
+        return f"Its last attempt failed; it is tried again in {ceil(place.due_in_s)} s."
+    if place.most is not None and place.running >= place.most:
+        return (
+            f"The project {job.project!r} runs as many jobs as its quota of {place.most} allows; "
+            "it starts when one of them ends."
+        )
     online = workers.online(session, job.queue)
     if not online:
         return (
@@ -70,40 +72,37 @@ def why_waiting(session: Session, job: Job | Row[Any]) -> str | None:
             f"{job.queue!r} in AMPCORE_WORKER_QUEUES."
         )
     slots = sum(worker.slots for worker in online)
-    ahead = _ahead(session, job)
-    place = f"It is number {ahead + 1} in the queue {job.queue!r}"
-    busy = _running_on(session, [worker.id for worker in online])
+    number = f"It is number {place.ahead + 1} in the queue {job.queue!r}"
+    busy = session.scalar(_BUSY, {"worker_ids": [worker.id for worker in online]}) or 0
     if busy < slots:
-        return f"{place}; a worker takes it in a moment."
+        return f"{number}; a worker takes it in a moment."
     taken = "the only slot of its workers is" if slots == 1 else f"all {slots} slots are"
-    return f"{place}, and {taken} taken."
+    return f"{number}, and {taken} taken."
 
 
-def _quota(session: Session, job: Job | Row[Any]) -> str | None:
-    most = session.scalar(select(Project.max_running).where(Project.name == job.project))
-    if most is None:
-        return None
-    running = select(func.count()).where(Job.project == job.project, Job.state.in_(ACTIVE))
-    if (session.scalar(running) or 0) < most:
-        return None
-    return (
-        f"The project {job.project!r} runs as many jobs as its quota of {most} allows; "
-        "it starts when one of them ends."
-    )
-
-
-def _ahead(session: Session, job: Job | Row[Any]) -> int:
-    """How many due jobs of the same queue are taken before this one."""
+def _place() -> Select[Any]:
+    """All that decides when a job is taken, in one question."""
+    mine = aliased(Job)
+    quota = select(Project.max_running).where(Project.name == mine.project)
+    running = select(func.count()).where(Job.project == mine.project, Job.state.in_(ACTIVE))
     older = or_(
-        Job.created_at < job.created_at, and_(Job.created_at == job.created_at, Job.id < job.id)
+        Job.created_at < mine.created_at,
+        and_(Job.created_at == mine.created_at, Job.id < mine.id),
     )
-    before = or_(Job.priority > job.priority, and_(Job.priority == job.priority, older))
-    statement = select(func.count()).where(
-        Job.state == State.QUEUED, Job.queue == job.queue, is_due(), before
+    before = or_(Job.priority > mine.priority, and_(Job.priority == mine.priority, older))
+    ahead = select(func.count()).where(
+        Job.state == State.QUEUED, Job.queue == mine.queue, is_due(), before
     )
-    return session.scalar(statement) or 0
+    return select(
+        (-seconds_since(mine.not_before)).label("due_in_s"),
+        quota.scalar_subquery().label("most"),
+        running.scalar_subquery().label("running"),
+        ahead.scalar_subquery().label("ahead"),
+    ).where(mine.id == bindparam("job_id"))
 
 
-def _running_on(session: Session, worker_ids: Sequence[str]) -> int:
-    statement = select(func.count()).where(Job.worker_id.in_(worker_ids), Job.state.in_(ACTIVE))
-    return session.scalar(statement) or 0
+# Made once: to put a statement together takes as long as to carry it out.
+_PLACE: Final = _place()
+_BUSY: Final = select(func.count()).where(
+    Job.worker_id.in_(bindparam("worker_ids", expanding=True)), Job.state.in_(ACTIVE)
+)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import case, delete, func, select, update
+from sqlalchemy import Row, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.series.jsonable import finite_json
@@ -20,6 +20,12 @@ _STATE: Final = case(
     (Worker.stopped_at.is_not(None), "stopped"),
     (Worker.last_seen_at < after(-SILENCE_S), "lost"),
     else_=ONLINE,
+)
+
+
+# Made once: everybody who looks at a queued job asks it.
+_ONLINE: Final = select(Worker.id, Worker.slots, Worker.queues).where(
+    _STATE == ONLINE, Worker.drain_requested_at.is_(None)
 )
 
 
@@ -78,11 +84,12 @@ def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
     return (row[0], row[1]) if row is not None else None
 
 
-def online(session: Session, queue: str | None = None) -> list[Worker]:
-    """The workers that are there and take jobs; only those that serve a queue, if one is named."""
-    found = session.scalars(
-        select(Worker).where(_STATE == ONLINE, Worker.drain_requested_at.is_(None))
-    )
+def online(session: Session, queue: str | None = None) -> list[Row[str, int, list[str]]]:
+    """The id, slots and queues of each worker that is there and takes jobs.
+
+    Only of those that serve a queue, if one is named.
+    """
+    found = session.connection().execute(_ONLINE)
     return [worker for worker in found if queue is None or queue in worker.queues]
 
 

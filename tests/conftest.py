@@ -351,7 +351,7 @@ def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]
         with database.write() as session:
             projects.ensure(session, project)
             spec = make_spec(**{"name": f"job {next(numbers)}", **parts})
-            job = jobs.create(session, spec, jobs.Origin(project))
+            job = jobs.get(session, jobs.create(session, spec, jobs.Origin(project)).id)
             if not (state.is_active or state in (State.SUCCEEDED, State.FAILED)):
                 return _while_nobody_has_it(session, job, state)
             job = attempts.claim(session, job.id, "some-worker")

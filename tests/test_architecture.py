@@ -83,7 +83,7 @@ def test_every_package_has_its_place_in_the_table():
         ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
         (
             "service.settings, service.logs, service.storage, service.celery_names",
-            {"tensorflow", "fastapi", "sqlalchemy", "celery", "pythonjsonlogger", *OBJECT_STORES},
+            {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES},
         ),
     ],
 )

@@ -87,7 +87,7 @@ async def read(request: Request) -> Response:
 
 
 def _read(job_id: str, request: Request) -> Response:
-    with services_of(request).database.read() as session:
+    with services_of(request).database.look() as session:
         job = seen(jobs.glance(session, job_id, project=principal_of(request).sees), job_id)
         waiting = why_waiting(session, job)
         etag = etag_of(job.id, job.seq, job.updated_at, waiting)

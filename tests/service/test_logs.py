@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.logs import AddContext, TextFormatter, json_formatter, log_context, redacted
+from service.logs import AddContext, JsonFormatter, TextFormatter, log_context, redacted
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "amp_" + "aB3_-" * 8
@@ -23,7 +23,7 @@ def write():
         record.__dict__.update(extra)
         AddContext().filter(record)
         text = TextFormatter("%(levelname)s %(name)s: %(message)s").format(record)
-        return text, json.loads(json_formatter().format(record))
+        return text, json.loads(JsonFormatter().format(record))
 
     return write
 

@@ -123,9 +123,9 @@ class Counted:
         self.reads = 0
         self._database = database
 
-    def read(self):
+    def look(self):
         self.reads += 1
-        return self._database.read()
+        return self._database.look()
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 
 from server.http import request_id
 from server.http.limits import MAX_BODY_BYTES
-from service.logs import AddContext, json_formatter
+from service.logs import AddContext, JsonFormatter
 
 ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -14,7 +14,7 @@ ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 @pytest.fixture
 def lines(caplog):
     """What is logged, as it is written."""
-    formatter = json_formatter()
+    formatter = JsonFormatter()
     caplog.handler.addFilter(context := AddContext())
     caplog.set_level(logging.INFO)
     yield lambda logger="server.access": [
