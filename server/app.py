@@ -22,6 +22,7 @@ from server.http.methods import HeadAsGet
 from server.http.parameters import refuse_unknown
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
+from server.jobs.reads import Reads
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
 from server.reconcile import Reconciler
@@ -70,6 +71,7 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         Storage(settings.artifacts_url),
         Keyring(database, RateLimit(FAILURES)),
         Metrics(database, reconciler),
+        Reads(database),
     )
 
     @asynccontextmanager

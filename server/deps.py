@@ -13,6 +13,7 @@ from server.access.principal import Principal, Role
 from server.datasets import Datasets
 from server.errors import Forbidden, NotFound
 from server.http.documents import read_body
+from server.jobs.reads import Reads
 from server.metrics.registry import Metrics
 from server.streaming.streams import Streams
 from server.wake import Wake
@@ -37,6 +38,7 @@ class Services:
     storage: Storage
     keyring: Keyring
     metrics: Metrics
+    reads: Reads
     streams: Streams = field(default_factory=Streams)
 
 
@@ -63,6 +65,11 @@ async def _request_id(request: Request) -> str:
     return request_id
 
 
+def no_job(job_id: str) -> NotFound:
+    """What is said of a job that is not there, and of one that the principal does not see."""
+    return NotFound(f"There is no job {job_id[:40]!r}.")
+
+
 def job_id_of(request: Request) -> str:
     """The id in the path, which may be that of a job. Raises NotFound."""
     return _checked_id(request.path_params["job_id"])
@@ -74,7 +81,7 @@ async def _job_id(job_id: JobIdInPath) -> str:
 
 def _checked_id(job_id: str) -> str:
     if not JOB_ID.fullmatch(job_id):
-        raise NotFound(f"There is no job {job_id[:40]!r}.")
+        raise no_job(job_id)
     return job_id
 
 
@@ -129,7 +136,7 @@ def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) 
     with services_of(request).database.read() as session:
         project = jobs.project_of(session, job_id)
     if project is None or principal_of(request).sees not in (None, project):
-        raise NotFound(f"There is no job {job_id!r}.")  # the same words for both
+        raise no_job(job_id)
     return job_id
 
 

@@ -1,6 +1,6 @@
 """What people do with a job: post it, look at it, change it, stop it, and let it go on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ DEFAULT_QUEUE: Final = "default"
 
 # Made once: to put a statement together takes as long as to carry it out.
 _BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
-_ROW_BY_ID: Final = select(Job.__table__).where(Job.id == bindparam("job_id"))
+_ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids", expanding=True)))
 # A message goes out next; where it does not, the reconciler sends it.
 _NEW: Final = insert(Job).values(woken_at=now()).returning(Job.__table__)
 
@@ -37,7 +37,7 @@ class Origin:
 
 
 def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
-    """Write down a new job; it is queued from here on. Returns what `glance` would."""
+    """Write down a new job; it is queued from here on. Returns a row as those of `glance`."""
     values = {
         **vars(origin),
         "name": spec.name,
@@ -68,10 +68,9 @@ def get(session: Session, job_id: str, *, project: str | None = None) -> Job | N
     return job if job is not None and project in (None, job.project) else None
 
 
-def glance(session: Session, job_id: str, *, project: str | None = None) -> Row[Any] | None:
-    """As `get`, for who only looks: a row of the same names in half the time."""
-    row = session.connection().execute(_ROW_BY_ID, {"job_id": job_id}).one_or_none()
-    return row if row is not None and project in (None, row.project) else None
+def glance(session: Session, job_ids: Collection[str]) -> Sequence[Row[Any]]:
+    """The jobs of those ids, for who only looks: rows of the same names in half the time."""
+    return session.connection().execute(_ROWS_BY_ID, {"job_ids": list(job_ids)}).all()
 
 
 def project_of(session: Session, job_id: str) -> str | None:

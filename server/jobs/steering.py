@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
 from server.access.principal import Principal
-from server.deps import ActorDep, DatabaseDep, MemberDep, StorageDep, WakeDep
-from server.errors import Conflict, NotFound
+from server.deps import ActorDep, DatabaseDep, MemberDep, StorageDep, WakeDep, no_job
+from server.errors import Conflict
 from server.views import Job
 from server.wake import Wake, wake_workers
 from service.storage import Storage
@@ -49,13 +49,9 @@ ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
 
 def found(session: Session, job_id: str, principal: Principal) -> tables.Job:
     """The job, if the principal sees it. Raises NotFound."""
-    return seen(jobs.get(session, job_id, project=principal.sees), job_id)
-
-
-def seen(job: T | None, job_id: str) -> T:
-    """The job that was found. Raises NotFound where there is none."""
+    job = jobs.get(session, job_id, project=principal.sees)
     if job is None:
-        raise NotFound(f"There is no job {job_id!r}.")
+        raise no_job(job_id)
     return job
 
 

@@ -7,16 +7,16 @@ from fastapi.concurrency import run_in_threadpool
 
 from ampcore.preflight import preflight
 from ampcore.spec import State
-from server.deps import DatabaseDep, JobId, PostedSpec, job_id_of, principal_of, services_of
+from server.deps import DatabaseDep, JobId, PostedSpec, job_id_of, no_job, principal_of, services_of
 from server.http.documents import read_body
-from server.http.etag import conditional, conditional_on_body, etag_of
+from server.http.etag import conditional, conditional_on_body
 from server.http.responses import ModelResponse
 from server.jobs.bodies import CloneChangesDep, JobChangesDep
 from server.jobs.cloning import document_of
 from server.jobs.listing import ListingDep
 from server.jobs.machines import online_machines
 from server.jobs.posting import Draft, PostingDep, posting_of
-from server.jobs.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found, seen
+from server.jobs.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found
 from server.openapi import (
     CLONE_BODY,
     EDIT_BODY,
@@ -30,7 +30,6 @@ from server.openapi import (
 )
 from server.views import Job, JobPage, Validation
 from store import jobs
-from store.queue import why_waiting
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -83,15 +82,11 @@ def listing(wanted: ListingDep, database: DatabaseDep, request: Request) -> Resp
 )
 async def read(request: Request) -> Response:
     """Read a job as it stands now; while it is queued, with why it waits."""
-    return await run_in_threadpool(_read, job_id_of(request), request)
-
-
-def _read(job_id: str, request: Request) -> Response:
-    with services_of(request).database.look() as session:
-        job = seen(jobs.glance(session, job_id, project=principal_of(request).sees), job_id)
-        waiting = why_waiting(session, job)
-        etag = etag_of(job.id, job.seq, job.updated_at, waiting)
-        return conditional(request, etag, lambda: ModelResponse(Job.of(job, waiting)))
+    job_id = job_id_of(request)
+    job = await services_of(request).reads.read(job_id)
+    if job is None or principal_of(request).sees not in (None, job.project):
+        raise no_job(job_id)
+    return conditional(request, job.etag, lambda: Response(job.body, media_type="application/json"))
 
 
 @router.patch(
