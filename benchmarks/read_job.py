@@ -1,7 +1,8 @@
 """How many times a second one API process tells of a job, on SQLite and on PostgreSQL.
 
 One JSON line. A running job is what people poll; a queued one also says why it waits; with an ETag
-an answer that has not changed is 304.
+an answer that has not changed is 304. Beside them the server's health, which asks nothing and says
+next to nothing: what any answer of one Python process costs on the machine of the day.
 """
 
 import json
@@ -47,6 +48,7 @@ def reads(around: Surroundings, server: Api) -> dict[str, Read]:
     return {
         "running": lambda one: one.request("GET", f"/api/v1/jobs/{running}"),
         "queued": lambda one: one.request("GET", f"/api/v1/jobs/{queued}"),
+        "health": lambda one: one.request("GET", "/healthz"),
         "unchanged": lambda one: one.request("GET", f"/api/v1/jobs/{running}", headers=unchanged),
     }
 

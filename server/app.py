@@ -22,9 +22,9 @@ from server.http.methods import HeadAsGet
 from server.http.parameters import refuse_unknown
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
-from server.jobs.reads import Reads
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
+from server.reads import Reads
 from server.reconcile import Reconciler
 from server.routes import (
     artifacts,

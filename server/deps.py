@@ -13,8 +13,8 @@ from server.access.principal import Principal, Role
 from server.datasets import Datasets
 from server.errors import Forbidden, NotFound
 from server.http.documents import read_body
-from server.jobs.reads import Reads
 from server.metrics.registry import Metrics
+from server.reads import Reads
 from server.streaming.streams import Streams
 from server.wake import Wake
 from service.storage import Storage

@@ -30,6 +30,15 @@ ALLOWED = {
 }
 """What each package may import of the others."""
 
+IN_SERVER = {
+    "http": ("errors",),
+    "access": ("errors", "http"),
+    "streaming": ("errors", "http"),
+    "metrics": ("reconcile", "schema"),
+    "jobs": ("access", "datasets", "deps", "errors", "http", "views", "wake"),
+}
+"""What the packages inside the server may import of it; what is not here wires or translates."""
+
 EVERYWHERE = ("ampcore", "ampcore.__version__")
 """The number itself, which costs nothing to know."""
 
@@ -65,6 +74,17 @@ def test_imports_point_one_way(package):
             assert any(leads_into(name, other) for other in allowed), (
                 f"{file.relative_to(ROOT)} imports {name}; {package} may import {ALLOWED[package]}"
             )
+
+
+@pytest.mark.parametrize("package", IN_SERVER)
+def test_inside_the_server_imports_point_one_way(package):
+    files = list((ROOT / "server" / package).rglob("*.py"))
+    assert files
+    allowed = [f"server.{name}" for name in (package, *IN_SERVER[package])]
+    for file in files:
+        for name in imports(file):
+            if leads_into(name, "server"):
+                assert any(leads_into(name, other) for other in allowed), f"{file} imports {name}"
 
 
 def test_every_package_has_its_place_in_the_table():

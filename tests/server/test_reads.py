@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import update
 
-from server.jobs.reads import Reads
+from server.reads import Reads
 from store.tables import Job
 
 
