@@ -1,8 +1,9 @@
-"""Connections of clients: a client that never finishes its request does not keep one."""
+"""Connections of clients: one that never finishes its request keeps none, and there is a most."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
+from server.errors import Unavailable, answer
 from server.serving.malformed import ProblemProtocol
 
 HEAD_S: Final = 20.0
@@ -16,6 +17,11 @@ class Connection(ProblemProtocol):
 
     _patience: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._most = self.config.limit_concurrency
+        self.limit_concurrency = None  # uvicorn's own answer is no problem+json
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there: its first request must come."""
         super().connection_made(transport)
@@ -27,9 +33,13 @@ class Connection(ProblemProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there; where there are too many of us, the answer too."""
         self._wait(BODY_S)
+        app = self.app
+        if self._most is not None and len(self.connections) > self._most:
+            self.app = _crowded(self._most)
         super().on_headers_complete()
+        self.app = app
 
     def on_message_complete(self) -> None:
         """The body is there."""
@@ -53,3 +63,10 @@ class Connection(ProblemProtocol):
     def _give_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+
+def _crowded(most: int) -> Any:
+    error = Unavailable(f"This server keeps {most} connections open and no more; try again soon.")
+    response = answer(error)
+    response.headers["Connection"] = "close"
+    return response

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 
 import pytest
@@ -9,6 +9,8 @@ import uvicorn
 
 from server.serving import connections
 from server.serving.connections import Connection
+
+MOST = 3
 
 
 @pytest.fixture
@@ -30,7 +32,13 @@ def address(monkeypatch):
 
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, http=Connection, lifespan="off", log_config=None, access_log=False, ws="none"
+        app,
+        http=Connection,
+        lifespan="off",
+        limit_concurrency=MOST,
+        log_config=None,
+        access_log=False,
+        ws="none",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -72,3 +80,30 @@ def test_an_answer_may_take_its_time(address):
                 received += (piece := client.recv(1000))
                 assert piece
             assert b"ok" in received
+
+
+def ask(client):
+    """The status, the headers and the body of an answer, whatever the connection becomes."""
+    client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxx")
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        piece = client.recv(10_000)
+        assert piece, "the server hung up"
+        answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head.lower(), body
+
+
+def test_one_connection_too_many_is_told_so_and_those_that_are_there_stay(address):
+    """Fails with uvicorn's own limit, which answers with plain text."""
+    with ExitStack() as open_ones:
+        for _ in range(MOST):
+            client = open_ones.enter_context(socket.create_connection(address, timeout=20))
+            assert ask(client)[0] == 200
+        with socket.create_connection(address, timeout=20) as late:
+            status, head, body = ask(late)
+        assert status == 503
+        assert b"content-type: application/problem+json" in head
+        assert b"retry-after" in head
+        assert b"connections open" in body
+        assert ask(client)[0] == 200
