@@ -16,7 +16,7 @@ from server.access.keyring import FAILURES, Keyring
 from server.access.rate_limit import RateLimit, limit_of
 from server.datasets import Datasets
 from server.deps import Services
-from server.http.direct import shortcuts
+from server.http.direct import DirectRoutes, direct_routes
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
 from server.http.parameters import refuse_unknown
@@ -101,6 +101,7 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     _add_routes(app)
     errors.install(app)
     openapi.install(app)
+    app.add_middleware(DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.BUSIEST))
     app.add_middleware(BodyLimit)
     limit = limit_of(settings.rate_limit)
     app.add_middleware(Door, keyring=services.keyring, limit=limit)
@@ -117,7 +118,6 @@ class _Application(FastAPI):
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.router.routes.extend(shortcuts(jobs.router, "/api/v1", jobs.BUSIEST))
     checked = [Depends(refuse_unknown)]
     # In the order in which a request looks for its route: what is asked most comes first.
     for module in (jobs, attempts, steps, events, workers, catalog, health):

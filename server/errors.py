@@ -151,6 +151,8 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     Exception: INTERNAL_ERROR,
 }
 """The table: domain error to status and code."""
+EXPECTED: Final = tuple(error for error in KINDS if error is not Exception)
+"""What belongs to a day's work; anything else is a failure of ours."""
 
 # A ProgrammingError of ours would be a bug; tables that are not there yet are the usual cause.
 DATABASE_ERRORS: Final = (OperationalError, InterfaceError, ProgrammingError, PoolTimeout)

@@ -61,9 +61,9 @@ class Reads:
                     answer.set_result(found.get(job_id))
 
     def _look(self, job_ids: Collection[str]) -> Mapping[str, Standing]:
-        with self._database.look() as session:
-            rows = jobs.glance(session, job_ids)
-            return {row.id: _standing(Job.of(row, why_waiting(session, row))) for row in rows}
+        with self._database.look() as connection:
+            rows = jobs.glance(connection, job_ids)
+            return {row.id: _standing(Job.of(row, why_waiting(connection, row))) for row in rows}
 
 
 def _standing(job: Job) -> Standing:

@@ -43,7 +43,7 @@ def _by_bell(database: Database, name: str, quiet_s: float) -> dict[str, list[Jo
 def _ring(database: Database, wake: Wake, bell: str, jobs: Sequence[Job]) -> None:
     """One message a slot is enough: whoever hears it takes job after job."""
     with database.read() as session:
-        slots = sum(worker.slots for worker in workers.online(session, bell))
+        slots = sum(worker.slots for worker in workers.online(session.connection(), bell))
     rung = [job.id for job in jobs[: max(slots, 1)]]
     if not rung:
         return

@@ -123,8 +123,8 @@ def _has_a_gpu_for_all(database: Database) -> bool:
     """That a worker with a GPU takes the jobs of the default queue, too."""
     # One that serves its own queue alone would hear the bell, and leave the job where it is.
     try:
-        with database.read() as session:
-            found = workers.online(session, GPU_QUEUE)
+        with database.look() as connection:
+            found = workers.online(connection, GPU_QUEUE)
     except SQLAlchemyError as error:
         log.warning("who serves the queue %s is not known: %s", GPU_QUEUE, error)
         return False

@@ -26,11 +26,11 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
         self._writing = self.engine.execution_options(writes=True)
-        self._looking = self.engine
         self._turn: AbstractContextManager[object] = nullcontext()
         if self.engine.dialect.name == "sqlite":
             # SQLite lets one write at a time and makes the others poll; a lock lets them queue.
             self._turn = Lock()
+            self._looking = self.engine.execution_options(looks=True)
         else:
             self._looking = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
@@ -41,13 +41,13 @@ class Database:
             yield session
 
     @contextmanager
-    def look(self) -> Iterator[Session]:
-        """A session for what is asked all the time: without a transaction, where that is quicker.
+    def look(self) -> Iterator[Connection]:
+        """A connection for what is asked all the time: without objects and without a transaction.
 
         Each statement sees what was committed before it, as it would with PostgreSQL in `read`.
         """
-        with Session(self._looking) as session:
-            yield session
+        with self._looking.connect() as connection:
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -124,7 +124,10 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("looks", False):
+        return
     # A transaction that reads first and writes later cannot wait for the lock ("database is
     # locked"); one that takes the lock at once waits its turn.
-    immediate = connection.get_execution_options().get("writes", False)
+    immediate = options.get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.series import EventType
@@ -68,9 +68,9 @@ def get(session: Session, job_id: str, *, project: str | None = None) -> Job | N
     return job if job is not None and project in (None, job.project) else None
 
 
-def glance(session: Session, job_ids: Collection[str]) -> Sequence[Row[Any]]:
+def glance(connection: Connection, job_ids: Collection[str]) -> Sequence[Row[Any]]:
     """The jobs of those ids, for who only looks: rows of the same names in half the time."""
-    return session.connection().execute(_ROWS_BY_ID, {"job_ids": list(job_ids)}).all()
+    return connection.execute(_ROWS_BY_ID, {"job_ids": list(job_ids)}).all()
 
 
 def project_of(session: Session, job_id: str) -> str | None:

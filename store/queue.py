@@ -4,7 +4,18 @@ from collections.abc import Collection, Sequence
 from math import ceil
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session, aliased, load_only
 
 from ampcore.spec import ACTIVE, State
@@ -53,11 +64,11 @@ def note_woken(session: Session, job_ids: Collection[str]) -> None:
     )
 
 
-def why_waiting(session: Session, job: Job | Row[Any]) -> str | None:
+def why_waiting(connection: Connection, job: Row[Any]) -> str | None:
     """One sentence on why a queued job does not run yet; None for a job that is not queued."""
     if job.state != State.QUEUED:
         return None
-    place = session.connection().execute(_PLACE, {"job_id": job.id}).one()
+    place = connection.execute(_PLACE, {"job_id": job.id}).one()
     if job.not_before is not None and place.due_in_s > 0:
         return f"Its last attempt failed; it is tried again in {ceil(place.due_in_s)} s."
     if place.most is not None and place.running >= place.most:
@@ -65,7 +76,7 @@ def why_waiting(session: Session, job: Job | Row[Any]) -> str | None:
             f"The project {job.project!r} runs as many jobs as its quota of {place.most} allows; "
             "it starts when one of them ends."
         )
-    online = workers.online(session, job.queue)
+    online = workers.online(connection, job.queue)
     if not online:
         return (
             f"No online worker serves the queue {job.queue!r}; start one with "
@@ -73,7 +84,7 @@ def why_waiting(session: Session, job: Job | Row[Any]) -> str | None:
         )
     slots = sum(worker.slots for worker in online)
     number = f"It is number {place.ahead + 1} in the queue {job.queue!r}"
-    busy = session.scalar(_BUSY, {"worker_ids": [worker.id for worker in online]}) or 0
+    busy = connection.scalar(_BUSY, {"worker_ids": [worker.id for worker in online]}) or 0
     if busy < slots:
         return f"{number}; a worker takes it in a moment."
     taken = "the only slot of its workers is" if slots == 1 else f"all {slots} slots are"

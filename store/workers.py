@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Row, case, delete, func, select, update
+from sqlalchemy import Connection, Row, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.series.jsonable import finite_json
@@ -84,12 +84,12 @@ def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
     return (row[0], row[1]) if row is not None else None
 
 
-def online(session: Session, queue: str | None = None) -> list[Row[str, int, list[str]]]:
+def online(connection: Connection, queue: str | None = None) -> list[Row[str, int, list[str]]]:
     """The id, slots and queues of each worker that is there and takes jobs.
 
     Only of those that serve a queue, if one is named.
     """
-    found = session.connection().execute(_ONLINE)
+    found = connection.execute(_ONLINE)
     return [worker for worker in found if queue is None or queue in worker.queues]
 
 

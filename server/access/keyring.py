@@ -113,7 +113,7 @@ class Keyring:
 
     def _find(self, credential: Credential) -> Valid | None:
         find = sessions.find if credential.kind is Kind.COOKIE else tokens.find
-        with self._database.look() as session:
+        with self._database.read() as session:
             return find(session, credential.digest)
 
 

@@ -11,7 +11,9 @@ def why(database, do):
 
     def why(job_id):
         with database.read() as session:
-            return queue.why_waiting(session, jobs.get(session, job_id))
+            connection = session.connection()
+            [job] = jobs.glance(connection, [job_id])
+            return queue.why_waiting(connection, job)
 
     return why
 

@@ -123,9 +123,9 @@ class Counted:
         self.reads = 0
         self._database = database
 
-    def look(self):
+    def read(self):
         self.reads += 1
-        return self._database.look()
+        return self._database.read()
 
 
 class Clock:
@@ -251,7 +251,7 @@ def test_an_address_with_too_many_failures_costs_no_more_queries(database, count
 def test_a_database_that_fails_is_asked_again(counted, database, keyring, monkeypatch):
     _, credential = make(database)
     with monkeypatch.context() as patch:
-        patch.setattr(counted, "look", lambda: 1 / 0)
+        patch.setattr(counted, "read", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             known(keyring, credential)
     assert known(keyring, credential)
