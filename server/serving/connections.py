@@ -25,6 +25,8 @@ class Connection(ProblemProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there: its first request must come."""
         super().connection_made(transport)
+        if self._most is not None and len(self.connections) > self._most:
+            self.app = _crowded(self._most)  # those that are there already stay
         self._wait(HEAD_S)
 
     def on_message_begin(self) -> None:
@@ -33,13 +35,9 @@ class Connection(ProblemProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there; where there are too many of us, the answer too."""
+        """The head is there."""
         self._wait(BODY_S)
-        app = self.app
-        if self._most is not None and len(self.connections) > self._most:
-            self.app = _crowded(self._most)
         super().on_headers_complete()
-        self.app = app
 
     def on_message_complete(self) -> None:
         """The body is there."""
