@@ -60,11 +60,6 @@ def _shared(name: str) -> Any:
     return Depends(read)
 
 
-async def _request_id(request: Request) -> str:
-    request_id: str = request.scope["state"]["request_id"]
-    return request_id
-
-
 def no_job(job_id: str) -> NotFound:
     """What is said of a job that is not there, and of one that the principal does not see."""
     return NotFound(f"There is no job {job_id[:40]!r}.")
@@ -157,11 +152,9 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
 DatabaseDep = Annotated[Database, _shared("database")]
 WakeDep = Annotated[Wake, _shared("wake")]
 StorageDep = Annotated[Storage, _shared("storage")]
-DatasetsDep = Annotated[Datasets, _shared("datasets")]
 MetricsDep = Annotated[Metrics, _shared("metrics")]
 StepReadersDep = Annotated[CapacityLimiter, _shared("step_readers")]
 StreamsDep = Annotated[Streams, _shared("streams")]
-RequestIdDep = Annotated[str, Depends(_request_id)]
 KeyringDep = Annotated[Keyring, _shared("keyring")]
 JobId = Annotated[str, Depends(_job_id)]
 VisibleJobId = Annotated[str, Depends(_visible_job_id)]
