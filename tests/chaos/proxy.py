@@ -85,16 +85,23 @@ class Proxy:
         with suppress(OSError):
             while piece := source.recv(PIECE_BYTES):
                 self._flowing.wait()
-                if asks and self._forget is not None and self._forget in piece:
-                    self._forget = None
+                if asks and self._is_to_forget(piece):
                     with suppress(OSError):
                         source.shutdown(socket.SHUT_RDWR)  # before the answer can be carried
                     target.sendall(piece)
-                    target.shutdown(socket.SHUT_WR)
                     self.forgotten.set()
+                    with suppress(OSError):  # the answer may have ended the pair by now
+                        target.shutdown(socket.SHUT_WR)
                     return
                 target.sendall(piece)
         self._end(pair)
+
+    def _is_to_forget(self, piece: bytes) -> bool:
+        with self._lock:
+            if self._forget is None or self._forget not in piece:
+                return False
+            self._forget = None
+            return True
 
     def _end_all(self) -> None:
         with self._lock:
