@@ -72,18 +72,22 @@ MEASURED: tuple[Callable[[Queue], None], ...] = (
 )
 
 
-def queue(stack: ExitStack, around: Surroundings, depth: int) -> Queue:
-    """Fill a database, and open an API on it."""
+def fill(around: Surroundings, depth: int) -> None:
+    """Queue so many jobs."""
     with around.database.write() as session:
         for _ in range(depth):
             jobs.create(session, SPEC, jobs.Origin("default"))
     with around.database.write() as session:
         session.execute(text("ANALYZE"))  # PostgreSQL does so by itself within a minute
-    connection = stack.enter_context(api(around)).connection()
-    stack.callback(connection.close)
+
+
+def queue(stack: ExitStack, around: Surroundings) -> Queue:
+    """Open an API on a database, and a connection that must not idle from now on."""
     with around.database.read() as session:
         # The newest first: the claims take from the other end.
         ids = session.scalars(select(Job.id).order_by(Job.created_at.desc())).all()
+    connection = stack.enter_context(api(around)).connection()
+    stack.callback(connection.close)
     return Queue(connection, around.database, itertools.cycle(ids))
 
 
@@ -97,9 +101,10 @@ def timed(ask: Callable[[Queue], None], of: Queue) -> float:
 def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
     """Each request on each depth, in turns."""
     with ExitStack() as stack:
-        queues = {
-            depth: queue(stack, stack.enter_context(surroundings(kind)), depth) for depth in DEPTHS
-        }
+        places = {depth: stack.enter_context(surroundings(kind)) for depth in DEPTHS}
+        for depth, around in places.items():
+            fill(around, depth)
+        queues = {depth: queue(stack, around) for depth, around in places.items()}
         found: dict[str, dict[str, dict[str, float]]] = {}
         for ask in MEASURED:
             taken: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
