@@ -22,6 +22,7 @@ from server.http.methods import HeadAsGet
 from server.http.parameters import refuse_unknown
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
+from server.intake import Intake
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
 from server.reads import Reads
@@ -63,15 +64,17 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     database = Database(settings.database_url)
     wake = wake or CeleryWake(settings.redis_url)
     reconciler = Reconciler(database, wake, lease_s=settings.lease_s)
+    datasets = Datasets(settings.datasets_dir)
     services = Services(
         database,
         wake,
-        Datasets(settings.datasets_dir),
+        datasets,
         CapacityLimiter(STEP_READERS),
         Storage(settings.artifacts_url),
         Keyring(database, RateLimit(FAILURES)),
         Metrics(database, reconciler),
         Reads(database),
+        Intake(database, datasets, wake),
     )
 
     @asynccontextmanager

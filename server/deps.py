@@ -13,6 +13,7 @@ from server.access.principal import Principal, Role
 from server.datasets import Datasets
 from server.errors import Forbidden, NotFound
 from server.http.documents import read_body
+from server.intake import Intake
 from server.metrics.registry import Metrics
 from server.reads import Reads
 from server.streaming.streams import Streams
@@ -39,6 +40,7 @@ class Services:
     keyring: Keyring
     metrics: Metrics
     reads: Reads
+    intake: Intake
     streams: Streams = field(default_factory=Streams)
 
 

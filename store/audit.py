@@ -36,9 +36,15 @@ def note(
 
     `project` is the thing's; left out, the actor's own. A secret never belongs into `data`.
     """
-    told: dict[str, Any] = {**vars(actor), "project": project or actor.project}
-    what: dict[str, Any] = {"action": action, "target": target, "data": finite_json(data) or None}
-    write_down(session, AuditEntry, **told, **what)
+    write_down(session, AuditEntry, entry(actor, action, target, project=project, **data))
+
+
+def entry(
+    actor: Actor, action: str, target: str | None, *, project: str | None, **data: Any
+) -> dict[str, Any]:
+    """The row that `note` writes, for who writes down several at once."""
+    told = {**vars(actor), "project": project or actor.project}
+    return {**told, "action": action, "target": target, "data": finite_json(data) or None}
 
 
 def page(

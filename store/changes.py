@@ -32,8 +32,13 @@ def change(
 
 def note(session: Session, job: Job | Row[Any], event: EventType, data: dict[str, Any]) -> None:
     """Write an event under the seq that the job's row has just got."""
+    write_down(session, EventRow, entry(job, event, data))
+
+
+def entry(job: Job | Row[Any], event: EventType, data: dict[str, Any]) -> dict[str, Any]:
+    """The row of an event under the seq that the job's row has just got."""
     facts = {"seq": job.seq, "attempt": job.attempt, "step": job.step}
-    write_down(session, EventRow, job_id=job.id, type=event, data=data, **facts)
+    return {"job_id": job.id, "type": event, "data": data, **facts}
 
 
 def told(job: Job | Row[Any]) -> dict[str, Any]:

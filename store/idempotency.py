@@ -5,6 +5,7 @@ a second request at the same time sees that the first is under way; `finish` sto
 together with what the request has made; `abandon` gives the key free after an error.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
@@ -53,6 +54,10 @@ class Answer:
     status: int
     headers: dict[str, str]
     body: str
+
+
+Keep = Callable[[Session, Answer], None]
+"""To be called with the answer, in the transaction of what it tells."""
 
 
 def begin(session: Session, request: Keyed) -> Answer | datetime:

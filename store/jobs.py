@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from ampcore.series import EventType
 from ampcore.spec import TERMINAL, JobSpec, Reason, State
-from store.changes import change, note, told
+from store.changes import change, entry, note, told
 from store.clock import now
-from store.tables import Job
+from store.rows import write_down
+from store.tables import EventRow, Job
 
 CANCEL: Final = "cancel"
 PAUSE: Final = "pause"
@@ -23,7 +24,9 @@ DEFAULT_QUEUE: Final = "default"
 _BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
 _ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids", expanding=True)))
 # A message goes out next; where it does not, the reconciler sends it.
-_NEW: Final = insert(Job).values(woken_at=now()).returning(Job.__table__)
+_NEW: Final = (
+    insert(Job).values(woken_at=now()).returning(Job.__table__, sort_by_parameter_order=True)
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,20 @@ class Origin:
 
 def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
     """Write down a new job; it is queued from here on. Returns a row as those of `glance`."""
-    values = {
+    [job] = create_all(session, [(spec, origin)])
+    return job
+
+
+def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Sequence[Row[Any]]:
+    """Write down new jobs; in a statement for all of them, and another for their events."""
+    values = [_values(spec, origin) for spec, origin in new]
+    made = session.connection().execute(_NEW, values).all()
+    write_down(session, EventRow, *(entry(job, EventType.STATE, told(job)) for job in made))
+    return made
+
+
+def _values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
+    return {
         **vars(origin),
         "name": spec.name,
         "policy": spec.precision.policy,
@@ -50,9 +66,6 @@ def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
         "max_attempts": spec.runtime.max_attempts,
         "seq": 1,
     }
-    job = session.connection().execute(_NEW, values).one()
-    note(session, job, EventType.STATE, told(job))
-    return job
 
 
 def queue_of(spec: JobSpec) -> str:

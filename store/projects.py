@@ -83,8 +83,8 @@ def load(session: Session) -> Mapping[str, Load]:
     return {name: Load(queued, both - queued) for name, queued, both in rows}
 
 
-def refuse_if_full(session: Session, name: str) -> None:
-    """Raises QuotaExceeded when no further job of the project may be queued.
+def refuse_if_full(session: Session, name: str, more: int = 1) -> None:
+    """Raises QuotaExceeded when so many more jobs of the project may not be queued.
 
     The project's row stays locked until the transaction ends, so that of two requests at one
     time the second counts what the first has queued.
@@ -93,7 +93,7 @@ def refuse_if_full(session: Session, name: str) -> None:
     if most is None:
         return
     queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
-    if (session.scalar(queued) or 0) >= most:
+    if (session.scalar(queued) or 0) + more > most:
         raise QuotaExceeded(
             f"The project {name!r} has as many jobs in the queue as its quota of {most} allows. "
             "Try again when a worker has taken one of them."

@@ -1,5 +1,6 @@
 """Insert rows: without an object for each, or only where they are not there yet."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import insert
@@ -9,9 +10,9 @@ from sqlalchemy.orm import Session
 from store.tables import Base
 
 
-def write_down(session: Session, table: type[Base], **values: Any) -> None:
-    """Insert a row that nobody needs as an object; what the session holds must be flushed."""
-    session.connection().execute(insert(table), values)
+def write_down(session: Session, table: type[Base], *rows: Mapping[str, Any]) -> None:
+    """Insert rows that nobody needs as objects; what the session holds must be flushed."""
+    session.connection().execute(insert(table), rows)
 
 
 def insert_new(session: Session, table: type[Base], **values: Any) -> Any:

@@ -35,7 +35,7 @@ IN_SERVER = {
     "access": ("errors", "http"),
     "streaming": ("errors", "http"),
     "metrics": ("reconcile", "schema"),
-    "jobs": ("access", "datasets", "deps", "errors", "http", "views", "wake"),
+    "jobs": ("access", "datasets", "deps", "errors", "http", "intake", "views", "wake"),
 }
 """What the packages inside the server may import of it; what is not here wires or translates."""
 

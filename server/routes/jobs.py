@@ -3,7 +3,6 @@
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
 
 from ampcore.preflight import preflight
 from ampcore.spec import State
@@ -11,11 +10,12 @@ from server.deps import DatabaseDep, JobId, PostedSpec, job_id_of, no_job, princ
 from server.http.documents import read_body
 from server.http.etag import conditional, conditional_on_body
 from server.http.responses import ModelResponse
+from server.intake import Draft
 from server.jobs.bodies import CloneChangesDep, JobChangesDep
 from server.jobs.cloning import document_of
 from server.jobs.listing import ListingDep
 from server.jobs.machines import online_machines
-from server.jobs.posting import Draft, PostingDep, posting_of
+from server.jobs.posting import PostingDep, posting_of
 from server.jobs.steering import CANCEL, EDIT, PAUSE, RESUME, RETRY, SteeringDep, found
 from server.openapi import (
     CLONE_BODY,
@@ -47,7 +47,7 @@ async def submit(request: Request) -> Response:
     posting = await posting_of(request)
     document = await read_body(request)
     draft = Draft(document, posting.principal.project)
-    return await run_in_threadpool(posting.post, "job.submit", lambda: draft)
+    return await posting.post("job.submit", lambda: draft)
 
 
 @router.post(
@@ -162,7 +162,7 @@ def retry(job_id: JobId, steering: SteeringDep) -> Response:
     responses={**POSTED, **problems(404, 409)},
     openapi_extra={**CLONE_BODY, **KEY_PARAMETER},
 )
-def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Response:
+async def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Response:
     """Queue another job with the spec of this one, some fields of it set anew."""
 
     def draft() -> Draft:
@@ -170,7 +170,7 @@ def clone(job_id: JobId, changes: CloneChangesDep, posting: PostingDep) -> Respo
             job = found(session, job_id, posting.principal)
             return Draft(document_of(job, changes), job.project, cloned_from=job.id)
 
-    return posting.post("job.clone", draft)
+    return await posting.post("job.clone", draft)
 
 
 BUSIEST = (submit, read)

@@ -79,29 +79,3 @@ def test_who_asks_later_is_told_nothing_older(reads, counted, make_job, database
 
     assert step_of(asyncio.run(ask())) == 7
     assert counted.looks == 2
-
-
-def test_who_goes_away_takes_nothing_from_the_others(reads, counted, make_job):
-    job_id = make_job().id
-
-    async def ask():
-        counted.open.clear()
-        asked = [asyncio.create_task(reads.read(job_id)) for _ in range(2)]
-        await until(lambda: counted.looks == 1)
-        asked[0].cancel()
-        counted.open.set()
-        return await asked[1]
-
-    assert asyncio.run(ask())
-
-
-def test_an_error_reaches_everybody_and_is_over(reads, counted, make_job, monkeypatch):
-    job_id = make_job().id
-
-    async def ask():
-        return await asyncio.gather(*(reads.read(job_id) for _ in range(3)), return_exceptions=True)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(counted, "look", lambda: 1 / 0)
-        assert all(isinstance(one, ZeroDivisionError) for one in asyncio.run(ask()))
-    assert all(asyncio.run(ask()))
