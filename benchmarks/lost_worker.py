@@ -24,7 +24,6 @@ SPEC = {
     "model": {"kind": "mlp", "hidden": [64]},
     "data": {"kind": "digits", "batch_size": 32},
     "train": {"steps": 10_000_000, "checkpoint_every_s": 2},
-    "runtime": {"max_attempts": 100},
 }
 NAMES = (f"worker-{number}" for number in count(1))
 
@@ -45,6 +44,11 @@ def asked(database: Database, question: object) -> object:
         return session.scalar(question)
 
 
+def newest() -> object:
+    """The job that was posted last."""
+    return select(Job.id).order_by(Job.created_at.desc()).limit(1)
+
+
 def has_checkpoint(job_id: str, attempt: int) -> object:
     """Whether this attempt can be gone on from."""
     mine = (Artifact.job_id == job_id, Artifact.attempt == attempt)
@@ -56,16 +60,16 @@ def has_steps(job_id: str, attempt: int) -> object:
     return select(exists().where(StepBlockRow.job_id == job_id, StepBlockRow.attempt == attempt))
 
 
-def lose(database: Database, job_id: str, victim: "Popen[bytes]", attempt: int) -> list[float]:
-    """Kill the worker of this attempt; seconds until the next one is taken, and until its steps."""
-    wait_until(lambda: asked(database, has_checkpoint(job_id, attempt)), victim)
+def lose(database: Database, job_id: str, victim: "Popen[bytes]") -> list[float]:
+    """Kill the worker; seconds until the second attempt is taken, and until its steps."""
+    wait_until(lambda: asked(database, has_checkpoint(job_id, attempt=1)), victim)
     time.sleep(5)  # the other worker's standby is warm by then, as it is most of the time
     begin = time.perf_counter()
     victim.kill()
     times = []
     for question in (
-        select(Job.id).where(Job.id == job_id, Job.attempt > attempt),
-        has_steps(job_id, attempt + 1),
+        select(Job.id).where(Job.id == job_id, Job.attempt == 2),
+        has_steps(job_id, attempt=2),
     ):
         wait_until(lambda question=question: asked(database, question), timeout_s=120)
         times.append(time.perf_counter() - begin)
@@ -84,16 +88,16 @@ def main() -> None:
         around = stack.enter_context(surroundings("postgresql"))
         server = stack.enter_context(api(around))
         team = [start_worker(stack, around) for _ in range(2)]
-        server.connection().request("POST", "/api/v1/jobs", SPEC)
-        job_id = str(wait_until(lambda: asked(around.database, select(Job.id))))
         rounds = []
-        for attempt in range(1, ROUNDS + 1):
-            wait_until(lambda it=attempt: asked(around.database, has_steps(job_id, it)))
+        for _ in range(ROUNDS):  # each with a new job: one that is lost again waits longer
+            server.connection().request("POST", "/api/v1/jobs", SPEC)
+            job_id = str(asked(around.database, newest()))
+            wait_until(lambda it=job_id: asked(around.database, has_steps(it, attempt=1)))
             pid = owner(around.database, job_id)
             (victim,) = [one for one in team if one.pid == pid]
-            rounds.append(lose(around.database, job_id, victim, attempt))
+            rounds.append(lose(around.database, job_id, victim))
+            server.connection().request("POST", f"/api/v1/jobs/{job_id}/cancel")
             team = [one for one in team if one is not victim] + [start_worker(stack, around)]
-        server.connection().request("POST", f"/api/v1/jobs/{job_id}/cancel")
     taken, stepping = zip(*rounds, strict=True)
     report(
         "lost_worker",

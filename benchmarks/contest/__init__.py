@@ -22,6 +22,7 @@ PEERS = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
 CORES = os.cpu_count() or 1
 # Threads that still spin for work from the round before would disturb the next contestant.
 SETTLE_S = 0.02
+YARDSTICKS = 15
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,22 @@ def rotated(contestants: Sequence[Contestant], by: int) -> Sequence[Contestant]:
     return [*contestants[start:], *contestants[:start]]
 
 
+def yardstick_ms() -> float:
+    """A million additions in a Python loop, the median of several: how fast the machine is now.
+
+    The speed of a virtual machine moves with its neighbours; figures of two runs can be compared
+    where this one is the same.
+    """
+    taken = []
+    for _ in range(YARDSTICKS):
+        total, began = 0, time.perf_counter()
+        for number in range(1_000_000):
+            total += number
+        taken.append(1000 * (time.perf_counter() - began))
+    return round(statistics.median(taken), 1)
+
+
 def report(benchmark: str, **answer: Any) -> None:
     """Print the one JSON line of a benchmark."""
-    print(json.dumps({"benchmark": benchmark, **answer, "cores": CORES}))
+    machine = {"cores": CORES, "yardstick_ms": yardstick_ms()}
+    print(json.dumps({"benchmark": benchmark, **answer, **machine}))
