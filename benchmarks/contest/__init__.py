@@ -22,7 +22,8 @@ PEERS = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
 CORES = os.cpu_count() or 1
 # Threads that still spin for work from the round before would disturb the next contestant.
 SETTLE_S = 0.02
-YARDSTICKS = 15
+YARDSTICKS = 9
+YARDSTICK = "import asyncio, email.message, http.server, json, logging.config, sqlite3, unittest"
 
 
 @dataclass(frozen=True)
@@ -149,18 +150,17 @@ def rotated(contestants: Sequence[Contestant], by: int) -> Sequence[Contestant]:
 
 
 def yardstick_ms() -> float:
-    """A million additions in a Python loop, the median of several: how fast the machine is now.
+    """The start of a Python process with some of its library: how fast the machine is just now.
 
-    The speed of a virtual machine moves with its neighbours; figures of two runs can be compared
-    where this one is the same.
+    The speed of a virtual machine moves with its neighbours and from one host to the next; figures
+    of two runs can be compared where this one is the same.
     """
     taken = []
     for _ in range(YARDSTICKS):
-        total, began = 0, time.perf_counter()
-        for number in range(1_000_000):
-            total += number
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-I", "-c", YARDSTICK], check=True)
         taken.append(1000 * (time.perf_counter() - began))
-    return round(statistics.median(taken), 1)
+    return round(statistics.median(taken))
 
 
 def report(benchmark: str, **answer: Any) -> None:
