@@ -19,6 +19,11 @@ GRACE_S = 10.0
 
 
 def test_a_job_that_waits_or_only_starts_is_cancelled_before_it_trains(cluster: Cluster) -> None:
+    """The guards: a job without a worker needs none; a trainer that loads is watched as any other.
+
+    Checked: where store/jobs.py asks a worker for a queued one, too, the cancel is refused; where
+    worker/attempt.py obeys only once the trainer is ready, the job stays "stopping".
+    """
     cluster.crew(0)
     job = cluster.client.jobs.submit(ENDLESS)
     assert job.cancel().state == State.CANCELLED
@@ -26,6 +31,7 @@ def test_a_job_that_waits_or_only_starts_is_cancelled_before_it_trains(cluster: 
     worker = cluster.worker()  # its trainer has TensorFlow to load yet
     wait_until(lambda: job.refresh().state == State.STARTING, 60, "the job starts")
     trainer = worker.trainer
+    trainer.suspend()  # as one whose libraries come over a slow network
     assert job.cancel().state == State.STOPPING
     assert_cancelled(job, trainer, GRACE_S + 5)
     assert states(job) == ["queued", "starting", "stopping", "cancelled"]
