@@ -68,8 +68,10 @@ def why_waiting(connection: Connection, job: Row[Any]) -> str | None:
     """One sentence on why a queued job does not run yet; None for a job that is not queued."""
     if job.state != State.QUEUED:
         return None
-    place = connection.execute(_PLACE, {"job_id": job.id}).one()
-    if job.not_before is not None and place.due_in_s > 0:
+    place = connection.execute(_PLACE, {"job_id": job.id}).one_or_none()
+    if place is None:  # deleted since it was read
+        return None
+    if place.due_in_s is not None and place.due_in_s > 0:
         return f"Its last attempt failed; it is tried again in {ceil(place.due_in_s)} s."
     if place.most is not None and place.running >= place.most:
         return (

@@ -151,6 +151,25 @@ def test_nobody_is_lost_until_all_has_gone_well_for_a_while(database, make_job, 
     assert expired == [1]
 
 
+def test_on_a_machine_that_is_always_slow_workers_are_lost_all_the_same(
+    database, make_job, wake, monkeypatch
+):
+    """Fails where each slow round breaks the calm: then it never comes."""
+    put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
+    times = iter([0.0, 0.0, *(3.0 * number for number in range(1, 6)), 60.0])
+    moments = (after(3.0 * number) for number in range(6))
+    monkeypatch.setattr("server.reconcile.now", lambda: next(moments, after(60)))
+    reconciler = Reconciler(database, wake, lease_s=LEASE_S, clock=lambda: next(times))
+    expired = []
+    monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
+    for _ in range(6):
+        reconciler._expire_in_calm()
+    assert expired
+    expired.clear()
+    reconciler._expire_in_calm()  # and where it stands still, they are not
+    assert expired == []
+
+
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 def test_nobody_is_lost_because_the_databases_clock_jumps(
     database, make_job, wake, monkeypatch, jump_s

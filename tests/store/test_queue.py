@@ -29,6 +29,21 @@ def register(do):
     return register
 
 
+def test_a_job_that_was_taken_or_deleted_while_it_was_read_is_no_error(do, make_job, database, put):
+    """The row and its place in the queue are two questions, and each sees what is there by then."""
+    job_id = make_job().id
+    put(job_id, not_before=after(60))
+    with database.read() as session:
+        [row] = jobs.glance(session.connection(), [job_id])
+    put(job_id, not_before=None)
+    with database.look() as connection:
+        assert queue.why_waiting(connection, row)
+    do(jobs.request_cancel, job_id)
+    do(jobs.remove, job_id)
+    with database.look() as connection:
+        assert queue.why_waiting(connection, row) is None
+
+
 def silent(session, name="default", limit=10):
     return [job.id for job in queue.silent(session, name, quiet_s=3, limit=limit)]
 
