@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ampcore.series import COLUMNS, StepBlock
-from ampcore.series.codec import decode, encode
+from ampcore.series.buckets import Buckets
+from ampcore.series.codec import decode, decode_buckets, encode, encode_buckets
 
 
 @st.composite
@@ -23,6 +24,22 @@ def blocks(draw):
 @given(blocks())
 def test_decoding_undoes_encoding(block):
     assert decode(encode(block)) == block
+
+
+@settings(deadline=None)
+@given(blocks(), st.integers(1, 9))
+def test_decoding_undoes_the_encoding_of_buckets(block, size):
+    made = Buckets.of(block, size)
+    found = decode_buckets(encode_buckets(made))
+    assert (found.size, found.first_step, found.end_step) == (size, made.first_step, made.end_step)
+    assert found.names == made.names
+    np.testing.assert_array_equal(found.skipped, made.skipped)
+    for name in made.names:
+        for part in ("min", "max", "first", "last", "finite"):
+            kept = getattr(found[name], part)
+            assert kept.dtype == getattr(made[name], part).dtype
+            np.testing.assert_array_equal(kept, getattr(made[name], part))
+        np.testing.assert_allclose(found[name].mean, made[name].mean, rtol=1e-6, atol=1e-30)
 
 
 def test_the_bits_of_every_float_survive():
@@ -44,3 +61,5 @@ def test_a_step_costs_few_bytes():
 def test_other_bytes_are_refused(payload):
     with pytest.raises(ValueError, match="expected an encoded StepBlock"):
         decode(payload)
+    with pytest.raises(ValueError, match="expected an encoded series of Buckets"):
+        decode_buckets(payload)
