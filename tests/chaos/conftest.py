@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,19 @@ import pytest
 from tests.chaos.cluster import Cluster
 from tests.chaos.postgres import Postgres
 from tests.chaos.runs import Record, train
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what each member of its stack said last."""
+    report = yield
+    cluster = item.funcargs.get("cluster")
+    if report.failed and isinstance(cluster, Cluster):
+        for member in (*cluster.apis, *cluster.workers):
+            report.sections.append((f"the end of {member.name}'s log", member.log))
+    return report
 
 
 @pytest.fixture(scope="session")
