@@ -56,6 +56,19 @@ class _Ready:
     origin: jobs.Origin
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A job that is written down, and what its request is answered."""
+
+    job: Job
+    answer: Answer
+
+    @classmethod
+    def of(cls, job: Job) -> "_Taken":
+        location = {"Location": f"/api/v1/jobs/{job.id}"}
+        return cls(job, Answer(201, location, job.model_dump_json()))
+
+
 class Intake:
     """Takes in the jobs that are posted to one application."""
 
@@ -75,9 +88,9 @@ class Intake:
         ready = [one for one in checked if isinstance(one, _Ready)]
         taken = iter(self._write(ready))
         outcomes = [next(taken) if isinstance(one, _Ready) else one for one in checked]
-        posted = [one for one in outcomes if isinstance(one, Job)]
+        posted = [one.job for one in outcomes if isinstance(one, _Taken)]
         wake_workers(self._database, self._wake, posted)
-        return [_answer(one) if isinstance(one, Job) else one for one in outcomes]
+        return [one.answer if isinstance(one, _Taken) else one for one in outcomes]
 
     def _check(self, order: Order) -> _Ready | Exception:
         try:
@@ -90,7 +103,7 @@ class Intake:
         origin = jobs.Origin(draft.project, actor.token_name, actor.request_id, draft.cloned_from)
         return _Ready(order, spec, origin)
 
-    def _write(self, ready: Sequence[_Ready]) -> Sequence[Job | Exception]:
+    def _write(self, ready: Sequence[_Ready]) -> Sequence[_Taken | Exception]:
         if not ready:
             return []
         try:
@@ -102,21 +115,18 @@ class Intake:
             return [outcome for one in ready for outcome in self._write([one])]
 
 
-def _write_down(session: Session, ready: Sequence[_Ready]) -> Sequence[Job]:
+def _write_down(session: Session, ready: Sequence[_Ready]) -> Sequence[_Taken]:
     asked = Counter(one.origin.project for one in ready)
     for project in sorted(asked):  # every process in the same order: each waits for the one before
         projects.refuse_if_full(session, project, asked[project])
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in ready])
-    made = [Job.of(row) for row in rows]
+    taken = [_Taken.of(Job.of(row)) for row in rows]
+    orders = [one.order for one in ready]
     entries = [
-        audit.entry(one.order.actor, one.order.action, job.id, project=job.project)
-        for one, job in zip(ready, made, strict=True)
+        audit.entry(order.actor, order.action, one.job.id, project=one.job.project)
+        for order, one in zip(orders, taken, strict=True)
     ]
     write_down(session, AuditEntry, *entries)
-    for one, job in zip(ready, made, strict=True):
-        one.order.keep(session, _answer(job))
-    return made
-
-
-def _answer(job: Job) -> Answer:
-    return Answer(201, {"Location": f"/api/v1/jobs/{job.id}"}, job.model_dump_json())
+    for order, one in zip(orders, taken, strict=True):
+        order.keep(session, one.answer)
+    return taken

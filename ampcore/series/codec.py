@@ -1,7 +1,7 @@
 """StepBlocks and Buckets as bytes and back: one Arrow IPC stream, compressed with Zstandard.
 
-Every value survives, NaN and the infinities included, and bit for bit. What the columns belong to
-stands in the metadata of the schema.
+Every value survives, NaN and the infinities included; those of steps bit for bit, the means of
+buckets as float32. What the columns belong to stands in the metadata of the schema.
 """
 
 from collections.abc import Mapping
