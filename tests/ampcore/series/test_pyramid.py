@@ -67,12 +67,16 @@ def assert_same(found, wanted):
         np.testing.assert_allclose(found[name].mean, wanted[name].mean, rtol=1e-9, atol=1e-9)
 
 
+def shrink(patch):
+    """To levels so small that short series have many chunks of each."""
+    patch.setattr(pyramid, "LEVELS", (4, 16, 64, 256))
+    patch.setattr(pyramid, "CHUNK", 8)
+    patch.setattr(pyramid, "FEW_STEPS", 20)
+
+
 @pytest.fixture
 def small(monkeypatch):
-    """Levels so small that short series have many chunks of each."""
-    monkeypatch.setattr(pyramid, "LEVELS", (4, 16, 64, 256))
-    monkeypatch.setattr(pyramid, "CHUNK", 8)
-    monkeypatch.setattr(pyramid, "FEW_STEPS", 20)
+    shrink(monkeypatch)
 
 
 pieces = st.lists(st.integers(0, 400), min_size=1, max_size=8)
@@ -82,9 +86,7 @@ pieces = st.lists(st.integers(0, 400), min_size=1, max_size=8)
 @given(st.integers(0, 300), pieces, st.integers(0, 2**32 - 1), st.data())
 def test_any_range_reads_as_if_made_of_its_steps(first, counts, seed, data):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pyramid, "LEVELS", (4, 16, 64, 256))
-        patch.setattr(pyramid, "CHUNK", 8)
-        patch.setattr(pyramid, "FEW_STEPS", 20)
+        shrink(patch)
         block = series(first, sum(counts), seed)
         stored, until = Stored(block), first
         for count in counts[:-1]:  # the last ones wait still
