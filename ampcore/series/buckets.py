@@ -18,6 +18,9 @@ from ampcore.series.block import StepBlock
 
 SKIPPED: Final = "skipped"
 """The column that is counted, and has no least and greatest value."""
+LEAST: Final = 2
+
+Steps = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Aggregate:
     last: NDArray[Any]
     mean: NDArray[np.float64]
     finite: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.mean)
 
     def __getitem__(self, wanted: slice) -> "Aggregate":
         """Some of the buckets."""
@@ -83,33 +89,70 @@ class Aggregate:
         return cls(nan, nan, nan, nan, mean, np.zeros(count, np.int64))
 
 
-class Buckets:
-    """Groups of `size` steps on the grid, over the steps s with `first_step` ≤ s < `end_step`.
+@dataclass(frozen=True)
+class Extent:
+    """Which steps some buckets hold: int64 arrays with one value a bucket.
 
-    The first and the last bucket may hold fewer steps than the others. `skipped` counts the
-    skipped steps of each (int64); `buckets["loss"]` is the Aggregate of a column.
+    `starts` is its first step, `ends` the step behind its last, `counts` how many steps it holds
+    (fewer than lie between the two where some are missing), `skipped` how many of these were
+    skipped.
     """
 
-    def __init__(
-        self,
-        size: int,
-        first_step: int,
-        end_step: int,
-        skipped: NDArray[np.int64],
-        columns: Mapping[str, Aggregate],
-    ) -> None:
-        self.size, self.first_step, self.end_step = size, first_step, end_step
-        self.skipped = skipped
+    starts: Steps
+    ends: Steps
+    counts: Steps
+    skipped: Steps
+
+    def __getitem__(self, wanted: slice) -> "Extent":
+        """That of some of the buckets."""
+        return Extent(*(getattr(self, each.name)[wanted] for each in fields(self)))
+
+    def merged(self, at: NDArray[np.intp]) -> "Extent":
+        """One bucket out of those from each index in `at` up to the next one."""
+        return Extent(
+            self.starts[at],
+            self.ends[_ends(at, len(self.ends))],
+            np.add.reduceat(self.counts, at),
+            np.add.reduceat(self.skipped, at),
+        )
+
+    @classmethod
+    def of(cls, block: StepBlock, at: NDArray[np.intp]) -> "Extent":
+        """That of the steps from each index in `at` up to the next one."""
+        steps = block["step"]
+        starts, ends = steps[at], steps[_ends(at, len(steps))] + 1
+        skipped = block[SKIPPED] if SKIPPED in block else np.zeros(len(steps), np.bool_)
+        return cls(starts, ends, ends - starts, np.add.reduceat(skipped, at, dtype=np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence["Extent"]) -> "Extent":
+        """One behind the other."""
+        return cls(
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+        )
+
+    @classmethod
+    def none(cls) -> "Extent":
+        """That of no bucket."""
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing)
+
+
+class Buckets:
+    """Groups of steps, in order: for each cell of the grid that holds any, those of there are.
+
+    `buckets["loss"]` is the Aggregate of a column.
+    """
+
+    def __init__(self, size: int, extent: Extent, columns: Mapping[str, Aggregate]) -> None:
+        self.size, self.extent = size, extent
         self._columns = dict(columns)
-        lengths = {len(skipped), *(len(each.mean) for each in self._columns.values())}
-        if lengths != {_cells(size, first_step, end_step)}:
-            raise ValueError(
-                f"expected {_cells(size, first_step, end_step)} buckets of {size} steps from step "
-                f"{first_step} to {end_step}, received {sorted(lengths)}"
-            )
+        lengths = {name: len(column) for name, column in self._columns.items()}
+        if set(lengths.values()) - {len(self)}:
+            raise ValueError(f"expected columns of {len(self)} buckets, received {lengths}")
 
     def __len__(self) -> int:
-        return len(self.skipped)
+        return len(self.extent.starts)
 
     def __getitem__(self, name: str) -> Aggregate:
         return self._columns[name]
@@ -118,8 +161,8 @@ class Buckets:
         return name in self._columns
 
     def __repr__(self) -> str:
-        steps = f"{self.first_step}–{self.end_step - 1}"
-        return f"<{len(self)} Buckets of {self.size} steps {steps}: {', '.join(self.names)}>"
+        steps = f" {self.starts[0]}–{self.ends[-1] - 1}" if len(self) else ""
+        return f"<{len(self)} Buckets of {self.size} steps{steps}: {', '.join(self.names)}>"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,102 +170,95 @@ class Buckets:
         return tuple(self._columns)
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Steps:
         """The first step of each bucket."""
-        if not len(self):
-            return np.empty(0, np.int64)
-        first = self.first_step // self.size
-        starts = np.arange(first, first + len(self), dtype=np.int64) * self.size
-        starts[0] = self.first_step
-        return starts
+        return self.extent.starts
 
     @property
-    def counts(self) -> NDArray[np.int64]:
-        """How many steps each bucket holds."""
-        return np.diff(self.starts, append=self.end_step)
+    def ends(self) -> Steps:
+        """The step behind the last one of each bucket."""
+        return self.extent.ends
 
-    def select(self, names: Sequence[str]) -> "Buckets":
-        """With only the named columns, in that order; KeyError for others."""
-        columns = {name: self[name] for name in names}
-        return Buckets(self.size, self.first_step, self.end_step, self.skipped, columns)
+    @property
+    def counts(self) -> Steps:
+        """How many steps each bucket holds."""
+        return self.extent.counts
+
+    @property
+    def skipped(self) -> Steps:
+        """How many of them were skipped."""
+        return self.extent.skipped
+
+    @property
+    def cells(self) -> Steps:
+        """Which cell of the grid each bucket is: its steps s have this `s // size`."""
+        return self.starts // self.size
 
     def between(self, start: int, end: int) -> "Buckets":
         """Those whose steps s all have `start` ≤ s < `end`; may be none."""
-        starts, ends = self.starts, self.starts + self.counts
-        inside = np.flatnonzero((starts >= start) & (ends <= end))
-        if not len(inside):
-            return self._cut(slice(0, 0), start, start)
-        wanted = slice(int(inside[0]), int(inside[-1]) + 1)
-        return self._cut(wanted, int(starts[inside[0]]), int(ends[inside[-1]]))
+        inside = np.flatnonzero((self.starts >= start) & (self.ends <= end))
+        wanted = slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
+        columns = {name: each[wanted] for name, each in self._columns.items()}
+        return Buckets(self.size, self.extent[wanted], columns)
 
     def merged(self, size: int) -> "Buckets":
         """Groups of more steps: `size` is a multiple of the present one."""
         if size % self.size:
             raise ValueError(f"expected a multiple of {self.size}, received {size}")
-        if not len(self):
-            return Buckets(size, self.first_step, self.end_step, self.skipped, self._columns)
         at = _first_of_each(self.starts // size)
+        if len(at) == len(self):
+            return Buckets(size, self.extent, self._columns)
         columns = {name: each.merged(at) for name, each in self._columns.items()}
-        skipped = np.add.reduceat(self.skipped, at)
-        return Buckets(size, self.first_step, self.end_step, skipped, columns)
-
-    def _cut(self, wanted: slice, first_step: int, end_step: int) -> "Buckets":
-        columns = {name: each[wanted] for name, each in self._columns.items()}
-        return Buckets(self.size, first_step, end_step, self.skipped[wanted], columns)
+        return Buckets(size, self.extent.merged(at), columns)
 
     @classmethod
     def of(cls, block: StepBlock, size: int) -> "Buckets":
         """What happened in the steps of a block."""
         names = [name for name in block.names if name != SKIPPED]
         if not len(block):
-            nothing = {name: Aggregate.missing(0) for name in names}
-            return cls(size, block.first_step, block.first_step, np.empty(0, np.int64), nothing)
+            return cls(size, Extent.none(), {name: Aggregate.missing(0) for name in names})
         at = _first_of_each(block["step"] // size)
         columns = {name: Aggregate.of(block[name], at) for name in names}
-        skipped = (
-            np.add.reduceat(block[SKIPPED], at, dtype=np.int64)
-            if SKIPPED in block
-            else np.zeros(len(at), np.int64)
-        )
-        return cls(size, block.first_step, block.end_step, skipped, columns)
+        return cls(size, Extent.of(block, at), columns)
 
     @classmethod
     def concat(cls, parts: Sequence["Buckets"]) -> "Buckets":
-        """One series out of consecutive ones; a bucket that two of them share becomes one.
+        """One series out of several, in order; a bucket that two of them share becomes one.
 
-        Raises ValueError on a gap or an overlap, or for buckets of different sizes.
+        Raises ValueError where they overlap, and for buckets of different sizes.
         """
-        size = parts[0].size
         parts = [part for part in parts if len(part)] or list(parts[:1])
         for before, after in pairwise(parts):
-            if (before.size, before.end_step) != (after.size, after.first_step):
+            if before.size != after.size or before.ends[-1] > after.starts[0]:
                 raise ValueError(
-                    f"expected buckets of {before.size} steps from step {before.end_step}, "
-                    f"received some of {after.size} from step {after.first_step}"
+                    f"expected buckets of {before.size} steps from step {before.ends[-1]} on, "
+                    f"received some of {after.size} from step {after.starts[0]}"
                 )
-        names = dict.fromkeys(name for part in parts for name in part.names)
+        if len(parts) == 1:
+            return parts[0]
         columns = {
             name: Aggregate.concat(
                 [part[name] if name in part else Aggregate.missing(len(part)) for part in parts]
             )
-            for name in names
+            for name in dict.fromkeys(name for part in parts for name in part.names)
         }
-        skipped = np.concatenate([part.skipped for part in parts])
-        first_step, end_step = parts[0].first_step, parts[-1].end_step
-        if len(parts) > 1:
-            cells = np.concatenate([part.starts // size for part in parts])
-            at = _first_of_each(cells)
-            columns = {name: each.merged(at) for name, each in columns.items()}
-            skipped = np.add.reduceat(skipped, at)
-        return cls(size, first_step, end_step, skipped, columns)
+        extent = Extent.concat([part.extent for part in parts])
+        return cls(parts[0].size, extent, columns).merged(parts[0].size)
 
 
 def grid_for(first_step: int, end_step: int, most: int, *, multiple_of: int = 1) -> int:
-    """The least size of buckets with which there are at most `most` of them in a range."""
+    """A size of buckets, a multiple, of which at most `most` hold a range of steps.
+
+    The least such one, of those tried: larger sizes are tried in steps of a hundredth. Raises
+    ValueError for `most` below 2: two steps can lie on both sides of any line of the grid.
+    """
+    if most < LEAST:
+        raise ValueError(f"expected at least {LEAST} buckets, received {most}")
     least = max(-(-(end_step - first_step) // most), 1)
-    size = -(-least // multiple_of) * multiple_of
+    grain = max(least // 100 // multiple_of, 1) * multiple_of
+    size = -(-least // grain) * grain
     while _cells(size, first_step, end_step) > most:
-        size += multiple_of
+        size += grain
     return size
 
 
@@ -235,7 +271,7 @@ def _cells(size: int, first_step: int, end_step: int) -> int:
 
 def _first_of_each(cells: NDArray[np.int64]) -> NDArray[np.intp]:
     """Where in ascending numbers each one comes first."""
-    return np.flatnonzero(np.diff(cells, prepend=cells[0] - 1))
+    return np.flatnonzero(np.diff(cells, prepend=-1))
 
 
 def _ends(at: NDArray[np.intp], length: int) -> NDArray[np.intp]:

@@ -1,10 +1,11 @@
-"""StepBlocks and Buckets as bytes and back: one Arrow IPC stream, compressed with Zstandard.
+"""StepBlocks, Buckets and Points as bytes and back: Arrow IPC streams, compressed with Zstandard.
 
 Every value survives, NaN and the infinities included; those of steps bit for bit, the means of
 buckets as float32. What the columns belong to stands in the metadata of the schema.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -13,15 +14,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ampcore.series.block import StepBlock
-from ampcore.series.buckets import SKIPPED, Aggregate, Buckets
+from ampcore.series.buckets import SKIPPED, Aggregate, Buckets, Extent
+from ampcore.series.points import Points, ScaleChanges
 
 FIRST_STEP: Final = "first_step"
-END_STEP: Final = "end_step"
 SIZE: Final = "size"
+FIRST_CELL: Final = "first_cell"
+CELL, EARLY, LATE, MISSING = "~cell", "~early", "~late", "~missing"
+"""Where each bucket begins and ends in its cell, and how many steps are missing there."""
+EXTENT: Final = (CELL, EARLY, LATE, MISSING, SKIPPED)
+STEP, WHAT, BEFORE, AFTER, NAMES = "step", "what", "before", "after", "names"
+SKIP: Final = -1
+"""What a point is: a skip, or a change in the column of that index."""
 PARTS: Final = tuple(each.name for each in fields(Aggregate))
 """Of an aggregated column; each is stored as `<column>.<part>`."""
 STORED: Final[dict[str, Any]] = {"mean": np.float32, "finite": np.int32}
 LOADED: Final[dict[str, Any]] = {"mean": np.float64, "finite": np.int64}
+
+
+Keep = Callable[[str], bool]
+"""Says of the name of a column whether it is wanted."""
+
+
+def every(_name: str) -> bool:
+    """Keep all columns."""
+    return True
 
 
 def encode(block: StepBlock) -> bytes:
@@ -29,28 +46,50 @@ def encode(block: StepBlock) -> bytes:
     return _encoded({name: block[name] for name in block.names}, {FIRST_STEP: block.first_step})
 
 
-def decode(payload: bytes) -> StepBlock:
-    """The block that `encode` made into `payload`. Raises ValueError for other bytes."""
-    columns, facts = _decoded(payload, "StepBlock", FIRST_STEP)
-    return StepBlock(facts[FIRST_STEP], columns)
+def decode(payload: bytes, keep: Keep = every) -> StepBlock:
+    """The block that `encode` made into `payload`, or those of its columns that are to be kept.
+
+    With the first column, where none is. Raises ValueError for other bytes.
+    """
+    columns, facts = _decoded(payload, "StepBlock", [FIRST_STEP], keep)
+    return StepBlock(int(facts[FIRST_STEP]), columns)
 
 
 def encode_buckets(buckets: Buckets) -> bytes:
     """Buckets as a self-describing Arrow stream; means are kept as float32."""
-    columns = {SKIPPED: buckets.skipped.astype(np.int32)}
+    cells = buckets.cells
+    starts = cells * buckets.size
+    columns = {
+        # Whole buckets next to one another are ones and zeros, which take no room.
+        CELL: np.diff(cells, prepend=cells[:1]),
+        EARLY: buckets.starts - starts,
+        LATE: starts + buckets.size - buckets.ends,
+        MISSING: buckets.ends - buckets.starts - buckets.counts,
+        SKIPPED: buckets.skipped,
+    }
+    stored = {name: values.astype(np.int32) for name, values in columns.items()}
     for name in buckets.names:
         for part in PARTS:
             values = getattr(buckets[name], part)
-            columns[f"{name}.{part}"] = values.astype(STORED.get(part, values.dtype))
-    facts = {SIZE: buckets.size, FIRST_STEP: buckets.first_step, END_STEP: buckets.end_step}
-    return _encoded(columns, facts)
+            stored[f"{name}.{part}"] = values.astype(STORED.get(part, values.dtype))
+    first_cell = int(cells[0]) if len(cells) else 0
+    return _encoded(stored, {SIZE: buckets.size, FIRST_CELL: first_cell})
 
 
-def decode_buckets(payload: bytes) -> Buckets:
-    """What `encode_buckets` made into `payload`. Raises ValueError for other bytes."""
-    stored, facts = _decoded(payload, "series of Buckets", SIZE, FIRST_STEP, END_STEP)
-    skipped = stored.pop(SKIPPED).astype(np.int64)
-    names = dict.fromkeys(name.rpartition(".")[0] for name in stored)
+def decode_buckets(payload: bytes, keep: Keep = every) -> Buckets:
+    """What `encode_buckets` made into `payload`, or those of its columns that are to be kept.
+
+    Raises ValueError for other bytes.
+    """
+
+    def wanted(name: str) -> bool:
+        return name in EXTENT or keep(name.rpartition(".")[0])
+
+    stored, facts = _decoded(payload, "series of Buckets", [SIZE, FIRST_CELL], wanted)
+    size = int(facts[SIZE])
+    cell, early, late, missing, skipped = (stored.pop(name).astype(np.int64) for name in EXTENT)
+    cells = (np.cumsum(cell) + int(facts[FIRST_CELL])) * size
+    starts, ends = cells + early, cells + size - late
     columns = {
         name: Aggregate(
             **{
@@ -58,12 +97,45 @@ def decode_buckets(payload: bytes) -> Buckets:
                 for part in PARTS
             }
         )
-        for name in names
+        for name in dict.fromkeys(name.rpartition(".")[0] for name in stored)
     }
-    return Buckets(facts[SIZE], facts[FIRST_STEP], facts[END_STEP], skipped, columns)
+    extent = Extent(starts, ends, ends - starts - missing, skipped)
+    return Buckets(size, extent, columns)
 
 
-def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, int]) -> bytes:
+def encode_points(points: Points) -> bytes:
+    """Points as a self-describing Arrow stream."""
+    changes = points.changes
+    names = list(dict.fromkeys(changes.columns.tolist()))
+    steps = np.concatenate([points.skipped, changes.steps])
+    order = np.argsort(steps, kind="stable")
+    skips = len(points.skipped)
+    columns = {
+        # Differences, which are small, and small zeros where there is nothing to say.
+        STEP: np.diff(steps[order], prepend=0),
+        WHAT: np.array([SKIP] * skips + [names.index(n) for n in changes.columns], np.int16)[order],
+        BEFORE: np.concatenate([np.zeros(skips, np.float32), changes.before])[order],
+        AFTER: np.concatenate([np.zeros(skips, np.float32), changes.after])[order],
+    }
+    return _encoded(columns, {NAMES: json.dumps(names)})
+
+
+def decode_points(payload: bytes) -> Points:
+    """What `encode_points` made into `payload`. Raises ValueError for other bytes."""
+    columns, facts = _decoded(payload, "series of Points", [NAMES], every)
+    names = np.array(json.loads(facts[NAMES]), np.object_)
+    steps, what = np.cumsum(columns[STEP]), columns[WHAT]
+    of_scale = what != SKIP
+    changes = ScaleChanges(
+        steps[of_scale],
+        names[what[of_scale]] if len(names) else np.empty(0, np.object_),
+        columns[BEFORE][of_scale],
+        columns[AFTER][of_scale],
+    )
+    return Points(steps[~of_scale], changes)
+
+
+def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, object]) -> bytes:
     arrays = [pa.array(values, from_pandas=False) for values in columns.values()]
     schema = pa.schema(
         [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)],
@@ -78,13 +150,17 @@ def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, int]) -> b
 
 
 def _decoded(
-    payload: bytes, kind: str, *names: str
-) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    payload: bytes, kind: str, facts: Sequence[str], keep: Keep
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     try:
-        with pa.ipc.open_stream(payload) as reader:
-            table = reader.read_all()
-        facts = {name: int(table.schema.metadata[name.encode()]) for name in names}
+        schema = pa.ipc.read_schema(pa.BufferReader(payload))
+        known = {name: schema.metadata[name.encode()].decode() for name in facts}
+        indices = [i for i, name in enumerate(schema.names) if keep(name)]
+        indices = indices or [0]  # none would mean all, and something must say how many there are
+        options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
+        with pa.ipc.open_stream(payload, options=options) as reader:
+            batch = reader.read_next_batch()
     except (pa.ArrowInvalid, KeyError, TypeError) as error:
         raise ValueError(f"expected an encoded {kind}, received other bytes: {error}") from None
-    columns = zip(table.column_names, table.columns, strict=True)
-    return {name: column.to_numpy(zero_copy_only=False) for name, column in columns}, facts
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: column.to_numpy(zero_copy_only=False) for name, column in columns}, known

@@ -5,11 +5,12 @@ A level is stored in chunks of so many buckets. `grown` says which chunks new st
 them, and what a range cuts off a bucket, is read from finer levels, in the end from the steps.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
-from ampcore.series.block import StepBlock
+from ampcore.series.block import COLUMNS, StepBlock
 from ampcore.series.buckets import Buckets, grid_for
 
 FACTOR: Final = 4
@@ -20,81 +21,102 @@ CHUNK: Final = 4096
 FEW_STEPS: Final = 65_536
 """So many are read as they are rather than by way of further levels."""
 
+NO_STEPS: Final = StepBlock(0, {name: [] for name in COLUMNS})
+
 
 class Series(Protocol):
     """What is stored of a series of steps."""
 
     def whole_until(self, size: int) -> int:
-        """The step behind the last stored bucket of a level; where the series begins: none."""
+        """The step behind the last stored bucket of a level; 0: there is none."""
 
     def buckets(self, size: int, start: int, end: int) -> Buckets:
         """The stored buckets of a level whose steps s all have `start` ≤ s < `end`."""
 
-    def steps(self, start: int, end: int) -> StepBlock:
-        """The steps s with `start` ≤ s < `end`."""
+    def steps(self, start: int, end: int) -> Sequence[StepBlock]:
+        """The steps s with `start` ≤ s < `end`, in order; those that are missing lie between."""
 
 
-def grown(last: Mapping[int, Buckets], block: StepBlock) -> dict[int, list[Buckets]]:
-    """The chunks of each level that the steps behind it make or change.
+@dataclass(frozen=True)
+class Part:
+    """The steps s of a series with `start` ≤ s < `end`."""
+
+    series: Series
+    start: int
+    end: int
+
+
+def whole_until(buckets: Buckets | None) -> int:
+    """The step behind the cell of the last bucket."""
+    if buckets is None or not len(buckets):
+        return 0
+    return int(buckets.cells[-1] + 1) * buckets.size
+
+
+def grown(last: Mapping[int, Buckets], blocks: Sequence[StepBlock]) -> dict[int, list[Buckets]]:
+    """The chunks of each level that further steps make or change.
 
     Args:
         last: The last chunk of each level that has one, by the size of its buckets.
-        block: The steps behind the last bucket of the first level.
+        blocks: All steps behind the last bucket of the first level, in order.
     """
     made: dict[int, list[Buckets]] = {}
-    first_step = last[LEVELS[0]].end_step if LEVELS[0] in last else block.first_step
-    if first_step != block.first_step:
-        raise ValueError(f"expected steps from {first_step} on, received {block!r}")
-    whole = block.end_step // LEVELS[0] * LEVELS[0]
-    finer = Buckets.of(block.between(first_step, whole), LEVELS[0])
+    end = blocks[-1].end_step if blocks else 0
+    begin, behind = whole_until(last.get(LEVELS[0])), end // LEVELS[0] * LEVELS[0]
+    pieces = [Buckets.of(block.between(begin, behind), LEVELS[0]) for block in blocks]
     for size, coarser in pairwise((*LEVELS, 0)):
-        tail = last.get(size)
-        if not len(finer):
+        tail = [last[size]] if size in last else []
+        if not any(len(piece) for piece in pieces):
             break
-        level = Buckets.concat([tail, finer]) if tail is not None else finer
+        level = Buckets.concat([*tail, *pieces])
         made[size] = list(_chunks(level))
         if coarser:
-            begin = last[coarser].end_step if coarser in last else level.first_step
-            whole = level.end_step // coarser * coarser
-            finer = level.between(begin, whole).merged(coarser)
+            begin, behind = whole_until(last.get(coarser)), end // coarser * coarser
+            pieces = [level.between(begin, behind).merged(coarser)]
     return made
 
 
 def _chunks(level: Buckets) -> Iterator[Buckets]:
     span = level.size * CHUNK
-    for begin in range(level.first_step // span * span, level.end_step, span):
-        yield level.between(begin, begin + span)
+    for begin in range(int(level.starts[0]) // span * span, int(level.ends[-1]), span):
+        if len(chunk := level.between(begin, begin + span)):
+            yield chunk
 
 
-def downsampled(series: Series, start: int, end: int, most: int) -> Buckets:
-    """A range of steps in at most `most` buckets: the finest that the levels allow.
+def downsampled(parts: Sequence[Part], most: int) -> Buckets:
+    """Ranges of steps, one behind the other, in at most `most` buckets: the finest there may be.
 
-    Every step s with `start` ≤ s < `end` is in exactly one of them, and no other.
+    Every step of the ranges is in exactly one of them, and no other.
     """
+    parts = [part for part in parts if part.start < part.end]
+    if not parts:
+        return Buckets.of(NO_STEPS, 1)
+    start, end = parts[0].start, parts[-1].end
     fine = grid_for(start, end, most)
     level = max((size for size in LEVELS if size <= fine), default=1)
     size = grid_for(start, end, most, multiple_of=level)
-    return _read(series, start, end, level).merged(size)
+    read = (_read(part.series, part.start, part.end, level) for part in parts)
+    pieces = [each.merged(size) for buckets in read for each in buckets]
+    return Buckets.concat([Buckets.of(NO_STEPS, size), *pieces])
 
 
-def _read(series: Series, start: int, end: int, size: int) -> Buckets:
+def _read(series: Series, start: int, end: int, size: int) -> list[Buckets]:
     """The range in buckets of one level, or of single steps."""
-    if size == 1:
-        return Buckets.of(series.steps(start, end), 1)
     first = -(-start // size) * size
-    behind = min(series.whole_until(size), end) // size * size
+    behind = min(series.whole_until(size), end) // size * size if size > 1 else 0
     if first >= behind:
         return _edge(series, start, end, size)
-    parts = [
-        _edge(series, start, first, size),
+    return [
+        *_edge(series, start, first, size),
         series.buckets(size, first, behind),
-        _edge(series, behind, end, size),
+        *_edge(series, behind, end, size),
     ]
-    return Buckets.concat([part for part in parts if len(part)])
 
 
-def _edge(series: Series, start: int, end: int, size: int) -> Buckets:
+def _edge(series: Series, start: int, end: int, size: int) -> list[Buckets]:
     """A range that the level does not cover."""
-    if size == LEVELS[0] or end - start <= FEW_STEPS:
-        return Buckets.of(series.steps(start, end), size)
-    return _read(series, start, end, size // FACTOR).merged(size)
+    if start >= end:
+        return []
+    if size <= LEVELS[0] or end - start <= FEW_STEPS:
+        return [Buckets.of(block, size) for block in series.steps(start, end)]
+    return [each.merged(size) for each in _read(series, start, end, size // FACTOR)]

@@ -26,15 +26,26 @@ def test_decoding_undoes_encoding(block):
     assert decode(encode(block)) == block
 
 
+@given(blocks(), st.sets(st.sampled_from([*COLUMNS, "loss/generator", "other"])))
+def test_some_columns_are_decoded_by_themselves(block, names):
+    found = decode(encode(block), names.__contains__)
+    assert len(found) == len(block)
+    kept = [name for name in block.names if name in names]
+    assert found.select(kept) == block.select(kept)
+    assert set(found.names) <= {*kept, block.names[0]}
+
+
 @settings(deadline=None)
-@given(blocks(), st.integers(1, 9))
-def test_decoding_undoes_the_encoding_of_buckets(block, size):
-    made = Buckets.of(block, size)
-    found = decode_buckets(encode_buckets(made))
-    assert (found.size, found.first_step, found.end_step) == (size, made.first_step, made.end_step)
-    assert found.names == made.names
-    np.testing.assert_array_equal(found.skipped, made.skipped)
-    for name in made.names:
+@given(blocks(), blocks(), st.integers(1, 9), st.booleans())
+def test_decoding_undoes_the_encoding_of_buckets(block, other, size, whole):
+    further = StepBlock(block.end_step + 7, {name: other[name] for name in other.names})
+    made = Buckets.concat([Buckets.of(block, size), Buckets.of(further, size)])
+    names = made.names if whole else made.names[1:]
+    found = decode_buckets(encode_buckets(made), names.__contains__)
+    assert (found.size, found.names) == (size, names)
+    for name in ("starts", "ends", "counts", "skipped"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+    for name in names:
         for part in ("min", "max", "first", "last", "finite"):
             kept = getattr(found[name], part)
             assert kept.dtype == getattr(made[name], part).dtype

@@ -1,0 +1,58 @@
+"""Marks: where the blocks lay that were merged into one, and what was known of each.
+
+They let a reader who stopped between two of the blocks go on there, and add up what happened
+before any of them, without a look at the steps.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MARK: Final = np.dtype(
+    [
+        ("seq", np.int64),
+        ("end_step", np.int64),
+        ("skipped", np.int64),
+        ("examples", np.int64),
+        ("duration_s", np.float64),
+        ("skipped_s", np.float64),
+        ("best_loss", np.float64),
+    ]
+)
+"""Of one block: its place in the job's stream, the step behind its last, how many of its steps were
+skipped, the examples they saw, the seconds they took, those of the skipped ones, and the least
+finite loss (NaN: there was none)."""
+
+Marks = NDArray[Any]
+"""One MARK for each block, in order."""
+
+ASCENDING: Final = ("seq", "end_step")
+"""Stored as differences, which are small."""
+
+
+def marks_of(rows: Sequence[tuple[Any, ...]]) -> Marks:
+    """Marks out of rows of their fields; None, of a number, is NaN."""
+    return np.array([tuple(np.nan if v is None else v for v in row) for row in rows], MARK)
+
+
+def pack(marks: Marks) -> bytes:
+    """Marks as bytes: their fields one after another, compressed."""
+    columns = [
+        np.diff(marks[name], prepend=0) if name in ASCENDING else marks[name]
+        for name in MARK.names or ()
+    ]
+    return zlib.compress(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+
+
+def unpack(payload: bytes) -> Marks:
+    """The marks that `pack` made into `payload`."""
+    data = zlib.decompress(payload)
+    count = len(data) // MARK.itemsize
+    marks = np.empty(count, MARK)
+    for index, name in enumerate(MARK.names or ()):
+        column = np.frombuffer(data, MARK[name], count, index * 8 * count)
+        marks[name] = np.cumsum(column) if name in ASCENDING else column
+    return marks

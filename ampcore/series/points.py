@@ -1,0 +1,96 @@
+"""Points: the single steps that count on any scale of a plot: skips, and moves of a loss scale."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.series.block import StepBlock
+from ampcore.series.buckets import SKIPPED
+
+SCALE = "loss_scale"
+
+
+@dataclass(frozen=True)
+class ScaleChanges:
+    """Steps that used another loss scale than the step before: arrays with one value a change.
+
+    `columns` names whose scale it is (`loss_scale`, `loss_scale/generator`); `before` and `after`
+    are float32.
+    """
+
+    steps: NDArray[np.int64]
+    columns: NDArray[np.object_]
+    before: NDArray[np.float32]
+    after: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, wanted: Any) -> "ScaleChanges":
+        """Some of them."""
+        return ScaleChanges(
+            self.steps[wanted], self.columns[wanted], self.before[wanted], self.after[wanted]
+        )
+
+
+@dataclass(frozen=True)
+class Points:
+    """The skipped steps (int64) and the changes of the loss scale in a range, in order."""
+
+    skipped: NDArray[np.int64]
+    changes: ScaleChanges
+
+    def between(self, start: int, end: int) -> "Points":
+        """Those at steps s with `start` ≤ s < `end`."""
+        low, high = np.searchsorted(self.skipped, (start, end))
+        first, last = np.searchsorted(self.changes.steps, (start, end))
+        return Points(self.skipped[low:high], self.changes[first:last])
+
+    @classmethod
+    def of(cls, block: StepBlock, before: Mapping[str, float]) -> "Points":
+        """Those of a block; `before` holds the loss scales of the step before, where known."""
+        names = [name for name in block.names if is_loss_scale(name)]
+        found = [_changes(block, name, before.get(name)) for name in names]
+        skipped = block["step"][block[SKIPPED]] if SKIPPED in block else np.empty(0, np.int64)
+        return cls(skipped, _sorted(found))
+
+    @classmethod
+    def concat(cls, parts: Sequence["Points"]) -> "Points":
+        """One behind the other."""
+        nothing = np.empty(0, np.int64)
+        skipped = np.concatenate([nothing, *(part.skipped for part in parts)])
+        return cls(skipped, _joined([part.changes for part in parts]))
+
+
+def is_loss_scale(name: str) -> bool:
+    """Whether a column holds a loss scale."""
+    return name == SCALE or name.startswith(f"{SCALE}/")
+
+
+def _changes(block: StepBlock, name: str, before: float | None) -> ScaleChanges:
+    values = block[name].astype(np.float32)
+    chain = np.concatenate(
+        [values[:1] if before is None else np.array([before], np.float32), values]
+    )
+    # NaN, where a block lacks the column, is no change from NaN.
+    same = (chain[1:] == chain[:-1]) | (np.isnan(chain[1:]) & np.isnan(chain[:-1]))
+    at = np.flatnonzero(~same)
+    names = np.full(len(at), name, np.object_)
+    return ScaleChanges(block["step"][at], names, chain[at], chain[at + 1])
+
+
+def _joined(parts: Sequence[ScaleChanges]) -> ScaleChanges:
+    return ScaleChanges(
+        np.concatenate([np.empty(0, np.int64), *(part.steps for part in parts)]),
+        np.concatenate([np.empty(0, np.object_), *(part.columns for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.before for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.after for part in parts)]),
+    )
+
+
+def _sorted(parts: Sequence[ScaleChanges]) -> ScaleChanges:
+    joined = _joined(parts)
+    return joined[np.argsort(joined.steps, kind="stable")]

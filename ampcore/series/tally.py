@@ -1,0 +1,90 @@
+"""Tally: what the blocks of a job add up to, kept up to date block by block."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from ampcore.series.marks import Marks
+
+BINS_PER_OCTAVE: Final = 64
+"""Rates within about a hundredth of one another count as one; the median is that of their mean."""
+
+
+@dataclass
+class Rates:
+    """Throughputs, and for how many steps each held; it does not grow with the run."""
+
+    _steps: Counter[int] = field(default_factory=Counter)
+    _totals: Counter[int] = field(default_factory=Counter)
+
+    def add(self, examples: float, seconds: float, steps: int) -> None:
+        """So many steps saw so many examples in so many seconds."""
+        if steps > 0 and seconds > 0 and examples > 0:
+            rate = examples / seconds
+            place = math.floor(math.log2(rate) * BINS_PER_OCTAVE)
+            self._steps[place] += steps
+            self._totals[place] += rate * steps  # type: ignore[assignment]  # of floats
+
+    @property
+    def median(self) -> float | None:
+        """The throughput that half of the steps reached, to about a hundredth."""
+        half, seen = sum(self._steps.values()) / 2, 0
+        for place in sorted(self._steps):
+            seen += self._steps[place]
+            if seen >= half:
+                return self._totals[place] / self._steps[place]
+        return None
+
+
+@dataclass
+class Tally:
+    """What happened in a job so far.
+
+    `steps`, `skipped`, `duration_s` (of the steps' computation), `skipped_s` (of it, those of the
+    skipped steps) and `best_loss` (the least finite one) are of the steps that readers see: each
+    once. What was done again after a checkpoint counts in `repeated_steps` and `repeated_s`.
+    """
+
+    steps: int = 0
+    skipped: int = 0
+    duration_s: float = 0.0
+    skipped_s: float = 0.0
+    best_loss: float = math.nan
+    repeated_steps: int = 0
+    repeated_s: float = 0.0
+    rates: Rates = field(default_factory=Rates)
+
+    def add(self, marks: Marks, counts: Any) -> None:
+        """Take further blocks into account; `counts` says how many steps each has."""
+        self.steps += int(np.sum(counts))
+        self.skipped += int(marks["skipped"].sum())
+        self.duration_s += float(marks["duration_s"].sum())
+        self.skipped_s += float(marks["skipped_s"].sum())
+        self.best_loss = float(np.fmin.reduce(marks["best_loss"], initial=self.best_loss))
+        for mark, count in zip(marks, counts, strict=True):
+            self.rates.add(float(mark["examples"]), float(mark["duration_s"]), int(count))
+
+    def repeat(self, marks: Marks, counts: Any) -> None:
+        """Take blocks into account whose steps are done again."""
+        self.repeated_steps += int(np.sum(counts))
+        self.repeated_s += float(marks["duration_s"].sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is shown with a job; a best loss that is none is null."""
+        attempted = self.steps + self.repeated_steps
+        return {
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "skipped_share": self.skipped / self.steps if self.steps else 0.0,
+            "attempted_steps": attempted,
+            "applied_steps": self.steps - self.skipped,
+            "repeated_steps": self.repeated_steps,
+            "skipped_s": self.skipped_s,
+            "repeated_s": self.repeated_s,
+            "train_s": self.duration_s,
+            "best_loss": None if math.isnan(self.best_loss) else self.best_loss,
+            "median_examples_per_s": self.rates.median,
+        }
