@@ -16,6 +16,8 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import BinaryIO, Final
 
 from ampcore import __version__, surroundings
@@ -81,6 +83,7 @@ def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
             job["output_dir"],
             resume=job.get("resume", False),
         )
+        teller.scale_health = lambda: trainer.scale_health
         result = trainer.run(teller.block, teller.event, stop.is_set)
     except BrokenPipeError:
         os._exit(1)  # nobody listens any more
@@ -108,6 +111,7 @@ class _Teller:
 
     def __init__(self, frames: BinaryIO) -> None:
         self._frames = frames
+        self.scale_health: Callable[[], str | None] = lambda: None
 
     def block(self, block: StepBlock) -> None:
         names = ("loss", "loss_scale", "grad_norm", "learning_rate")
@@ -115,8 +119,9 @@ class _Teller:
         header = {
             "first_step": block.first_step,
             "count": len(block),
-            "skipped": int(block["skipped"].sum()),
+            "facts": asdict(block.facts),
             "last": {**last, "examples_per_s": block.examples_per_s},
+            "scale_health": self.scale_health(),
         }
         write_frame(self._frames, Frame(FrameType.STEPS, header, encode(block)))
 

@@ -14,6 +14,7 @@ from server import errors, openapi
 from server.access.door import Door
 from server.access.keyring import FAILURES, Keyring
 from server.access.rate_limit import RateLimit, limit_of
+from server.compact import Compactor
 from server.datasets import Datasets
 from server.deps import Services
 from server.http.direct import DirectRoutes, direct_routes
@@ -59,11 +60,12 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     Args:
         settings: where the database, Redis and the data folder are.
         wake: the queue to use instead of the one at `settings.redis_url`.
-        reconcile: False leaves the background thread out.
+        reconcile: False leaves the background threads out.
     """
     database = Database(settings.database_url)
     wake = wake or CeleryWake(settings.redis_url)
     reconciler = Reconciler(database, wake, lease_s=settings.lease_s)
+    compactor = Compactor(database)
     datasets = Datasets(settings.datasets_dir)
     services = Services(
         database,
@@ -82,8 +84,10 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         if reconcile:
             reconciler.start()
+            compactor.start()
         yield
         if reconcile:
+            await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
         wake.close()
         database.close()

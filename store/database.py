@@ -30,14 +30,17 @@ class Database:
         if self.engine.dialect.name == "sqlite":
             # SQLite lets one write at a time and makes the others poll; a lock lets them queue.
             self._turn = Lock()
+            self._reading = self.engine
             self._looking = self.engine.execution_options(looks=True)
         else:
+            # As with SQLite: all that one session reads stood in the database at one moment.
+            self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ")
             self._looking = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session whose transaction is rolled back at the end."""
-        with Session(self.engine) as session:
+        """A session that sees one moment, and whose transaction is rolled back at the end."""
+        with Session(self._reading) as session:
             yield session
 
     @contextmanager

@@ -1,13 +1,14 @@
 """What a running attempt tells, written in one transaction: fenced, in order, and only once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import Event
+from ampcore.series.block import Facts
 from ampcore.series.jsonable import finite_json, storable
 from store.leases import LEASE_S, Standing, fence, hold
 from store.tables import Base, EventRow, Job, LogRow, StepBlockRow
@@ -19,10 +20,12 @@ class EncodedBlock:
 
     first_step: int
     count: int
-    skipped: int
+    facts: Facts
     payload: bytes
     latest: dict[str, Any]
     """Values of the block's last step, shown on the job."""
+    totals: dict[str, Any] = field(default_factory=dict)
+    """What the job's steps add up to with those of the block, shown on it, too."""
 
     @property
     def end_step(self) -> int:
@@ -95,14 +98,19 @@ def _progress(entries: Sequence[Entry]) -> dict[str, Any]:
     blocks = [entry for entry in entries if isinstance(entry, EncodedBlock)]
     if not blocks:
         return {}
-    return {"step": blocks[-1].end_step, "latest": finite_json(blocks[-1].latest)}
+    last = blocks[-1]
+    return {
+        "step": last.end_step,
+        "latest": finite_json(last.latest),
+        "totals": finite_json(last.totals),
+    }
 
 
 def _row(entry: Entry) -> tuple[type[Base], dict[str, Any]]:
     match entry:
         case EncodedBlock():
-            names = ("first_step", "end_step", "skipped", "payload")
-            return StepBlockRow, {name: getattr(entry, name) for name in names}
+            place = {"first_step": entry.first_step, "end_step": entry.end_step}
+            return StepBlockRow, {**place, **asdict(entry.facts), "payload": entry.payload}
         case Event():
             data = finite_json(entry.data)
             return EventRow, {"type": entry.type, "step": entry.step, "data": data}

@@ -1,6 +1,6 @@
 """The steps of a job: any range of them, each exactly once, whichever attempts made them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -12,7 +12,7 @@ from store.tables import StepBlockRow
 
 @dataclass(frozen=True)
 class Reading:
-    """A range of steps, and whether more of them are stored behind it."""
+    """Consecutive steps, and whether more of them are stored behind."""
 
     block: StepBlock
     more: bool
@@ -35,19 +35,20 @@ def read(
     end: int | None,
     limit: int,
     attempt: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Reading:
-    """At most `limit` steps s with `start` ≤ s < `end`.
+    """At most `limit` steps s with `start` ≤ s < `end`; fewer, too, where some are missing.
 
     Each comes from the newest attempt that reached it; with `attempt`, all come from that one,
-    those that a later attempt has superseded included.
+    those that a later attempt has superseded included. Of `columns`, those that there are.
     """
+    keep = None if columns is None else set(columns).__contains__
     blocks: list[StepBlock] = []
     left = limit
-    for stretch in _stretches(session, job_id, attempt):
-        first, last = max(start, stretch.start), min(stretch.end, end or stretch.end)
-        if (end is not None and end <= stretch.start) or first >= last:
-            continue
-        for block in _blocks(session, job_id, stretch.attempt, first, last):
+    for part in clipped(stretches(session, job_id, attempt), start, end):
+        for block in blocks_of(session, job_id, part, keep):
+            if blocks and block.first_step != blocks[-1].end_step:
+                return Reading(StepBlock.concat(blocks), more=True)
             kept = block.between(block.first_step, block.first_step + left)
             blocks.append(kept)
             left -= len(kept)
@@ -56,23 +57,7 @@ def read(
     return Reading(StepBlock.concat(blocks), more=False)
 
 
-def skipped_before(session: Session, job_id: str, step: int) -> int:
-    """How many of the steps before `step`, where an attempt resumed, were skipped."""
-    skipped = 0
-    for stretch in _stretches(session, job_id, None):
-        # An attempt begins between two blocks of the one before it, where its checkpoint was.
-        first, last = StepBlockRow.first_step, min(stretch.end, step)
-        statement = select(func.sum(StepBlockRow.skipped)).where(
-            StepBlockRow.job_id == job_id,
-            StepBlockRow.attempt == stretch.attempt,
-            first >= stretch.start,
-            first < last,
-        )
-        skipped += session.scalar(statement) or 0
-    return skipped
-
-
-def visible(attempts: list[Stretch]) -> list[Stretch]:
+def visible(attempts: Sequence[Stretch]) -> list[Stretch]:
     """What readers see of the attempts (in their order): for each step the newest one's.
 
     The stretches come in the order of their steps and do not overlap.
@@ -91,7 +76,19 @@ def visible(attempts: list[Stretch]) -> list[Stretch]:
     return seen
 
 
-def _stretches(session: Session, job_id: str, attempt: int | None) -> list[Stretch]:
+def clipped(parts: Sequence[Stretch], start: int, end: int | None) -> list[Stretch]:
+    """What of the stretches lies in a range."""
+    cut = (
+        Stretch(
+            part.attempt, max(part.start, start), part.end if end is None else min(part.end, end)
+        )
+        for part in parts
+    )
+    return [part for part in cut if part.start < part.end]
+
+
+def stretches(session: Session, job_id: str, attempt: int | None = None) -> list[Stretch]:
+    """What readers see of a job's attempts, or of one of them."""
     statement = (
         select(
             StepBlockRow.attempt,
@@ -107,23 +104,26 @@ def _stretches(session: Session, job_id: str, attempt: int | None) -> list[Stret
     return visible([Stretch(*row) for row in session.execute(statement)])
 
 
-def _blocks(
-    session: Session, job_id: str, attempt: int, start: int, end: int
+def blocks_of(
+    session: Session, job_id: str, stretch: Stretch, keep: Callable[[str], bool] | None = None
 ) -> Iterator[StepBlock]:
-    """The steps of an attempt in a range, block by block."""
-    from ampcore.series.codec import decode  # loads pyarrow, which the worker does without
+    """The steps of a stretch, block by block; without the columns that are not to be kept."""
+    from ampcore.series.codec import decode, every  # loads pyarrow, which the worker does without
 
+    row = StepBlockRow
+    of_attempt = (row.job_id == job_id, row.attempt == stretch.attempt)
+    begins = select(func.max(row.first_step)).where(*of_attempt, row.first_step <= stretch.start)
     query = (
-        select(StepBlockRow.payload)
+        select(row.payload)
         .where(
-            StepBlockRow.job_id == job_id,
-            StepBlockRow.attempt == attempt,
-            StepBlockRow.end_step > start,
-            StepBlockRow.first_step < end,
+            *of_attempt,
+            row.first_step >= func.coalesce(begins.scalar_subquery(), 0),
+            row.first_step < stretch.end,
+            row.end_step > stretch.start,
         )
-        .order_by(StepBlockRow.first_step)
-        .execution_options(yield_per=64)
+        .order_by(row.first_step)
+        .execution_options(yield_per=16)
     )
     with session.execute(query) as result:
         for (payload,) in result:
-            yield decode(payload).between(start, end)
+            yield decode(payload, keep or every).between(stretch.start, stretch.end)

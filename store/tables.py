@@ -93,6 +93,9 @@ class Job(Base):
     step: Mapped[int] = mapped_column(BigInteger, default=0)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     latest: Mapped[dict[str, Any] | None]
+    """The values of the last step stored."""
+    totals: Mapped[dict[str, Any] | None]
+    """What the steps add up to so far (ampcore.series.tally)."""
     summary: Mapped[dict[str, Any] | None]
     woken_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -127,18 +130,67 @@ class Attempt(Base):
 
 
 class StepBlockRow(Base):
-    """An encoded StepBlock (ampcore.series.codec) of one attempt."""
+    """An encoded StepBlock (ampcore.series.codec) of one attempt: as it came, or out of several."""
 
     __tablename__ = "step_blocks"
+    __table_args__ = (Index(None, "job_id", "seq"),)
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
     first_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     end_step: Mapped[int] = mapped_column(BigInteger)
     skipped: Mapped[int]
+    examples: Mapped[int] = mapped_column(BigInteger, default=0)
+    duration_s: Mapped[float] = mapped_column(default=0.0)
+    """How long the steps took; `skipped_s` of it were those that were skipped."""
+    skipped_s: Mapped[float] = mapped_column(default=0.0)
+    best_loss: Mapped[float | None]
+    """The least finite one."""
     seq: Mapped[int] = mapped_column(BigInteger)
-    payload: Mapped[bytes] = mapped_column(LargeBinary)
+    """That of its last block, where it was merged of several."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    marks: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Where these lay (ampcore.series.marks); None while the block is as it came."""
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+# Only those that wait to be merged.
+Index(
+    "ix_step_blocks_loose",
+    StepBlockRow.job_id,
+    StepBlockRow.attempt,
+    sqlite_where=StepBlockRow.marks.is_(None),
+    postgresql_where=StepBlockRow.marks.is_(None),
+)
+
+
+class StepLevel(Base):
+    """A chunk of encoded Buckets: a part of one level of an attempt's pyramid."""
+
+    __tablename__ = "step_levels"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    size: Mapped[int] = mapped_column(primary_key=True)
+    first_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    end_step: Mapped[int] = mapped_column(BigInteger)
+    """The step behind the cell of its last bucket."""
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class StepPoints(Base):
+    """Encoded Points: the skips and scale changes in the steps of a chunk of the first level."""
+
+    __tablename__ = "step_points"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    first_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    end_step: Mapped[int] = mapped_column(BigInteger)
+    skipped: Mapped[int] = mapped_column(BigInteger)
+    changes: Mapped[int] = mapped_column(BigInteger)
+    """How many of each there are."""
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class EventRow(Base):

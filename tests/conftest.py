@@ -334,7 +334,7 @@ def make_block() -> Callable[..., Any]:
         block = StepBlock(first_step, columns)
         latest = {"loss": columns["loss"][-1], "loss_scale": 1024.0, "grad_norm": 1.0}
         latest |= {"learning_rate": 0.001, "examples_per_s": 128.0, "skipped": 0}
-        return EncodedBlock(first_step, count, 0, encode(block), latest)
+        return EncodedBlock(first_step, count, block.facts, encode(block), latest)
 
     return make
 

@@ -16,8 +16,10 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from ampcore.series import Event, EventType
+from ampcore.series.block import Facts
 from ampcore.series.frames import Frame, FrameType
-from store import attempts, ingest, leases, steps
+from ampcore.series.tally import Tally
+from store import attempts, ingest, leases, tallies
 from store.ingest import EncodedBlock, Entry, LogChunk
 from store.leases import Standing
 from worker.meter import Meter
@@ -59,7 +61,8 @@ class Relay:
         self._writes, self._lease, self._meter, self._on_event = writes, lease, meter, on_event
         self._beat_s = min(LONGEST_SILENCE_S, lease.lease_s / 5)
         self._held_at = time.monotonic()
-        self._told = self._skipped = 0
+        self._told = 0
+        self._tally = Tally()
         # With the words that every log line about this job carries.
         run = copy_context().run
         self._thread = threading.Thread(target=run, args=[self._run], name="relay", daemon=True)
@@ -165,13 +168,14 @@ class Relay:
         attempts.mark_running(
             session, job_id, attempt, total_steps=header["total_steps"], first_step=first_step
         )
-        self._skipped = steps.skipped_before(session, job_id, first_step)
+        self._tally = tallies.before(session, job_id, first_step)
 
     def _counted(self, entry: Entry) -> Entry:
-        """An entry as it is written: a block tells how many steps were skipped up to its end."""
+        """An entry as it is written: a block tells what the job's steps add up to."""
         if isinstance(entry, EncodedBlock):
-            self._skipped += entry.skipped
-            return replace(entry, latest={**entry.latest, "skipped": self._skipped})
+            self._tally.add(entry.count, entry.facts)
+            latest = {**entry.latest, "skipped": self._tally.skipped}
+            return replace(entry, latest=latest, totals=entry.totals | self._tally.to_json())
         return entry
 
 
@@ -186,9 +190,10 @@ def _entry(frame: Frame) -> Entry:
     return EncodedBlock(
         first_step=header["first_step"],
         count=header["count"],
-        skipped=header["skipped"],
+        facts=Facts(**header["facts"]),
         payload=frame.payload,
         latest=header["last"],
+        totals={"scale_health": header.get("scale_health")},
     )
 
 

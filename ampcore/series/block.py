@@ -1,6 +1,7 @@
 """StepBlock: columns of per-step values over consecutive steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,6 +20,21 @@ COLUMNS: Final[dict[str, DTypeLike]] = {
 """The columns of every block and their dtypes; named extras (`loss/generator`) are float32."""
 
 Column = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the steps of a block add up to.
+
+    `duration_s` is how long they took, `skipped_s` the part of it that went to skipped ones;
+    `best_loss` is the least finite one, None where there is none.
+    """
+
+    skipped: int = 0
+    examples: int = 0
+    duration_s: float = 0.0
+    skipped_s: float = 0.0
+    best_loss: float | None = None
 
 
 class StepBlock:
@@ -91,6 +107,24 @@ class StepBlock:
         """Throughput over the whole block; 0 for an empty one."""
         seconds = float(np.sum(self["step_time_s"], dtype=np.float64))
         return float(np.sum(self["examples"], dtype=np.int64)) / seconds if seconds > 0 else 0.0
+
+    @property
+    def facts(self) -> Facts:
+        """What the steps add up to; what a missing column would tell is 0."""
+        skipped = self._or_zero("skipped", np.bool_)
+        seconds = self._or_zero("step_time_s", np.float64)
+        losses = self._columns.get("loss", np.empty(0, np.float32))
+        losses = losses[np.isfinite(losses)]
+        return Facts(
+            int(skipped.sum()),
+            int(self._or_zero("examples", np.int64).sum()),
+            float(seconds.sum()),
+            float(seconds[skipped].sum()),
+            float(losses.min()) if len(losses) else None,
+        )
+
+    def _or_zero(self, name: str, dtype: DTypeLike) -> Column:
+        return self._columns.get(name, np.zeros(len(self), dtype)).astype(dtype)
 
     def select(self, names: Sequence[str]) -> "StepBlock":
         """The same steps with only the named columns, in that order; KeyError for others."""

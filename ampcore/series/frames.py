@@ -21,7 +21,7 @@ class FrameType(StrEnum):
 
     READY = "ready"  # TensorFlow is imported: give me a job
     RUNNING = "running"  # the loop is about to run: total_steps, first_step, parameters, device
-    STEPS = "steps"  # first_step, count, last values, skipped; payload: the block
+    STEPS = "steps"  # first_step, count, facts, last values, scale_health; payload: the block
     EVENT = "event"  # type, step, data
     SUCCEEDED = "succeeded"  # summary
     FAILED = "failed"  # reason, message

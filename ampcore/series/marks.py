@@ -6,10 +6,13 @@ before any of them, without a look at the steps.
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import astuple, fields, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ampcore.series.block import Facts
 
 MARK: Final = np.dtype(
     [
@@ -29,13 +32,26 @@ finite loss (NaN: there was none)."""
 Marks = NDArray[Any]
 """One MARK for each block, in order."""
 
+FACTS: Final = tuple(each.name for each in fields(Facts))
 ASCENDING: Final = ("seq", "end_step")
 """Stored as differences, which are small."""
 
 
-def marks_of(rows: Sequence[tuple[Any, ...]]) -> Marks:
-    """Marks out of rows of their fields; None, of a number, is NaN."""
-    return np.array([tuple(np.nan if v is None else v for v in row) for row in rows], MARK)
+def marks_of(blocks: Sequence[tuple[int, int, Facts]]) -> Marks:
+    """Marks of blocks: the seq and the end step of each, and its facts."""
+    return np.array(
+        [
+            (seq, end_step, *(np.nan if fact is None else fact for fact in astuple(facts)))
+            for seq, end_step, facts in blocks
+        ],
+        MARK,
+    )
+
+
+def facts_of(mark: Any) -> Facts:
+    """What was known of one of the blocks."""
+    facts = Facts(*(mark[name].item() for name in FACTS))
+    return replace(facts, best_loss=None) if np.isnan(mark["best_loss"]) else facts
 
 
 def pack(marks: Marks) -> bytes:

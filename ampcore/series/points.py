@@ -14,6 +14,25 @@ SCALE = "loss_scale"
 
 
 @dataclass(frozen=True)
+class Scales:
+    """The loss scales that the step before `end_step` used, by their columns."""
+
+    end_step: int
+    values: Mapping[str, float]
+
+    @classmethod
+    def of(cls, block: StepBlock) -> "Scales":
+        """Those of the last step of a block, which has one."""
+        names = [name for name in block.names if is_loss_scale(name)]
+        return cls(block.end_step, {name: float(block[name][-1]) for name in names})
+
+    @classmethod
+    def unknown(cls) -> "Scales":
+        """Of a step that is not there."""
+        return cls(-1, {})
+
+
+@dataclass(frozen=True)
 class ScaleChanges:
     """Steps that used another loss scale than the step before: arrays with one value a change.
 
@@ -50,10 +69,11 @@ class Points:
         return Points(self.skipped[low:high], self.changes[first:last])
 
     @classmethod
-    def of(cls, block: StepBlock, before: Mapping[str, float]) -> "Points":
-        """Those of a block; `before` holds the loss scales of the step before, where known."""
+    def of(cls, block: StepBlock, before: Scales) -> "Points":
+        """Those of a block; what the scales were `before` counts if it follows at once."""
+        known = before.values if before.end_step == block.first_step else {}
         names = [name for name in block.names if is_loss_scale(name)]
-        found = [_changes(block, name, before.get(name)) for name in names]
+        found = [_changes(block, name, known.get(name)) for name in names]
         skipped = block["step"][block[SKIPPED]] if SKIPPED in block else np.empty(0, np.int64)
         return cls(skipped, _sorted(found))
 
@@ -75,9 +95,8 @@ def _changes(block: StepBlock, name: str, before: float | None) -> ScaleChanges:
     chain = np.concatenate(
         [values[:1] if before is None else np.array([before], np.float32), values]
     )
-    # NaN, where a block lacks the column, is no change from NaN.
-    same = (chain[1:] == chain[:-1]) | (np.isnan(chain[1:]) & np.isnan(chain[:-1]))
-    at = np.flatnonzero(~same)
+    # NaN stands where the column was missing: what it changed from is not known.
+    at = np.flatnonzero((chain[1:] != chain[:-1]) & ~np.isnan(chain[1:] + chain[:-1]))
     names = np.full(len(at), name, np.object_)
     return ScaleChanges(block["step"][at], names, chain[at], chain[at + 1])
 

@@ -30,8 +30,8 @@ class Series(Protocol):
     def whole_until(self, size: int) -> int:
         """The step behind the last stored bucket of a level; 0: there is none."""
 
-    def buckets(self, size: int, start: int, end: int) -> Buckets:
-        """The stored buckets of a level whose steps s all have `start` ≤ s < `end`."""
+    def buckets(self, size: int, start: int, end: int) -> Sequence[Buckets]:
+        """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
 
     def steps(self, start: int, end: int) -> Sequence[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order; those that are missing lie between."""
@@ -108,7 +108,7 @@ def _read(series: Series, start: int, end: int, size: int) -> list[Buckets]:
         return _edge(series, start, end, size)
     return [
         *_edge(series, start, first, size),
-        series.buckets(size, first, behind),
+        *series.buckets(size, first, behind),
         *_edge(series, behind, end, size),
     ]
 

@@ -1,13 +1,11 @@
 """Tally: what the blocks of a job add up to, kept up to date block by block."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
-from ampcore.series.marks import Marks
+from ampcore.series.block import Facts
 
 BINS_PER_OCTAVE: Final = 64
 """Rates within about a hundredth of one another count as one; the median is that of their mean."""
@@ -17,8 +15,8 @@ BINS_PER_OCTAVE: Final = 64
 class Rates:
     """Throughputs, and for how many steps each held; it does not grow with the run."""
 
-    _steps: Counter[int] = field(default_factory=Counter)
-    _totals: Counter[int] = field(default_factory=Counter)
+    _steps: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _totals: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, examples: float, seconds: float, steps: int) -> None:
         """So many steps saw so many examples in so many seconds."""
@@ -26,7 +24,7 @@ class Rates:
             rate = examples / seconds
             place = math.floor(math.log2(rate) * BINS_PER_OCTAVE)
             self._steps[place] += steps
-            self._totals[place] += rate * steps  # type: ignore[assignment]  # of floats
+            self._totals[place] += rate * steps
 
     @property
     def median(self) -> float | None:
@@ -52,28 +50,29 @@ class Tally:
     skipped: int = 0
     duration_s: float = 0.0
     skipped_s: float = 0.0
-    best_loss: float = math.nan
+    best_loss: float | None = None
     repeated_steps: int = 0
     repeated_s: float = 0.0
     rates: Rates = field(default_factory=Rates)
 
-    def add(self, marks: Marks, counts: Any) -> None:
-        """Take further blocks into account; `counts` says how many steps each has."""
-        self.steps += int(np.sum(counts))
-        self.skipped += int(marks["skipped"].sum())
-        self.duration_s += float(marks["duration_s"].sum())
-        self.skipped_s += float(marks["skipped_s"].sum())
-        self.best_loss = float(np.fmin.reduce(marks["best_loss"], initial=self.best_loss))
-        for mark, count in zip(marks, counts, strict=True):
-            self.rates.add(float(mark["examples"]), float(mark["duration_s"]), int(count))
+    def add(self, steps: int, facts: Facts) -> None:
+        """Take a further block of so many steps into account."""
+        self.steps += steps
+        self.skipped += facts.skipped
+        self.duration_s += facts.duration_s
+        self.skipped_s += facts.skipped_s
+        if facts.best_loss is not None:
+            known = facts.best_loss if self.best_loss is None else self.best_loss
+            self.best_loss = min(known, facts.best_loss)
+        self.rates.add(facts.examples, facts.duration_s, steps)
 
-    def repeat(self, marks: Marks, counts: Any) -> None:
-        """Take blocks into account whose steps are done again."""
-        self.repeated_steps += int(np.sum(counts))
-        self.repeated_s += float(marks["duration_s"].sum())
+    def repeat(self, steps: int, facts: Facts) -> None:
+        """Take a block into account whose steps are done again."""
+        self.repeated_steps += steps
+        self.repeated_s += facts.duration_s
 
     def to_json(self) -> dict[str, Any]:
-        """As it is shown with a job; a best loss that is none is null."""
+        """As it is shown with a job."""
         attempted = self.steps + self.repeated_steps
         return {
             "steps": self.steps,
@@ -85,6 +84,6 @@ class Tally:
             "skipped_s": self.skipped_s,
             "repeated_s": self.repeated_s,
             "train_s": self.duration_s,
-            "best_loss": None if math.isnan(self.best_loss) else self.best_loss,
+            "best_loss": self.best_loss,
             "median_examples_per_s": self.rates.median,
         }

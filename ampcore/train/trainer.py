@@ -65,6 +65,12 @@ class Trainer:
         self._resume = resume
         self._data_root = None if data_root is None else Path(data_root)
         self._output_dir = None if output_dir is None else Path(output_dir)
+        self._under_way: Run | None = None
+
+    @property
+    def scale_health(self) -> str | None:
+        """A word for the loss scale as the run stands now; None before it begins."""
+        return self._under_way.diagnosis.scale_health if self._under_way else None
 
     def run(
         self,
@@ -96,7 +102,7 @@ class Trainer:
             accumulate=spec.train.accumulate,
         )
         material = _material(spec, dataset, hardware.facts(device))
-        run = self._begun(material, outbox)
+        run = self._under_way = self._begun(material, outbox)
         began = time.perf_counter()
         try:
             while not run.is_done and not should_stop():

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 
 from ampcore.series import StepBlock
 from ampcore.series.codec import encode
@@ -27,7 +28,7 @@ LAST = {name: VALUES[name] for name in ("loss", "loss_scale", "grad_norm", "lear
 def steps(first_step: int) -> Frame:
     """A block of steps as the trainer hands it over."""
     block = StepBlock(first_step, {name: [value] * COUNT for name, value in VALUES.items()})
-    header = {"first_step": first_step, "count": COUNT, "skipped": 0}
+    header = {"first_step": first_step, "count": COUNT, "facts": asdict(block.facts)}
     return Frame(FrameType.STEPS, header | {"last": LAST | {"examples_per_s": 32e3}}, encode(block))
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import psutil
 import pytest
@@ -122,7 +123,7 @@ def test_a_job_is_told_from_ready_to_its_summary_with_every_step_once(start, job
     for frame, block in zip(tellings, blocks, strict=True):
         assert frame.header["first_step"] == block.first_step
         assert frame.header["count"] == len(block)
-        assert frame.header["skipped"] == block["skipped"].sum()
+        assert frame.header["facts"] == asdict(block.facts)
         assert frame.header["last"]["loss"] == block["loss"][-1]
         assert frame.header["last"]["examples_per_s"] == block.examples_per_s
 

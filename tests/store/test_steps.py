@@ -112,25 +112,19 @@ def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
     assert reading.more == (len(wanted) > limit)
 
 
-@settings(
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(made=st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size=1, max_size=5))
-def test_the_skipped_steps_before_a_checkpoint_are_counted(database, new_job, put_block, made):
-    """Attempts whose checkpoints lie between blocks of two steps; of each block one is skipped."""
-    job_id, skipped = new_job(), {}
-    for attempt, (begin, count) in enumerate(made, start=1):
-        first = min(begin * 2, max(skipped, default=-2) + 2)
-        for step in range(first, first + 2 * count, 2):
-            is_skipped = (step + attempt) % 3 == 0
-            put_block(job_id, attempt, step, 2, skipped=int(is_skipped))
-            skipped[step] = is_skipped
-    with database.read() as session:
-        for step in range(0, max(skipped) + 3, 2):
-            wanted = sum(skipped[block] for block in skipped if block < step)
-            assert steps.skipped_before(session, job_id, step) == wanted
+def test_at_a_gap_a_reading_ends_and_the_next_one_goes_on(database, new_job, put_block):
+    job_id = new_job()
+    for first in (0, 3, 10):
+        put_block(job_id, 1, first, 3)
+    reading = read(database, job_id)
+    assert (numbers(reading), reading.more) == (list(range(6)), True)
+    reading = read(database, job_id, start=6)
+    assert (numbers(reading), reading.more) == ([10, 11, 12], False)
+
+
+def test_some_columns_are_read_by_themselves(database, of_30_steps):
+    reading = read(database, of_30_steps.id, columns=["loss", "no such column"])
+    assert reading.block.names == ("loss",)
 
 
 def test_a_job_without_steps_has_every_column_empty(database, running):

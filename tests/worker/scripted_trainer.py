@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +29,7 @@ LONG_S = 120
 
 def steps(first_step: int, count: int) -> Frame:
     block = StepBlock(first_step, {"loss": [0.5] * count, "skipped": [True] * count})
-    header = {"first_step": first_step, "count": count, "skipped": count, "last": LAST}
+    header = {"first_step": first_step, "count": count, "facts": asdict(block.facts), "last": LAST}
     return Frame(FrameType.STEPS, header, encode(block))
 
 

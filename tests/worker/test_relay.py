@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -29,9 +30,10 @@ EVENT = Frame(FrameType.EVENT, {"event": "evaluation", "step": 3, "data": {"val_
 
 
 def block(first_step: int = 0) -> Frame:
-    header = {"first_step": first_step, "count": 4, "skipped": 1}
+    made = StepBlock(first_step, {"loss": [1.0] * 4, "skipped": [True, False, False, False]})
+    header = {"first_step": first_step, "count": 4, "facts": asdict(made.facts)}
     header["last"] = {**LAST, "examples_per_s": 9.0}
-    return Frame(FrameType.STEPS, header, encode(StepBlock(first_step, {"loss": [1.0] * 4})), 1000)
+    return Frame(FrameType.STEPS, header, encode(made), 1000)
 
 
 class Unreliable:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ampcore.series import StepBlock
 from ampcore.series.codec import decode_points, encode_points
-from ampcore.series.points import Points
+from ampcore.series.points import Points, Scales
 
 scales = st.sampled_from([1.0, 2.0, 1024.0, math.nan])
 steps = st.lists(st.tuples(scales, scales, st.booleans()), min_size=1, max_size=30)
@@ -21,7 +21,7 @@ def block_of(first, rows):
 
 
 def differ(one, other):
-    return one != other and not (math.isnan(one) and math.isnan(other))
+    return one != other and not (math.isnan(one) or math.isnan(other))
 
 
 def naive(blocks):
@@ -30,6 +30,7 @@ def naive(blocks):
     changes = [
         (row["step"], name, before[name], row[name])
         for before, row in pairwise(rows)
+        if before["step"] + 1 == row["step"]
         for name in ("loss_scale", "loss_scale/b")
         if differ(before[name], row[name])
     ]
@@ -43,10 +44,10 @@ def plain(points):
 
 
 def of_all(blocks):
-    parts, before = [], {}
+    parts, before = [], Scales.unknown()
     for block in blocks:
         parts.append(Points.of(block, before))
-        before = {name: float(block[name][-1]) for name in ("loss_scale", "loss_scale/b")}
+        before = Scales.of(block)
     return Points.concat(parts)
 
 
@@ -76,7 +77,7 @@ def test_of_nothing_there_are_no_points():
     nothing = Points.concat([])
     assert plain(nothing) == ([], [])
     assert plain(decode_points(encode_points(nothing))) == ([], [])
-    assert plain(Points.of(StepBlock(0, {"loss": np.ones(3)}), {})) == ([], [])
+    assert plain(Points.of(StepBlock(0, {"loss": np.ones(3)}), Scales.unknown())) == ([], [])
 
 
 def test_a_skip_costs_next_to_nothing():

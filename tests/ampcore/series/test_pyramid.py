@@ -40,7 +40,7 @@ class Stored:
 
     def buckets(self, size, start, end):
         chunks = [self._chunks[size][first] for first in sorted(self._chunks[size])]
-        return Buckets.concat(chunks).between(start, end)
+        return [chunk.between(start, end) for chunk in chunks]
 
     def steps(self, start, end):
         self.steps_read += end - start

@@ -1,0 +1,120 @@
+"""Merging that is killed, that others are quicker in, or that has nothing to do."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, select
+
+from ampcore.spec import State
+from server.compact import Compactor
+from store import attempts, compaction, ingest, loose, steps
+from store.loose import ENOUGH, SEGMENT, Loose
+from store.tables import Job, StepBlockRow, StepLevel, StepPoints
+
+CHILD = Path(__file__).with_name("killed_compactor.py")
+
+
+@pytest.fixture
+def told(do, make_job, make_block):
+    """A job that has ended, of 40 blocks of 10 steps each."""
+    job = make_job(State.RUNNING)
+    blocks = [make_block(first, 10, skipped=first == 50) for first in range(0, 400, 10)]
+    do(ingest.append, job.id, 1, blocks, told=0)
+    do(attempts.mark_succeeded, job.id, 1, {})
+    return job
+
+
+def seen(database, job_id):
+    with database.read() as session:
+        return steps.read(session, job_id, start=0, end=None, limit=10**6).block
+
+
+def rows(database, *tables):
+    with database.read() as session:
+        return [len(session.scalars(select(table)).all()) for table in tables]
+
+
+ALL = (StepBlockRow, StepLevel, StepPoints)
+
+
+def test_killed_at_any_statement_it_leaves_all_as_it_was(database, database_url, told):
+    before = seen(database, told.id)
+    assert len(before) == 400
+    at, killed = 0, True
+    while killed:
+        child = subprocess.run(
+            [sys.executable, CHILD, database_url, str(at)], capture_output=True, check=False
+        )
+        killed = child.returncode == -signal.SIGKILL
+        assert killed or child.returncode == 0, child.stderr.decode()
+        assert seen(database, told.id) == before
+        assert rows(database, *ALL) == ([40, 0, 0] if killed else [1, 2, 1])
+        at += 3  # every third: a process takes a second to start
+    assert at > 9
+
+
+def test_who_comes_second_changes_nothing(database, do, told):
+    with database.read() as session:
+        [whose] = loose.waiting(session, 10)
+        tail = compaction.read(session, whose)
+    before = seen(database, told.id)
+    do(compaction.write, compaction.merge(tail))
+    first = rows(database, *ALL)
+    with pytest.raises(compaction.Outdated):
+        do(compaction.write, compaction.merge(tail))
+    assert rows(database, *ALL) == first == [1, 2, 1]
+    assert seen(database, told.id) == before
+
+
+def test_a_job_that_is_deleted_meanwhile_stays_deleted(database, do, told):
+    with database.read() as session:
+        tail = compaction.read(session, Loose(told.id, 1))
+    do(lambda session: session.execute(delete(Job)))
+    with pytest.raises(compaction.Outdated):
+        do(compaction.write, compaction.merge(tail))
+    assert rows(database, *ALL) == [0, 0, 0]
+
+
+def test_of_a_running_attempt_few_blocks_are_left_alone(database, do, make_job, make_block):
+    job = make_job(State.RUNNING)
+    compactor = Compactor(database)
+    do(ingest.append, job.id, 1, [make_block(i, 1) for i in range(ENOUGH - 1)], told=0)
+    assert not compactor.compact()
+    do(ingest.append, job.id, 1, [make_block(ENOUGH - 1, 1)], told=ENOUGH - 1)
+    assert compactor.compact()
+    assert rows(database, StepBlockRow) == [1]
+    do(ingest.append, job.id, 1, [make_block(ENOUGH, SEGMENT)], told=ENOUGH)
+    assert compactor.compact()  # one block, but of many steps: it belongs to the same segment
+    assert rows(database, StepBlockRow) == [1]
+    assert not compactor.compact()
+    assert len(seen(database, job.id)) == ENOUGH + SEGMENT
+
+
+def test_what_a_former_attempt_has_left_is_merged(database, do, make_job, make_block):
+    job = make_job(State.RUNNING)
+    do(ingest.append, job.id, 1, [make_block(0, 5), make_block(5, 5)], told=0)
+    assert not Compactor(database).compact()
+    do(attempts.hand_back, job.id, 1)
+    do(attempts.claim, job.id, "other")
+    assert Compactor(database).compact()
+    assert rows(database, StepBlockRow) == [1]
+
+
+def test_steps_that_cannot_be_read_do_not_stop_the_others(database, do, told, make_job, make_block):
+    other = make_job(State.RUNNING)
+    do(ingest.append, other.id, 1, [make_block(0, 5), make_block(5, 5)], told=0)
+    do(attempts.mark_succeeded, other.id, 1, {})
+
+    def spoil(session):
+        row = session.get(StepBlockRow, (told.id, 1, 0))
+        row.payload = b"no block"
+
+    do(spoil)
+    compactor = Compactor(database)
+    assert compactor.compact()
+    assert compactor.merged == 1
+    assert not compactor.compact()
+    assert len(seen(database, other.id)) == 10
