@@ -163,13 +163,46 @@ class Validation(View):
     layers: list[Layer] = Field(description="Empty: known when the job starts.")
 
 
+class SkippedSteps(View):
+    """The skipped steps of a range: the first of them, and how many there are."""
+
+    total: int
+    steps: list[int]
+
+
+class ScaleChanges(View):
+    """The steps of a range that used another loss scale than the step before; the first of them."""
+
+    total: int
+    step: list[int]
+    before: list[Number]
+    after: list[Number]
+    column: list[str] = Field(description="Whose scale: `loss_scale`, `loss_scale/generator`.")
+
+
+class Stretch(View):
+    """Steps s with `start` ≤ s < `end`, as one attempt made them."""
+
+    attempt: int
+    start: int
+    end: int
+
+
 class Steps(View):
-    """Columns of per-step values: one list a column, all of one length."""
+    """Columns of values: one list a column, all of one length."""
 
     data: dict[str, list[bool | int | Number]] = Field(
-        description=f"step and the columns asked for: {', '.join(COLUMNS)}, and named extras."
+        description=f"step and the columns asked for: {', '.join(COLUMNS)}, and named extras. "
+        "Where a point holds several steps: its first `step`, their `count`, how many were "
+        "`skipped`, and of each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`."
     )
     steps_per_point: int = Field(description="1: every step is a point of its own.")
+    skipped_steps: SkippedSteps | None = Field(default=None, description="With `max_points`.")
+    scale_changes: ScaleChanges | None = Field(default=None, description="With `max_points`.")
+    attempts: list[Stretch] = Field(
+        description="Which attempt's steps are told, of the whole job: a stretch that ends "
+        "earlier than before was superseded from there on, and is to be read again."
+    )
     next: int | None = Field(
         description="The last step told here, or the `after` of the request: ask on from it."
     )

@@ -91,6 +91,11 @@ def project_of(session: Session, job_id: str) -> str | None:
     return session.scalar(select(Job.project).where(Job.id == job_id))
 
 
+def seq_of(connection: Connection, job_id: str) -> int | None:
+    """How far a job's story goes; None when there is no such job."""
+    return connection.scalar(select(Job.seq).where(Job.id == job_id))
+
+
 def seq_and_state(session: Session, job_id: str) -> tuple[int, str] | None:
     """How far a job's story goes, and its state; None when there is no such job."""
     row = session.execute(select(Job.seq, Job.state).where(Job.id == job_id)).one_or_none()

@@ -104,6 +104,17 @@ def stretches(session: Session, job_id: str, attempt: int | None = None) -> list
     return visible([Stretch(*row) for row in session.execute(statement)])
 
 
+def columns(session: Session, job_id: str, seen: Sequence[Stretch]) -> list[str]:
+    """The names of what is told of the steps in some stretches, from the ends of each."""
+    ends = [
+        Stretch(stretch.attempt, step, step + 1)
+        for stretch in seen
+        for step in sorted({stretch.start, stretch.end - 1})
+    ]
+    blocks = (block for end in ends for block in blocks_of(session, job_id, end))
+    return list(dict.fromkeys(name for block in blocks for name in block.names))
+
+
 def blocks_of(
     session: Session, job_id: str, stretch: Stretch, keep: Callable[[str], bool] | None = None
 ) -> Iterator[StepBlock]:

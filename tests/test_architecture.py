@@ -34,6 +34,7 @@ IN_SERVER = {
     "http": ("errors",),
     "access": ("errors", "http"),
     "streaming": ("errors", "http"),
+    "telemetry": ("deps", "errors", "http", "streaming"),
     "metrics": ("reconcile", "schema"),
     "jobs": ("access", "datasets", "deps", "errors", "http", "intake", "views", "wake"),
 }

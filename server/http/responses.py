@@ -1,13 +1,17 @@
 """JSON answers: numbers that JSON cannot write go out as strings."""
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from ampcore.series.jsonable import finite_json
+
+ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class FiniteJSONResponse(JSONResponse):
@@ -31,3 +35,8 @@ class ModelResponse(Response):
 def dumps(content: Any) -> str:
     """Compact JSON in ASCII. Raises ValueError for a non-finite number."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
+
+
+def attachment(name: str) -> str:
+    """Content-Disposition: to be kept under its own name, and never shown as a page (RFC 6266)."""
+    return f"attachment; filename=\"{ODD.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,19 +1,14 @@
 """Answer with a file of a job, or with a range of its bytes, in constant memory."""
 
-import re
-from typing import Final
-from urllib.parse import quote
-
 import anyio.to_thread
 from fastapi import Request, Response
 
 from server.http.etag import is_known
 from server.http.ranges import wanted
+from server.http.responses import attachment
 from server.streaming.streams import LongResponse, Streams, loaded
 from service.storage import Storage
 from store.tables import Artifact
-
-ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 async def answer(request: Request, file: Artifact, storage: Storage, streams: Streams) -> Response:
@@ -23,7 +18,7 @@ async def answer(request: Request, file: Artifact, storage: Storage, streams: St
         "ETag": etag,
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-cache",  # a name may get other bytes; who may read, too
-        "Content-Disposition": _disposition(file.path),
+        "Content-Disposition": attachment(file.path.rpartition("/")[2]),
         "X-Content-Type-Options": "nosniff",
     }
     if is_known(request.headers.getlist("if-none-match"), etag):
@@ -44,9 +39,3 @@ async def answer(request: Request, file: Artifact, storage: Storage, streams: St
         headers=headers,
         media_type="application/octet-stream",
     )
-
-
-def _disposition(path: str) -> str:
-    """To be kept under its own name, and never shown as a page (RFC 6266)."""
-    name = path.rpartition("/")[2]
-    return f"attachment; filename=\"{ODD.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,0 +1,168 @@
+"""Columns of per-step values as a TensorBoard event file: one Event a step, as a TFRecord.
+
+Sources: tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto for the
+messages, tensorflow/core/lib/io/record_writer.h for the records. The packages that write such
+files bring a web server or threads along, and make every event by itself.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import DTypeLike, NDArray
+
+from server.telemetry.tables import Table
+
+# A protobuf field opens with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
+# 2 a length and as many bytes, 5 four bytes.
+WALL_TIME: Final = b"\x09"  # Event.wall_time
+STEP: Final = b"\x10"  # Event.step
+FILE_VERSION: Final = b"\x1a"  # Event.file_version
+SUMMARY: Final = b"\x2a"  # Event.summary
+VALUE: Final = b"\x0a"  # Summary.value
+TAG: Final = b"\x0a"  # Summary.Value.tag
+SIMPLE_VALUE: Final = b"\x15"  # Summary.Value.simple_value
+
+VERSION: Final = b"brain.Event:2"
+HEAD_BYTES: Final = 12
+"""Of a record: the length of its data, and the checksum of that length."""
+PIECE: Final = 4096
+"""Records made at a time, so that they stay in the processor's cache while they are filled."""
+LARGER: Final = np.uint64(1) << np.arange(7, 70, 7, dtype=np.uint64)
+"""The smallest numbers whose varints take 2, 3, …, 10 bytes."""
+
+
+def opening(wall_time: float) -> bytes:
+    """The first record of every file: the version of its format. `wall_time` is Unix, in s."""
+    data = WALL_TIME + struct.pack("<d", wall_time) + _sized(FILE_VERSION, VERSION)
+    return _head(len(data)) + _checked(data)
+
+
+def event_file(tables: Iterable[Table], began_at: float) -> Iterator[bytes]:
+    """The file of a series that began then; the steps come one after another, without a pause.
+
+    Every column is a tag, and so is the throughput, `examples_per_s`.
+    """
+    yield opening(began_at)
+    end = began_at
+    for table in tables:
+        seconds = _seconds(table)
+        wall_times = end + np.cumsum(seconds)
+        end = float(wall_times[-1]) if len(wall_times) else end
+        values = {name: column for name, column in table.items() if name != "step"}
+        if "examples" in table and "step_time_s" in table:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values["examples_per_s"] = table["examples"] / table["step_time_s"]
+        yield events(table["step"], wall_times, values)
+
+
+def _seconds(table: Table) -> NDArray[np.float64]:
+    """How long each step took, or all steps of a bucket."""
+    if "step_time_s.mean" in table:
+        seconds = table["step_time_s.mean"].astype(np.float64) * table["count"]
+    else:
+        seconds = table["step_time_s"].astype(np.float64)
+    return np.nan_to_num(seconds, posinf=0.0)
+
+
+def events(
+    steps: NDArray[np.int64], wall_times: NDArray[np.float64], values: Mapping[str, NDArray[Any]]
+) -> bytes:
+    """One record a step, in the order given, with a scalar for every tag; b"" without steps.
+
+    `wall_times` are Unix, in seconds. Values become float32: bools 0 and 1, numbers beyond its
+    range infinities; NaN and infinities stay. Raises ValueError for columns of unequal lengths.
+    """
+    lengths = [len(column) for column in (steps, wall_times, *values.values())]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"expected columns of one length, received lengths {lengths}")
+    unsigned = steps.astype(np.uint64)  # protobuf, too, writes an int64 by its bits
+    return b"".join(
+        _records(
+            unsigned[piece],
+            wall_times[piece],
+            {name: column[piece] for name, column in values.items()},
+        )
+        for piece in _pieces(_varint_sizes(unsigned))
+    )
+
+
+def _pieces(sizes: NDArray[np.intp]) -> Iterator[slice]:
+    """Cuts wherever the size of a step's varint changes, and then after every PIECE steps."""
+    edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
+    for start, end in pairwise(edges):
+        for low in range(start, end, PIECE):
+            yield slice(low, min(low + PIECE, end))
+
+
+def _records(
+    steps: NDArray[np.uint64], wall_times: NDArray[np.float64], values: Mapping[str, NDArray[Any]]
+) -> bytes:
+    """The records of steps whose varints have one size; then the records have one size, too."""
+    step_size = int(_varint_sizes(steps[:1])[0])
+    summary, places = _summary(values)
+    before = WALL_TIME + bytes(8) + STEP + bytes(step_size)
+    data = before + _sized(SUMMARY, summary)
+    blank = np.frombuffer(_head(len(data)) + data + bytes(4), np.uint8)
+    records = np.tile(blank, (len(steps), 1))  # shape (steps, bytes)
+    inside = records[:, HEAD_BYTES:-4]
+    _put(inside, len(WALL_TIME), wall_times, "<f8")
+    inside[:, len(before) - step_size : len(before)] = _varints(steps, step_size)
+    for place, column in zip(places, values.values(), strict=True):
+        _put(inside, len(data) - len(summary) + place, column, "<f4")
+    checksums = _checksums(inside.view(f"V{len(data)}")[:, 0].tolist())
+    _put(records, HEAD_BYTES + len(data), checksums, "<u4")
+    return records.tobytes()
+
+
+def _summary(names: Mapping[str, Any]) -> tuple[bytes, list[int]]:
+    """A Summary with zeros for all values, and where in it each of them stands."""
+    summary, places = b"", []
+    for name in names:
+        summary += _sized(VALUE, _sized(TAG, name.encode()) + SIMPLE_VALUE + bytes(4))
+        places.append(len(summary) - 4)
+    return summary, places
+
+
+def _put(rows: NDArray[np.uint8], place: int, column: NDArray[Any], dtype: DTypeLike) -> None:
+    """Write one number into each row, its first byte at `place`."""
+    numbers = rows[:, place : place + np.dtype(dtype).itemsize].view(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are good answers
+        numbers[:, 0] = column
+
+
+def _head(size_bytes: int) -> bytes:
+    return _checked(struct.pack("<Q", size_bytes))
+
+
+def _checked(data: bytes) -> bytes:
+    return data + _checksums([data]).astype("<u4").tobytes()
+
+
+def _checksums(pieces: Sequence[bytes]) -> NDArray[np.uint32]:
+    """The CRC-32C of each, masked, as the format wants: a record may contain other records."""
+    sums = np.fromiter(map(crc32c, pieces), np.uint32, len(pieces))
+    return (sums >> np.uint32(15) | sums << np.uint32(17)) + np.uint32(0xA282EAD8)
+
+
+def _sized(field: bytes, content: bytes) -> bytes:
+    digits, rest = [], len(content)
+    while rest > 0x7F:
+        digits.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return field + bytes([*digits, rest]) + content
+
+
+def _varint_sizes(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
+    return np.searchsorted(LARGER, numbers, side="right") + 1
+
+
+def _varints(numbers: NDArray[np.uint64], size: int) -> NDArray[np.uint8]:
+    """Seven bits a byte, the lowest first; all but the last carry a flag. Shape (numbers, size)."""
+    shifts = np.arange(0, 7 * size, 7, dtype=np.uint64)
+    digits = (numbers[:, np.newaxis] >> shifts & np.uint64(0x7F)).astype(np.uint8)
+    digits[:, :-1] |= 0x80
+    return digits

@@ -1,0 +1,163 @@
+"""Few points for many steps, and what comes along with them."""
+
+import itertools
+import math
+
+import pytest
+
+from ampcore.spec import State
+from server.compact import Compactor
+from store import attempts, ingest
+from store.points import MOST
+
+COUNT = 5000
+SKIPS = [7, 1234, 1235, 4999]
+
+
+@pytest.fixture
+def tell(api):
+    def append(job_id, *blocks, attempt=1):
+        with api.database.write() as session:
+            assert ingest.append(session, job_id, attempt, blocks, told=0)
+
+    return append
+
+
+def facts(step):
+    """What a step tells: the scale is halved behind each skip."""
+    scale = 2.0 ** (10 - sum(skip < step for skip in SKIPS))
+    return {"loss_scale": scale, "skipped": step in SKIPS}
+
+
+@pytest.fixture(params=["as they came", "merged"])
+def job_id(request, api, tell, make_job, make_block):
+    """A job of 5,000 steps whose loss is the number of the step, in blocks of one scale."""
+    job = make_job(State.RUNNING)
+    bounds = sorted({0, *SKIPS, *(skip + 1 for skip in SKIPS), COUNT})
+    tell(
+        job.id,
+        *(
+            make_block(first, end - first, **facts(first))
+            for first, end in itertools.pairwise(bounds)
+        ),
+    )
+    if request.param == "merged":
+        with api.database.write() as session:
+            attempts.mark_succeeded(session, job.id, 1, {})
+        assert Compactor(api.database).compact()
+    return job.id
+
+
+def read(api, job_id, **query):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_every_point_tells_what_happened_in_its_steps(api, job_id):
+    told = read(api, job_id, max_points=100, columns="loss,skipped")
+    data, size = told["data"], told["steps_per_point"]
+    assert list(data) == [
+        "step",
+        "count",
+        "skipped",
+        *(f"loss.{part}" for part in ("min", "max", "first", "last", "mean")),
+    ]
+    assert len(data["step"]) <= 100
+    assert size >= COUNT / 100
+    assert data["step"] == list(range(0, COUNT, size))
+    assert sum(data["count"]) == COUNT
+    for index, first in enumerate(data["step"]):
+        inside = range(first, min(first + size, COUNT))
+        assert data["count"][index] == len(inside)
+        assert data["skipped"][index] == sum(skip in inside for skip in SKIPS)
+        assert data["loss.min"][index] == data["loss.first"][index] == inside[0]
+        assert data["loss.max"][index] == data["loss.last"][index] == inside[-1]
+        assert data["loss.mean"][index] == pytest.approx(sum(inside) / len(inside))
+    assert (told["next"], told["more"]) == (COUNT - 1, False)
+
+
+def test_skips_and_changes_of_the_scale_come_one_by_one(api, job_id):
+    told = read(api, job_id, max_points=2)
+    assert told["skipped_steps"] == {"total": 4, "steps": SKIPS}
+    assert told["scale_changes"] == {
+        "total": 3,
+        "step": [8, 1235, 1236],
+        "before": [1024, 512, 256],
+        "after": [512, 256, 128],
+        "column": ["loss_scale"] * 3,
+    }
+    part = read(api, job_id, start=1235, end=1236, max_points=10)
+    assert part["skipped_steps"]["steps"] == [1235]
+    assert part["scale_changes"]["step"] == [1235]
+    assert part["data"]["loss"] == [1235]
+    assert part["steps_per_point"] == 1
+
+
+def test_only_what_is_new_is_told(api, job_id):
+    told = read(api, job_id, after=1234, max_points=50)
+    assert told["data"]["step"][0] == 1235
+    assert sum(told["data"]["count"]) == COUNT - 1235
+    assert told["skipped_steps"] == {"total": 2, "steps": [1235, 4999]}
+    nothing = read(api, job_id, after=told["next"], max_points=50)
+    assert (nothing["data"]["step"], nothing["next"]) == ([], COUNT - 1)
+    assert nothing["skipped_steps"] == {"total": 0, "steps": []}
+
+
+def test_few_steps_are_told_one_by_one(api, job_id):
+    told = read(api, job_id, start=10, end=30, max_points=20, columns="loss")
+    assert told["data"] == {"step": list(range(10, 30)), "loss": list(range(10, 30))}
+    assert told["steps_per_point"] == 1
+
+
+def test_of_very_many_skips_the_first_are_named_and_all_are_counted(
+    api, tell, make_job, make_block
+):
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, MOST + 500, skipped=True))
+    told = read(api, job.id, max_points=10)
+    assert told["skipped_steps"] == {"total": MOST + 500, "steps": list(range(MOST))}
+    assert sum(told["data"]["skipped"]) == MOST + 500
+
+
+def test_values_that_are_no_numbers_are_told_by_name(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, 3, loss=math.nan), make_block(3, 3, loss=math.inf))
+    data = read(api, job.id, max_points=2, columns="loss")["data"]
+    assert data["loss.max"] == ["NaN", "Infinity"]
+    assert data["loss.mean"] == ["NaN", "NaN"]
+
+
+def test_a_job_without_steps_has_no_points(api, make_job):
+    told = read(api, make_job(State.RUNNING).id, max_points=10)
+    assert (told["data"]["step"], told["next"], told["attempts"]) == ([], None, [])
+
+
+def test_a_poller_hears_that_what_it_has_seen_was_superseded(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, 30))
+    assert read(api, job.id)["attempts"] == [{"attempt": 1, "start": 0, "end": 30}]
+    with api.database.write() as session:
+        attempts.hand_back(session, job.id, 1)
+        attempts.claim(session, job.id, "another-worker")
+        attempts.mark_running(session, job.id, 2, total_steps=100, first_step=20)
+    tell(job.id, make_block(20, 15), attempt=2)
+    assert read(api, job.id, after=29)["attempts"] == [
+        {"attempt": 1, "start": 0, "end": 20},
+        {"attempt": 2, "start": 20, "end": 35},
+    ]
+
+
+def test_who_knows_the_answer_is_told_so(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, 30))
+    path = f"/api/v1/jobs/{job.id}/steps?max_points=5"
+    tag = api.client.get(path).headers["etag"]
+    again = api.client.get(path, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert api.client.get(f"{path}&start=3", headers={"If-None-Match": tag}).status_code == 200
+    as_csv = {"If-None-Match": tag, "Accept": "text/csv"}
+    assert api.client.get(path, headers=as_csv).status_code == 200
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, [make_block(30, 1)], told=1)
+    assert api.client.get(path, headers={"If-None-Match": tag}).status_code == 200
