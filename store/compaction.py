@@ -19,13 +19,11 @@ from ampcore.series.buckets import Buckets
 from ampcore.series.codec import (
     decode,
     decode_buckets,
-    decode_points,
     encode,
     encode_buckets,
-    encode_points,
 )
-from ampcore.series.marks import Marks, marks_of, pack, unpack
-from ampcore.series.points import Points, Scales, is_loss_scale
+from ampcore.series.marks import Marks, marks_of, pack_marks, unpack_marks
+from ampcore.series.points import Points, Scales, is_loss_scale, pack_points, unpack_points
 from ampcore.series.pyramid import LEVELS, grown, whole_until
 from store.loose import SEGMENT, Loose
 from store.rows import write_down
@@ -92,7 +90,7 @@ def read(session: Session, whose: Loose) -> Tail:
         [_piece(row) for row in pieces],
         list(behind) if begin < first else [],
         levels,
-        decode_points(points) if points else None,
+        unpack_points(points) if points else None,
     )
 
 
@@ -158,7 +156,7 @@ def _loose(session: Session, own: Sequence[Any]) -> Iterator[StepBlockRow]:
 
 def _piece(row: StepBlockRow) -> Piece:
     if row.marks is not None:
-        return Piece(row, decode(row.payload), unpack(row.marks))
+        return Piece(row, decode(row.payload), unpack_marks(row.marks))
     facts = Facts(row.skipped, row.examples, row.duration_s, row.skipped_s, row.best_loss)
     return Piece(row, decode(row.payload), marks_of([(row.seq, row.end_step, facts)]))
 
@@ -187,7 +185,7 @@ def _merged_row(run: Sequence[Piece], block: StepBlock) -> dict[str, Any]:
         "best_loss": min(best, default=None),
         "seq": run[-1].row.seq,
         "created_at": run[-1].row.created_at,
-        "marks": pack(marks),
+        "marks": pack_marks(marks),
         "payload": encode(block),
     }
 
@@ -224,7 +222,7 @@ def _point_rows(
             "end_step": end,
             "skipped": len(of_chunk.skipped),
             "changes": len(of_chunk.changes),
-            "payload": encode_points(of_chunk),
+            "payload": pack_points(of_chunk),
         }
 
 

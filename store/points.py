@@ -5,17 +5,27 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from ampcore.series.buckets import SKIPPED
-from ampcore.series.codec import decode_points
-from ampcore.series.points import Points, Scales, is_loss_scale
+from ampcore.series.points import Points, Scales, is_loss_scale, unpack_points
 from store.steps import Stretch, blocks_of, clipped
 from store.tables import StepPoints
 
 MOST: Final = 1000
 """So many skipped steps, and so many changes, are told of one by one."""
+
+_STORED: Final = (
+    select(StepPoints.__table__)
+    .where(
+        StepPoints.job_id == bindparam("job_id"),
+        StepPoints.attempt == bindparam("attempt"),
+        StepPoints.end_step > bindparam("start"),
+        StepPoints.first_step < bindparam("end"),
+    )
+    .order_by(StepPoints.first_step)
+)
 
 
 @dataclass
@@ -59,24 +69,16 @@ def find(
 
 def _stored(session: Session, job_id: str, stretch: Stretch, found: Found) -> int:
     """Add those that are stored by themselves; answers until where they are."""
-    row = StepPoints
-    whose = (row.job_id == job_id, row.attempt == stretch.attempt)
-    query = (
-        select(row.first_step, row.end_step, row.skipped, row.changes)
-        .where(*whose, row.end_step > stretch.start, row.first_step < stretch.end)
-        .order_by(row.first_step)
-    )
     until = stretch.start
-    for first, end, skipped, changes in session.execute(query).all():
-        until = min(end, stretch.end)
-        whole = stretch.start <= first and end <= stretch.end
-        if whole and (found.is_full or not skipped + changes):
-            found.skipped += skipped
-            found.changes += changes
-            continue
-        payload = session.scalar(select(row.payload).where(*whose, row.first_step == first))
-        if payload is not None:
-            found.add(decode_points(payload).between(stretch.start, stretch.end))
+    asked = {"job_id": job_id, **vars(stretch)}
+    for row in session.connection().execute(_STORED, asked):
+        until = min(row.end_step, stretch.end)
+        whole = stretch.start <= row.first_step and row.end_step <= stretch.end
+        if whole and (found.is_full or not row.skipped + row.changes):
+            found.skipped += row.skipped
+            found.changes += row.changes
+        else:
+            found.add(unpack_points(row.payload).between(stretch.start, stretch.end))
     return until
 
 

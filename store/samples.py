@@ -1,8 +1,9 @@
 """A range of a job's steps in few points, on whatever scale, read from the pyramids."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
@@ -11,6 +12,22 @@ from ampcore.series.codec import Keep, decode_buckets, every
 from ampcore.series.pyramid import CHUNK, Part, downsampled
 from store.steps import Stretch, blocks_of
 from store.tables import StepLevel
+
+_OWN: Final = (
+    StepLevel.job_id == bindparam("job_id"),
+    StepLevel.attempt == bindparam("attempt"),
+)
+_HEIGHTS: Final = (
+    select(StepLevel.__table__.c.size, func.max(StepLevel.end_step))
+    .where(*_OWN)
+    .group_by(StepLevel.size)
+)
+_CHUNKS: Final = (
+    select(StepLevel.__table__.c.payload)
+    .where(*_OWN, StepLevel.size == bindparam("size"))
+    .where(StepLevel.first_step >= bindparam("begin"), StepLevel.first_step < bindparam("end"))
+    .order_by(StepLevel.first_step)
+)
 
 
 def sample(
@@ -36,36 +53,24 @@ class StoredSeries:
 
     def __init__(self, session: Session, job_id: str, attempt: int, keep: Keep = every) -> None:
         self._session, self._job_id, self._attempt, self._keep = session, job_id, attempt, keep
+        self._whose = {"job_id": job_id, "attempt": attempt}
         self._whole_until: dict[int, int] | None = None
 
     def whole_until(self, size: int) -> int:
         """The step behind the last stored bucket of a level; 0: there is none."""
         if self._whole_until is None:
-            query = (
-                select(StepLevel.size, func.max(StepLevel.end_step))
-                .where(*self._own)
-                .group_by(StepLevel.size)
-            )
-            self._whole_until = {row[0]: row[1] for row in self._session.execute(query)}
+            found = self._session.connection().execute(_HEIGHTS, self._whose)
+            self._whole_until = {row[0]: row[1] for row in found}
         return self._whole_until.get(size, 0)
 
     def buckets(self, size: int, start: int, end: int) -> list[Buckets]:
         """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
         span = size * CHUNK
-        query = (
-            select(StepLevel.payload)
-            .where(*self._own, StepLevel.size == size)
-            .where(StepLevel.first_step >= start // span * span, StepLevel.first_step < end)
-            .order_by(StepLevel.first_step)
-        )
-        payloads = self._session.scalars(query)
+        asked = {**self._whose, "size": size, "begin": start // span * span, "end": end}
+        payloads = self._session.connection().execute(_CHUNKS, asked).scalars()
         return [decode_buckets(each, self._keep).between(start, end) for each in payloads]
 
     def steps(self, start: int, end: int) -> list[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order."""
         stretch = Stretch(self._attempt, start, end)
         return list(blocks_of(self._session, self._job_id, stretch, self._keep))
-
-    @property
-    def _own(self) -> tuple[ColumnElement[bool], ...]:
-        return StepLevel.job_id == self._job_id, StepLevel.attempt == self._attempt

@@ -2,12 +2,36 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
 from store.tables import StepBlockRow
+
+_ROWS: Final = StepBlockRow.__table__.c
+# Made once: to put a statement together takes as long as to carry it out.
+_ATTEMPTS: Final = (
+    select(_ROWS.attempt, func.min(_ROWS.first_step), func.max(_ROWS.end_step))
+    .where(_ROWS.job_id == bindparam("job_id"))
+    .group_by(_ROWS.attempt)
+    .order_by(_ROWS.attempt)
+)
+_OWN: Final = (_ROWS.job_id == bindparam("job_id"), _ROWS.attempt == bindparam("attempt"))
+_BEGIN: Final = select(func.max(_ROWS.first_step)).where(
+    *_OWN, _ROWS.first_step <= bindparam("start")
+)
+_BLOCKS: Final = (
+    select(_ROWS.payload)
+    .where(
+        *_OWN,
+        _ROWS.first_step >= func.coalesce(_BEGIN.scalar_subquery(), 0),
+        _ROWS.first_step < bindparam("end"),
+        _ROWS.end_step > bindparam("start"),
+    )
+    .order_by(_ROWS.first_step)
+)
 
 
 @dataclass(frozen=True)
@@ -89,19 +113,8 @@ def clipped(parts: Sequence[Stretch], start: int, end: int | None) -> list[Stret
 
 def stretches(session: Session, job_id: str, attempt: int | None = None) -> list[Stretch]:
     """What readers see of a job's attempts, or of one of them."""
-    statement = (
-        select(
-            StepBlockRow.attempt,
-            func.min(StepBlockRow.first_step),
-            func.max(StepBlockRow.end_step),
-        )
-        .where(StepBlockRow.job_id == job_id)
-        .group_by(StepBlockRow.attempt)
-        .order_by(StepBlockRow.attempt)
-    )
-    if attempt is not None:
-        statement = statement.where(StepBlockRow.attempt == attempt)
-    return visible([Stretch(*row) for row in session.execute(statement)])
+    rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id})
+    return visible([Stretch(*row) for row in rows if attempt in (None, row.attempt)])
 
 
 def columns(session: Session, job_id: str, seen: Sequence[Stretch]) -> list[str]:
@@ -121,20 +134,8 @@ def blocks_of(
     """The steps of a stretch, block by block; without the columns that are not to be kept."""
     from ampcore.series.codec import decode, every  # loads pyarrow, which the worker does without
 
-    row = StepBlockRow
-    of_attempt = (row.job_id == job_id, row.attempt == stretch.attempt)
-    begins = select(func.max(row.first_step)).where(*of_attempt, row.first_step <= stretch.start)
-    query = (
-        select(row.payload)
-        .where(
-            *of_attempt,
-            row.first_step >= func.coalesce(begins.scalar_subquery(), 0),
-            row.first_step < stretch.end,
-            row.end_step > stretch.start,
-        )
-        .order_by(row.first_step)
-        .execution_options(yield_per=16)
-    )
-    with session.execute(query) as result:
+    asked = {"job_id": job_id, **vars(stretch)}
+    options = {"yield_per": 16}
+    with session.connection().execute(_BLOCKS, asked, execution_options=options) as result:
         for (payload,) in result:
             yield decode(payload, keep or every).between(stretch.start, stretch.end)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ampcore.series.block import Facts
-from ampcore.series.marks import facts_of, unpack
+from ampcore.series.marks import facts_of, unpack_marks
 from ampcore.series.tally import Tally
 from store.steps import stretches
 from store.tables import StepBlockRow
@@ -41,6 +41,6 @@ def _blocks(session: Session, job_id: str) -> Iterator[tuple[int, int, int, Fact
             yield attempt, first, end, Facts(*facts)
             continue
         begin = first
-        for mark in unpack(marks):
+        for mark in unpack_marks(marks):
             yield attempt, begin, int(mark["end_step"]), facts_of(mark)
             begin = int(mark["end_step"])

@@ -63,8 +63,12 @@ class Aggregate:
     def of(cls, values: NDArray[Any], at: NDArray[np.intp]) -> "Aggregate":
         """Of the values from each index in `at` up to the next one."""
         numbers = np.isfinite(values)
-        finite = np.add.reduceat(numbers, at, dtype=np.int64)
-        totals = np.add.reduceat(np.where(numbers, values, 0), at, dtype=np.float64)
+        if numbers.all():
+            finite = np.diff(at, append=len(values))
+            totals = np.add.reduceat(values, at, dtype=np.float64)
+        else:
+            finite = np.add.reduceat(numbers, at, dtype=np.int64)
+            totals = np.add.reduceat(np.where(numbers, values, 0), at, dtype=np.float64)
         return cls(
             np.fmin.reduceat(values, at),
             np.fmax.reduceat(values, at),

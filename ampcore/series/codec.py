@@ -1,10 +1,9 @@
-"""StepBlocks, Buckets and Points as bytes and back: Arrow IPC streams, compressed with Zstandard.
+"""StepBlocks and Buckets as bytes and back: Arrow IPC streams, compressed with Zstandard.
 
 Every value survives, NaN and the infinities included; those of steps bit for bit, the means of
 buckets as float32. What the columns belong to stands in the metadata of the schema.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from ampcore.series.block import StepBlock
 from ampcore.series.buckets import SKIPPED, Aggregate, Buckets, Extent
-from ampcore.series.points import Points, ScaleChanges
 
 FIRST_STEP: Final = "first_step"
 SIZE: Final = "size"
@@ -23,9 +21,6 @@ FIRST_CELL: Final = "first_cell"
 CELL, EARLY, LATE, MISSING = "~cell", "~early", "~late", "~missing"
 """Where each bucket begins and ends in its cell, and how many steps are missing there."""
 EXTENT: Final = (CELL, EARLY, LATE, MISSING, SKIPPED)
-STEP, WHAT, BEFORE, AFTER, NAMES = "step", "what", "before", "after", "names"
-SKIP: Final = -1
-"""What a point is: a skip, or a change in the column of that index."""
 PARTS: Final = tuple(each.name for each in fields(Aggregate))
 """Of an aggregated column; each is stored as `<column>.<part>`."""
 STORED: Final[dict[str, Any]] = {"mean": np.float32, "finite": np.int32}
@@ -52,7 +47,7 @@ def decode(payload: bytes, keep: Keep = every) -> StepBlock:
     With the first column, where none is. Raises ValueError for other bytes.
     """
     columns, facts = _decoded(payload, "StepBlock", [FIRST_STEP], keep)
-    return StepBlock(int(facts[FIRST_STEP]), columns)
+    return StepBlock(facts[FIRST_STEP], columns)
 
 
 def encode_buckets(buckets: Buckets) -> bytes:
@@ -86,9 +81,9 @@ def decode_buckets(payload: bytes, keep: Keep = every) -> Buckets:
         return name in EXTENT or keep(name.rpartition(".")[0])
 
     stored, facts = _decoded(payload, "series of Buckets", [SIZE, FIRST_CELL], wanted)
-    size = int(facts[SIZE])
+    size = facts[SIZE]
     cell, early, late, missing, skipped = (stored.pop(name).astype(np.int64) for name in EXTENT)
-    cells = (np.cumsum(cell) + int(facts[FIRST_CELL])) * size
+    cells = (np.cumsum(cell) + facts[FIRST_CELL]) * size
     starts, ends = cells + early, cells + size - late
     columns = {
         name: Aggregate(
@@ -103,39 +98,7 @@ def decode_buckets(payload: bytes, keep: Keep = every) -> Buckets:
     return Buckets(size, extent, columns)
 
 
-def encode_points(points: Points) -> bytes:
-    """Points as a self-describing Arrow stream."""
-    changes = points.changes
-    names = list(dict.fromkeys(changes.columns.tolist()))
-    steps = np.concatenate([points.skipped, changes.steps])
-    order = np.argsort(steps, kind="stable")
-    skips = len(points.skipped)
-    columns = {
-        # Differences, which are small, and small zeros where there is nothing to say.
-        STEP: np.diff(steps[order], prepend=0),
-        WHAT: np.array([SKIP] * skips + [names.index(n) for n in changes.columns], np.int16)[order],
-        BEFORE: np.concatenate([np.zeros(skips, np.float32), changes.before])[order],
-        AFTER: np.concatenate([np.zeros(skips, np.float32), changes.after])[order],
-    }
-    return _encoded(columns, {NAMES: json.dumps(names)})
-
-
-def decode_points(payload: bytes) -> Points:
-    """What `encode_points` made into `payload`. Raises ValueError for other bytes."""
-    columns, facts = _decoded(payload, "series of Points", [NAMES], every)
-    names = np.array(json.loads(facts[NAMES]), np.object_)
-    steps, what = np.cumsum(columns[STEP]), columns[WHAT]
-    of_scale = what != SKIP
-    changes = ScaleChanges(
-        steps[of_scale],
-        names[what[of_scale]] if len(names) else np.empty(0, np.object_),
-        columns[BEFORE][of_scale],
-        columns[AFTER][of_scale],
-    )
-    return Points(steps[~of_scale], changes)
-
-
-def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, object]) -> bytes:
+def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, int]) -> bytes:
     arrays = [pa.array(values, from_pandas=False) for values in columns.values()]
     schema = pa.schema(
         [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)],
@@ -151,10 +114,10 @@ def _encoded(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, object]) -
 
 def _decoded(
     payload: bytes, kind: str, facts: Sequence[str], keep: Keep
-) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     try:
         schema = pa.ipc.read_schema(pa.BufferReader(payload))
-        known = {name: schema.metadata[name.encode()].decode() for name in facts}
+        known = {name: int(schema.metadata[name.encode()]) for name in facts}
         indices = [i for i, name in enumerate(schema.names) if keep(name)]
         indices = indices or [0]  # none would mean all, and something must say how many there are
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)

@@ -4,7 +4,6 @@ They let a reader who stopped between two of the blocks go on there, and add up 
 before any of them, without a look at the steps.
 """
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ampcore.series import packed
 from ampcore.series.block import Facts
 
 MARK: Final = np.dtype(
@@ -54,21 +54,20 @@ def facts_of(mark: Any) -> Facts:
     return replace(facts, best_loss=None) if np.isnan(mark["best_loss"]) else facts
 
 
-def pack(marks: Marks) -> bytes:
-    """Marks as bytes: their fields one after another, compressed."""
-    columns = [
-        np.diff(marks[name], prepend=0) if name in ASCENDING else marks[name]
-        for name in MARK.names or ()
-    ]
-    return zlib.compress(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+def pack_marks(marks: Marks) -> bytes:
+    """Marks as bytes."""
+    return packed.pack(
+        {
+            name: np.diff(marks[name], prepend=0) if name in ASCENDING else marks[name]
+            for name in MARK.names or ()
+        }
+    )
 
 
-def unpack(payload: bytes) -> Marks:
-    """The marks that `pack` made into `payload`."""
-    data = zlib.decompress(payload)
-    count = len(data) // MARK.itemsize
-    marks = np.empty(count, MARK)
-    for index, name in enumerate(MARK.names or ()):
-        column = np.frombuffer(data, MARK[name], count, index * 8 * count)
+def unpack_marks(payload: bytes) -> Marks:
+    """The marks that `pack_marks` made into `payload`."""
+    columns = packed.unpack(payload)
+    marks = np.empty(len(columns["seq"]), MARK)
+    for name, column in columns.items():
         marks[name] = np.cumsum(column) if name in ASCENDING else column
     return marks

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ampcore.series import packed
 from ampcore.series.block import StepBlock
 from ampcore.series.buckets import SKIPPED
 
@@ -57,7 +58,10 @@ class ScaleChanges:
 
 @dataclass(frozen=True)
 class Points:
-    """The skipped steps (int64) and the changes of the loss scale in a range, in order."""
+    """The skipped steps (int64) and the changes of the loss scale in a range.
+
+    Both in the order of the steps; of one step, in that of the names of the scales.
+    """
 
     skipped: NDArray[np.int64]
     changes: ScaleChanges
@@ -72,7 +76,7 @@ class Points:
     def of(cls, block: StepBlock, before: Scales) -> "Points":
         """Those of a block; what the scales were `before` counts if it follows at once."""
         known = before.values if before.end_step == block.first_step else {}
-        names = [name for name in block.names if is_loss_scale(name)]
+        names = sorted(name for name in block.names if is_loss_scale(name))
         found = [_changes(block, name, known.get(name)) for name in names]
         skipped = block["step"][block[SKIPPED]] if SKIPPED in block else np.empty(0, np.int64)
         return cls(skipped, _sorted(found))
@@ -83,6 +87,30 @@ class Points:
         nothing = np.empty(0, np.int64)
         skipped = np.concatenate([nothing, *(part.skipped for part in parts)])
         return cls(skipped, _joined([part.changes for part in parts]))
+
+
+def pack_points(points: Points) -> bytes:
+    """Points as bytes."""
+    changes = points.changes
+    names = sorted(set(changes.columns.tolist()))
+    of_name = {name: changes[changes.columns == name] for name in names}
+    arrays = {SKIPPED: np.diff(points.skipped, prepend=0)}
+    for name, own in of_name.items():
+        arrays |= {f"{name}.step": np.diff(own.steps, prepend=0)}
+        arrays |= {f"{name}.before": own.before, f"{name}.after": own.after}
+    return packed.pack(arrays)
+
+
+def unpack_points(payload: bytes) -> Points:
+    """The points that `pack_points` made into `payload`."""
+    arrays = packed.unpack(payload)
+    skipped = np.cumsum(arrays.pop(SKIPPED))
+    found = []
+    for name in dict.fromkeys(name.rpartition(".")[0] for name in arrays):
+        steps = np.cumsum(arrays[f"{name}.step"])
+        names = np.full(len(steps), name, np.object_)
+        found.append(ScaleChanges(steps, names, arrays[f"{name}.before"], arrays[f"{name}.after"]))
+    return Points(skipped, _sorted(found))
 
 
 def is_loss_scale(name: str) -> bool:

@@ -18,7 +18,7 @@ LEVELS: Final = tuple(64 * FACTOR**level for level in range(8))
 """How many steps a bucket of each level holds."""
 CHUNK: Final = 4096
 """Buckets stored together."""
-FEW_STEPS: Final = 65_536
+FEW_STEPS: Final = 16_384
 """So many are read as they are rather than by way of further levels."""
 
 NO_STEPS: Final = StepBlock(0, {name: [] for name in COLUMNS})
@@ -118,5 +118,17 @@ def _edge(series: Series, start: int, end: int, size: int) -> list[Buckets]:
     if start >= end:
         return []
     if size <= LEVELS[0] or end - start <= FEW_STEPS:
-        return [Buckets.of(block, size) for block in series.steps(start, end)]
+        return [Buckets.of(block, size) for block in _runs(series.steps(start, end))]
     return [each.merged(size) for each in _read(series, start, end, size // FACTOR)]
+
+
+def _runs(blocks: Sequence[StepBlock]) -> Iterator[StepBlock]:
+    """Those that follow on one another as one: many small ones take longer than a large one."""
+    run: list[StepBlock] = []
+    for block in blocks:
+        if run and run[-1].end_step != block.first_step:
+            yield StepBlock.concat(run)
+            run = []
+        run.append(block)
+    if run:
+        yield StepBlock.concat(run)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy.orm import Session
 
 from ampcore.series import COLUMNS
+from ampcore.series.buckets import SKIPPED
+from ampcore.series.pyramid import NO_STEPS
 from ampcore.spec import Problem
 from ampcore.spec.problems import closest, shown
 from server.http.parameters import RequestInvalid
@@ -42,11 +44,12 @@ class Reading:
 def read(session: Session, job_id: str, wanted: Wanted) -> Reading:
     """A page of steps, or all of the range in few points. Raises RequestInvalid."""
     seen = steps.stretches(session, job_id, wanted.attempt)
-    inside = steps.clipped(seen, wanted.first, wanted.end)
-    names = _names(wanted, steps.columns(session, job_id, inside) if inside else None)
+    columns = Columns(session, job_id, wanted, seen)
     if wanted.max_points is None:
-        return _page(session, job_id, wanted, seen, names)
-    return _points(session, job_id, wanted, seen, names)
+        return _page(columns)
+    if sum(stretch.end - stretch.start for stretch in columns.inside) <= wanted.max_points:
+        return _every_step(columns)
+    return _buckets(columns, wanted.max_points)
 
 
 def every_table(database: Database, job_id: str, wanted: Wanted) -> Iterator[Table]:
@@ -57,8 +60,7 @@ def every_table(database: Database, job_id: str, wanted: Wanted) -> Iterator[Tab
         return
     with database.read() as session:
         seen = steps.stretches(session, job_id, wanted.attempt)
-        inside = steps.clipped(seen, wanted.first, wanted.end)
-        names = _names(wanted, steps.columns(session, job_id, inside) if inside else None)
+        names = Columns(session, job_id, wanted, seen).names()
     start, left, more = wanted.first, wanted.limit, True
     while more and left != 0:
         with database.read() as session:
@@ -69,67 +71,89 @@ def every_table(database: Database, job_id: str, wanted: Wanted) -> Iterator[Tab
                 end=wanted.end,
                 limit=PAGE if left is None else min(PAGE, left),
                 attempt=wanted.attempt,
-                columns=[*names, "skipped"],
+                columns=[*names, SKIPPED],
             )
         yield tables.of_steps(found.block, names)
         start, more = found.block.end_step, found.more
         left = None if left is None else left - len(found.block)
 
 
-def _page(
-    session: Session, job_id: str, wanted: Wanted, seen: Sequence[Stretch], names: Sequence[str]
-) -> Reading:
+class Columns:
+    """Which columns of a range are told."""
+
+    def __init__(
+        self, session: Session, job_id: str, wanted: Wanted, seen: Sequence[Stretch]
+    ) -> None:
+        self.session, self.job_id, self.wanted, self.seen = session, job_id, wanted, seen
+        self.inside = steps.clipped(seen, wanted.first, wanted.end)
+        self.kept = None if wanted.columns is None else [*wanted.columns, SKIPPED]
+        """What is read; something must say how many steps there are."""
+
+    def names(self, found: Sequence[str] = ()) -> list[str]:
+        """Those asked for; all, where none is. Raises RequestInvalid for one that no step has.
+
+        Args:
+            found: Of the columns, those that were read.
+        """
+        asked = self.wanted.columns
+        if asked is not None and set(asked) <= {"step", *found}:
+            return [name for name in dict.fromkeys(asked) if name != "step"]
+        if asked is None and found:
+            return list(found)
+        known = steps.columns(self.session, self.job_id, self.inside) or list(COLUMNS)
+        if asked is None:
+            return known
+        unknown = [name for name in asked if not self._may_be(name, known)]
+        if unknown:
+            raise RequestInvalid([_unknown(name, known) for name in unknown])
+        return [name for name in dict.fromkeys(asked) if name in known]
+
+    def _may_be(self, name: str, known: Sequence[str]) -> bool:
+        """A named extra (`loss/generator`) may come later, when there are no steps yet."""
+        later = not self.inside and name.partition("/")[0] in COLUMNS
+        return later or name in ("step", *known)
+
+
+def _page(columns: Columns) -> Reading:
+    wanted = columns.wanted
     found = steps.read(
-        session,
-        job_id,
+        columns.session,
+        columns.job_id,
         start=wanted.first,
         end=wanted.end,
         limit=wanted.limit or PAGE,
         attempt=wanted.attempt,
-        columns=[*names, "skipped"],
+        columns=columns.kept,
     )
-    last = found.block.end_step - 1 if len(found.block) else wanted.after
-    return Reading(tables.of_steps(found.block, names), 1, last, found.more, seen)
+    block = found.block
+    table = tables.of_steps(block, columns.names(block.names if len(block) else ()))
+    last = block.end_step - 1 if len(block) else wanted.after
+    return Reading(table, 1, last, found.more, columns.seen)
 
 
-def _points(
-    session: Session, job_id: str, wanted: Wanted, seen: Sequence[Stretch], names: Sequence[str]
-) -> Reading:
-    from store import points, samples  # they load pyarrow, which the start shall not wait for
+def _every_step(columns: Columns) -> Reading:
+    """Steps that are as few as the points that there may be."""
+    session, job_id, names = columns.session, columns.job_id, columns.names()
+    blocks = [b for each in columns.inside for b in steps.blocks_of(session, job_id, each)]
+    table = tables.joined([tables.of_steps(block, names) for block in (NO_STEPS, *blocks)])
+    last = blocks[-1].end_step - 1 if blocks else columns.wanted.after
+    return Reading(table, 1, last, False, columns.seen, _found(columns))
 
-    inside = steps.clipped(seen, wanted.first, wanted.end)
-    found = points.find(session, job_id, seen, wanted.first, wanted.end)
-    most = wanted.max_points or PAGE
-    if sum(stretch.end - stretch.start for stretch in inside) <= most:
-        blocks = [
-            tables.of_steps(block, names)
-            for stretch in inside
-            for block in steps.blocks_of(session, job_id, stretch)
-        ]
-        nothing = steps.read(session, job_id, start=0, end=0, limit=1).block
-        table = tables.joined([tables.of_steps(nothing, names), *blocks])
-        last = int(table["step"][-1]) if len(table["step"]) else wanted.after
-        return Reading(table, 1, last, False, seen, found)
-    buckets = samples.sample(session, job_id, inside, most, names)
+
+def _buckets(columns: Columns, most: int) -> Reading:
+    from store.samples import sample  # loads pyarrow, which starting the server shall not wait for
+
+    buckets = sample(columns.session, columns.job_id, columns.inside, most, columns.kept)
+    table = tables.of_buckets(buckets, columns.names((*buckets.names, SKIPPED)))
     last = int(buckets.ends[-1]) - 1
-    table = tables.of_buckets(buckets, names)
-    return Reading(table, buckets.size, last, False, seen, found)
+    return Reading(table, buckets.size, last, False, columns.seen, _found(columns))
 
 
-def _names(wanted: Wanted, there_are: Sequence[str] | None) -> list[str]:
-    """The columns to tell of; `there_are` is None where there is no step yet.
+def _found(columns: Columns) -> "Found":
+    from store import points  # as above
 
-    Raises RequestInvalid for a name that no step carries.
-    """
-    known = list(COLUMNS if there_are is None else there_are)
-    if wanted.columns is None:
-        return known
-    # A named extra (`loss/generator`) may come later, when there are no steps yet.
-    later = [n for n in wanted.columns if there_are is None and n.partition("/")[0] in COLUMNS]
-    unknown = [name for name in wanted.columns if name not in ("step", *known, *later)]
-    if unknown:
-        raise RequestInvalid([_unknown(name, known) for name in unknown])
-    return [name for name in dict.fromkeys(wanted.columns) if name in known]
+    wanted = columns.wanted
+    return points.find(columns.session, columns.job_id, columns.seen, wanted.first, wanted.end)
 
 
 def _unknown(name: str, known: Sequence[str]) -> Problem:

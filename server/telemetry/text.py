@@ -1,13 +1,15 @@
 """Tables as JSON columns, CSV, and a JSON document a line; non-finite numbers by their names."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from server.telemetry.tables import Table
+
+NAMES: Final = (b'"NaN"', b'"Infinity"', b'"-Infinity"')
 
 
 def json_array(column: NDArray[Any]) -> bytes:
@@ -17,8 +19,10 @@ def json_array(column: NDArray[Any]) -> bytes:
         return text
     # It writes null for each number that JSON has none for.
     pieces = text.split(b"null")
-    names = (_name(value) for value in column[~finite])
-    return pieces[0] + b"".join(name + piece for name, piece in zip(names, pieces[1:], strict=True))
+    odd = column[~finite]
+    kinds = np.where(np.isnan(odd), 0, np.where(odd > 0, 1, 2)).tolist()
+    rest = zip(kinds, pieces[1:], strict=True)
+    return pieces[0] + b"".join(NAMES[kind] + piece for kind, piece in rest)
 
 
 def json_columns(table: Table) -> Iterator[bytes]:
@@ -50,7 +54,3 @@ def csv(tables: Iterable[Table]) -> Iterator[bytes]:
         writer.write_csv(batch_of(table), sink, options)
         head = ",".join(table).encode() + b"\n" if index == 0 else b""
         yield head + sink.taken()
-
-
-def _name(value: float) -> bytes:
-    return b'"NaN"' if np.isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"'

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ampcore.series import StepBlock, pyramid
@@ -19,6 +19,12 @@ from store.tables import StepBlockRow, StepLevel, StepPoints
 LEVELS, CHUNK, SEGMENT = (4, 16, 64), 4, 32
 VALUES = [0.0, 1.5, -3.0, math.nan, math.inf, -math.inf]
 SCALES = ("loss_scale", "loss_scale/other")
+
+OPTIONS = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture],
+    "phases": set(Phase) - {Phase.shrink},  # which would write to the database for minutes
+}
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=10)
 attempts = st.lists(st.tuples(st.integers(0, 8), lengths), min_size=1, max_size=4)
@@ -184,9 +190,7 @@ def assert_tallied(told, step):
     assert found["skipped_s"] == pytest.approx(lost, rel=1e-4)
 
 
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, **OPTIONS)
 @given(attempts, st.integers(0, 2**32 - 1), st.data())
 def test_readers_see_the_same_whatever_was_merged_and_when(new_told, made, seed, data):
     told = new_told(seed)
@@ -205,9 +209,7 @@ def test_readers_see_the_same_whatever_was_merged_and_when(new_told, made, seed,
     assert_tallied(told, data.draw(st.sampled_from(told.ends)))
 
 
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, **OPTIONS)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=8),
     st.data(),

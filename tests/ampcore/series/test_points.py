@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.series import StepBlock
-from ampcore.series.codec import decode_points, encode_points
-from ampcore.series.points import Points, Scales
+from ampcore.series.points import Points, Scales, pack_points, unpack_points
 
 scales = st.sampled_from([1.0, 2.0, 1024.0, math.nan])
 steps = st.lists(st.tuples(scales, scales, st.booleans()), min_size=1, max_size=30)
@@ -60,7 +59,7 @@ def test_points_are_what_a_look_at_every_step_finds(first, pieces, gap):
         first = blocks[-1].end_step + gap
     found = of_all(blocks)
     assert repr(plain(found)) == repr(naive(blocks))
-    assert repr(plain(decode_points(encode_points(found)))) == repr(plain(found))
+    assert repr(plain(unpack_points(pack_points(found)))) == repr(plain(found))
 
 
 @settings(deadline=None)
@@ -76,11 +75,11 @@ def test_between_keeps_those_inside(rows, start, end):
 def test_of_nothing_there_are_no_points():
     nothing = Points.concat([])
     assert plain(nothing) == ([], [])
-    assert plain(decode_points(encode_points(nothing))) == ([], [])
+    assert plain(unpack_points(pack_points(nothing))) == ([], [])
     assert plain(Points.of(StepBlock(0, {"loss": np.ones(3)}), Scales.unknown())) == ([], [])
 
 
 def test_a_skip_costs_next_to_nothing():
     steps = np.arange(1000, 260_000)
     points = Points(steps, Points.concat([]).changes)
-    assert len(encode_points(points)) < len(steps) / 3
+    assert len(pack_points(points)) < len(steps) / 3

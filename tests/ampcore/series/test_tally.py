@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ampcore.series import StepBlock
 from ampcore.series.block import Facts
-from ampcore.series.marks import facts_of, marks_of, pack, unpack
+from ampcore.series.marks import facts_of, marks_of, pack_marks, unpack_marks
 from ampcore.series.tally import Tally
 
 every_fact = st.builds(
@@ -29,7 +29,7 @@ def test_marks_survive_packing(rows):
     for further, steps, facts in rows:
         seq, end = seq + further, end + steps
         made.append((seq, end, facts))
-    found = unpack(pack(marks_of(made)))
+    found = unpack_marks(pack_marks(marks_of(made)))
     assert [(m["seq"], m["end_step"], facts_of(m)) for m in found] == made
 
 
