@@ -17,7 +17,7 @@ from under_load.parts import DATABASES, ROOT, Api, api, process, surroundings, w
 
 from ampclient.records import POLL_S
 from store.database import Database
-from store.tables import Job, StepBlockRow
+from store.tables import Job
 
 JOBS = 20
 POLLERS = 200
@@ -50,9 +50,9 @@ def running(database: Database) -> list[str]:
 
 
 def stored_blocks(database: Database) -> int:
-    """How many blocks of steps the workers have written."""
+    """How many entries the workers have written."""
     with database.read() as session:
-        return session.scalar(select(func.count()).select_from(StepBlockRow)) or 0
+        return session.scalar(select(func.sum(Job.told))) or 0
 
 
 def poll(server: Api, job_id: str, until: float) -> list[float]:

@@ -32,15 +32,37 @@ class Latest(View):
 
 
 class Summary(View):
-    """What is left of a job that succeeded."""
+    """What the steps of a job add up to so far, and what is left of one that succeeded.
 
-    steps: int | None = None
+    What is null is not known, or not known yet.
+    """
+
+    steps: int | None = Field(default=None, description="Steps that readers see, each once.")
     skipped: int | None = None
+    skipped_share: float | None = Field(default=None, description="Of those steps, from 0 to 1.")
+    applied_steps: int | None = Field(default=None, description="Those that were not skipped.")
+    attempted_steps: int | None = Field(
+        default=None, description="All steps of all attempts, those done again included."
+    )
+    repeated_steps: int | None = Field(
+        default=None, description="Steps that were done again from a checkpoint."
+    )
+    skipped_s: float | None = Field(default=None, description="Seconds lost to skipped steps.")
+    repeated_s: float | None = Field(default=None, description="Seconds lost to repeated steps.")
+    last_loss: Number | None = None
+    best_loss: Number | None = Field(default=None, description="The least finite one.")
+    loss_scale: Number | None = Field(default=None, description="Of the last step.")
+    last_examples_per_s: Number | None = None
+    median_examples_per_s: Number | None = Field(
+        default=None, description="What half of the steps reached, to about a hundredth."
+    )
     final_loss: Number | None = None
     final_loss_scale: Number | None = None
     val_loss: Number | None = None
     val_accuracy: Number | None = None
-    examples_per_s: Number | None = None
+    examples_per_s: Number | None = Field(
+        default=None, description="The mean of the whole training, of a job that succeeded."
+    )
     parameters: int | None = None
     train_s: Number | None = None
     peak_memory_bytes: int | None = None
@@ -92,8 +114,22 @@ class Job(View):
         """The job of a row."""
         total = row.total_steps
         told = {"waiting": waiting, "progress": min(row.step / total, 1.0) if total else None}
+        told["summary"] = _summary(row)
         read = {name: getattr(row, name) for name in cls.model_fields if name not in told}
         return cls.model_validate(read | told)
+
+
+def _summary(row: tables.Job | Row[Any]) -> dict[str, Any] | None:
+    """What the blocks add up to, what the last one says, and, at the end, what the trainer says."""
+    if row.totals is None:
+        return row.summary
+    latest = row.latest or {}
+    last = {
+        "last_loss": latest.get("loss"),
+        "loss_scale": latest.get("loss_scale"),
+        "last_examples_per_s": latest.get("examples_per_s"),
+    }
+    return {**row.totals, **last, **(row.summary or {})}
 
 
 class JobPage(View):

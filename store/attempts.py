@@ -74,13 +74,20 @@ def is_due() -> ColumnElement[bool]:
 
 
 def mark_running(
-    session: Session, job_id: str, attempt: int, *, total_steps: int, first_step: int
+    session: Session,
+    job_id: str,
+    attempt: int,
+    *,
+    total_steps: int,
+    first_step: int,
+    totals: dict[str, Any] | None = None,
 ) -> Job | None:
     """The trainer's loop is about to run; None when another attempt owns the job.
 
+    `totals` is what the steps before the first one add up to.
     A job that was asked to pause or stop in the meantime stays so; it has begun all the same.
     """
-    facts = {"total_steps": total_steps, "step": first_step}
+    facts = {"total_steps": total_steps, "step": first_step, "totals": finite_json(totals)}
     told = {"reason": None, "message": None}
     job = change(session, job_id, State.RUNNING, Job.attempt == attempt, **facts, **told)
     if job is None:

@@ -165,10 +165,15 @@ class Relay:
     def _begin(self, header: dict[str, Any], session: Session) -> None:
         """The loop is about to run; steps before it may have been skipped."""
         job_id, attempt, first_step = self._lease.job_id, self._lease.attempt, header["first_step"]
-        attempts.mark_running(
-            session, job_id, attempt, total_steps=header["total_steps"], first_step=first_step
-        )
         self._tally = tallies.before(session, job_id, first_step)
+        attempts.mark_running(
+            session,
+            job_id,
+            attempt,
+            total_steps=header["total_steps"],
+            first_step=first_step,
+            totals=self._tally.to_json(),
+        )
 
     def _counted(self, entry: Entry) -> Entry:
         """An entry as it is written: a block tells what the job's steps add up to."""

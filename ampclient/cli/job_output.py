@@ -90,29 +90,52 @@ def _progress(job: "JobView") -> list[tuple[str, str]]:
     return [
         ("attempt", tried),
         ("step", formats.steps(job.step, job.total_steps)),
-        ("skipped", str(job.skipped)),
+        *_lost(job),
     ]
 
 
+def _lost(job: "JobView") -> list[tuple[str, str]]:
+    """What did not bring the training on."""
+    summary = job.summary
+    if summary is None or not summary.skipped + summary.repeated_steps:
+        return [("skipped", str(job.skipped))]
+    share = formats.percent(summary.skipped_share)
+    facts = [("skipped", f"{job.skipped} ({share}), {formats.duration(summary.skipped_s)}")]
+    if summary.repeated_steps:
+        seconds = formats.duration(summary.repeated_s)
+        facts.append(("done again", f"{summary.repeated_steps} steps, {seconds}"))
+    return facts
+
+
 def _outcome(job: "JobView") -> list[tuple[str, str]]:
-    facts = []
-    if job.summary is not None:
+    facts, summary = [], job.summary
+    if summary is not None and summary.final_loss is not None:
         facts += [
-            ("loss", formats.number(job.summary.final_loss)),
-            ("loss scale", formats.loss_scale(job.summary.final_loss_scale)),
-            ("validation loss", formats.number(job.summary.val_loss)),
-            ("validation accuracy", formats.percent(job.summary.val_accuracy)),
+            ("loss", _with_best(summary.final_loss, summary.best_loss)),
+            ("loss scale", _with_health(summary.final_loss_scale, summary.scale_health)),
+            ("validation loss", formats.number(summary.val_loss)),
+            ("validation accuracy", formats.percent(summary.val_accuracy)),
         ]
     elif job.latest is not None:
+        best, health = (summary.best_loss, summary.scale_health) if summary else (None, None)
         facts += [
-            ("loss", formats.number(job.latest.loss)),
-            ("loss scale", formats.loss_scale(job.latest.loss_scale)),
+            ("loss", _with_best(job.latest.loss, best)),
+            ("loss scale", _with_health(job.latest.loss_scale, health)),
         ]
     facts.append(("examples/s", formats.rate(job.examples_per_s)))
-    if job.summary is not None and job.summary.model_file:
-        path = f"attempt-{job.attempt}/{job.summary.model_file}"
+    if summary is not None and summary.model_file:
+        path = f"attempt-{job.attempt}/{summary.model_file}"
         facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
     return facts
+
+
+def _with_best(loss: float, best: float | None) -> str:
+    known = f" (best {formats.number(best)})" if best is not None else ""
+    return f"{formats.number(loss)}{known}"
+
+
+def _with_health(scale: float | None, health: str | None) -> str:
+    return formats.loss_scale(scale) + (f" ({health})" if health else "")
 
 
 def _times(job: "JobView") -> list[tuple[str, str]]:

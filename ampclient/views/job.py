@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_type_hints
 
-from ampclient.views.view import Reader, View, count, number, optional
+from ampclient.views.view import Reader, View, count, number, optional, total
 from ampcore.spec import State
 
 
@@ -29,22 +29,37 @@ class Latest(View):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(View):
-    """How a job that succeeded ended; `val_*` are None without validation data.
+    """What the steps of a job add up to so far, and how one that succeeded ended.
 
-    `examples_per_s` leaves the first block out, which holds the compilation, if there are more.
+    What is None is not known yet; `val_*` stay so without validation data. Of the steps each
+    counts once: `applied_steps` of them were not `skipped`, while `attempted_steps` counts those,
+    too, that were done again from a checkpoint. `skipped_s` and `repeated_s` are the seconds lost
+    to both. `best_loss` is the least finite one. `examples_per_s`, once the job has succeeded,
+    leaves the first block out, which holds the compilation, if there are more.
     """
 
-    steps: int
-    skipped: int
-    final_loss: float
-    final_loss_scale: float
-    val_loss: float | None
-    val_accuracy: float | None
-    examples_per_s: float
-    parameters: int
-    train_s: float
-    weights_digest: str
-    model_file: str | None
+    steps: int = 0
+    skipped: int = 0
+    skipped_share: float = 0.0
+    applied_steps: int = 0
+    attempted_steps: int = 0
+    repeated_steps: int = 0
+    skipped_s: float = 0.0
+    repeated_s: float = 0.0
+    last_loss: float | None = None
+    best_loss: float | None = None
+    loss_scale: float | None = None
+    last_examples_per_s: float | None = None
+    median_examples_per_s: float | None = None
+    final_loss: float | None = None
+    final_loss_scale: float | None = None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    examples_per_s: float | None = None
+    parameters: int | None = None
+    train_s: float | None = None
+    weights_digest: str | None = None
+    model_file: str | None = None
     peak_memory_bytes: int | None = None
     policy: str | None = None
     engine: str | None = None
@@ -53,12 +68,9 @@ class Summary(View):
     @classmethod
     def readers(cls) -> Mapping[str, Reader]:
         """Every measured value may be non-finite."""
-        measured = ("final_loss", "final_loss_scale", "examples_per_s", "train_s")
-        return {
-            **dict.fromkeys(measured, number),
-            "skipped": count,
-            **dict.fromkeys(("val_loss", "val_accuracy"), optional(number)),
-        }
+        readers = {int: count, float: total, float | None: optional(number)}
+        types = get_type_hints(cls)
+        return {name: readers[types[name]] for name in types if types[name] in readers}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +121,9 @@ class JobView(View):
     @property
     def examples_per_s(self) -> float | None:
         """The mean of the whole training once it succeeded, till then that of the last block."""
-        known = self.summary or self.latest
-        return known.examples_per_s if known is not None else None
+        if self.summary is not None and self.summary.examples_per_s is not None:
+            return self.summary.examples_per_s
+        return self.latest.examples_per_s if self.latest is not None else None
 
     @classmethod
     def readers(cls) -> Mapping[str, Reader]:

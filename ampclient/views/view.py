@@ -17,6 +17,11 @@ def count(value: Any) -> int:
     return 0 if value is None else int(value)
 
 
+def total(value: Any) -> float:
+    """A sum; null is nothing yet."""
+    return 0.0 if value is None else float(value)
+
+
 def restored(value: Any) -> Any:
     """`value` with the names of the non-finite numbers in it turned back into numbers."""
     match value:

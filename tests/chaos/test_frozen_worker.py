@@ -48,10 +48,16 @@ def rows_of(cluster: Cluster, job_id: str, attempt: int) -> dict[str, int]:
 
     from store.tables import EventRow, LogRow, StepBlockRow
 
+    # Of steps not the rows, which are merged.
+    amounts = {
+        StepBlockRow: func.sum(StepBlockRow.end_step - StepBlockRow.first_step),
+        EventRow: func.count(),
+        LogRow: func.count(),
+    }
     with cluster.database.read() as session:
         return {
             table.__tablename__: session.scalar(
-                select(func.count()).where(table.job_id == job_id, table.attempt == attempt)
+                select(amount).where(table.job_id == job_id, table.attempt == attempt)
             )
-            for table in (StepBlockRow, EventRow, LogRow)
+            for table, amount in amounts.items()
         }

@@ -32,7 +32,7 @@ EVENT = Frame(FrameType.EVENT, {"event": "evaluation", "step": 3, "data": {"val_
 def block(first_step: int = 0) -> Frame:
     made = StepBlock(first_step, {"loss": [1.0] * 4, "skipped": [True, False, False, False]})
     header = {"first_step": first_step, "count": 4, "facts": asdict(made.facts)}
-    header["last"] = {**LAST, "examples_per_s": 9.0}
+    header |= {"last": {**LAST, "examples_per_s": 9.0}, "scale_health": "steady"}
     return Frame(FrameType.STEPS, header, encode(made), 1000)
 
 
@@ -130,6 +130,17 @@ def test_a_lost_answer_writes_nothing_twice(
     latest = row(unreliable.database, job.id).latest
     assert latest["skipped"] == 2
     assert told.relay.error is None
+
+
+def test_the_job_shows_what_its_steps_add_up_to(
+    told: Told, unreliable: Unreliable, job: Any
+) -> None:
+    told.wrote(RUNNING)
+    assert row(unreliable.database, job.id).totals["steps"] == 0
+    told.wrote(block(), block(4))
+    totals = row(unreliable.database, job.id).totals
+    assert (totals["steps"], totals["skipped"], totals["applied_steps"]) == (8, 2, 6)
+    assert (totals["best_loss"], totals["scale_health"]) == (1.0, "steady")
 
 
 def test_an_event_is_told_of_when_it_is_committed(told: Told, unreliable: Unreliable) -> None:

@@ -95,6 +95,19 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     digests = [job.summary["weights_digest"] for job in (disturbed.job(), other) if job.summary]
     assert digests[0] == digests[1]
     assert (disturbed.job().latest or {})["skipped"] == (other.latest or {})["skipped"] > 0
+    told, undisturbed_told = disturbed.job().totals or {}, other.totals or {}
+    for name in ("steps", "skipped", "applied_steps", "best_loss", "scale_health"):
+        assert told[name] == undisturbed_told[name]
+    assert told["attempted_steps"] == told["steps"] + told["repeated_steps"]
+    assert told["repeated_steps"] == reached(database, disturbed.job_id) - second.first_step > 0
+    assert told["repeated_s"] > 0
+    assert undisturbed_told["repeated_steps"] == 0
+
+
+def reached(database: Database, job_id: str) -> int:
+    """How many steps the first attempt told of."""
+    with database.read() as session:
+        return steps.stretches(session, job_id, attempt=1)[0].end
 
 
 def trainer() -> int:

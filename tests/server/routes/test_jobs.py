@@ -1,4 +1,6 @@
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +109,23 @@ def test_a_running_job_tells_how_far_it_is(api, make_job, make_block):
     assert told["latest"]["loss"] == "Infinity"
     assert told["latest"]["skipped"] == 0
     assert told["worker_id"] == "some-worker"
+
+
+def test_what_the_steps_add_up_to_is_told_while_it_runs_and_stays(api, make_job, make_block):
+    job, path = make_job(State.RUNNING), "/api/v1/jobs"
+    assert api.client.get(f"{path}/{job.id}").json()["summary"] is None
+    totals = {"steps": 25, "skipped": 5, "skipped_share": 0.2, "scale_health": "oscillating"}
+    block = replace(make_block(0, 25, loss=math.inf), totals=totals)
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, [block], told=0)
+    [listed] = api.client.get(path).json()["items"]
+    told = {"last_loss": "Infinity", "loss_scale": 1024, "last_examples_per_s": 128}
+    assert {k: v for k, v in listed["summary"].items() if v is not None} == totals | told
+    with api.database.write() as session:
+        attempts.mark_succeeded(session, job.id, 1, {"final_loss": 0.5, "scale_health": "steady"})
+    summary = api.client.get(f"{path}/{job.id}").json()["summary"]
+    assert (summary["final_loss"], summary["skipped_share"]) == (0.5, 0.2)
+    assert summary["scale_health"] == "steady"
 
 
 def test_numbers_in_a_summary_that_json_cannot_write_are_strings(api, make_job):
