@@ -1,5 +1,6 @@
 """The application, wired together."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -41,11 +42,14 @@ from server.routes import (
     projects,
     session,
     steps,
+    stream,
     tokens,
     workers,
 )
 from server.settings import Settings
+from server.streaming.bells import listen
 from server.wake import CeleryWake, Wake
+from service.bells import Bell
 from service.storage import Storage
 from store.database import Database
 
@@ -70,6 +74,7 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     services = Services(
         database,
         wake,
+        Bell(settings.redis_url),
         datasets,
         CapacityLimiter(STEP_READERS),
         Storage(settings.artifacts_url),
@@ -85,11 +90,14 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         if reconcile:
             reconciler.start()
             compactor.start()
+        listening = asyncio.create_task(listen(settings.redis_url, services.streams.bells))
         yield
+        listening.cancel()
         if reconcile:
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
         wake.close()
+        services.bell.close()
         database.close()
 
     app = _Application(
@@ -129,7 +137,7 @@ def _add_routes(app: FastAPI) -> None:
     # In the order in which a request looks for its route: what is asked most comes first.
     for module in (jobs, attempts, steps, events, workers, catalog, health):
         app.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, artifacts, session, tokens, projects, audit):
+    for module in (logs, stream, artifacts, session, tokens, projects, audit):
         app.include_router(module.router, prefix="/api/v1", dependencies=checked)
     app.include_router(health.root, dependencies=checked)
     app.include_router(docs.router, prefix="/api/v1")

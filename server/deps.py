@@ -18,6 +18,7 @@ from server.metrics.registry import Metrics
 from server.reads import Reads
 from server.streaming.streams import Streams
 from server.wake import Wake
+from service.bells import Bell
 from service.storage import Storage
 from store import jobs
 from store.audit import Actor
@@ -33,6 +34,7 @@ class Services:
 
     database: Database
     wake: Wake
+    bell: Bell
     datasets: Datasets
     step_readers: CapacityLimiter
     """Bounds the blocks of steps that are decoded at one time."""
@@ -153,6 +155,7 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
 
 DatabaseDep = Annotated[Database, _shared("database")]
 WakeDep = Annotated[Wake, _shared("wake")]
+BellDep = Annotated[Bell, _shared("bell")]
 StorageDep = Annotated[Storage, _shared("storage")]
 MetricsDep = Annotated[Metrics, _shared("metrics")]
 StreamsDep = Annotated[Streams, _shared("streams")]

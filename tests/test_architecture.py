@@ -33,8 +33,8 @@ ALLOWED = {
 IN_SERVER = {
     "http": ("errors",),
     "access": ("errors", "http"),
-    "streaming": ("errors", "http"),
-    "telemetry": ("deps", "errors", "http", "streaming"),
+    "streaming": ("access", "errors", "http"),
+    "telemetry": ("deps", "errors", "http", "streaming", "views"),
     "metrics": ("reconcile", "schema"),
     "jobs": ("access", "datasets", "deps", "errors", "http", "intake", "views", "wake"),
 }

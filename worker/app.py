@@ -4,6 +4,7 @@ from typing import Any
 
 from celery import Celery, signals
 
+from service.bells import Bell
 from service.celery_names import TASK, queue_key
 from service.storage import Storage
 from store.database import Database
@@ -75,6 +76,7 @@ def workshop(settings: Settings) -> Workshop:
         scratch=Scratch(settings.scratch_dir, worker_id),
         standby=Standby(),
         data_root=settings.data_dir / "datasets",
+        bell=Bell(settings.redis_url),
         lease_s=settings.lease_s,
     )
 
@@ -115,4 +117,5 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
         shop.standby.close()
         presence.end()
         shop.scratch.close()
+        shop.bell.close()
         shop.database.close()

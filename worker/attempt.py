@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +47,8 @@ class JobAttempt:
         self._shop, self._job, self._folder = workshop, job, folder
         self._over = threading.Event()
         wait_s = longest_wait_s(workshop.lease_s)
-        self._writes = PatientWrites(workshop.database, self._over, wait_s)
+        ring = partial(workshop.bell.ring, job.id)
+        self._writes = PatientWrites(workshop.database, self._over, wait_s, ring)
         self._lease = lease = Lease(job.id, job.attempt, workshop.lease_s)
         spool = Spool(workshop.room_bytes)
         self._relay = Relay(self._writes, lease, workshop.meter, self._note, spool)

@@ -47,6 +47,8 @@ class PatientWrites:
     database: Database
     over: threading.Event
     longest_wait_s: float = longest_wait_s(LEASE_S)
+    committed: Callable[[], object] = lambda: None
+    """Called after each transaction."""
 
     def write(self, action: Callable[[Session], T]) -> T:
         """Do one transaction; where the database is away, try again. Raises NobodyWaits."""
@@ -54,7 +56,9 @@ class PatientWrites:
         while True:
             try:
                 with self.database.write() as session:
-                    return action(session)
+                    done = action(session)
+                self.committed()
+                return done
             except AWAY as error:
                 cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
                 log.warning("the database is away, next try in %g s: %s", wait_s, cause)

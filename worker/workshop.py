@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.bells import Bell
 from service.storage import Storage
 from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
@@ -26,6 +27,7 @@ class Workshop:
     scratch: Scratch
     standby: Standby
     data_root: Path
+    bell: Bell
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S

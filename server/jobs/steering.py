@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
 from server.access.principal import Principal
-from server.deps import ActorDep, DatabaseDep, MemberDep, StorageDep, WakeDep, no_job
+from server.deps import ActorDep, BellDep, DatabaseDep, MemberDep, StorageDep, WakeDep, no_job
 from server.errors import Conflict
 from server.views import Job
 from server.wake import Wake, wake_workers
+from service.bells import Bell
 from service.storage import Storage
 from store import audit, jobs, projects, tables
 from store.audit import Actor
@@ -61,6 +62,7 @@ class Steering:
 
     database: Database
     wake: Wake
+    bell: Bell
     storage: Storage
     principal: Principal
     actor: Actor
@@ -72,6 +74,7 @@ class Steering:
         """
         with self.database.write() as session:
             job = Job.of(self._carry_out(session, action, job_id, change, data))
+        self.bell.ring(job_id)
         if action in QUEUES:
             wake_workers(self.database, self.wake, [job])
         return job
@@ -109,13 +112,15 @@ def _refusal(action: Action, job: tables.Job) -> Conflict:
 
 
 async def _steering(
+    *,
     database: DatabaseDep,
     wake: WakeDep,
+    bell: BellDep,
     storage: StorageDep,
     principal: MemberDep,
     actor: ActorDep,
 ) -> Steering:
-    return Steering(database, wake, storage, principal, actor)
+    return Steering(database, wake, bell, storage, principal, actor)
 
 
 SteeringDep = Annotated[Steering, Depends(_steering)]

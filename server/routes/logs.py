@@ -6,28 +6,23 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 
-from server.access import credentials
-from server.access.door import address_of
 from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
 from server.http import accept
 from server.http.responses import FiniteJSONResponse
 from server.openapi import problems
-from server.streaming.follow import Feed, Wanted
+from server.streaming.follow import Feed, Wanted, log_pages
+from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
 from server.streaming.streams import LongResponse
 from server.views import LogEntry, LogPage
 from store import logs
 from store.database import Database
+from store.tables import LogRow
 
 router = APIRouter(prefix="/jobs/{job_id}/logs", tags=["logs"])
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 NDJSON: Final = "application/x-ndjson"
-AS_IT_COMES: Final = {
-    "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # a proxy must not keep it back
-    "X-Content-Type-Options": "nosniff",  # nor a browser take what was printed for a page
-}
 FORMS: Final[dict[str, Any]] = {
     TEXT: {"schema": {"type": "string"}},
     NDJSON: {"schema": {"type": "string", "description": "An entry a line; empty lines between."}},
@@ -67,13 +62,15 @@ async def read(
         page = await run_sync(_page, database, job_id, after, limit, attempt)
         return FiniteJSONResponse(page.model_dump(mode="json"))
     streams.refuse_if_full()
-
-    async def allowed() -> bool:
-        credential = credentials.read(request.scope)
-        return await keyring.ask(credential, address_of(request.scope)) is not None
-
-    feed = Feed(database, streams, Wanted(job_id, after, attempt, follow), allowed)
-    return LongResponse(streams, _encoded(feed, form), media_type=form, headers=AS_IT_COMES)
+    wanted, allowed = Wanted(job_id, after, follow), still_allowed(request, keyring)
+    feed = Feed(database, streams, wanted, log_pages(job_id, attempt), allowed)
+    return LongResponse(
+        streams,
+        _encoded(feed, form),
+        media_type=form,
+        headers=AS_IT_COMES,
+        patience_s=PATIENCE_S,
+    )
 
 
 def _page(database: Database, job_id: str, after: int, limit: int, attempt: int | None) -> LogPage:
@@ -84,10 +81,10 @@ def _page(database: Database, job_id: str, after: int, limit: int, attempt: int 
     return LogPage(items=items, next=last, more=len(rows) > limit)
 
 
-async def _encoded(feed: Feed, form: str) -> AsyncGenerator[bytes, None]:
-    async for rows in feed.pages():
+async def _encoded(feed: Feed[LogRow], form: str) -> AsyncGenerator[bytes, None]:
+    async for page in feed.pages():
         if form == TEXT:
-            yield "".join(row.text for row in rows).encode()
+            yield "".join(row.text for row in page.items).encode()
         else:
-            lines = [LogEntry.model_validate(row).model_dump_json() for row in rows] or [""]
+            lines = [LogEntry.model_validate(row).model_dump_json() for row in page.items] or [""]
             yield ("\n".join(lines) + "\n").encode()

@@ -1,6 +1,8 @@
 """Answers that stay open for long: how many there may be, and how they end with the server."""
 
 import asyncio
+import logging
+import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
@@ -9,9 +11,12 @@ import anyio
 import anyio.to_thread
 from anyio import CancelScope, CapacityLimiter
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from server.errors import Unavailable
+from server.streaming.bells import Bells
+
+log = logging.getLogger(__name__)
 
 MOST: Final = 500
 READERS: Final = 2
@@ -28,6 +33,7 @@ class Streams:
     def __init__(self) -> None:
         self.ending = asyncio.Event()
         """Set when the server begins to stop: every stream ends by itself then."""
+        self.bells = Bells()
         self.readers = CapacityLimiter(READERS)
         self.loaders = CapacityLimiter(LOADERS)
         self._open = 0
@@ -36,6 +42,17 @@ class Streams:
         """Raises Unavailable when there are as many streams as a server keeps open."""
         if self._open >= MOST:
             raise Unavailable(f"This server keeps {MOST} streams open and no more; try again soon.")
+
+    async def ring_or_end(self, bell: asyncio.Event) -> None:
+        """Wait until the bell rings, or until the server begins to stop."""
+        async with anyio.create_task_group() as group:
+
+            async def wait_for(event: asyncio.Event) -> None:
+                await event.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(wait_for, bell)
+            group.start_soon(wait_for, self.ending)
 
     @contextmanager
     def one(self) -> Iterator[None]:
@@ -48,21 +65,41 @@ class Streams:
 
 
 class LongResponse(StreamingResponse):
-    """A response whose generator is closed whatever happens, and that no reader keeps open."""
+    """A response whose generator is closed whatever happens, and that no reader keeps open.
+
+    Args:
+        streams: What it counts among.
+        pieces: Its body.
+        patience_s: How long a client may take no further piece before the connection is cut.
+    """
 
     def __init__(
-        self, streams: Streams, pieces: AsyncGenerator[bytes, None], *args: Any, **options: Any
+        self,
+        streams: Streams,
+        pieces: AsyncGenerator[bytes, None],
+        *args: Any,
+        patience_s: float | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(pieces, *args, **options)
         self._streams = streams
         self._pieces = pieces
+        self._patience_s = patience_s
 
     async def stream_response(self, send: Send) -> None:
         """Send piece after piece, each once the client has taken the one before."""
         with self._streams.one():
             async with aclosing(self._pieces), anyio.create_task_group() as group:
                 group.start_soon(self._cut, group.cancel_scope)
-                await super().stream_response(send)
+
+                async def send_soon(message: Message) -> None:
+                    with anyio.move_on_after(self._patience_s or math.inf) as waiting:
+                        await send(message)
+                    if waiting.cancelled_caught:
+                        log.info("a client took nothing for %g s, and is cut off", self._patience_s)
+                        group.cancel_scope.cancel()
+
+                await super().stream_response(send_soon)
                 group.cancel_scope.cancel()
 
     async def _cut(self, scope: CancelScope) -> None:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from sqlalchemy import update
 
+from service.bells import Bell
 from service.storage import Storage
 from store import artifacts, events, jobs, steps
 from store import logs as stored_logs
@@ -113,6 +114,7 @@ def make_shop(database: Database, tmp_path: Path) -> Iterator[Callable[..., Work
             "scratch": Scratch(tmp_path / "scratch", WORKER),
             "standby": Standby(program(script)),
             "data_root": tmp_path / "datasets",
+            "bell": Bell("redis://127.0.0.1:1"),
             "memory_events": None,
             "lease_s": 4.0,
         }

@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from ampcore.series import StepBlock
 from ampcore.spec import State
+from service.bells import Bell
 from service.storage import Storage
 from store import artifacts, attempts, jobs, steps
 from store.database import Database
@@ -50,6 +51,7 @@ def shop(database: Database, tmp_path: Path) -> Iterator[Workshop]:
         scratch=Scratch(tmp_path / "scratch", WORKER),
         standby=Standby(),
         data_root=tmp_path,
+        bell=Bell("redis://127.0.0.1:1"),
     )
     yield shop
     shop.shutting_down.set()

@@ -1,0 +1,289 @@
+"""The story of a job as Server-Sent Events: in order, without a gap, without a repeat."""
+
+import json
+import random
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from ampcore.series import Event, EventType
+from ampcore.spec import State
+from server.compact import Compactor
+from server.streaming import follow, streams
+from server.telemetry import story
+from store import attempts, ingest, jobs, stories
+from store.ingest import LogChunk
+
+
+@pytest.fixture
+def job(api, make_job):
+    return make_job(State.RUNNING)
+
+
+@pytest.fixture(autouse=True)
+def every_stream_has_ended(api, wait_until):
+    """Afterwards: none may still ask the database when that is closed."""
+    yield
+    open_streams = api.app.state.services.streams
+    open_streams.ending.set()
+    wait_until(lambda: open_streams._open == 0)
+
+
+@pytest.fixture
+def tell(api, job):
+    """Let an attempt tell of something."""
+    told = {}
+
+    def append(*entries, attempt=1):
+        before = told.get(attempt, 0)
+        with api.database.write() as session:
+            assert ingest.append(session, job.id, attempt, entries, told=before)
+        told[attempt] = before + len(entries)
+
+    return append
+
+
+@pytest.fixture
+def end(api, job):
+    def end(attempt=1):
+        with api.database.write() as session:
+            assert attempts.mark_succeeded(session, job.id, attempt, {"steps": 100})
+
+    return end
+
+
+@pytest.fixture
+def follow_story(api, job):
+    """Begin to follow the job; its events come one by one."""
+    with ExitStack() as stack:
+
+        def begin(headers=None, **query):
+            url = f"/api/v1/jobs/{job.id}/stream"
+            answer = api.client.stream("GET", url, params=query, headers=headers)
+            response = stack.enter_context(answer)
+            assert response.status_code == 200
+            assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+            return events_of(response.iter_lines())
+
+        yield begin
+
+
+def events_of(lines):
+    """(id, name, data) of each event, as a browser would hand it over."""
+    fields = {}
+    for line in lines:
+        if line.startswith((":", "retry:")):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            seq = int(fields["id"]) if "id" in fields else None
+            yield seq, fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def flat(events):
+    """What was told, step by step: it does not matter in which pieces the steps came."""
+    told = []
+    for seq, name, data in events:
+        if name == "steps":
+            columns = data["data"]
+            assert columns["step"][0] == data["first_step"]
+            rows = zip(columns["step"], columns["loss"], strict=True)
+            told += [("step", data["attempt"], step, loss) for step, loss in rows]
+        elif name != "lag":
+            told.append((name, seq))
+    return told
+
+
+def warning(step):
+    return Event(EventType.WARNING, step, {"message": "beware"})
+
+
+@pytest.fixture(params=["as it came", "merged"])
+def of_two_attempts(*, request, api, job, tell, end, make_block, monkeypatch):
+    """Blocks, events and text in turns, by two attempts that share some steps."""
+    monkeypatch.setattr(stories, "ENTRIES", 5)
+    monkeypatch.setattr(stories, "BLOCKS", 2)
+    monkeypatch.setattr(stories, "STEPS", 12)
+    for first in range(0, 60, 4):
+        tell(make_block(first, 4), warning(first), LogChunk("stdout", f"{first}\n"))
+    with api.database.write() as session:
+        attempts.hand_back(session, job.id, 1)
+        attempts.claim(session, job.id, "another")
+        attempts.mark_running(session, job.id, 2, total_steps=100, first_step=40)
+    for first in range(40, 100, 3):
+        tell(make_block(first, 3, loss=-1.0), attempt=2)
+    end(attempt=2)
+    if request.param == "merged":
+        while Compactor(api.database).compact():
+            pass
+    return job
+
+
+def test_everything_is_told_in_order_to_the_end(of_two_attempts, follow_story):
+    events = list(follow_story())
+    assert events[-1] == (None, "end", {"state": "succeeded"})
+    seqs = [seq for seq, _, _ in events[:-1]]
+    assert seqs == sorted(set(seqs))
+    told = flat(events)
+    steps = [
+        (attempt, step) for kind, *rest in told if kind == "step" for attempt, step, _ in [rest]
+    ]
+    assert steps == [(1, s) for s in range(60)] + [(2, s) for s in range(40, 100)]
+    # Queued, starting, running; handed back, starting, running; succeeded.
+    assert sum(kind == "state" for kind, *_ in told) == 7
+    assert (
+        sum(kind == "event" for kind, *_ in told) == sum(kind == "log" for kind, *_ in told) == 15
+    )
+    # An event stands where it was told: between the block before and the one behind it.
+    places = [index for index, entry in enumerate(told) if entry[0] == "event"]
+    assert [told[place - 1][2] for place in places] == list(range(3, 60, 4))
+
+
+def test_cut_anywhere_it_goes_on_behind_what_was_heard(of_two_attempts, follow_story):
+    whole = list(follow_story())
+    random_ = random.Random(0)
+    for cut in random_.sample(range(len(whole) - 1), 12):
+        heard, last = whole[: cut + 1], whole[cut][0]
+        rest = list(follow_story({"Last-Event-ID": str(last)}))
+        assert flat(heard) + flat(rest) == flat(whole)
+        assert flat(follow_story(after=last)) == flat(rest)
+
+
+def test_cut_at_random_while_it_is_merged_it_is_the_same_story(
+    *, api, job, tell, end, make_block, follow_story, monkeypatch
+):
+    monkeypatch.setattr(stories, "STEPS", 10)
+    random_ = random.Random(1)
+    heard, last, step = [], 0, 0
+
+    def listen(most):
+        nonlocal last
+        for seq, name, data in follow_story(after=last):
+            heard.append((seq, name, data))
+            last = seq or last
+            most -= 1
+            if not most or last >= seq_of(api, job):
+                return
+
+    for _ in range(12):
+        for _ in range(random_.randint(1, 9)):
+            count = random_.randint(1, 9)
+            tell(make_block(step, count), warning(step))
+            step += count
+        if random_.random() < 0.5:
+            monkeypatch.setattr("store.loose.ENOUGH", 1)
+            while Compactor(api.database).compact():
+                pass
+        listen(random_.randint(1, 20))
+    end()
+    heard += follow_story(after=last)
+    assert flat(heard) == flat(follow_story())
+    steps = [entry[2] for entry in flat(heard) if entry[0] == "step"]
+    assert steps == list(range(step))
+
+
+def seq_of(api, job):
+    with api.database.read() as session:
+        return jobs.seq_and_state(session, job.id)[0]
+
+
+def test_what_comes_is_told_as_it_comes(job, tell, end, make_block, follow_story):
+    events = follow_story(kinds="steps")
+    tell(make_block(0, 3))
+    assert next(events)[2]["data"]["step"] == [0, 1, 2]
+    tell(warning(2), make_block(3, 2))
+    assert next(events)[2]["data"]["step"] == [3, 4]
+    end()
+    assert next(events)[1] == "end"
+
+
+def test_some_kinds_and_columns_can_be_asked_for(job, tell, end, make_block, follow_story):
+    tell(make_block(0, 3), warning(2), LogChunk("stderr", "oh\n"))
+    end()
+    kinds = ["steps", "logs"]
+    told = list(follow_story(kinds=kinds, columns="loss"))
+    assert [name for _, name, _ in told] == ["steps", "log", "end"]
+    assert set(told[0][2]["data"]) == {"step", "loss", "skipped"}
+    assert told[1][2]["text"] == "oh\n"
+
+
+def test_numbers_that_json_cannot_write_have_names(tell, end, make_block, follow_story):
+    tell(make_block(0, 2, loss=float("nan")))
+    end()
+    [steps, _] = follow_story(kinds="steps")
+    assert steps[2]["data"]["loss"] == ["NaN", "NaN"]
+
+
+def test_a_job_that_is_deleted_ends_its_stream(api, end, follow_story):
+    end()
+    events = follow_story()
+    assert [name for _, name, _ in events][-1] == "end"
+
+
+def test_a_reader_who_falls_behind_is_told(tell, end, make_block, follow_story, monkeypatch):
+    monkeypatch.setattr(story, "LAG", 5)
+    monkeypatch.setattr(stories, "ENTRIES", 2)
+    events = follow_story(kinds="events")
+    while next(events)[2]["data"].get("state") != "running":
+        pass
+    tell(*map(warning, range(20)))
+    end()
+    rest = list(events)
+    assert (None, "lag") in [(seq, name) for seq, name, _ in rest]
+    [lag] = [data for _, name, data in rest if name == "lag"]
+    assert lag["behind"] > 5
+    assert sum(data.get("type") == "warning" for _, _, data in rest) == 20
+
+
+def test_a_reader_who_takes_nothing_is_cut_off(*, api, job, tell, monkeypatch, wait_until):
+    monkeypatch.setattr("server.routes.stream.PATIENCE_S", 0.3)
+    open_streams = api.app.state.services.streams
+    with api.client.stream("GET", f"/api/v1/jobs/{job.id}/stream"):
+        wait_until(lambda: open_streams._open == 1)
+        tell(*(LogChunk("stdout", "x" * 100_000) for _ in range(200)))
+        wait_until(lambda: open_streams._open == 0)
+
+
+def test_when_the_bell_rings_a_stream_looks_at_once(
+    *, api, job, tell, make_block, follow_story, monkeypatch, wait_until
+):
+    monkeypatch.setattr(follow, "SHORTEST_S", 60.0)
+    monkeypatch.setattr(follow, "LONGEST_S", 60.0)
+    events = follow_story(kinds="steps")
+    bells = api.app.state.services.streams.bells
+    wait_until(lambda: bells._waiting.get(job.id))
+    heard = threading.Event()
+    listener = threading.Thread(target=lambda: (next(events), heard.set()))
+    listener.start()
+    tell(make_block(0, 3))
+    # Until it is heard: a ring before the stream waits is one for nothing.
+    wait_until(lambda: bells.ring(job.id) or heard.is_set())
+    listener.join()
+
+
+def test_a_stream_that_the_server_ends_says_no_end(api, job, follow_story):
+    events = follow_story()
+    next(events)
+    api.app.state.services.streams.ending.set()
+    assert "end" not in [name for _, name, _ in events]
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [("after=-1", {}), ("kinds=stepps", {}), ("", {"Last-Event-ID": "x"}), ("from=3", {})],
+)
+def test_a_stream_asked_for_wrongly_is_refused(api, job, query, headers):
+    answer = api.client.get(f"/api/v1/jobs/{job.id}/stream?{query}", headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "invalid_request"
+
+
+def test_there_are_no_more_streams_than_a_server_bears(api, job, follow_story, monkeypatch):
+    monkeypatch.setattr(streams, "MOST", 1)
+    events = follow_story()
+    next(events)
+    assert api.client.get(f"/api/v1/jobs/{job.id}/stream").status_code == 503
