@@ -3,9 +3,9 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Final
+from typing import IO, Final
 
 from ampclient import calls
 from ampclient.errors import (
@@ -18,9 +18,6 @@ from ampclient.errors import (
 from ampclient.retry import POLLING_PATIENCE_S, Attempts
 from ampclient.transport import Transport
 from ampclient.views import Artifact
-
-if TYPE_CHECKING:
-    import httpx
 
 Report = Callable[[Artifact, int], object]
 """Called with a file and how many of its bytes are here."""
@@ -41,13 +38,20 @@ def chosen(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
     return found
 
 
+def is_name(part: str) -> bool:
+    """Whether it names a file in a folder on every system, and nothing else."""
+    if part in ("", "..") or any(ord(c) < 32 or ord(c) == 127 for c in part):
+        return False
+    return PureWindowsPath(part).name == part
+
+
 def place_of(artifact: Artifact, folder: Path) -> Path:
     """Where a file goes: its path below the folder, which no name can lead out of.
 
     Raises UnexpectedAnswer.
     """
     parts = artifact.path.split("/")
-    if not all(map(_is_name, parts)):
+    if not all(map(is_name, parts)):
         raise UnexpectedAnswer(
             f"Expected a path below the job's folder, received {artifact.path!r}."
         )
@@ -77,13 +81,6 @@ def download(
     report(artifact, artifact.size_bytes)
 
 
-def _is_name(part: str) -> bool:
-    """Whether it names a file in a folder on every system, and nothing else."""
-    if part in ("", "..") or any(ord(c) < 32 or ord(c) == 127 for c in part):
-        return False
-    return PureWindowsPath(part).name == part
-
-
 def _fill(
     transport: Transport, job_id: str, artifact: Artifact, part: Path, report: Report
 ) -> None:
@@ -92,8 +89,10 @@ def _fill(
     while (start := part.stat().st_size) < artifact.size_bytes:
         try:
             with transport.open(calls.get_artifact(job_id, artifact.path, start=start)) as response:
-                attempts.begin_anew()
-                _receive(response, part, artifact, report)
+                # Behind what is there only where the server goes on from there.
+                mode = "ab" if response.status_code == PARTIAL else "wb"
+                with part.open(mode) as file:
+                    _receive(attempts.heard(response.iter_bytes()), file, artifact, report)
         except (ConnectionFailed, StatusError) as error:
             if error.status == RANGE_NOT_SATISFIABLE:
                 return  # the server's file is a shorter one
@@ -102,14 +101,13 @@ def _fill(
             return
 
 
-def _receive(response: "httpx.Response", part: Path, artifact: Artifact, report: Report) -> None:
-    """Write what comes; behind what is there only where the server goes on from there."""
-    with part.open("ab" if response.status_code == PARTIAL else "wb") as file:
-        for piece in response.iter_bytes():
-            file.write(piece)
-            report(artifact, file.tell())
-            if file.tell() > artifact.size_bytes:
-                return  # not the promised file, and perhaps an endless one
+def _receive(pieces: Iterable[bytes], file: IO[bytes], artifact: Artifact, report: Report) -> None:
+    """Write what comes."""
+    for piece in pieces:
+        file.write(piece)
+        report(artifact, file.tell())
+        if file.tell() > artifact.size_bytes:
+            return  # not the promised file, and perhaps an endless one
 
 
 def _is_whole(file: Path, artifact: Artifact) -> bool:

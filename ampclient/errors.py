@@ -60,6 +60,12 @@ class UnexpectedAnswer(AmpcoreError):
     default_code = "unexpected_answer"
 
 
+class StepsMissing(AmpcoreError):
+    """Steps in the midst of a range are not stored, so that it is no single block of steps."""
+
+    default_code = "steps_missing"
+
+
 class DigestMismatch(AmpcoreError):
     """The bytes of a downloaded file are not those that the server promised; it was removed."""
 

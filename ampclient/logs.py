@@ -40,7 +40,7 @@ class LogReader:
         attempts = Attempts(self._stream(), POLLING_PATIENCE_S)
         while True:
             try:
-                yield from self._opened(attempts.begin_anew)
+                yield from self._opened(attempts)
             except (ConnectionFailed, StatusError) as error:
                 time.sleep(max(attempts.delay_s(error), PAUSE_S))
                 continue
@@ -50,12 +50,12 @@ class LogReader:
                 return
             time.sleep(PAUSE_S)
 
-    def _opened(self, on_open: Callable[[], object]) -> Iterator[LogEntry]:
+    def _opened(self, attempts: Attempts) -> Iterator[LogEntry]:
         """The entries of one stream, as far as it goes."""
         call = self._stream()
         with self._transport.open(call) as response:
-            on_open()
-            for line in _lines(response.iter_bytes()):
+            attempts.begin_anew()
+            for line in attempts.heard(_lines(response.iter_bytes())):
                 if line:  # an empty one only says that the connection lives
                     yield self._advance(call.read(_document(line)))
 

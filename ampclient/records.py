@@ -1,80 +1,20 @@
 """What a job has left on the server: steps, events, attempts, printed text, files."""
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ampclient import calls
 from ampclient.downloads import Report, chosen, download, place_of
+from ampclient.job_steps import JobSteps
 from ampclient.logs import LogReader
-from ampclient.retry import POLLING_PATIENCE_S
-from ampclient.steps import StepRange, StepReader
-from ampclient.transport import Transport
-from ampclient.views import Artifact, Attempt, JobEvent, JobView, LogEntry
-from ampclient.wait import POLL_S
-
-if TYPE_CHECKING:
-    from ampcore.series import StepBlock
+from ampclient.views import Artifact, Attempt, JobEvent, LogEntry
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRecords(JobView):
+class JobRecords(JobSteps):
     """A view of a job, from which its records can be read."""
-
-    _transport: Transport = field(repr=False, compare=False)
-
-    def steps(
-        self,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-        attempt: int | None = None,
-    ) -> "StepBlock":
-        """The values of every stored step s with `start` ≤ s < `end` and `after` < s.
-
-        Each step is there once, from the newest attempt that reached it; those that one
-        `attempt` reported are there also where a later one went over them again.
-        """
-        from ampcore.series import StepBlock
-
-        wanted = StepRange(start, end, after, columns, attempt)
-        blocks = list(StepReader(self._transport, self.id, wanted).read())
-        return StepBlock.concat(blocks) if blocks else wanted.empty()
-
-    def iter_steps(
-        self,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-        attempt: int | None = None,
-    ) -> Iterator["StepBlock"]:
-        """The same steps block by block, for more of them than memory should hold."""
-        wanted = StepRange(start, end, after, columns, attempt)
-        return StepReader(self._transport, self.id, wanted).read()
-
-    def follow_steps(
-        self,
-        *,
-        after: int | None = None,
-        columns: Sequence[str] | None = None,
-        poll_s: float = POLL_S,
-    ) -> Iterator["StepBlock"]:
-        """Every step after `after`, each exactly once, as they come, until the job has ended."""
-        reader = StepReader(self._transport, self.id, StepRange(after=after, columns=columns))
-        while True:
-            # The state is read before the steps: an ended job stores no more of them.
-            ended = self._has_ended()
-            yield from reader.read(patience_s=POLLING_PATIENCE_S)
-            if ended:
-                return
-            time.sleep(poll_s)
 
     def events(self, *, after: int | None = None) -> list[JobEvent]:
         """The job's ledger in order, behind the event whose `seq` is `after`."""
@@ -123,10 +63,3 @@ class JobRecords(JobView):
         for artifact, target in places:
             download(self._transport, self.id, artifact, target, report)
         return [target for _, target in places]
-
-    def _has_ended(self) -> bool:
-        """Whether the job has ended by now; one that has is not asked for again."""
-        if self.state.is_terminal:
-            return True
-        call = calls.get_job(self.id)
-        return self._transport.send(call, patience_s=POLLING_PATIENCE_S).state.is_terminal

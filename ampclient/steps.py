@@ -1,79 +1,73 @@
-"""Read the steps of a job: page after page, without a gap and without a repeat."""
+"""Read the steps of a job as they come: each exactly once, over connections that break."""
 
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ampclient import calls
-from ampclient.errors import UnexpectedAnswer
-from ampclient.retry import PATIENCE_S
+from ampclient.batches import blocks_in
+from ampclient.errors import ConnectionFailed, StatusError, StepsMissing, UnexpectedAnswer
+from ampclient.retry import PATIENCE_S, Attempts
 from ampclient.transport import Transport
 
 if TYPE_CHECKING:
     from ampcore.series import StepBlock
 
 
-@dataclass(frozen=True)
-class StepRange:
-    """Which steps: from `start` to before `end`, after `after`; which columns; of which attempt."""
-
-    start: int | None = None
-    end: int | None = None
-    after: int | None = None
-    columns: Sequence[str] | None = None
-    attempt: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.columns is not None and not set(self.columns) - {"step"}:
-            raise ValueError("expected at least one column beside 'step', received none")
-
-    def behind(self, block: "StepBlock") -> "StepRange":
-        """What is left to read when `block` has been read."""
-        return replace(self, start=None, after=block.end_step - 1)
-
-    def empty(self) -> "StepBlock":
-        """A block of this range's columns, without a step."""
-        from ampcore.series import COLUMNS, StepBlock
-
-        names = [name for name in self.columns or COLUMNS if name != "step"]
-        first_step = max(self.start or 0, 0 if self.after is None else self.after + 1)
-        return StepBlock(first_step, {name: [] for name in names})
-
-
 class StepReader:
-    """Reads on from where it stopped; `wanted` is what has not been read yet."""
+    """Reads on from where it stopped, behind the last step that came."""
 
-    def __init__(self, transport: Transport, job_id: str, wanted: StepRange) -> None:
+    def __init__(self, transport: Transport, job_id: str, wanted: calls.StepRange) -> None:
         self._transport = transport
         self._job_id = job_id
-        self.wanted = wanted
-        self._next_step: int | None = None
+        self._left = wanted
 
     def read(self, *, patience_s: float = PATIENCE_S) -> Iterator["StepBlock"]:
-        """The blocks that are stored now and were not read before."""
-        more = True
-        while more:
-            page = self._transport.send(self._call(), patience_s=patience_s)
-            more = page.more and page.block is not None
-            if page.block is not None:
-                self._advance(page.block)
-                yield page.block
+        """The steps that are stored now and were not read before, in ascending blocks.
 
-    def _call(self) -> calls.Call[calls.StepsPage]:
-        wanted = self.wanted
-        return calls.get_steps(
-            self._job_id,
-            start=wanted.start,
-            end=wanted.end,
-            after=wanted.after,
-            columns=wanted.columns,
-            attempt=wanted.attempt,
-        )
+        Raises UnexpectedAnswer for a step that comes again.
+        """
+        attempts = Attempts(self._stream(), patience_s)
+        while True:
+            try:
+                yield from self._opened(attempts)
+            except (ConnectionFailed, StatusError) as error:
+                time.sleep(attempts.delay_s(error))
+            else:
+                return
+
+    def _opened(self, attempts: Attempts) -> Iterator["StepBlock"]:
+        """The blocks of one answer, as far as it goes."""
+        with self._transport.open(self._stream()) as response:
+            for block in attempts.heard(blocks_in(response)):
+                self._advance(block)
+                yield block
+
+    def _stream(self) -> calls.Request:
+        return calls.stream_steps(self._job_id, self._left, calls.ARROW)
 
     def _advance(self, block: "StepBlock") -> None:
-        if self._next_step is not None and block.first_step != self._next_step:
+        if block.first_step < self._left.first:
             raise UnexpectedAnswer(
-                f"Expected step {self._next_step} next, received step {block.first_step}."
+                f"Expected step {self._left.first} or a later one next, "
+                f"received step {block.first_step}."
             )
-        self._next_step = block.end_step
-        self.wanted = self.wanted.behind(block)
+        self._left = replace(self._left, start=None, after=block.end_step - 1)
+
+
+def joined(blocks: Sequence["StepBlock"], wanted: calls.StepRange) -> "StepBlock":
+    """One block out of consecutive ones; without any, one without steps. Raises StepsMissing."""
+    from ampcore.series import COLUMNS, StepBlock
+
+    if not blocks:
+        names = [name for name in wanted.columns or COLUMNS if name != "step"]
+        return StepBlock(wanted.first, {name: [] for name in names})
+    for before, after in pairwise(blocks):
+        if before.end_step != after.first_step:
+            raise StepsMissing(
+                f"Expected steps without a gap, received none from {before.end_step} to "
+                f"{after.first_step - 1}; iter_steps gives the blocks before and behind."
+            )
+    return StepBlock.concat(blocks)

@@ -19,14 +19,11 @@ from ampclient.calls.jobs import (
 )
 from ampclient.calls.records import (
     ENTRIES_PER_PAGE,
-    STEPS_PER_PAGE,
     EntriesPage,
-    StepsPage,
     follow_logs,
     get_artifact,
     get_events,
     get_logs,
-    get_steps,
     list_artifacts,
     list_attempts,
 )
@@ -49,19 +46,27 @@ from ampclient.calls.service import (
     put_project,
     revoke_token,
 )
+from ampclient.calls.steps import (
+    ARROW,
+    EXPORT_FORMATS,
+    StepRange,
+    sample_steps,
+    stream_steps,
+)
 
 __all__ = [
+    "ARROW",
     "AUDIT_PER_PAGE",
     "ENTRIES_PER_PAGE",
+    "EXPORT_FORMATS",
     "JOBS_PER_PAGE",
-    "STEPS_PER_PAGE",
     "AuditPage",
     "Call",
     "EntriesPage",
     "JobsPage",
     "Request",
     "Search",
-    "StepsPage",
+    "StepRange",
     "cancel_job",
     "clone_job",
     "create_token",
@@ -74,7 +79,6 @@ __all__ = [
     "get_job",
     "get_logs",
     "get_session",
-    "get_steps",
     "get_version",
     "get_worker",
     "list_artifacts",
@@ -93,6 +97,8 @@ __all__ = [
     "resume_job",
     "retry_job",
     "revoke_token",
+    "sample_steps",
+    "stream_steps",
     "submit_job",
     "validate_job",
 ]

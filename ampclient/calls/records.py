@@ -1,28 +1,14 @@
-"""What a job leaves behind: steps, events, attempts, printed text, files."""
+"""What a job leaves behind: events, attempts, printed text, files."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ampclient.calls.call import Call, Request, items, job_path, params, segment
 from ampclient.views import Artifact, Attempt, JobEvent, LogEntry, View
 
-if TYPE_CHECKING:
-    from ampcore.series import StepBlock
-
 V = TypeVar("V", bound=View)
 
 ENTRIES_PER_PAGE: Final = 1_000
-STEPS_PER_PAGE: Final = 50_000  # some megabytes of JSON
-
-
-@dataclass(frozen=True)
-class StepsPage:
-    """Consecutive steps (None: none were stored yet), and where to go on reading."""
-
-    block: "StepBlock | None"
-    next: int | None
-    more: bool
 
 
 @dataclass(frozen=True)
@@ -32,27 +18,6 @@ class EntriesPage(Generic[V]):
     entries: list[V]
     next: int | None
     more: bool
-
-
-def get_steps(
-    job_id: str,
-    *,
-    start: int | None,
-    end: int | None,
-    after: int | None,
-    columns: Sequence[str] | None,
-    attempt: int | None,
-) -> Call[StepsPage]:
-    """A page of per-step values."""
-    wanted = params(
-        start=start,
-        end=end,
-        after=after,
-        columns=",".join(columns) if columns is not None else None,
-        attempt=attempt,
-        limit=STEPS_PER_PAGE,
-    )
-    return Call(method="GET", path=job_path(job_id, "steps"), params=wanted, read=_steps_page)
 
 
 def get_events(job_id: str, *, after: int | None) -> Call[EntriesPage[JobEvent]]:
@@ -107,15 +72,3 @@ def get_artifact(job_id: str, path: str, *, start: int) -> Request:
 
 def _entries_page(view: type[V], document: Any) -> EntriesPage[V]:
     return EntriesPage(items(view)(document), document["next"], document["more"])
-
-
-def _steps_page(document: Any) -> StepsPage:
-    from ampcore.series import StepBlock
-    from ampcore.series.jsonable import column_from_json
-
-    data = {name: column_from_json(values) for name, values in document["data"].items()}
-    steps = data.pop("step")
-    if steps and steps[-1] - steps[0] + 1 != len(steps):
-        raise ValueError(f"steps {steps[0]} to {steps[-1]} with gaps or repeats")
-    block = StepBlock(steps[0], data) if steps else None
-    return StepsPage(block, document["next"], document["more"])

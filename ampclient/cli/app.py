@@ -7,7 +7,18 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ampclient.cli import files, history, jobs, steer, submit, system, tokens, watch, workers
+from ampclient.cli import (
+    export,
+    files,
+    history,
+    jobs,
+    steer,
+    submit,
+    system,
+    tokens,
+    watch,
+    workers,
+)
 from ampclient.cli.connect import Server
 from ampclient.cli.problems import print_error
 from ampclient.errors import AmpcoreError
@@ -29,6 +40,7 @@ for command in (
     watch.watch,
     history.logs,
     history.steps,
+    export.export,
     history.events,
     history.attempts,
     files.artifacts,

@@ -1,5 +1,6 @@
 """`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -7,45 +8,37 @@ import typer
 from ampclient.cli.connect import AsJson, JobId, StepFormat, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.record_output import print_attempts, print_events, print_log
+from ampclient.cli.step_options import Attempt, Columns, End, MaxPoints, Start, names_in
 from ampclient.cli.watch import detaching
-
-Attempt = Annotated[
-    int | None,
-    typer.Option("--attempt", min=1, metavar="N", help="Of this one alone.", show_default=False),
-]
 
 
 def steps(
     context: typer.Context,
     job_id: JobId,
     *,
-    start: Annotated[
-        int | None, typer.Option(min=0, help="First step.", show_default=False)
-    ] = None,
-    end: Annotated[
-        int | None, typer.Option(min=0, help="Step to stop before.", show_default=False)
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Columns, such as loss,skipped.", show_default=False),
-    ] = None,
+    start: Start = None,
+    end: End = None,
+    columns: Columns = None,
     attempt: Attempt = None,
+    max_points: MaxPoints = None,
     format_: Annotated[
         StepFormat, typer.Option("--format", "-f", help="How to write them.")
     ] = StepFormat.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Print the values of every step of a job."""
-    from ampclient.cli.step_output import terminal_width, write_steps
+    """Print the values of every step of a job, or of all of them in few points."""
+    from ampclient.cli.step_output import Table, terminal_width, write_steps
 
-    names = None if columns is None else [n.strip() for n in columns.split(",") if n.strip()]
-    if names is not None and not set(names) - {"step"}:
-        raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
+    names = names_in(columns)
     job = client_of(context).jobs.get(job_id)
-    blocks = job.iter_steps(start=start, end=end, columns=names, attempt=attempt)
+    tables: Iterable[Table]
+    if max_points is None:
+        tables = job.iter_steps(start=start, end=end, columns=names, attempt=attempt)
+    else:
+        tables = [job.sample(max_points, start=start, end=end, columns=names, attempt=attempt)]
     # Who names columns gets them all, however wide they are.
     width = terminal_width() if names is None else None
-    write_steps(blocks, StepFormat.JSON if as_json else format_, width=width)
+    write_steps(tables, StepFormat.JSON if as_json else format_, width=width)
 
 
 def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import typer
 
 from ampclient import formats
 from ampclient.cli.connect import StepFormat
 from ampcore.series import StepBlock
+from ampcore.series.block import Column
 from ampcore.series.jsonable import column_to_json
 
 WIDTHS: Final = {
@@ -27,10 +28,30 @@ WIDTH: Final = 11
 """Of any other column: six digits and an exponent."""
 GIVE_WAY: Final = ("examples", "step_time_s", "learning_rate", "grad_norm")
 """What a table leaves out where the terminal is narrow, in this order."""
+PARTS: Final = ("first", "last", "min", "max")
+"""Of a column over several steps; a narrow table leaves them out before that."""
+MANY: Final = 5
+"""Columns that are left out are counted, not named, from so many on."""
 NAMES_IN_TEXT: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 Row = tuple[Any, ...]
-Writer = Callable[[Iterator[StepBlock]], Iterator[str]]
+
+
+class Table(Protocol):
+    """Columns of values over steps or over points: a StepBlock, a StepSample."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those beside `step`."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __getitem__(self, name: str) -> Column: ...
+
+
+Writer = Callable[[Iterator[Table]], Iterator[str]]
 
 
 def terminal_width() -> int | None:
@@ -38,43 +59,53 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def write_steps(
-    blocks: Iterable[StepBlock], format_: StepFormat, *, width: int | None = None
-) -> None:
-    """Write every block, in order; a table with the columns that fit into `width`."""
+def write_steps(tables: Iterable[Table], format_: StepFormat, *, width: int | None = None) -> None:
+    """Write every table, one behind the other; as a table with columns that fit into `width`."""
     writers: dict[StepFormat, Writer] = {
         StepFormat.TABLE: partial(_table, width=width),
         StepFormat.CSV: _csv,
         StepFormat.NDJSON: _ndjson,
         StepFormat.JSON: _json,
     }
-    for piece in writers[format_](iter(blocks)):
+    for piece in writers[format_](filter(len, tables)):
         typer.echo(piece, nl=False)
 
 
-def _table(blocks: Iterator[StepBlock], *, width: int | None) -> Iterator[str]:
-    first = next(blocks, None)
+def _table(tables: Iterator[Table], *, width: int | None) -> Iterator[str]:
+    first = next(tables, None)
     if first is None:
         return
     names = _fitting(("step", *first.names), width)
     yield f"{_aligned(names, names)}\n"
-    for block in chain([first], blocks):
-        rows = (map(_short, names, row) for row in _rows(block, names))
+    for table in chain([first], tables):
+        rows = (map(_short, names, row) for row in _rows(table, names))
         yield "".join(f"{_aligned(names, row)}\n" for row in rows)
     if hidden := [name for name in first.names if name not in names]:
-        note = f"Too narrow for {', '.join(hidden)}; --columns or --format csv shows them."
+        what = ", ".join(hidden) if len(hidden) < MANY else f"{len(hidden)} more columns"
+        note = f"Too narrow for {what}; --columns or --format csv shows them."
         typer.echo(note, err=True)
 
 
 def _fitting(names: Sequence[str], width: int | None) -> list[str]:
     """Those columns that fit into the width, as far as any may be left out."""
     kept = list(names)
-    for name in GIVE_WAY:
+    for name in _giving_way(names):
         if width is None or sum(_width(n) + 1 for n in kept) - 1 <= width:
             break
-        if name in kept:
-            kept.remove(name)
+        kept.remove(name)
     return kept
+
+
+def _giving_way(names: Sequence[str]) -> list[str]:
+    """Those that may be left out, in this order."""
+    parts = [name for part in PARTS for name in names if name.endswith(f".{part}")]
+    rest = [name for name in names if name not in parts]
+    return parts + [name for column in GIVE_WAY for name in rest if _column(name) == column]
+
+
+def _column(name: str) -> str:
+    """What a column of points tells of: `loss.mean` of `loss`."""
+    return name.partition(".")[0]
 
 
 def _width(name: str) -> int:
@@ -89,37 +120,43 @@ def _short(name: str, value: Any) -> str:
     """A cell for reading: six digits, and a loss scale as the power of two that it is."""
     if not isinstance(value, float):
         return _cell(value)
-    return formats.loss_scale(value) if name == "loss_scale" else f"{value:.6g}"
+    return formats.loss_scale(value) if _column(name) == "loss_scale" else f"{value:.6g}"
 
 
-def _csv(blocks: Iterator[StepBlock]) -> Iterator[str]:
-    first = next(blocks, None)
+def _csv(tables: Iterator[Table]) -> Iterator[str]:
+    first = next(tables, None)
     if first is None:
         return
     names = ("step", *first.names)
     # No cell needs quotes: they are numbers and the names of columns.
     yield f"{','.join(names)}\n"
-    for block in chain([first], blocks):
-        rows = (",".join(map(_cell, row)) for row in _rows(block, names))
+    for table in chain([first], tables):
+        rows = (",".join(map(_cell, row)) for row in _rows(table, names))
         yield "".join(f"{row}\n" for row in rows)
 
 
-def _ndjson(blocks: Iterator[StepBlock]) -> Iterator[str]:
-    for block in blocks:
-        names = ("step", *block.names)
-        documents = (dict(zip(names, row, strict=True)) for row in _rows(block, names))
+def _ndjson(tables: Iterator[Table]) -> Iterator[str]:
+    for table in tables:
+        names = ("step", *table.names)
+        documents = (dict(zip(names, row, strict=True)) for row in _rows(table, names))
         yield "".join(f"{json.dumps(document)}\n" for document in documents)
 
 
-def _json(blocks: Iterator[StepBlock]) -> Iterator[str]:
-    block = StepBlock.concat(list(blocks))
-    document = {name: column_to_json(block[name]) for name in ("step", *block.names)}
+def _json(tables: Iterator[Table]) -> Iterator[str]:
+    found = list(tables) or [StepBlock.concat([])]
+    names = dict.fromkeys(("step", *(name for table in found for name in table.names)))
+    document = {name: [v for table in found for v in _values(table, name)] for name in names}
     yield f"{json.dumps(document)}\n"
 
 
-def _rows(block: StepBlock, names: Iterable[str]) -> Iterator[Row]:
+def _rows(table: Table, names: Iterable[str]) -> Iterator[Row]:
     """The values of each step, as JSON would hold them."""
-    return zip(*(column_to_json(block[name]) for name in names), strict=True)
+    return zip(*(_values(table, name) for name in names), strict=True)
+
+
+def _values(table: Table, name: str) -> list[Any]:
+    """A column; NaN where the table lacks it."""
+    return column_to_json(table[name]) if name in table else ["NaN"] * len(table)
 
 
 def _cell(value: Any) -> str:

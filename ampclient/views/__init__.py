@@ -2,6 +2,7 @@
 
 from ampclient.views.job import JobView, Latest, Summary
 from ampclient.views.records import Artifact, Attempt, JobEvent, LogEntry
+from ampclient.views.sample import ScaleChanges, SkippedSteps, StepSample, Stretch
 from ampclient.views.service import (
     AuditEntry,
     NewToken,
@@ -27,8 +28,12 @@ __all__ = [
     "NewToken",
     "Policy",
     "Project",
+    "ScaleChanges",
     "ServerVersion",
     "Session",
+    "SkippedSteps",
+    "StepSample",
+    "Stretch",
     "Summary",
     "Token",
     "Validated",

@@ -153,6 +153,12 @@ class StepBlock:
         columns = {name: self[name] for name in self.names}
         return pandas.DataFrame(columns, index=pandas.Index(self["step"], name="step"))
 
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table, `step` first."""
+        import pyarrow
+
+        return pyarrow.table({name: self[name] for name in ("step", *self.names)})
+
     @classmethod
     def concat(cls, blocks: Sequence["StepBlock"]) -> "StepBlock":
         """One block out of consecutive ones.

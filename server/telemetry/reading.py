@@ -100,7 +100,7 @@ class Columns:
             return [name for name in dict.fromkeys(asked) if name != "step"]
         if asked is None and found:
             return list(found)
-        known = steps.columns(self.session, self.job_id, self.inside) or list(COLUMNS)
+        known = steps.columns(self.session, self.job_id, self.seen) or list(COLUMNS)
         if asked is None:
             return known
         unknown = [name for name in asked if not self._may_be(name, known)]

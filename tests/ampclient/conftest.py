@@ -10,9 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from ampclient import Client
+from ampcore.series.jsonable import column_from_json
 from ampcore.spec import JobSpec, SpecInvalid
 
 URL = "http://ampcore.test:8000"
@@ -72,6 +74,23 @@ def problem(status: int, code: str, detail: str, **more: Any) -> httpx.Response:
         json={**document, "code": code, **more},
         headers={"content-type": "application/problem+json"},
     )
+
+
+def as_file(name: str) -> dict[str, str]:
+    return {"content-disposition": f"attachment; filename=\"{name}\"; filename*=UTF-8''{name}"}
+
+
+def arrow_answer(*pages: dict[str, list[Any]]) -> httpx.Response:
+    """Columns by their names, a record batch for each page."""
+    types = {"step": pa.int64(), "skipped": pa.bool_()}
+    schema = pa.schema([(name, types.get(name, pa.float32())) for name in pages[0]])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for page in pages:
+            columns = [column_from_json(page[field.name]) for field in schema]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    return httpx.Response(200, content=sink.getvalue().to_pybytes(), headers=headers)
 
 
 def nothing_at(request: httpx.Request) -> httpx.Response:
@@ -381,19 +400,20 @@ class FakeServer:
         start = max(int(params.get("start", "0")), 0 if after is None else after + 1)
         end = int(params.get("end", "1000000"))
         found = [row for row in self.steps.get(job_id, []) if start <= row["step"] < end]
-        page = found[: min(self.steps_per_page, int(params["limit"]))]
         names = ["step", "loss", "skipped"]
         if "columns" in params:
             names = ["step", *(name for name in params["columns"].split(",") if name != "step")]
         if unknown := set(names) - {"step", "loss", "skipped"}:
             return problem(422, "invalid_request", f"There is no column {unknown.pop()}.")
-        document = {
-            "data": {name: [row[name] for row in page] for name in names},
-            "steps_per_point": 1,
-            "next": page[-1]["step"] if page else after,
-            "more": len(page) < len(found),
-        }
-        return httpx.Response(200, json=document)
+        if params["format"] != "arrow":  # CSV stands for every other form
+            lines = [names, *([str(row[name]) for name in names] for row in found)]
+            content = "".join(",".join(line) + "\n" for line in lines)
+            return httpx.Response(200, text=content, headers=as_file("digits-a.csv"))
+        columns = {name: [row[name] for row in found] for name in names}
+        starts = range(0, max(1, len(found)), self.steps_per_page)
+        return arrow_answer(
+            *({n: c[i : i + self.steps_per_page] for n, c in columns.items()} for i in starts)
+        )
 
     def _events(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
         after = int(params.get("after", "0"))
@@ -486,27 +506,43 @@ def lose(server: FakeServer) -> Answer:
     return give
 
 
-class _Breaking(httpx.SyncByteStream):
-    def __init__(self, content: bytes) -> None:
+class _CutOff(httpx.SyncByteStream):
+    """Some bytes, in small pieces, and no more."""
+
+    def __init__(self, content: bytes, *, hidden: bool) -> None:
         self._content = content
+        self._hidden = hidden
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self._content
-        raise httpx.ReadError("reset")
+        for start in range(0, len(self._content), 64):
+            yield self._content[start : start + 64]
+        if not self._hidden:
+            raise httpx.ReadError("reset")
 
 
 @pytest.fixture
-def cut(server: FakeServer) -> Callable[[int], Answer]:
-    """Make an answer for `next_answers` that breaks off behind so many bytes."""
+def cut(server: FakeServer) -> Callable[..., Answer]:
+    """Make an answer for `next_answers` that breaks off behind so many bytes, or so many too early.
 
-    def make(size: int) -> Answer:
+    Hidden, as behind a proxy that does not tell, it looks like the end of the answer.
+    """
+
+    def make(size: int, *, hidden: bool = False) -> Answer:
         def give(request: httpx.Request) -> httpx.Response:
             whole = server.answer(request)
-            return httpx.Response(whole.status_code, stream=_Breaking(whole.content[:size]))
+            headers = [pair for pair in whole.headers.items() if pair[0] != "content-length"]
+            stream = _CutOff(whole.content[:size], hidden=hidden)
+            return httpx.Response(whole.status_code, headers=headers, stream=stream)
 
         return give
 
     return make
+
+
+@pytest.fixture
+def arrow() -> Callable[..., Answer]:
+    """Make an answer for `next_answers` out of columns, page after page."""
+    return lambda *pages: lambda request: arrow_answer(*pages)
 
 
 class _Handler(BaseHTTPRequestHandler):

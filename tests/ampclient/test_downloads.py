@@ -82,6 +82,14 @@ def test_a_connection_that_breaks_is_gone_on_with(job, server, clock, cut, tmp_p
     assert below(tmp_path) == {"attempt-2/model.keras": MODEL}
 
 
+def test_a_download_that_breaks_after_a_long_time_is_gone_on_with(
+    job, server, clock, cut, tmp_path
+):
+    server.next_answers = [server.answer, cut(100)]
+    job.download("attempt-2/model.keras", to=tmp_path, report=lambda *_: clock.sleep(1000))
+    assert below(tmp_path) == {"attempt-2/model.keras": MODEL}
+
+
 def test_a_download_that_was_given_up_goes_on_in_a_later_call(job, server, answer, cut, tmp_path):
     gone = [answer(httpx.ConnectError("refused"))] * 1000
     server.next_answers = [server.answer, cut(100), *gone]

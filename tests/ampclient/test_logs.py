@@ -123,6 +123,17 @@ def test_a_quiet_job_is_followed_however_long(job, server, clock):
     assert texts(job.logs(follow=True)) == ["at last\n"]
 
 
+def test_a_stream_that_breaks_after_a_long_time_is_gone_on_with(job, server, cut, clock):
+    server.add_logs("a", "one\n", "two\n", "three\n")
+    server.next_answers = [cut(-10)]
+    server.change("a", state="succeeded")
+    told = []
+    for entry in job.logs(follow=True):
+        told.append(entry.text)
+        clock.sleep(1000)
+    assert told == ["one\n", "two\n", "three\n"]
+
+
 def test_a_server_that_is_away_too_long_is_an_error(job, server, answer):
     server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
     with pytest.raises(ConnectionFailed):

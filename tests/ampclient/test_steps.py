@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampclient import StepBlock, UnexpectedAnswer
+from ampclient import ConnectionFailed, StepBlock, StepsMissing, UnexpectedAnswer
+from ampclient.batches import MEDIA_TYPE
 from ampclient.errors import InvalidRequest
 
 
@@ -20,7 +21,11 @@ def requests(server):
     return [request for request in server.requests if request.url.path.endswith("/steps")]
 
 
-def test_steps_follow_every_page(job, server):
+def joined(blocks):
+    return StepBlock.concat(list(blocks))
+
+
+def test_every_step_comes_in_one_answer(job, server):
     server.add_steps("a", 25)
     server.steps_per_page = 10
     block = job.steps()
@@ -28,7 +33,15 @@ def test_steps_follow_every_page(job, server):
     assert block["step"].tolist() == list(range(25))
     assert block["loss"][24] == np.float32(1 / 25)
     assert block["skipped"].dtype == np.bool_
-    assert len(requests(server)) == 3
+    assert len(requests(server)) == 1
+
+
+def test_steps_can_be_read_block_by_block_into_arrays_that_may_be_changed(job, server):
+    server.add_steps("a", 25)
+    server.steps_per_page = 10
+    blocks = list(job.iter_steps())
+    assert [len(block) for block in blocks] == [10, 10, 5]
+    blocks[0]["loss"][0] = 7.0
 
 
 def test_steps_of_a_range_and_some_columns(job, server):
@@ -68,22 +81,112 @@ def test_no_column_at_all_is_refused_at_once(job):
         job.steps(columns=["step"])
 
 
-@pytest.mark.parametrize("steps", [[0, 2], [1, 1], [3, 2]])
-def test_an_answer_with_gaps_or_repeats_is_unexpected(job, server, answer, steps):
-    page = {"data": {"step": steps, "loss": [1.0, 1.0]}, "next": steps[-1], "more": False}
-    server.next_answers = [answer(200, json=page)]
-    with pytest.raises(UnexpectedAnswer, match="gaps or repeats"):
+def page(*steps):
+    return {"step": [*steps], "loss": [float(step) for step in steps]}
+
+
+@pytest.mark.parametrize("pages", [[page(0, 1, 4, 5)], [page(0, 1), page(4, 5)]])
+def test_where_steps_are_missing_a_new_block_begins(job, server, arrow, pages):
+    server.next_answers = [arrow(*pages)] * 2
+    blocks = list(job.iter_steps())
+    assert [block["step"].tolist() for block in blocks] == [[0, 1], [4, 5]]
+    assert [block["loss"].tolist() for block in blocks] == [[0, 1], [4, 5]]
+    with pytest.raises(StepsMissing, match="none from 2 to 3"):
         job.steps()
 
 
-def test_pages_with_a_gap_between_them_are_unexpected(job, server, answer):
-    pages = [
-        {"data": {"step": [0], "loss": [1.0]}, "next": 0, "more": True},
-        {"data": {"step": [2], "loss": [1.0]}, "next": 2, "more": False},
-    ]
-    server.next_answers = [answer(200, json=page) for page in pages]
-    with pytest.raises(UnexpectedAnswer, match="Expected step 1 next, received step 2"):
+@pytest.mark.parametrize(
+    "pages", [[page(3, 3)], [page(3, 2)], [page(3, 4), page(4)], [page(3), page(0)], [page(2)]]
+)
+def test_a_step_that_comes_again_is_unexpected(job, server, arrow, pages):
+    server.next_answers = [arrow(*pages)]
+    with pytest.raises(UnexpectedAnswer, match="or a later one next, received step"):
+        job.steps(start=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"json": {"data": {}}},
+        {"html": "<html>", "headers": {"content-type": "text/html"}},
+        {"content": b"\xff" * 100, "headers": {"content-type": MEDIA_TYPE}},
+    ],
+)
+def test_an_answer_that_is_no_arrow_stream_is_unexpected(job, server, answer, options):
+    server.next_answers = [answer(200, **options)]
+    with pytest.raises(UnexpectedAnswer, match="Expected"):
         job.steps()
+
+
+@pytest.mark.parametrize("columns", [{"loss": [1.0]}, {"step": [-1], "loss": [1.0]}])
+def test_columns_that_are_no_steps_are_unexpected(job, server, arrow, columns):
+    server.next_answers = [arrow(columns)]
+    with pytest.raises(UnexpectedAnswer, match="Expected steps as an Arrow stream"):
+        job.steps()
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_connection_that_breaks_is_gone_on_with(job, server, cut, hidden):
+    server.add_steps("a", 25)
+    server.steps_per_page = 5
+    server.next_answers = [cut(-100, hidden=hidden)]  # in the midst of the last page
+    assert joined(job.iter_steps(end=24))["step"].tolist() == list(range(24))
+    first, second = (request.url.params for request in requests(server))
+    assert ("after" in first, second["after"], second["end"]) == (False, "19", "24")
+
+
+def test_a_reader_who_takes_a_long_time_goes_on_all_the_same(job, server, cut, clock):
+    server.add_steps("a", 25)
+    server.steps_per_page = 5
+    server.next_answers = [cut(-100), cut(-100)]
+    steps = []
+    for block in job.iter_steps():
+        steps += block["step"].tolist()
+        clock.sleep(1000)
+    assert steps == list(range(25))
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_a_server_that_cannot_answer_now_is_asked_again(job, server, answer, clock, status):
+    server.add_steps("a", 3)
+    server.next_answers = [answer(status, headers={"retry-after": "2"})]
+    assert len(job.steps()) == 3
+    assert len(clock.slept) == 1
+
+
+def test_an_answer_that_never_gets_further_is_given_up(job, server, cut, clock):
+    server.add_steps("a", 3)
+    server.next_answers = [cut(100)] * 100
+    with pytest.raises(ConnectionFailed):
+        job.steps()
+    assert sum(clock.slept) < 10
+
+
+@settings(
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    sizes=st.lists(st.integers(0, 3000), max_size=5),
+    steps_per_page=st.integers(1, 30),
+    hidden=st.booleans(),
+    columns=st.sampled_from([None, ["skipped"], ["skipped", "step", "loss"]]),
+    start=st.none() | st.integers(0, 24),
+)
+def test_however_an_answer_breaks_each_step_comes_once(
+    client, server, cut, *, sizes, steps_per_page, hidden, columns, start
+):
+    server.steps = {}
+    server.add_job("h", state="succeeded")
+    server.add_steps("h", 25, loss="NaN")
+    server.steps_per_page = steps_per_page
+    job = client.jobs.get("h")
+    whole = job.steps(columns=columns, start=start)
+    server.next_answers = [cut(size, hidden=hidden) for size in sizes]
+    broken = job.steps(columns=columns, start=start)
+    assert broken == whole
+    assert broken.names == tuple(n for n in columns or ["loss", "skipped"] if n != "step")
+    assert whole["step"].tolist() == list(range(start or 0, 25))
+    server.next_answers = []
 
 
 def test_follow_gives_each_step_once_until_the_job_has_ended(job, server, clock):
@@ -129,7 +232,9 @@ def test_follow_bears_with_a_server_that_restarts(job, server, answer):
     assert StepBlock.concat([first, *rest])["step"].tolist() == [0, 1, 2, 3]
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     arrivals=st.lists(st.integers(0, 7), max_size=8),
     steps_per_page=st.integers(1, 9),

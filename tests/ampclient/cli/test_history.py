@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 
+from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.connect import StepFormat
 from ampclient.cli.step_output import write_steps
 from ampcore.series import COLUMNS, StepBlock
@@ -91,6 +92,28 @@ def test_a_narrow_table_of_steps_leaves_columns_out_and_says_so(capsys, block):
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["step", *COLUMNS][:-1]
     assert note == "Too narrow for examples; --columns or --format csv shows them.\n"
+
+
+def test_a_narrow_table_of_points_keeps_the_means(capsys):
+    columns = {name: np.array([1]) for name in ("step", "count", "skipped")}
+    for name in COLUMNS:
+        columns |= {f"{name}.{part}": np.float32([0.5]) for part in ("min", "max", "first", "mean")}
+    nothing = SkippedSteps(0, np.array([])), ScaleChanges(0, *[np.array([])] * 3, ()), ()
+    lines, note = table(capsys, StepSample(columns, 8, *nothing), width=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == [
+        "step", "count", "skipped", "loss.mean", "loss_scale.mean", "skipped.mean"
+    ]  # fmt: skip
+    assert note == "Too narrow for 25 more columns; --columns or --format csv shows them.\n"
+
+
+def test_blocks_with_a_gap_or_with_fewer_columns_are_written_all_the_same(capsys):
+    blocks = [StepBlock(0, {"loss": [1.0], "loss/x": [2.0]}), StepBlock(5, {"loss": [3.0]})]
+    write_steps(blocks, StepFormat.JSON)
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"step": [0, 5], "loss": [1.0, 3.0], "loss/x": [2.0, "NaN"]}
+    write_steps(blocks, StepFormat.CSV)
+    assert capsys.readouterr().out == "step,loss,loss/x\n0,1,2\n5,3,nan\n"
 
 
 def test_a_table_of_steps_in_a_pipe_has_every_column(capsys, block):

@@ -92,6 +92,16 @@ def test_concat_refuses_gaps_and_overlaps(second):
         StepBlock.concat([block(0), block(second)])
 
 
+def test_an_arrow_table_has_the_steps_first_and_every_column_as_it_is():
+    made = block(7, extra=[1, np.nan, np.inf, 4])
+    table = made.to_arrow()
+    assert table.column_names == ["step", *COLUMNS, "extra"]
+    for name in table.column_names:
+        column = table[name].to_numpy()
+        assert column.dtype == made[name].dtype
+        np.testing.assert_array_equal(column, made[name])
+
+
 def test_rows_are_plain_values():
     row = next(block(2).rows())
     assert row["step"] == 2

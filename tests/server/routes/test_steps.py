@@ -97,6 +97,13 @@ def test_named_extras_come_with_the_rest(api, tell, make_job, make_block):
     assert read(api, job.id, columns="loss/generator")["data"]["loss/generator"] == [0.5, 0.5]
 
 
+def test_a_column_that_earlier_steps_had_can_be_asked_for(api, tell, make_job, make_block):
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, 2, **{"loss/generator": 0.5}), make_block(2, 2))
+    told = read(api, job.id, columns="loss/generator", after=1)
+    assert told["data"] == {"step": [2, 3], "loss/generator": ["NaN", "NaN"]}
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -1,0 +1,115 @@
+"""A range of steps in few points, and what happened in it one by one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from ampcore.series.block import Column
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps s with `start` ≤ s < `end`, as one attempt made them."""
+
+    attempt: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class SkippedSteps:
+    """How many steps were skipped, and which: all of them, or the first where they are many."""
+
+    total: int
+    steps: "Column"
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleChanges:
+    """How often a loss scale changed, and how: every time, or the first where they are many.
+
+    From the scale `before` to `after`, at each `step`, which is the first that used the new one;
+    `column` is "loss_scale", or that of one of several.
+    """
+
+    total: int
+    step: "Column"
+    before: "Column"
+    after: "Column"
+    column: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StepSample:
+    """A range of steps in few points: `sample["loss.mean"]` is an array with one value a point.
+
+    A point holds `steps_per_point` steps: its first `step`, how many there are (`count`; fewer
+    where some are missing), how many of these were `skipped`, and of each other column
+    `loss.min`, `.max`, `.first`, `.last` and `.mean`. Where `steps_per_point` is 1 every step is a
+    point of its own, and the columns are those of a StepBlock.
+    """
+
+    columns: "Mapping[str, Column]"
+    steps_per_point: int
+    skipped_steps: SkippedSteps
+    scale_changes: ScaleChanges
+    attempts: tuple[Stretch, ...]
+    """Whose steps are told, of the whole job."""
+
+    def __len__(self) -> int:
+        return len(self["step"])
+
+    def __getitem__(self, name: str) -> "Column":
+        return self.columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns beside `step`."""
+        return tuple(name for name in self.columns if name != "step")
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        return cls(
+            _columns(document["data"]),
+            document["steps_per_point"],
+            _skipped(document["skipped_steps"]),
+            _changes(document["scale_changes"]),
+            tuple(Stretch(s["attempt"], s["start"], s["end"]) for s in document["attempts"]),
+        )
+
+
+def _columns(data: Mapping[str, Any]) -> "dict[str, Column]":
+    import numpy as np
+
+    from ampcore.series import COLUMNS
+    from ampcore.series.jsonable import column_from_json
+
+    lists = {name: column_from_json(values) for name, values in data.items()}
+    if "count" not in lists:
+        dtypes = {"step": np.int64, **COLUMNS}
+        return {name: np.asarray(v, dtypes.get(name, np.float32)) for name, v in lists.items()}
+    arrays = {name: np.asarray(values) for name, values in lists.items()}
+    return {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
+
+
+def _skipped(document: Mapping[str, Any]) -> SkippedSteps:
+    import numpy as np
+
+    return SkippedSteps(document["total"], np.asarray(document["steps"], np.int64))
+
+
+def _changes(document: Mapping[str, Any]) -> ScaleChanges:
+    import numpy as np
+
+    from ampcore.series.jsonable import column_from_json
+
+    before, after = (
+        np.asarray(column_from_json(document[name]), np.float32) for name in ("before", "after")
+    )
+    step = np.asarray(document["step"], np.int64)
+    return ScaleChanges(document["total"], step, before, after, tuple(document["column"]))

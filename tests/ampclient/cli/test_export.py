@@ -1,0 +1,131 @@
+import io
+import json
+
+import pyarrow.parquet
+import pytest
+
+from ampclient.exports import TRIES
+from ampcore.spec import State
+from store import ingest
+
+
+@pytest.fixture
+def job(server):
+    server.add_job("a", state="succeeded")
+    server.add_steps("a", 3)
+    return "a"
+
+
+def test_export_says_where_the_file_is_and_how_large(ampctl, job, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = ampctl("export", job)
+    assert (result.code, result.out, result.err) == (0, "digits-a.csv (69 B)\n", "")
+    assert (tmp_path / "digits-a.csv").read_text().splitlines()[0] == "step,loss,skipped"
+
+
+def test_export_to_a_path_as_json(ampctl, job, tmp_path):
+    place = tmp_path / "there.csv"
+    result = ampctl("export", job, "-o", str(place), "--columns", "loss", "--start", "2", "--json")
+    assert result.json() == {"path": str(place), "format": "csv", "size_bytes": 31}
+    assert place.stat().st_size == 31
+
+
+def test_export_to_standard_output(ampctl, job):
+    result = ampctl("export", job, "--output", "-", "--columns", "skipped", "--end", "1")
+    assert (result.code, result.out) == (0, "step,skipped\n0,False\n")
+
+
+def test_export_of_an_unknown_column_exits_1(ampctl, job, tmp_path):
+    result = ampctl("export", job, "-o", str(tmp_path / "x"), "--columns", "lossy")
+    assert result.code == 1
+    assert "lossy" in result.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_export_of_what_never_comes_whole_exits_1_and_leaves_nothing(
+    ampctl, job, server, answer, tmp_path
+):
+    server.next_answers = [server.answer] + [answer(200, text="step,loss\n0,1")] * TRIES
+    result = ampctl("export", job, "-o", str(tmp_path / "here"))
+    assert result.code == 1
+    assert "A part is never kept" in result.err
+    assert "(connection_failed)" in result.err
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--format", "xml"],
+        ["--columns", ","],
+        ["--start", "-1"],
+        ["--max-points", "1"],
+        ["--output", "-", "--json"],
+    ],
+)
+def test_wrong_usage_exits_2(ampctl, job, arguments):
+    assert ampctl("export", job, *arguments).code == 2
+
+
+def test_a_terminal_is_not_shown_what_cannot_be_read(ampctl, job, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    result = ampctl("export", job, "-f", "parquet", "-o", "-")
+    assert result.code == 2
+    assert "parquet is nothing to read" in result.err
+
+
+@pytest.fixture
+def real_job(api, configured, make_job, make_block):
+    """A job of 30 steps on a real server, which the connection file names."""
+    configured.write_text(json.dumps({"url": api.url, "token": str(api.token)}))
+    job_id = make_job(State.RUNNING, name="digits").id
+    with api.database.write() as session:
+        ingest.append(session, job_id, 1, [make_block(0, 30, skipped=True)], told=0)
+    return job_id
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """The store has its own tests on both kinds."""
+    return sqlite_url
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("csv", "digits-{}.csv"),
+        ("ndjson", "digits-{}.ndjson"),
+        ("arrow", "digits-{}.arrows"),
+        ("parquet", "digits-{}.parquet"),
+        ("tensorboard", "events.out.tfevents.*.{}"),
+    ],
+)
+def test_every_form_can_be_exported(ampctl, real_job, tmp_path, form, name):
+    result = ampctl("export", real_job, "--format", form, "-o", f"{tmp_path}/files/")
+    assert result.code == 0
+    [place] = (tmp_path / "files").glob(name.format(real_job))
+    assert result.out.startswith(f"{place} (")
+
+
+def test_binary_forms_reach_standard_output_whole(start_ampctl, real_job):
+    process = start_ampctl("export", real_job, "-f", "parquet", "-o", "-", "--max-points", "10")
+    content = process.stdout.buffer.read()
+    assert process.wait(timeout=30) == 0
+    table = pyarrow.parquet.read_table(io.BytesIO(content))
+    assert sum(table["count"].to_pylist()) == 30
+
+
+def test_steps_in_few_points(ampctl, real_job):
+    result = ampctl("steps", real_job, "--max-points", "2", "--columns", "loss,loss_scale")
+    names, first, last = (line.split() for line in result.out.splitlines())
+    assert names[:4] == ["step", "count", "skipped", "loss.min"]
+    assert (first[:4], first[-1], last[0]) == (["0", "15", "15", "0"], "2^10", "15")
+    document = ampctl("steps", real_job, "--max-points", "2", "--json").json()
+    assert (document["count"], document["loss.last"]) == ([15, 15], [14, 29])
+    few = ampctl("steps", real_job, "--max-points", "9", "--start", "29", "--format", "ndjson")
+    assert json.loads(few.out)["skipped"] is True
+
+
+def test_no_steps_make_no_points(ampctl, real_job):
+    result = ampctl("steps", real_job, "--max-points", "9", "--start", "30", "--format", "csv")
+    assert (result.code, result.out) == (0, "")
