@@ -15,7 +15,16 @@ from store.stories import Kind
 router = APIRouter(prefix="/jobs/{job_id}/stream", tags=["stream"])
 
 EVENTS: Final[dict[str, Any]] = {
-    MEDIA_TYPE: {"schema": {"type": "string", "description": "Server-Sent Events."}}
+    MEDIA_TYPE: {
+        "schema": {
+            "type": "object",
+            "description": "Of each event; `data` is JSON.",
+            "properties": {
+                "event": {"enum": ["steps", "event", "state", "log", "lag", "end"]},
+                "data": {"type": "string"},
+            },
+        }
+    }
 }
 After = Annotated[int, Query(ge=0, le=2**53, description="Only what comes behind this seq.")]
 LastEventId = Annotated[

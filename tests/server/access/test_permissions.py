@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from server.access.door import OPEN, SIGN_IN
 from server.access.rate_limit import NoLimit
-from store import tokens, workers
+from store import jobs, tokens, workers
 from store.clock import after
 from store.tables import Token
 
@@ -60,6 +60,7 @@ ROUTES = {
     ("GET", f"{JOB}/steps"): SEES,
     ("GET", f"{JOB}/events"): SEES,
     ("GET", f"{JOB}/logs"): SEES,
+    ("GET", f"{JOB}/stream"): SEES,
     ("GET", f"{JOB}/artifacts"): SEES,
     ("GET", f"{JOB}/artifacts/{{path:path}}"): SEES,
 }
@@ -141,6 +142,8 @@ def address_of(api, make_job):
         if "{job_id}" in path:
             path = path.replace("{job_id}", make_job().id).replace("{path:path}", "a/b.keras")
         with api.database.write() as session:
+            if path.endswith("/stream"):  # it ends with its job
+                jobs.request_cancel(session, path.split("/")[-2])
             if "{token_id}" in path:
                 secret = tokens.create(session, "to be revoked")
                 path = path.replace("{token_id}", tokens.of_secret(session, secret).id)
