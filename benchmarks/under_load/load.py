@@ -1,6 +1,7 @@
 """Many connections at one time, and what their requests took."""
 
 import math
+import os
 import statistics
 import threading
 import time
@@ -47,12 +48,18 @@ def hammer(connections: Sequence[Connection], ask: Ask, lasting_s: float, server
             taken.append(time.perf_counter() - begin)
         return taken
 
-    processes = psutil.Process(server), psutil.Process()
-    before, begin = [_busy_s(process) for process in processes], time.perf_counter()
+    processes = server, os.getpid()
+    before, begin = [busy_s(pid) for pid in processes], time.perf_counter()
     latencies = [one for taken in in_threads(work, connections) for one in taken]
     lasted_s = time.perf_counter() - begin
-    cores = [(_busy_s(it) - was) / lasted_s for it, was in zip(processes, before, strict=True)]
+    cores = [(busy_s(pid) - was) / lasted_s for pid, was in zip(processes, before, strict=True)]
     return Round(latencies, lasted_s, *cores)
+
+
+def busy_s(pid: int) -> float:
+    """The processor time that a process has taken."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def in_threads(work: Callable[[T], R], over: Iterable[T]) -> list[R]:
@@ -99,8 +106,3 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
         "server_cores": round(statistics.median(one.server_cores for one in rounds), 2),
         "client_cores": round(statistics.median(one.client_cores for one in rounds), 2),
     }
-
-
-def _busy_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)

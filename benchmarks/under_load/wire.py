@@ -2,11 +2,13 @@
 
 import json
 import socket
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 READ_BYTES = 1 << 16
 DEADLINE_S = 60.0
+CHUNKED = b"\r\ntransfer-encoding: chunked"
 
 
 class Connection:
@@ -34,17 +36,33 @@ class Connection:
         self._socket.close()
 
     def _answer(self) -> bytes:
-        while (end := self._left.find(b"\r\n\r\n")) < 0:
-            self._receive()
-        head, self._left = self._left[:end].lower(), self._left[end + 4 :]
+        head = self._until(b"\r\n\r\n").lower()
         status = int(head[9:12])
-        length = 0 if status in (204, 304) else _length(head)
-        while len(self._left) < length:
-            self._receive()
-        body, self._left = self._left[:length], self._left[length:]
+        if CHUNKED in head:
+            body = b"".join(self._chunks())
+        else:
+            body = self._next(0 if status in (204, 304) else _length(head))
         if status >= 400:
             raise RuntimeError(f"{status}: {body[:300]!r}")
         return body
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self._until(b"\r\n"), 16):
+            yield self._next(size)
+            self._until(b"\r\n")
+        self._until(b"\r\n")
+
+    def _until(self, mark: bytes) -> bytes:
+        while (end := self._left.find(mark)) < 0:
+            self._receive()
+        found, self._left = self._left[:end], self._left[end + len(mark) :]
+        return found
+
+    def _next(self, size: int) -> bytes:
+        while len(self._left) < size:
+            self._receive()
+        found, self._left = self._left[:size], self._left[size:]
+        return found
 
     def _receive(self) -> None:
         data = self._socket.recv(READ_BYTES)

@@ -62,6 +62,17 @@ def test_an_answer_without_a_body_does_not_wait_for_one(under_load, answering):
     connection.close()
 
 
+def test_an_answer_in_chunks_is_put_together_and_the_next_one_follows(under_load, answering):
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    url, _ = answering(
+        [chunked, b"3\r\none", b"\r\n1", b"0\r\n", b"s" * 16 + b"\r\n0\r\n\r\n"], [HEAD + b"next"]
+    )
+    connection = under_load.wire.Connection(url, "secret")
+    assert connection.request("GET", "/") == b"one" + b"s" * 16
+    assert connection.request("GET", "/") == b"next"
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

@@ -1,0 +1,116 @@
+"""The benchmarks of the telemetry, on few steps and without MLflow."""
+
+import importlib
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ampcore.series import COLUMNS
+from ampcore.series.codec import decode
+from ampcore.spec import JobSpec
+
+NAMES = ("at_rest", "lines", "parts", "telemetry", "tracking")
+
+
+@pytest.fixture
+def under_load(monkeypatch, request):
+    """The package of the benchmarks."""
+    monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
+    return SimpleNamespace(**{n: importlib.import_module(f"under_load.{n}") for n in NAMES})
+
+
+@pytest.fixture
+def script(under_load):
+    """Import a benchmark by its name."""
+    return importlib.import_module
+
+
+def test_all_columns_are_told_and_every_skip_is_known(under_load):
+    made = under_load.telemetry
+    block = made.block(1000, 5000)
+    assert block.names == tuple(COLUMNS)
+    assert block["step"][block["skipped"]].tolist() == made.skipped_between(1000, 6000)
+    assert made.skipped_between(0, 10**7)[-1] < 10**7
+    assert len(made.skipped_between(0, 100_000)) == 49
+    frame = made.told(block)
+    assert decode(frame.payload) == block
+    assert frame.header["facts"]["skipped"] == 2
+    assert frame.size_bytes > len(frame.payload)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_is_counted_as_taken_in_is_stored(under_load, script, merges):
+    intake, made = script("intake"), under_load.telemetry
+    frames = [made.told(block) for block in made.blocks(3000, 100)]
+    with under_load.parts.surroundings("sqlite") as around:
+        rate, merged = intake.taken_in(around.database, frames[:10], frames[10:], merges=merges)
+    assert rate > 0
+    assert merged >= 0
+
+
+def test_bytes_at_rest_are_those_of_the_steps(under_load):
+    sizes = under_load.at_rest.at_rest("sqlite", 20_000, 250)
+    assert 5 < sizes["bytes_per_step"] <= sizes["growth_by_the_first_job"]
+
+
+def test_visible_finds_every_step_of_every_job(script):
+    found = script("visible").measure("sqlite", jobs=3, blocks=3, sample=2)
+    assert (found["blocks_seen"], found["blocks_not_seen"], found["steps_lost"]) == (6, 0, 0)
+    assert found["steps_stored"] == (3 * 3 + 0 + 21 + 42) * 100
+    assert 0 < found["since_handed"]["p50_ms"] <= found["since_due"]["worst_ms"]
+
+
+def test_plots_are_measured_and_looked_through(script):
+    plot = script("plot")
+    with plot.served("sqlite", {"long": 30_000, "short": 3000}) as jobs:
+        taken_ms = [
+            job.plotted(part, columns)
+            for job in jobs.values()
+            for part in [*plot.ranges(2), plot.WHOLE]
+            for columns in plot.COLUMNS
+        ]
+    assert len(taken_ms) == 12
+    assert min(taken_ms) > 0
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"data": {"step": [0], "skipped": [0]}},
+        {"data": {"step": [0]}, "skipped_steps": {"total": 0, "steps": []}},
+        {"skipped_steps": {"total": 1, "steps": [8]}},
+    ],
+)
+def test_a_plot_that_hides_a_skipped_step_is_an_error(script, hidden):
+    plot = script("plot")
+    good = {"data": {"step": [0], "skipped": [1]}, "skipped_steps": {"total": 1, "steps": [7]}}
+    plot.check(good, [7])
+    with pytest.raises(AssertionError):
+        plot.check(good | hidden, [7])
+
+
+def test_an_export_is_weighed_and_complete(under_load, script):
+    export, parts = script("export_memory"), under_load.parts
+    with parts.surroundings("sqlite") as around:
+        job_id = under_load.telemetry.filled(around.database, 5000)
+        with parts.api(around) as server:
+            found = export.measure(server, job_id, "csv", 5000)
+    assert 0 < found["before_mb"] <= found["peak_mb"]
+    assert found["file_mb"] > 0.1
+
+
+def test_the_high_water_mark_is_that_of_the_process(script):
+    assert script("export_memory").high_water_mb(os.getpid()) > 10
+
+
+def test_what_the_service_trains_is_a_job(script):
+    spec = JobSpec.parse(script("telemetry_cost").spec(steps=5))
+    assert spec.train.steps == 5
+
+
+def test_a_process_that_ends_is_an_error(under_load):
+    talk = under_load.lines.Talk.with_module(sys.executable, ["contest.problems"])
+    with talk as ended, pytest.raises(RuntimeError, match="ended with 0"):
+        ended.hear()
