@@ -1,6 +1,6 @@
 """The files that a job has left: which there are, and what their bytes must be.
 
-A row appears when its file is whole in the storage, in the attempt's own fenced transaction: a
+A row appears when its file is whole in the storage, in the attempt's own take_seqd transaction: a
 checkpoint without a row does not count, whoever wrote it.
 """
 
@@ -11,8 +11,8 @@ from typing import Final
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
-from store.leases import LEASE_S, Standing, fence
-from store.tables import Artifact, Job
+from store.leases import LEASE_S, Standing, take_seq
+from store.tables import Artifact
 
 CHECKPOINT: Final = "checkpoint"
 MODEL: Final = "model"
@@ -34,7 +34,7 @@ def add(
     session: Session, job_id: str, attempt: int, file: Stored, *, lease_s: float = LEASE_S
 ) -> Standing | None:
     """Write down a file that is whole in the storage; None when another attempt owns the job."""
-    standing = fence(session, job_id, attempt, lease_s=lease_s, seq=Job.seq + 1)
+    standing = take_seq(session, job_id, attempt, lease_s=lease_s)
     if standing is not None:
         row = Artifact(job_id=job_id, attempt=attempt, seq=standing.seq, **vars(file))
         session.merge(row)  # a repeated writing replaces the first one

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Float, TypeDecorator, literal
+from sqlalchemy import BindParameter, DateTime, Dialect, Float, TypeDecorator, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
@@ -40,9 +40,9 @@ def now() -> Any:
     return after(0.0)
 
 
-def after(seconds: float) -> Any:
+def after(seconds: float | BindParameter[float]) -> Any:
     """The present plus `seconds` (minus, when negative), as an SQL expression."""
-    return _Moment(literal(seconds, Float))
+    return _Moment(seconds if isinstance(seconds, BindParameter) else literal(seconds, Float))
 
 
 class _Seconds(FunctionElement[float]):

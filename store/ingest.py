@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ampcore.series import Event
 from ampcore.series.block import Facts
 from ampcore.series.jsonable import finite_json, storable
-from store.leases import LEASE_S, Standing, fence, hold
+from store.leases import LEASE_S, Standing, advance, hold
+from store.rows import write_down
 from store.tables import Base, EventRow, Job, LogRow, StepBlockRow
 
 
@@ -60,15 +61,14 @@ def append(
     means that another attempt owns the job or that it has ended: nothing is written then.
     """
     count = len(entries)
-    standing = fence(
+    standing = advance(
         session,
         job_id,
         attempt,
-        Job.told == told,
+        told=told,
+        count=count,
         lease_s=lease_s,
-        told=told + count,
-        seq=Job.seq + count,
-        **_progress(entries),
+        progress=_progress(entries),
     )
     if standing is None:
         return _standing_of_a_repeat(session, job_id, attempt, told + count, lease_s)
@@ -78,7 +78,7 @@ def append(
         whose = {"job_id": job_id, "attempt": attempt, "seq": seq}
         rows.setdefault(table, []).append({**whose, **values})
     for table, written in rows.items():
-        session.execute(insert(table), written)
+        write_down(session, table, *written)
     return standing
 
 

@@ -23,6 +23,7 @@ DEFAULT_QUEUE: Final = "default"
 # Made once: to put a statement together takes as long as to carry it out.
 _BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
 _ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids", expanding=True)))
+_SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"))
 # A message goes out next; where it does not, the reconciler sends it.
 _NEW: Final = (
     insert(Job).values(woken_at=now()).returning(Job.__table__, sort_by_parameter_order=True)
@@ -91,9 +92,10 @@ def project_of(session: Session, job_id: str) -> str | None:
     return session.scalar(select(Job.project).where(Job.id == job_id))
 
 
-def seq_of(connection: Connection, job_id: str) -> int | None:
-    """How far a job's story goes; None when there is no such job."""
-    return connection.scalar(select(Job.seq).where(Job.id == job_id))
+def project_and_seq(session: Session, job_id: str) -> tuple[str | None, int]:
+    """Whose job it is, and how far its story goes; None and 0 when there is no such job."""
+    row = session.connection().execute(_SEQ, {"job_id": job_id}).one_or_none()
+    return (row.project, row.seq) if row is not None else (None, 0)
 
 
 def seq_and_state(session: Session, job_id: str) -> tuple[int, str] | None:

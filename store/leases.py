@@ -1,9 +1,10 @@
 """The fence and its time: who holds a job, and until when."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, update
+from sqlalchemy import Float, bindparam, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE
@@ -49,24 +50,57 @@ def hold(
     None means that another attempt owns the job or that it has ended: the caller must stop
     its process and write nothing.
     """
-    return fence(session, job_id, attempt, lease_s=lease_s)
+    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
+    return _standing(session, _HOLD, asked)
 
 
-def fence(
+def take_seq(session: Session, job_id: str, attempt: int, *, lease_s: float) -> Standing | None:
+    """As `hold`, and the job's `seq` goes on by one, for something that is to be told."""
+    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
+    return _standing(session, _TAKE_SEQ, asked)
+
+
+def advance(
     session: Session,
     job_id: str,
     attempt: int,
-    *conditions: ColumnElement[bool],
+    *,
+    told: int,
+    count: int,
     lease_s: float,
-    **values: Any,
+    progress: Mapping[str, Any],
 ) -> Standing | None:
-    """The one conditional UPDATE: lease, order, `values`; None when it matches no row."""
-    statement = (
-        update(Job)
-        .where(Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE), *conditions)
-        .values(lease_expires_at=after(lease_s), updated_at=now(), **values)
-        .returning(Job.seq, Job.requested)
-        .execution_options(synchronize_session=False)
-    )
-    row = session.execute(statement).one_or_none()
+    """As `hold`, for an attempt that has told so many entries and tells `count` more.
+
+    Its job's `seq` goes on by as many, and `progress` says what else of it has changed: nothing, or
+    its `step`, `latest` and `totals`. None also where it has not told so many.
+    """
+    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s, "told_": told, "count": count}
+    statement = _PROGRESS if progress else _ADVANCE
+    return _standing(session, statement, {**asked, **{f"{k}_": v for k, v in progress.items()}})
+
+
+def _standing(session: Session, statement: Any, asked: Mapping[str, Any]) -> Standing | None:
+    row = session.connection().execute(statement, asked).one_or_none()
     return Standing(*row) if row is not None else None
+
+
+_JOBS: Final = Job.__table__.c
+# Made once: to put a statement together takes longer than to carry it out.
+_HOLD: Final = (
+    update(Job)
+    .where(
+        _JOBS.id == bindparam("id_"),
+        _JOBS.attempt == bindparam("attempt_"),
+        _JOBS.state.in_(ACTIVE),
+    )
+    .values(lease_expires_at=after(bindparam("lease_s", type_=Float)), updated_at=now())
+    .returning(_JOBS.seq, _JOBS.requested)
+)
+_TAKE_SEQ: Final = _HOLD.values(seq=_JOBS.seq + 1)
+_ADVANCE: Final = _HOLD.where(_JOBS.told == bindparam("told_")).values(
+    told=_JOBS.told + bindparam("count"), seq=_JOBS.seq + bindparam("count")
+)
+_PROGRESS: Final = _ADVANCE.values(
+    {name: bindparam(f"{name}_") for name in ("step", "latest", "totals")}
+)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from server.deps import VisibleJobId
+from server.deps import JobId
 from server.openapi import TAGGED, problems
 from server.telemetry.answers import answer
 from server.telemetry.forms import FORMS, JSON
@@ -26,7 +26,7 @@ FILES: Final[dict[str, Any]] = {
     response_model=Steps,
     responses={**TAGGED, 200: {**TAGGED[200], "content": FILES}, **problems(404)},
 )
-async def read(job_id: VisibleJobId, wanted: WantedDep, request: Request) -> Response:
+async def read(job_id: JobId, wanted: WantedDep, request: Request) -> Response:
     """Read every step in a range, exactly once, or the whole range in few points.
 
     No point hides an event: it tells the least and the greatest value, the first, the last and
