@@ -12,14 +12,14 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from contest import report
 from under_load.load import percentile
-from under_load.parts import DATABASES, api, surroundings
+from under_load.parts import DATABASES, Api, api, surroundings
 from under_load.telemetry import filled, skipped_between
 from under_load.tracking import TrackedRun, add_peers, tracking
 from under_load.wire import Connection
@@ -53,6 +53,9 @@ class Job:
         return taken_ms
 
 
+Jobs = dict[str, Job]
+
+
 def check(answer: Mapping[str, Any], skipped: list[int]) -> None:
     """Raises AssertionError where a skipped step is hidden."""
     assert len(answer["data"]["step"]) <= POINTS
@@ -61,13 +64,18 @@ def check(answer: Mapping[str, Any], skipped: list[int]) -> None:
 
 
 @contextmanager
-def served(kind: str, lengths: Mapping[str, int]) -> Iterator[dict[str, Job]]:
-    """Jobs of such lengths, by the same names, on a server."""
-    with ExitStack() as stack:
-        around = stack.enter_context(surroundings(kind))
+def served(kind: str, lengths: Mapping[str, int]) -> Iterator[tuple[Api, dict[str, str]]]:
+    """A server, and by the same names the ids of its jobs of such lengths."""
+    with surroundings(kind) as around:
         ids = {name: filled(around.database, steps) for name, steps in lengths.items()}
-        connection = stack.enter_context(api(around)).connection()
-        stack.callback(connection.close)
+        with api(around) as running:
+            yield running, ids
+
+
+@contextmanager
+def connected(running: Api, ids: Mapping[str, str], lengths: Mapping[str, int]) -> Iterator[Jobs]:
+    """Those jobs, over one connection."""
+    with closing(running.connection()) as connection:
         yield {name: Job(connection, ids[name], steps) for name, steps in lengths.items()}
 
 
@@ -103,7 +111,11 @@ def main() -> None:
         peer = stack.enter_context(tracking(asked.peers))
         run = TrackedRun.logged(peer, asked.peer_steps, PEER_SKIPS)
         lengths = {"long": asked.long, "short": asked.short}
-        jobs = {kind: stack.enter_context(served(kind, lengths)) for kind in DATABASES}
+        servers = {kind: stack.enter_context(served(kind, lengths)) for kind in DATABASES}
+        jobs = {
+            kind: stack.enter_context(connected(*served_one, lengths))
+            for kind, served_one in servers.items()
+        }
         names = list(itertools.product(DATABASES, lengths, COLUMNS))
         for kind, length, columns in names:
             jobs[kind][length].plotted(WHOLE, columns)  # imports what later ones use
