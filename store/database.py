@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -96,9 +97,29 @@ def _engine(url: str) -> Engine:
 
 
 def _set_up_postgresql(connection: Any, _record: Any) -> None:
+    connection.cursor_factory, connection.server_cursor_factory = _binary_cursors()
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
     connection.commit()
+
+
+@cache
+def _binary_cursors() -> tuple[type, type]:
+    """Cursors whose results come as they are: as text, the payload of a block is twice as long."""
+    from psycopg import Cursor, ServerCursor  # only where there is a PostgreSQL
+    from psycopg.pq import Format
+
+    class Plain(Cursor[Any]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.format = Format.BINARY
+
+    class Named(ServerCursor[Any]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.format = Format.BINARY
+
+    return Plain, Named
 
 
 def _ask_after_a_rest(engine: Engine) -> None:

@@ -95,31 +95,34 @@ def downsampled(parts: Sequence[Part], most: int) -> Buckets:
     fine = grid_for(start, end, most)
     level = max((size for size in LEVELS if size <= fine), default=1)
     size = grid_for(start, end, most, multiple_of=level)
-    read = (_read(part.series, part.start, part.end, level) for part in parts)
-    pieces = [each.merged(size) for buckets in read for each in buckets]
+    pieces = [
+        piece for part in parts for piece in _read(part.series, part.start, part.end, level, size)
+    ]
     return Buckets.concat([Buckets.of(NO_STEPS, size), *pieces])
 
 
-def _read(series: Series, start: int, end: int, size: int) -> list[Buckets]:
-    """The range in buckets of one level, or of single steps."""
-    first = -(-start // size) * size
-    behind = min(series.whole_until(size), end) // size * size if size > 1 else 0
+def _read(series: Series, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
+    """The range in buckets of a size, a multiple of the level's that they are made of."""
+    first = -(-start // level) * level
+    behind = min(series.whole_until(level), end) // level * level if level > 1 else 0
     if first >= behind:
-        return _edge(series, start, end, size)
-    return [
-        *_edge(series, start, first, size),
-        *series.buckets(size, first, behind),
-        *_edge(series, behind, end, size),
-    ]
+        yield from _edge(series, start, end, level, size)
+        return
+    yield from _edge(series, start, first, level, size)
+    for buckets in series.buckets(level, first, behind):
+        yield buckets.merged(size)
+    yield from _edge(series, behind, end, level, size)
 
 
-def _edge(series: Series, start: int, end: int, size: int) -> list[Buckets]:
+def _edge(series: Series, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
     """A range that the level does not cover."""
     if start >= end:
-        return []
-    if size <= LEVELS[0] or end - start <= FEW_STEPS:
-        return [Buckets.of(block, size) for block in _runs(series.steps(start, end))]
-    return [each.merged(size) for each in _read(series, start, end, size // FACTOR)]
+        return
+    if level <= LEVELS[0] or end - start <= FEW_STEPS:
+        for block in _runs(series.steps(start, end)):
+            yield Buckets.of(block, size)
+    else:
+        yield from _read(series, start, end, level // FACTOR, size)
 
 
 def _runs(blocks: Sequence[StepBlock]) -> Iterator[StepBlock]:
