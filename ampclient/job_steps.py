@@ -66,7 +66,10 @@ class JobSteps(JobView):
         columns: Sequence[str] | None = None,
         poll_s: float = POLL_S,
     ) -> Iterator["StepBlock"]:
-        """Every step after `after`, each exactly once, as they come, until the job has ended."""
+        """Every step after `after`, each exactly once, as they come, until the job has ended.
+
+        As it was first done: a step that a later attempt does again is not told a second time.
+        """
         wanted = calls.StepRange(after=after, columns=columns)
         reader = StepReader(self._transport, self.id, wanted)
         while True:

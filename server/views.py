@@ -37,7 +37,9 @@ class Summary(View):
     What is null is not known, or not known yet.
     """
 
-    steps: int | None = Field(default=None, description="Steps that readers see, each once.")
+    steps: int | None = Field(
+        default=None, description="Those that led to where the job is now, each once."
+    )
     skipped: int | None = None
     skipped_share: float | None = Field(default=None, description="Of those steps, from 0 to 1.")
     applied_steps: int | None = Field(default=None, description="Those that were not skipped.")
@@ -45,8 +47,9 @@ class Summary(View):
         default=None, description="All steps of all attempts, those done again included."
     )
     repeated_steps: int | None = Field(
-        default=None, description="Steps that were done again from a checkpoint."
+        default=None, description="Steps behind a checkpoint that a later attempt went back to."
     )
+    steps_s: float | None = Field(default=None, description="Seconds that `steps` took.")
     skipped_s: float | None = Field(default=None, description="Seconds lost to skipped steps.")
     repeated_s: float | None = Field(default=None, description="Seconds lost to repeated steps.")
     last_loss: Number | None = None
@@ -64,7 +67,9 @@ class Summary(View):
         default=None, description="The mean of the whole training, of a job that succeeded."
     )
     parameters: int | None = None
-    train_s: Number | None = None
+    train_s: Number | None = Field(
+        default=None, description="Of the last attempt, of a job that succeeded."
+    )
     peak_memory_bytes: int | None = None
     policy: str | None = Field(default=None, description="The one that trained: never `auto`.")
     engine: str | None = None

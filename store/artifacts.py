@@ -1,6 +1,6 @@
 """The files that a job has left: which there are, and what their bytes must be.
 
-A row appears when its file is whole in the storage, in the attempt's own take_seqd transaction: a
+A row appears when its file is whole in the storage, in the attempt's own fenced transaction: a
 checkpoint without a row does not count, whoever wrote it.
 """
 

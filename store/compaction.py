@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
@@ -28,7 +28,7 @@ from ampcore.series.pyramid import LEVELS, grown, whole_until
 from store.loose import SEGMENT, Loose
 from store.rows import write_down
 from store.steps import Stretch, blocks_of
-from store.tables import Base, StepBlockRow, StepLevel, StepPoints
+from store.tables import Base, Job, StepBlockRow, StepLevel, StepPoints
 
 MOST: Final = 1024
 MOST_STEPS: Final = 262_144
@@ -116,12 +116,18 @@ def write(session: Session, merged: Merged) -> None:
     tail = merged.tail
     rows = [piece.row for piece in tail.pieces]
     own = {"job_id": tail.whose.job_id, "attempt": tail.whose.attempt}
+    # First the job, as who deletes it does: in another order both would wait for one another.
+    standing = select(Job.id).where(Job.id == own["job_id"])
+    if session.scalar(standing.with_for_update(read=True, key_share=True)) is None:
+        raise Outdated
+    merged_before = [row.first_step for row in rows if row.marks is not None]
     gone = _delete(
         session,
         StepBlockRow,
         own,
         StepBlockRow.first_step.between(rows[0].first_step, rows[-1].first_step),
         StepBlockRow.seq <= rows[-1].seq,
+        or_(StepBlockRow.marks.is_(None), StepBlockRow.first_step.in_(merged_before)),
     )
     if gone != len(rows):
         raise Outdated

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import InvalidatePoolError
@@ -19,6 +18,8 @@ TRUSTED_S = 1.0
 """A connection that was good a moment ago is used without a question; an older one is asked."""
 IDLE_IN_TRANSACTION_S = 15
 """A process that stands still amid a transaction must not keep its locks: it might be stopped."""
+BINARY: Final = "ampcore_binary"
+"""An execution option of statements that read long values; for PostgreSQL."""
 
 
 class Database:
@@ -88,6 +89,7 @@ def _engine(url: str) -> Engine:
             },
         )
         event.listen(engine, "connect", _set_up_postgresql)
+        event.listen(engine, "before_cursor_execute", _take_binary)
         _ask_after_a_rest(engine)
         return engine
     engine = create_engine(address, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
@@ -97,29 +99,17 @@ def _engine(url: str) -> Engine:
 
 
 def _set_up_postgresql(connection: Any, _record: Any) -> None:
-    connection.cursor_factory, connection.server_cursor_factory = _binary_cursors()
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
     connection.commit()
 
 
-@cache
-def _binary_cursors() -> tuple[type, type]:
-    """Cursors whose results come as they are: as text, the payload of a block is twice as long."""
-    from psycopg import Cursor, ServerCursor  # only where there is a PostgreSQL
-    from psycopg.pq import Format
-
-    class Plain(Cursor[Any]):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self.format = Format.BINARY
-
-    class Named(ServerCursor[Any]):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self.format = Format.BINARY
-
-    return Plain, Named
+def _take_binary(
+    _connection: Any, cursor: Any, _statement: Any, _parameters: Any, context: Any, _many: bool
+) -> None:
+    """Results as they are, where a statement asks for it: as text, bytes are twice as long."""
+    if context.execution_options.get(BINARY):
+        cursor.format = 1
 
 
 def _ask_after_a_rest(engine: Engine) -> None:

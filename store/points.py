@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.series.buckets import SKIPPED
 from ampcore.series.points import Points, Scales, is_loss_scale, unpack_points
+from store.database import BINARY
 from store.steps import Stretch, blocks_of, clipped
 from store.tables import StepPoints
 
@@ -25,6 +26,7 @@ _STORED: Final = (
         StepPoints.first_step < bindparam("end"),
     )
     .order_by(StepPoints.first_step)
+    .execution_options(**{BINARY: True})
 )
 
 

@@ -1,6 +1,6 @@
 """A range of a job's steps in few points, on whatever scale, read from the pyramids."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
@@ -10,6 +10,7 @@ from ampcore.series import StepBlock
 from ampcore.series.buckets import Buckets
 from ampcore.series.codec import Keep, decode_buckets, every
 from ampcore.series.pyramid import CHUNK, Part, downsampled
+from store.database import BINARY
 from store.steps import Stretch, blocks_of
 from store.tables import StepLevel
 
@@ -27,6 +28,7 @@ _CHUNKS: Final = (
     .where(*_OWN, StepLevel.size == bindparam("size"))
     .where(StepLevel.first_step >= bindparam("begin"), StepLevel.first_step < bindparam("end"))
     .order_by(StepLevel.first_step)
+    .execution_options(**{BINARY: True})
 )
 
 
@@ -70,7 +72,7 @@ class StoredSeries:
         payloads = self._session.connection().execute(_CHUNKS, asked).scalars()
         return [decode_buckets(each, self._keep).between(start, end) for each in payloads]
 
-    def steps(self, start: int, end: int) -> list[StepBlock]:
+    def steps(self, start: int, end: int) -> Iterator[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order."""
         stretch = Stretch(self._attempt, start, end)
-        return list(blocks_of(self._session, self._job_id, stretch, self._keep))
+        return blocks_of(self._session, self._job_id, stretch, self._keep)

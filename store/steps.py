@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
+from store.database import BINARY
 from store.tables import StepBlockRow
 
 FEW_STEPS: Final = 131_072
@@ -34,6 +35,7 @@ _BLOCKS: Final = (
         _ROWS.end_step > bindparam("start"),
     )
     .order_by(_ROWS.first_step)
+    .execution_options(**{BINARY: True})
 )
 
 

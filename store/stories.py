@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
+from store.database import BINARY
 from store.tables import EventRow, LogRow, StepBlockRow
 
 ENTRIES: Final = 64
@@ -44,6 +45,7 @@ _BLOCKS: Final = (
     .where(_ROWS.job_id == bindparam("job_id"), _ROWS.seq > bindparam("after"))
     .order_by(_ROWS.seq)
     .limit(bindparam("most"))
+    .execution_options(**{BINARY: True})
 )
 
 
@@ -74,7 +76,7 @@ def read(
     cuts = sorted(row.seq for row in others)
     keep = None if columns is None else {*columns, "skipped"}.__contains__
     told = [piece for row in blocks for piece in _pieces(row, after, until, cuts, keep)]
-    return sorted([*others, *told], key=lambda entry: entry.seq), until
+    return sorted([*others, *told], key=lambda entry: entry.seq), max(until, after)
 
 
 def _rows(session: Session, table: Any, job_id: str, after: int) -> Sequence[Any]:
@@ -89,12 +91,14 @@ def _pieces(
     from ampcore.series.codec import decode, every  # loads pyarrow, which the worker does without
     from ampcore.series.marks import unpack_marks
 
-    block = decode(row.payload, keep or every)
     if row.marks is None:
         if row.seq <= until:
-            yield StepsTold(row.seq, row.attempt, block)
+            yield StepsTold(row.seq, row.attempt, decode(row.payload, keep or every))
         return
     marks = unpack_marks(row.marks)
+    if marks["seq"][0] > until:
+        return
+    block = decode(row.payload, keep or every)
     start = row.first_step
     for index, mark in enumerate(marks):
         seq, end = int(mark["seq"]), int(mark["end_step"])

@@ -44,6 +44,7 @@ class Summary(View):
     applied_steps: int = 0
     attempted_steps: int = 0
     repeated_steps: int = 0
+    steps_s: float = 0.0
     skipped_s: float = 0.0
     repeated_s: float = 0.0
     last_loss: float | None = None

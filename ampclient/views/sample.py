@@ -93,7 +93,11 @@ def _columns(data: Mapping[str, Any]) -> "dict[str, Column]":
     if "count" not in lists:
         dtypes = {"step": np.int64, **COLUMNS}
         return {name: np.asarray(v, dtypes.get(name, np.float32)) for name, v in lists.items()}
-    arrays = {name: np.asarray(values) for name, values in lists.items()}
+    whole = {"step", "count", "skipped"}
+    arrays = {
+        name: np.asarray(values, np.int64 if name in whole else None)
+        for name, values in lists.items()
+    }
     return {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
 
 

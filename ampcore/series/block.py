@@ -22,6 +22,12 @@ COLUMNS: Final[dict[str, DTypeLike]] = {
 Column = NDArray[Any]
 
 
+def absent(name: str, count: int) -> Column:
+    """What is told of `count` steps without a column: NaN, or 0 where there is none."""
+    dtype = np.dtype(COLUMNS.get(name, np.float32))
+    return np.full(count, np.nan, dtype) if dtype.kind == "f" else np.zeros(count, dtype)
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the steps of a block add up to.
@@ -163,8 +169,8 @@ class StepBlock:
     def concat(cls, blocks: Sequence["StepBlock"]) -> "StepBlock":
         """One block out of consecutive ones.
 
-        A column that some of the blocks lack is filled there with NaN. Raises ValueError on
-        a gap or an overlap.
+        A column that some of the blocks lack is `absent` there. Raises ValueError on a gap or
+        an overlap.
         """
         blocks = [block for block in blocks if len(block)]
         if not blocks:
@@ -177,9 +183,7 @@ class StepBlock:
                 )
         names = dict.fromkeys(name for block in blocks for name in block.names)
         columns = {
-            name: np.concatenate(
-                [b[name] if name in b else np.full(len(b), np.nan) for b in blocks]
-            )
+            name: np.concatenate([b[name] if name in b else absent(name, len(b)) for b in blocks])
             for name in names
         }
         return cls(blocks[0].first_step, columns)

@@ -5,7 +5,7 @@ A level is stored in chunks of so many buckets. `grown` says which chunks new st
 them, and what a range cuts off a bucket, is read from finer levels, in the end from the steps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
@@ -20,6 +20,8 @@ CHUNK: Final = 4096
 """Buckets stored together."""
 FEW_STEPS: Final = 16_384
 """So many are read as they are rather than by way of further levels."""
+RUN_STEPS: Final = 65_536
+"""So many are made into buckets at one time."""
 
 NO_STEPS: Final = StepBlock(0, {name: [] for name in COLUMNS})
 
@@ -33,7 +35,7 @@ class Series(Protocol):
     def buckets(self, size: int, start: int, end: int) -> Sequence[Buckets]:
         """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
 
-    def steps(self, start: int, end: int) -> Sequence[StepBlock]:
+    def steps(self, start: int, end: int) -> Iterable[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order; those that are missing lie between."""
 
 
@@ -125,11 +127,15 @@ def _edge(series: Series, start: int, end: int, level: int, size: int) -> Iterat
         yield from _read(series, start, end, level // FACTOR, size)
 
 
-def _runs(blocks: Sequence[StepBlock]) -> Iterator[StepBlock]:
-    """Those that follow on one another as one: many small ones take longer than a large one."""
+def _runs(blocks: Iterable[StepBlock]) -> Iterator[StepBlock]:
+    """Those that follow on one another as one: many small ones take longer than a large one.
+
+    So much of it at one time as a reader may hold in memory.
+    """
     run: list[StepBlock] = []
     for block in blocks:
-        if run and run[-1].end_step != block.first_step:
+        is_long = bool(run) and block.first_step - run[0].first_step >= RUN_STEPS
+        if is_long or (run and run[-1].end_step != block.first_step):
             yield StepBlock.concat(run)
             run = []
         run.append(block)

@@ -42,8 +42,9 @@ class Tally:
     """What happened in a job so far.
 
     `steps`, `skipped`, `duration_s` (of the steps' computation), `skipped_s` (of it, those of the
-    skipped steps) and `best_loss` (the least finite one) are of the steps that readers see: each
-    once. What was done again after a checkpoint counts in `repeated_steps` and `repeated_s`.
+    skipped steps) and `best_loss` (the least finite one) are of the steps that led to where the
+    newest attempt is: each once. What earlier attempts did behind its checkpoint has to be done
+    again, and counts in `repeated_steps` and `repeated_s`.
     """
 
     steps: int = 0
@@ -83,7 +84,7 @@ class Tally:
             "repeated_steps": self.repeated_steps,
             "skipped_s": self.skipped_s,
             "repeated_s": self.repeated_s,
-            "train_s": self.duration_s,
+            "steps_s": self.duration_s,
             "best_loss": self.best_loss,
             "median_examples_per_s": self.rates.median,
         }

@@ -9,7 +9,7 @@ from server.openapi import problems
 from server.streaming.follow import Feed, Wanted, story_pages
 from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
 from server.streaming.streams import LongResponse
-from server.telemetry.story import MEDIA_TYPE, server_sent_events
+from server.telemetry.story import MEDIA_TYPE, as_events, server_sent_events
 from store.stories import Kind
 
 router = APIRouter(prefix="/jobs/{job_id}/stream", tags=["stream"])
@@ -33,7 +33,12 @@ LastEventId = Annotated[
 ]
 Kinds = Annotated[list[Kind], Query(description="Only these; may be repeated.")]
 Columns = Annotated[
-    str | None, Query(max_length=4000, description="Of steps, names with commas between.")
+    str | None,
+    Query(
+        max_length=4000,
+        description="Of steps, names with commas between, "
+        "of which those that there are are told; `skipped` comes along.",
+    ),
 ]
 
 
@@ -65,7 +70,7 @@ async def stream(
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     wanted = Wanted(job_id, after if last_event_id is None else last_event_id, follow=True)
     allowed = still_allowed(request, keyring)
-    feed = Feed(database, streams, wanted, story_pages(job_id, kinds, names), allowed)
+    feed = Feed(database, streams, wanted, as_events(story_pages(job_id, kinds, names)), allowed)
     return LongResponse(
         streams,
         server_sent_events(feed),

@@ -45,12 +45,14 @@ class Bells:
 
 async def listen(redis_url: str, bells: Bells) -> None:
     """Pass on what rings in Redis until this is cancelled; without Redis, wait for it quietly."""
+    clock = asyncio.get_running_loop().time
     told = False
     while True:
+        began = clock()
         try:
             await _pass_on(redis_url, bells)
         except (RedisError, OSError, ValueError) as error:
-            if not told:
+            if not told or clock() - began > ALIVE_S:
                 log.warning("no bell rings without Redis; streams look by themselves: %s", error)
             told = True
         await asyncio.sleep(AGAIN_S)

@@ -112,8 +112,12 @@ class LongResponse(StreamingResponse):
 async def loaded(streams: Streams, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
     """What threads read, piece by piece; the file behind it is closed at the end."""
     try:
-        while piece := await anyio.to_thread.run_sync(next, pieces, b"", limiter=streams.loaders):
-            yield piece
+        while True:
+            piece = await anyio.to_thread.run_sync(next, pieces, None, limiter=streams.loaders)
+            if piece is None:
+                return
+            if piece:
+                yield piece
     finally:
         if close := getattr(pieces, "close", None):
             close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from typing import Final
 
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from server.deps import no_job, principal_of, services_of
 from server.http.etag import HEADERS, etag_of, is_known
 from server.http.responses import attachment
+from server.streaming.live import PATIENCE_S
 from server.streaming.streams import LongResponse, loaded
 from server.telemetry.documents import json_document
 from server.telemetry.forms import FORMS, JSON, writer
@@ -17,6 +18,8 @@ from server.telemetry.reading import every_table, read
 from server.telemetry.wanted import Wanted
 from store import jobs
 from store.database import Database
+
+VARY: Final = f"{HEADERS['Vary']}, Accept"
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,20 @@ async def answer(request: Request, job_id: str, wanted: Wanted) -> Response:
         told = await run_sync(
             _document, database, job_id, wanted, sees, known, limiter=services.step_readers
         )
-        headers = {**HEADERS, "ETag": told.etag, "Vary": f"{HEADERS['Vary']}, Accept"}
+        headers = {**HEADERS, "ETag": told.etag, "Vary": VARY}
         if told.body is None:
             return Response(status_code=304, headers=headers)
         return Response(told.body, media_type=media_type, headers=headers)
     streams.refuse_if_full()
     name, pieces = await run_sync(_file, database, job_id, wanted, sees, limiter=streams.loaders)
-    headers = {**HEADERS, "Content-Disposition": attachment(name)}
-    return LongResponse(streams, loaded(streams, pieces), headers=headers, media_type=media_type)
+    headers = {**HEADERS, "Content-Disposition": attachment(name), "Vary": VARY}
+    return LongResponse(
+        streams,
+        loaded(streams, pieces),
+        headers=headers,
+        media_type=media_type,
+        patience_s=PATIENCE_S,
+    )
 
 
 def _document(
@@ -78,4 +87,15 @@ def _file(
     form = FORMS[wanted.form]
     name = form.name.format(name=job.name, id=job_id, time=int(began_at))
     pieces = writer(wanted.form, began_at=began_at)(every_table(database, job_id, wanted))
-    return name, chain([next(pieces, b"")], pieces)
+    return name, _begun(pieces)
+
+
+def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same, of which the first one is made already."""
+    first = next(pieces, b"")
+
+    def rest() -> Iterator[bytes]:
+        yield first
+        yield from pieces
+
+    return rest()

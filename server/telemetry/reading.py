@@ -11,11 +11,12 @@ from ampcore.series.buckets import SKIPPED
 from ampcore.series.pyramid import NO_STEPS
 from ampcore.spec import Problem
 from ampcore.spec.problems import closest, shown
+from server.deps import no_job
 from server.http.parameters import RequestInvalid
 from server.telemetry import tables
 from server.telemetry.tables import Table
 from server.telemetry.wanted import Wanted
-from store import steps
+from store import jobs, steps
 from store.database import Database
 from store.steps import Stretch
 
@@ -53,10 +54,14 @@ def read(session: Session, job_id: str, wanted: Wanted) -> Reading:
 
 
 def every_table(database: Database, job_id: str, wanted: Wanted) -> Iterator[Table]:
-    """All that is asked for, in tables; nothing of the database is held between two of them."""
+    """All that is asked for, in tables; nothing of the database is held between two of them.
+
+    Raises NotFound when the job is deleted before the last one.
+    """
     if wanted.max_points is not None:
         with database.read() as session:
-            yield read(session, job_id, wanted).table
+            points = read(session, job_id, wanted).table
+        yield points
         return
     with database.read() as session:
         seen = steps.stretches(session, job_id, wanted.attempt)
@@ -64,6 +69,9 @@ def every_table(database: Database, job_id: str, wanted: Wanted) -> Iterator[Tab
     start, left, more = wanted.first, wanted.limit, True
     while more and left != 0:
         with database.read() as session:
+            # What is left when a job is gone must not look like the end of its steps.
+            if jobs.project_of(session, job_id) is None:
+                raise no_job(job_id)
             found = steps.read(
                 session,
                 job_id,
@@ -145,7 +153,7 @@ def _buckets(columns: Columns, most: int) -> Reading:
 
     buckets = sample(columns.session, columns.job_id, columns.inside, most, columns.kept)
     table = tables.of_buckets(buckets, columns.names((*buckets.names, SKIPPED)))
-    last = int(buckets.ends[-1]) - 1
+    last = int(buckets.ends[-1]) - 1 if len(buckets) else columns.wanted.after
     return Reading(table, buckets.size, last, False, columns.seen, _found(columns))
 
 

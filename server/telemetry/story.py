@@ -1,11 +1,12 @@
 """The story of a job as Server-Sent Events (WHATWG HTML, section 9.2)."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Final
 
 import orjson
+from sqlalchemy.orm import Session
 
-from server.streaming.follow import Feed
+from server.streaming.follow import Feed, Read
 from server.telemetry.tables import of_steps
 from server.telemetry.text import json_columns
 from server.views import Event, LogEntry
@@ -18,16 +19,29 @@ LAG: Final = 1000
 """A reader who had heard everything, and falls so many entries behind, is told so."""
 
 
-async def server_sent_events(feed: Feed[Entry]) -> AsyncGenerator[bytes, None]:
-    """`steps`, `event`, `state` and `log` with their seq as id; `lag`; at last `end`."""
+def as_events(read: Read[Entry]) -> Read[bytes]:
+    """The same, each entry as an event: `steps`, `event`, `state` and `log` with their seq as id.
+
+    They are written where they are read, in a thread: that of many steps takes a while.
+    """
+
+    def events(session: Session, after: int, seq: int) -> tuple[Sequence[bytes], int]:
+        entries, until = read(session, after, seq)
+        return [_encoded(entry) for entry in entries], until
+
+    return events
+
+
+async def server_sent_events(feed: Feed[bytes]) -> AsyncGenerator[bytes, None]:
+    """The events of a story; `lag`; at last `end`."""
     yield b"retry: %d\n\n" % RETRY_MS
     was_up_to_date = False
     async for page in feed.pages():
         if was_up_to_date and page.seq - page.after > LAG:
             yield _event("lag", b'{"behind":%d}' % (page.seq - page.after))
             was_up_to_date = False
-        was_up_to_date |= page.after >= page.seq
-        yield b"".join(_encoded(entry) for entry in page.items) or b": still here\n\n"
+        was_up_to_date |= bool(page.items) and page.after >= page.seq
+        yield b"".join(page.items) or b": still here\n\n"
     if feed.is_over:
         yield _event("end", orjson.dumps({"state": feed.state}))
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.series import COLUMNS, StepBlock
+from ampcore.series import StepBlock
+from ampcore.series.block import absent
 from ampcore.series.buckets import SKIPPED, Buckets
 
 Table = Mapping[str, NDArray[Any]]
@@ -17,8 +18,10 @@ SHOWN: Final = ("min", "max", "first", "last", "mean")
 
 
 def of_steps(block: StepBlock, names: Sequence[str]) -> Table:
-    """Every step by itself; a column that is not there is NaN."""
-    return {"step": block["step"]} | {name: _column(block, name) for name in names}
+    """Every step by itself; a column that is not there is `absent`."""
+    return {"step": block["step"]} | {
+        name: block[name] if name in block else absent(name, len(block)) for name in names
+    }
 
 
 def of_buckets(buckets: Buckets, names: Sequence[str]) -> Table:
@@ -38,13 +41,6 @@ def of_buckets(buckets: Buckets, names: Sequence[str]) -> Table:
 def joined(tables: Sequence[Table]) -> Table:
     """One behind the other; all have the same names."""
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-
-
-def _column(block: StepBlock, name: str) -> NDArray[Any]:
-    if name in block:
-        return block[name]
-    dtype = np.dtype(COLUMNS.get(name, np.float32))
-    return np.full(len(block), np.nan, dtype) if dtype.kind == "f" else np.zeros(len(block), dtype)
 
 
 def _part(buckets: Buckets, name: str, part: str) -> NDArray[Any]:

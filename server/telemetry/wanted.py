@@ -5,7 +5,10 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request
 
+from ampcore.spec import Problem
+from ampcore.spec.problems import shown
 from server.http import accept
+from server.http.parameters import RequestInvalid
 from server.telemetry.forms import FORMS, JSON, FormName
 
 LAST_STEP: Final = 2**53
@@ -81,6 +84,9 @@ def _wanted(
         name = next(name for name, each in FORMS.items() if each.media_type == chosen)
     else:
         name = str(form)
+    if limit is not None and max_points is not None:
+        expected = "no limit beside max_points, which tells of the whole range"
+        raise RequestInvalid([Problem("/query/limit", "excluded", expected, shown(limit))])
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     if name == FormName.TENSORBOARD and names is not None:
         names.append("step_time_s")  # when each step was

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sqlalchemy import delete, select
 
 from ampcore.spec import State
 from server.compact import Compactor
-from store import attempts, compaction, ingest, loose, steps
+from store import attempts, compaction, ingest, jobs, loose, steps
 from store.loose import ENOUGH, SEGMENT, Loose
 from store.tables import Job, StepBlockRow, StepLevel, StepPoints
 
@@ -67,6 +68,34 @@ def test_who_comes_second_changes_nothing(database, do, told):
         do(compaction.write, compaction.merge(tail))
     assert rows(database, *ALL) == first == [1, 2, 1]
     assert seen(database, told.id) == before
+
+
+def test_a_full_block_is_merged_once(database, do, make_job, make_block):
+    job = make_job(State.RUNNING)
+    do(ingest.append, job.id, 1, [make_block(0, SEGMENT)], told=0)
+    with database.read() as session:
+        tail = compaction.read(session, Loose(job.id, 1))
+    do(compaction.write, compaction.merge(tail))
+    with pytest.raises(compaction.Outdated):
+        do(compaction.write, compaction.merge(tail))
+
+
+def test_who_deletes_a_job_amid_its_merging_waits_and_succeeds(database, do, told, monkeypatch):
+    with database.read() as session:
+        merged = compaction.merge(compaction.read(session, Loose(told.id, 1)))
+    deletion = threading.Thread(target=do, args=(jobs.remove, told.id))
+    write_down = compaction.write_down
+
+    def amid(*args):
+        if not deletion.is_alive():
+            deletion.start()
+            deletion.join(0.3)  # until it waits for what this transaction holds
+        write_down(*args)
+
+    monkeypatch.setattr(compaction, "write_down", amid)
+    do(compaction.write, merged)
+    deletion.join()
+    assert rows(database, Job, *ALL) == [0, 0, 0, 0]
 
 
 def test_a_job_that_is_deleted_meanwhile_stays_deleted(database, do, told):

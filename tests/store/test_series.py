@@ -185,7 +185,7 @@ def assert_tallied(told, step):
     assert found["skipped"] == sum(row["skipped"] for row in rows)
     assert found["repeated_steps"] == every_step - len(rows)
     assert found["best_loss"] == min(losses, default=None)
-    assert found["train_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
+    assert found["steps_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
     lost = sum(row["step_time_s"] for row in rows if row["skipped"])
     assert found["skipped_s"] == pytest.approx(lost, rel=1e-4)
 

@@ -80,6 +80,12 @@ def test_concat_of_nothing_has_every_column():
     assert StepBlock.concat([]).names == tuple(COLUMNS)
 
 
+def test_concat_does_not_invent_skips_and_examples():
+    joined = StepBlock.concat([StepBlock(0, {"loss": [1.0]}), block(1, 1)])
+    assert not joined["skipped"][0]
+    assert joined["examples"][0] == 0
+
+
 def test_concat_fills_a_missing_column_with_nan():
     joined = StepBlock.concat([block(0, 1), block(1, 1, extra=[5.0])])
     assert np.isnan(joined["extra"][0])
@@ -100,6 +106,16 @@ def test_an_arrow_table_has_the_steps_first_and_every_column_as_it_is():
         column = table[name].to_numpy()
         assert column.dtype == made[name].dtype
         np.testing.assert_array_equal(column, made[name])
+
+
+def test_a_data_frame_is_indexed_by_step():
+    made = block(7, extra=[1, np.nan, np.inf, 4])
+    frame = made.to_pandas()
+    assert (frame.index.name, list(frame.index)) == ("step", [7, 8, 9, 10])
+    assert list(frame.columns) == [*COLUMNS, "extra"]
+    for name in made.names:
+        assert frame[name].dtype == made[name].dtype
+        np.testing.assert_array_equal(frame[name].to_numpy(), made[name])
 
 
 def test_rows_are_plain_values():

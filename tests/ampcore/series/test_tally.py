@@ -59,7 +59,7 @@ def test_a_tally_adds_up_what_was_seen_and_what_was_done_again():
         "repeated_steps": 10,
         "skipped_s": 0.5,
         "repeated_s": 2.5,
-        "train_s": 4.0,
+        "steps_s": 4.0,
         "best_loss": 0.25,
         "median_examples_per_s": 50.0,
     }

@@ -4,13 +4,17 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sqlalchemy import delete
 
 from ampcore.spec import State
+from server.errors import NotFound
 from server.telemetry import reading
+from server.telemetry.wanted import Wanted
 from store import ingest
 from store.tables import Job
 
@@ -154,3 +158,32 @@ def test_tensorboard_reads_every_step_at_its_time(api, job_id):
     assert tags == {"loss": 7.0, "examples": 64.0, "step_time_s": 0.5, "examples_per_s": 128.0}
     times = [event.wall_time - began for event in rest]
     assert times == pytest.approx([0.5 * (index + 1) for index in range(23)])
+
+
+EVERYTHING = Wanted(
+    start=0,
+    end=None,
+    after=None,
+    columns=None,
+    attempt=None,
+    limit=None,
+    max_points=None,
+    form="csv",
+)
+
+
+@pytest.mark.parametrize("max_points", [None, 5])
+def test_between_two_pieces_nothing_of_the_database_is_held(api, job_id, max_points):
+    tables = reading.every_table(api.database, job_id, replace(EVERYTHING, max_points=max_points))
+    next(tables)
+    assert api.database.engine.pool.checkedout() == 0
+    list(tables)
+
+
+def test_the_file_of_a_job_that_is_deleted_meanwhile_is_not_whole(api, job_id):
+    tables = reading.every_table(api.database, job_id, EVERYTHING)
+    next(tables)
+    with api.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job_id))
+    with pytest.raises(NotFound):
+        list(tables)

@@ -161,3 +161,29 @@ def test_who_knows_the_answer_is_told_so(api, tell, make_job, make_block):
     with api.database.write() as session:
         ingest.append(session, job.id, 1, [make_block(30, 1)], told=1)
     assert api.client.get(path, headers={"If-None-Match": tag}).status_code == 200
+
+
+@pytest.fixture
+def apart(api, tell, make_job, make_block):
+    """A job of whose steps most are missing."""
+    job = make_job(State.RUNNING)
+    tell(job.id, make_block(0, 10), make_block(100_000, 10))
+    return job.id
+
+
+@pytest.mark.parametrize("form", ["json", "arrow", "csv", "ndjson", "parquet"])
+def test_a_range_of_missing_steps_has_no_points(api, apart, form):
+    query = {"start": 20, "end": 90_000, "max_points": 100, "format": form}
+    answer = api.client.get(f"/api/v1/jobs/{apart}/steps", params=query)
+    assert answer.status_code == 200, answer.text
+    if form == "json":
+        told = answer.json()
+        assert set(map(len, told["data"].values())) == {0}
+        assert (told["next"], told["skipped_steps"]["total"]) == (None, 0)
+
+
+def test_all_of_the_range_and_only_some_of_it_are_not_asked_for_at_once(api, apart):
+    answer = api.client.get(f"/api/v1/jobs/{apart}/steps?max_points=10&limit=5")
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/query/limit", "excluded")

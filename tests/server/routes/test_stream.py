@@ -5,15 +5,19 @@ import random
 import threading
 from contextlib import ExitStack
 
+import anyio
 import pytest
+from sqlalchemy import delete
 
 from ampcore.series import Event, EventType
 from ampcore.spec import State
 from server.compact import Compactor
 from server.streaming import follow, streams
+from server.streaming.follow import Page
 from server.telemetry import story
 from store import attempts, ingest, jobs, stories
 from store.ingest import LogChunk
+from store.tables import Job
 
 
 @pytest.fixture
@@ -218,10 +222,34 @@ def test_numbers_that_json_cannot_write_have_names(tell, end, make_block, follow
     assert steps[2]["data"]["loss"] == ["NaN", "NaN"]
 
 
-def test_a_job_that_is_deleted_ends_its_stream(api, end, follow_story):
+def test_a_job_that_is_deleted_ends_its_stream(api, job, tell, make_block, follow_story):
+    tell(make_block(0, 3))
+    events = follow_story(kinds="steps")
+    assert next(events)[1] == "steps"
+    with api.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job.id))
+    assert list(events) == [(None, "end", {"state": None})]
+
+
+def test_a_place_that_the_story_has_not_reached_is_kept(end, follow_story):
     end()
-    events = follow_story()
-    assert [name for _, name, _ in events][-1] == "end"
+    assert [name for _, name, _ in follow_story(after=10**6)] == ["end"]
+
+
+def test_who_has_not_caught_up_yet_does_not_fall_behind():
+    class LongStory:
+        is_over = False
+
+        async def pages(self):
+            yield Page((), 0, -1)
+            yield Page([b"first"], 64, 5000)
+            yield Page((), 64, -1)
+            yield Page([b"second"], 128, 5000)
+
+    async def told():
+        return [event async for event in story.server_sent_events(LongStory())]
+
+    assert anyio.run(told)[1:] == [b": still here\n\n", b"first", b": still here\n\n", b"second"]
 
 
 def test_a_reader_who_falls_behind_is_told(tell, end, make_block, follow_story, monkeypatch):
