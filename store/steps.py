@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.series import StepBlock
@@ -16,13 +16,29 @@ FEW_STEPS: Final = 131_072
 
 _ROWS: Final = StepBlockRow.__table__.c
 # Made once: to put a statement together takes as long as to carry it out.
-_ATTEMPTS: Final = (
-    select(_ROWS.attempt, func.min(_ROWS.first_step), func.max(_ROWS.end_step))
-    .where(_ROWS.job_id == bindparam("job_id"))
-    .group_by(_ROWS.attempt)
-    .order_by(_ROWS.attempt)
-)
-_OWN: Final = (_ROWS.job_id == bindparam("job_id"), _ROWS.attempt == bindparam("attempt"))
+_JOB: Final = _ROWS.job_id == bindparam("job_id")
+
+
+def _attempts() -> Select[Any]:
+    """Where each attempt's steps begin and end, from its first and its last block alone."""
+    first = select(func.min(_ROWS.attempt).label("attempt")).where(_JOB)
+    found = first.cte(recursive=True)
+    behind = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > found.c.attempt)
+    found = found.union_all(
+        select(behind.scalar_subquery().label("attempt")).where(found.c.attempt.is_not(None))
+    )
+    its_own = (_JOB, _ROWS.attempt == found.c.attempt)
+    start = select(_ROWS.first_step).where(*its_own).order_by(_ROWS.first_step).limit(1)
+    end = select(_ROWS.end_step).where(*its_own).order_by(_ROWS.first_step.desc()).limit(1)
+    return (
+        select(found.c.attempt, start.scalar_subquery(), end.scalar_subquery())
+        .where(found.c.attempt.is_not(None))
+        .order_by(found.c.attempt)
+    )
+
+
+_ATTEMPTS: Final = _attempts()
+_OWN: Final = (_JOB, _ROWS.attempt == bindparam("attempt"))
 _BEGIN: Final = select(func.max(_ROWS.first_step)).where(
     *_OWN, _ROWS.first_step <= bindparam("start")
 )
