@@ -40,14 +40,19 @@ def sample(
     columns: Sequence[str] | None = None,
 ) -> Buckets:
     """The steps of some stretches in at most `most` buckets; of `columns`, those that there are."""
+    return downsampled(parts(session, job_id, seen, columns), most)
+
+
+def parts(
+    session: Session, job_id: str, seen: Sequence[Stretch], columns: Sequence[str] | None = None
+) -> list[Part]:
+    """Some stretches as parts of a series; of `columns`, those that there are."""
     keep = every if columns is None else set(columns).__contains__
-    return downsampled(
-        [
-            Part(StoredSeries(session, job_id, stretch.attempt, keep), stretch.start, stretch.end)
-            for stretch in seen
-        ],
-        most,
-    )
+    return [
+        Part(StoredSeries(session, job_id, stretch.attempt, keep), stretch.start, stretch.end)
+        for stretch in seen
+        if stretch.start < stretch.end
+    ]
 
 
 class StoredSeries:

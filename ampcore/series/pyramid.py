@@ -93,14 +93,28 @@ def downsampled(parts: Sequence[Part], most: int) -> Buckets:
     parts = [part for part in parts if part.start < part.end]
     if not parts:
         return Buckets.of(NO_STEPS, 1)
-    start, end = parts[0].start, parts[-1].end
+    return in_buckets(parts, size_for(parts[0].start, parts[-1].end, most))
+
+
+def size_for(start: int, end: int, most: int) -> int:
+    """A size of buckets that levels can be made into, of which at most `most` hold a range."""
     fine = grid_for(start, end, most)
-    level = max((size for size in LEVELS if size <= fine), default=1)
-    size = grid_for(start, end, most, multiple_of=level)
+    level = max((level for level in LEVELS if level <= fine), default=1)
+    return grid_for(start, end, most, multiple_of=level)
+
+
+def in_buckets(parts: Sequence[Part], size: int) -> Buckets:
+    """Ranges of steps, one behind the other, in buckets of a size from `size_for`."""
+    level = _level_of(size)
     pieces = [
         piece for part in parts for piece in _read(part.series, part.start, part.end, level, size)
     ]
     return Buckets.concat([Buckets.of(NO_STEPS, size), *pieces])
+
+
+def _level_of(size: int) -> int:
+    """The coarsest level whose buckets can be made into those of a size; 1: the steps."""
+    return max((level for level in LEVELS if size % level == 0), default=1)
 
 
 def _read(series: Series, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:

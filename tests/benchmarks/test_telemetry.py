@@ -64,7 +64,11 @@ def test_visible_finds_every_step_of_every_job(script):
 
 def test_plots_are_measured_and_looked_through(script):
     plot = script("plot")
-    with plot.served("sqlite", {"long": 30_000, "short": 3000}) as jobs:
+    lengths = {"long": 30_000, "short": 3000}
+    with (
+        plot.served("sqlite", lengths) as (running, ids),
+        plot.connected(running, ids, lengths) as jobs,
+    ):
         taken_ms = [
             job.plotted(part, columns)
             for job in jobs.values()
