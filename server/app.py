@@ -34,6 +34,7 @@ from server.routes import (
     attempts,
     audit,
     catalog,
+    compare,
     docs,
     events,
     health,
@@ -137,7 +138,7 @@ def _add_routes(app: FastAPI) -> None:
     # In the order in which a request looks for its route: what is asked most comes first.
     for module in (jobs, attempts, steps, events, workers, catalog, health):
         app.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, session, tokens, projects, audit):
+    for module in (logs, stream, artifacts, compare, session, tokens, projects, audit):
         app.include_router(module.router, prefix="/api/v1", dependencies=checked)
     app.include_router(health.root, dependencies=checked)
     app.include_router(docs.router, prefix="/api/v1")

@@ -20,6 +20,8 @@ read it."""
 TAGS: Final = [
     {"name": "jobs", "description": "Post, list, read and cancel training jobs."},
     {"name": "steps", "description": "Every step: loss, loss scale, skipped, throughput."},
+    {"name": "stream", "description": "Everything that is told of a job, as it comes."},
+    {"name": "compare", "description": "Jobs side by side."},
     {"name": "events", "description": "What happened to a job beside its steps."},
     {"name": "logs", "description": "What a job's processes print, as it comes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},

@@ -36,6 +36,7 @@ IN_SERVER = {
     "streaming": ("access", "errors", "http"),
     "telemetry": ("deps", "errors", "http", "streaming", "views"),
     "metrics": ("reconcile", "schema"),
+    "comparing": ("deps", "http", "telemetry", "views"),
     "jobs": ("access", "datasets", "deps", "errors", "http", "intake", "views", "wake"),
 }
 """What the packages inside the server may import of it; what is not here wires or translates."""

@@ -29,10 +29,15 @@ def json_document(reading: Reading) -> Iterator[bytes]:
     yield b"," + dumps(rest)[1:].encode()
 
 
+def skipped_json(found: "Found") -> bytes:
+    """The skipped steps as a further member of a JSON object."""
+    skipped = json_array(found.points.skipped)
+    return b',"skipped_steps":{"total":%d,"steps":%b}' % (found.skipped, skipped)
+
+
 def _points(found: "Found") -> Iterator[bytes]:
     changes = found.points.changes
-    skipped = json_array(found.points.skipped)
-    yield b',"skipped_steps":{"total":%d,"steps":%b}' % (found.skipped, skipped)
+    yield skipped_json(found)
     yield b',"scale_changes":{"total":%d,' % found.changes
     yield from json_columns(
         {

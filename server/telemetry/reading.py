@@ -111,15 +111,17 @@ class Columns:
         known = steps.columns(self.session, self.job_id, self.seen) or list(COLUMNS)
         if asked is None:
             return known
-        unknown = [name for name in asked if not self._may_be(name, known)]
-        if unknown:
-            raise RequestInvalid([_unknown(name, known) for name in unknown])
+        # A named extra (`loss/generator`) may come later, when there are no steps yet.
+        later = [name for name in asked if not self.inside and name.partition("/")[0] in COLUMNS]
+        refuse_unknown(asked, [*known, *later])
         return [name for name in dict.fromkeys(asked) if name in known]
 
-    def _may_be(self, name: str, known: Sequence[str]) -> bool:
-        """A named extra (`loss/generator`) may come later, when there are no steps yet."""
-        later = not self.inside and name.partition("/")[0] in COLUMNS
-        return later or name in ("step", *known)
+
+def refuse_unknown(asked: Sequence[str], known: Sequence[str]) -> None:
+    """Raises RequestInvalid for columns beside `step` that are not known."""
+    unknown = [name for name in asked if name not in ("step", *known)]
+    if unknown:
+        raise RequestInvalid([_unknown(name, known) for name in unknown])
 
 
 def _page(columns: Columns) -> Reading:

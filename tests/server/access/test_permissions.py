@@ -62,6 +62,7 @@ ROUTES = {
     ("GET", f"{JOB}/logs"): SEES,
     ("GET", f"{JOB}/stream"): SEES,
     ("GET", f"{JOB}/artifacts"): SEES,
+    ("GET", "/api/v1/compare"): SEES,
     ("GET", f"{JOB}/artifacts/{{path:path}}"): SEES,
 }
 
@@ -151,6 +152,8 @@ def address_of(api, make_job):
                 facts = {"hostname": "box", "pid": 1, "slots": 1, "version": "0", "queues": []}
                 workers.register(session, worker_id := tokens.secrets.token_hex(6), **facts)
                 path = path.replace("{worker_id}", worker_id)
+        if path.endswith("/compare"):
+            path += f"?jobs={make_job().id},{make_job().id}"
         return path.replace("{name}", "default")
 
     return fill
@@ -184,6 +187,8 @@ def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
         if needed in (SEES, STEERS):
             body, job_id = BODIES.get((method, path)), make_job().id
             address = path.replace("{path:path}", "a/b.keras")
+            if path.endswith("/compare"):
+                address += "?jobs={job_id}," + make_job().id
             theirs = stranger.request(method, address.replace("{job_id}", job_id), json=body)
             other = address.replace("{job_id}", "0123456789ab")
             nowhere = api.client.request(method, other, json=body)

@@ -1,0 +1,170 @@
+"""Jobs side by side: one grid, and what differs."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from ampcore.spec import State
+from server.comparing.differences import differences
+from store import attempts, ingest
+from store.tokens import create
+
+NO_JOB = "0" * 12
+
+
+@pytest.fixture
+def told(api, make_job, make_block):
+    """Make a job of some steps with one loss; it has ended."""
+
+    def make(count, loss, *, rate=100.0, summary=None, blocks=(), **spec):
+        job = make_job(State.RUNNING, **spec)
+        block = make_block(0, count, loss=loss, step_time_s=64 / rate) if count else None
+        told = [replace(block, totals={"median_examples_per_s": rate})] if block else []
+        with api.database.write() as session:
+            assert ingest.append(session, job.id, 1, [*told, *blocks], told=0)
+            assert attempts.mark_succeeded(session, job.id, 1, summary or {})
+        return job.id
+
+    return make
+
+
+def compare(api, *ids, status=200, **query):
+    answer = api.client.get("/api/v1/compare", params={"jobs": ",".join(ids), **query})
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_points_of_one_grid_belong_together(api, told):
+    ids = told(5000, 2.0), told(1234, 1.0), told(37, 1.0)
+    found = compare(api, *ids, max_points=50, columns="loss")
+    size = found["steps_per_point"]
+    assert size >= 100
+    assert [each["job"]["id"] for each in found["jobs"]] == list(ids)
+    for each, count in zip(found["jobs"], (5000, 1234, 37), strict=True):
+        data = each["data"]
+        assert data["step"] == list(range(0, count, size))
+        assert len(data["step"]) <= 50
+        assert sum(data["count"]) == count
+        assert set(data) == {
+            *("step", "count", "skipped", "elapsed_s"),
+            *(f"loss.{part}" for part in ("min", "max", "first", "last", "mean")),
+        }
+        assert data["elapsed_s"][-1] == pytest.approx(count * 0.64, rel=1e-5)
+        assert data["elapsed_s"] == sorted(data["elapsed_s"])
+
+
+def test_others_are_measured_by_the_baseline(api, told):
+    slow, fast = told(1000, 2.0, rate=100.0), told(1000, 2.5, rate=250.0)
+    found = compare(api, slow, fast)
+    assert found["baseline"] == slow
+    assert [each["speedup"] for each in found["jobs"]] == [1.0, 2.5]
+    assert [each["loss_drift"] for each in found["jobs"]] == [0.0, 0.25]
+    found = compare(api, slow, fast, baseline=fast)
+    assert [each["speedup"] for each in found["jobs"]] == [0.4, 1.0]
+    assert [each["loss_drift"] for each in found["jobs"]] == pytest.approx([-0.2, 0.0])
+
+
+def test_losses_are_compared_where_both_have_steps(api, told, make_block):
+    # The longer one's loss falls to 0 only where the other one has no steps any more.
+    short = told(1000, 1.0)
+    long = told(1000, 3.0, blocks=[make_block(1000, 9000, loss=0.0)])
+    assert compare(api, short, long)["jobs"][1]["loss_drift"] == 2.0
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_what_is_not_finite_has_no_drift(api, told, loss):
+    found = compare(api, told(100, 1.0), told(100, loss))
+    assert found["jobs"][1]["loss_drift"] is None
+
+
+def test_no_event_is_hidden(api, told, make_block):
+    skips = [make_block(100 + i, 1, skipped=i % 7 == 3) for i in range(200)]
+    found = compare(api, told(100, 1.0, blocks=skips), told(300, 1.0), max_points=2)
+    skipped = [100 + i for i in range(200) if i % 7 == 3]
+    assert found["jobs"][0]["skipped_steps"] == {"total": len(skipped), "steps": skipped}
+    assert sum(found["jobs"][0]["data"]["skipped"]) == len(skipped)
+
+
+def test_what_differs_in_specs_and_results_is_told(api, told):
+    single = told(10, 1.0, summary={"val_loss": 0.5}, precision={"policy": "float32"}, name="a")
+    mixed = told(10, 1.0, precision={"policy": "mixed_bfloat16"}, name="b")
+    found = compare(api, single, mixed)
+    assert {each["pointer"]: each["values"] for each in found["spec"]} == {
+        "/name": ["a", "b"],
+        "/precision/policy": ["float32", "mixed_bfloat16"],
+    }
+    results = {each["name"]: each["values"] for each in found["results"]}
+    assert results["state"] == ["succeeded", "succeeded"]
+    assert results["val_loss"] == [0.5, None]
+    assert results["median_examples_per_s"] == [100.0, 100.0]
+
+
+def test_jobs_without_steps_are_compared_too(api, make_job):
+    found = compare(api, make_job().id, make_job().id)
+    assert [each["loss_drift"] for each in found["jobs"]] == [None, None]
+    assert [each["speedup"] for each in found["jobs"]] == [None, None]
+    assert [each["data"]["step"] for each in found["jobs"]] == [[], []]
+
+
+def test_a_column_that_one_job_lacks_is_told_of_the_others(api, told, make_block):
+    plain = told(10, 1.0)
+    gan = told(0, 1.0, blocks=[make_block(0, 10, **{"loss/generator": 0.5})])
+    found = compare(api, plain, gan, columns="loss/generator")
+    assert "loss/generator.mean" not in found["jobs"][0]["data"]
+    assert found["jobs"][1]["data"]["loss/generator.mean"] == [0.5] * 10
+
+
+def test_nothing_new_is_not_told_again(api, told, make_job):
+    done, running = told(10, 1.0), make_job(State.RUNNING)
+    query = {"jobs": f"{done},{running.id}"}
+    tag = api.client.get("/api/v1/compare", params=query).headers["ETag"]
+    again = {"If-None-Match": tag}
+    assert api.client.get("/api/v1/compare", params=query, headers=again).status_code == 304
+    with api.database.write() as session:
+        assert attempts.mark_succeeded(session, running.id, 1, {})
+    assert api.client.get("/api/v1/compare", params=query, headers=again).status_code == 200
+
+
+def test_a_job_that_is_not_seen_is_not_compared(api, told, make_job):
+    mine, foreign = told(10, 1.0), make_job(project="vision").id
+    with api.database.write() as session:
+        secret = create(session, "member")
+    headers = {"Authorization": f"Bearer {secret}"}
+    for other in (foreign, NO_JOB, "nonsense"):
+        params = {"jobs": f"{mine},{other}"}
+        answer = api.client.get("/api/v1/compare", params=params, headers=headers)
+        assert answer.status_code == 404
+        assert other in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ({"jobs": "{a}"}, "/query/jobs"),
+        ({"jobs": "{a},{a}"}, "/query/jobs"),
+        ({"jobs": ",".join(f"{i:012x}" for i in range(11))}, "/query/jobs"),
+        ({"jobs": "{a},{b}", "baseline": NO_JOB}, "/query/baseline"),
+        ({"jobs": "{a},{b}", "columns": "los"}, "/query/columns"),
+        ({"jobs": "{a},{b}", "max_points": "1"}, "/query/max_points"),
+        ({"jobs": "{a},{b}", "by": "time"}, "/query/by"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_with_its_place(api, told, query, place):
+    ids = {"a": told(10, 1.0), "b": told(10, 1.0)}
+    params = {name: value.format(**ids) for name, value in query.items()}
+    answer = api.client.get("/api/v1/compare", params=params)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [place]
+
+
+def test_differences_are_those_of_leaves():
+    documents = [
+        {"same": 1, "a": {"b": 1, "c": [1, 2]}, "only": {"x": 1}},
+        {"same": 1, "a": {"b": 2, "c": [1, 2]}, "only": {}},
+    ]
+    assert differences(documents) == [
+        ("/a/b", [1, 2]),
+        ("/only/x", [1, None]),
+        ("/only", [None, {}]),
+    ]
