@@ -1,0 +1,158 @@
+"""What stands in the documents runs as it is written, in their order, on a stack of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ampclient.job import Job
+from ampclient.wait import wait_for
+from ampcore.spec import JobSpec, State
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 300
+PLACEHOLDER = re.compile(r"\bID\b")
+LONG = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"steps": 1_000_000}}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+)
+ELSEWHERE = {
+    "make demo": "tests/e2e/test_demo.py",
+    "make test": ".ci/run",
+    ".venv/bin/ampserver up": "tests/e2e/conftest.py",
+    # There is no Docker engine on most machines that test; these are held to files and settings.
+    "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
+        "tests/test_compose.py"
+    ),
+    "docker compose up --build --detach": "tests/test_compose.py",
+    "docker compose exec server ampserver token create alice --role admin": "tests/test_compose.py",
+    "docker compose cp mnist.npz worker:/data/datasets/mnist.npz": "tests/test_compose.py",
+    "echo AMPCORE_SITE=train.example.org >> .env": "tests/test_compose.py",
+    "echo COMPOSE_FILE=docker-compose.yml:docker-compose.gpu.yml >> .env": "tests/test_compose.py",
+    # Several machines, by several processes.
+    "export AMPCORE_URL=http://127.0.0.1:8470 AMPCORE_TOKEN=…": "tests/e2e/test_distributed.py",
+    "export AMPCORE_DATABASE_URL=postgresql://ampcore:…@db.internal:5432/ampcore": (
+        "tests/e2e/test_distributed.py"
+    ),
+    "ampserver migrate": "tests/e2e/test_distributed.py",
+    "AMPCORE_WORKER_SLOTS=1 AMPCORE_WORKER_QUEUES=default,cpu ampserver worker": (
+        "tests/e2e/test_distributed.py"
+    ),
+    "ampctl workers": "tests/e2e/test_distributed.py",
+    "ampserver token create alice --role admin": "tests/server/cli",
+}
+"""Blocks that other tests run, by their first lines, and where."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What stands between two fences, in which language, and in which line it begins."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def first_line(self) -> str:
+        """By which it is named elsewhere."""
+        return self.text.partition("\n")[0].strip()
+
+
+def blocks_of(root: Path, document: str) -> Iterator[Block]:
+    """The blocks of a document that have a language."""
+    text = (root / document).read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        if found[1]:
+            yield Block(document, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+
+
+@dataclass
+class Reader:
+    """Somebody who types off what is written, in a folder with the stack's data."""
+
+    folder: Path
+    stack: Any
+
+    def run(self, block: Block) -> None:
+        """Do what a block says; it must succeed."""
+        match block.language:
+            case "sh" if PLACEHOLDER.search(block.text):
+                for line in block.text.splitlines():
+                    self._shell(PLACEHOLDER.sub(self._job_for(line), line), block)
+            case "sh":
+                self._shell(block.text, block)
+            case "python":
+                self._call([sys.executable, "-c", block.text], block)
+            case "yaml":
+                JobSpec.parse(yaml.safe_load(block.text))
+            case _:
+                pytest.fail(f"{block}: nothing runs what is written in {block.language}")
+
+    def _shell(self, text: str, block: Block) -> None:
+        text = text.replace("http://127.0.0.1:8470", self.stack.client.url)
+        self._call(["bash", "-euo", "pipefail", "-c", text], block)
+
+    def _job_for(self, line: str) -> str:
+        """Of a job that the command on this line can do something with."""
+        jobs = self.stack.client.jobs
+        if " pause " in line:
+            return self._once(State.RUNNING, jobs.submit(LONG))
+        if " resume " in line:
+            return self._once(State.PAUSED, next(jobs.list(state=["pausing", "paused"])))
+        return next(jobs.list(state=State.SUCCEEDED)).id
+
+    def _once(self, state: State, job: Job) -> str:
+        wait_for([job], timeout_s=60, done=lambda view: view.state is state)
+        return job.id
+
+    def _call(self, command: list[str], block: Block) -> None:
+        home = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=home | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="session")
+def reader(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """In a folder like a clone after `make install`, while `ampserver up` runs there."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "ampcore-data").symlink_to(stack.data)
+    yield Reader(folder, stack)
+    for job in stack.client.jobs.list(state=["queued", "starting", "running", "pausing", "paused"]):
+        job.cancel()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_code_of_a_page_runs(reader: Reader, document: str) -> None:
+    for block in blocks_of(ROOT, document):
+        if block.first_line not in ELSEWHERE:
+            reader.run(block)
+
+
+def test_what_runs_elsewhere_is_written_somewhere_and_run_there() -> None:
+    written = {block.first_line for page in DOCUMENTS for block in blocks_of(ROOT, page)}
+    assert set(ELSEWHERE) <= written
+    assert [place for place in ELSEWHERE.values() if not (ROOT / place).exists()] == []
