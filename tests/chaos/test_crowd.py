@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
 from typing import Any
 
 import pytest
@@ -58,7 +57,7 @@ def test_ten_thousand_waiting_jobs_slow_nothing_down(crowded: Cluster) -> None:
 
 
 def measured(cluster: Cluster) -> dict[str, float]:
-    """The median of each action in seconds, on jobs of its own."""
+    """What each action takes at least, in seconds, on jobs of its own."""
     http = cluster.apis[0].http
     submitted = iter([cluster.client.jobs.submit(SPEC) for _ in range(TIMES)])
 
@@ -84,7 +83,7 @@ def timed(action: Callable[[], Any]) -> float:
         begin = time.perf_counter()
         action()
         took.append(time.perf_counter() - begin)
-    return median(took)
+    return min(took)  # what else the machine does only adds to it
 
 
 def crowd(cluster: Cluster) -> None:

@@ -189,9 +189,9 @@ def test_a_token_revoked_elsewhere_is_refused_within_two_seconds(database, keyri
 
 
 def test_a_remembered_token_expires_in_time(database, keyring, clock):
-    _, credential = make(database, expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    _, credential = make(database, expires_at=datetime.now(UTC) + timedelta(seconds=60))
     assert known(keyring, credential)
-    clock.now += 1.0
+    clock.now += 60.0
     assert keyring.recall(credential) is None
     assert keyring.recall(credential, grace_s=600) is None
 
