@@ -7,13 +7,15 @@ Importing this loads nothing else; each name below is loaded when first used.
     job = Client().jobs.submit(JobSpec.from_file("job.yaml"))
     job = job.wait(progress=True)
     print(job.state, job.summary.final_loss, job.steps()["loss_scale"])
+
+`AsyncClient` is the same for code that awaits.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ampclient.client import Client
+    from ampclient.client import AsyncClient, Client
     from ampclient.errors import (
         AmpcoreError,
         BadRequest,
@@ -38,11 +40,15 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         WaitTimeout,
     )
-    from ampclient.job import Job
+    from ampclient.job import AsyncJob, Job
+    from ampclient.told import StepsTold
     from ampclient.views import (
         Artifact,
         Attempt,
         AuditEntry,
+        ComparedJob,
+        Comparison,
+        Difference,
         Finding,
         JobEvent,
         Kind,
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
         NewToken,
         Policy,
         Project,
+        Result,
         ScaleChanges,
         ServerVersion,
         Session,
@@ -68,12 +75,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "AmpcoreError": "ampclient.errors",
     "Artifact": "ampclient.views",
+    "AsyncClient": "ampclient.client",
+    "AsyncJob": "ampclient.job",
     "Attempt": "ampclient.views",
     "AuditEntry": "ampclient.views",
     "BadRequest": "ampclient.errors",
     "Client": "ampclient.client",
+    "ComparedJob": "ampclient.views",
+    "Comparison": "ampclient.views",
     "Conflict": "ampclient.errors",
     "ConnectionFailed": "ampclient.errors",
+    "Difference": "ampclient.views",
     "DigestMismatch": "ampclient.errors",
     "Finding": "ampclient.views",
     "Forbidden": "ampclient.errors",
@@ -95,6 +107,7 @@ _HOMES = {
     "Problem": "ampcore.spec",
     "Project": "ampclient.views",
     "QuotaExceeded": "ampclient.errors",
+    "Result": "ampclient.views",
     "ScaleChanges": "ampclient.views",
     "ServerError": "ampclient.errors",
     "ServerVersion": "ampclient.views",
@@ -105,6 +118,7 @@ _HOMES = {
     "StepBlock": "ampcore.series",
     "StepSample": "ampclient.views",
     "StepsMissing": "ampclient.errors",
+    "StepsTold": "ampclient.told",
     "Stretch": "ampclient.views",
     "Summary": "ampclient.views",
     "Token": "ampclient.views",
@@ -120,12 +134,17 @@ _HOMES = {
 __all__ = [
     "AmpcoreError",
     "Artifact",
+    "AsyncClient",
+    "AsyncJob",
     "Attempt",
     "AuditEntry",
     "BadRequest",
     "Client",
+    "ComparedJob",
+    "Comparison",
     "Conflict",
     "ConnectionFailed",
+    "Difference",
     "DigestMismatch",
     "Finding",
     "Forbidden",
@@ -147,6 +166,7 @@ __all__ = [
     "Problem",
     "Project",
     "QuotaExceeded",
+    "Result",
     "ScaleChanges",
     "ServerError",
     "ServerVersion",
@@ -157,6 +177,7 @@ __all__ = [
     "StepBlock",
     "StepSample",
     "StepsMissing",
+    "StepsTold",
     "Stretch",
     "Summary",
     "Token",

@@ -3,21 +3,24 @@
 from datetime import datetime
 
 from ampclient import calls
+from ampclient.faces import Async, Sync, operation
 from ampclient.transport import Transport
 from ampclient.views import NewToken, Project, Token
 
 
-class Tokens:
+class AnyTokens:
     """The ways in."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self) -> list[Token]:
+    @operation
+    async def list(self) -> list[Token]:
         """Every token, also those that are revoked or have expired."""
-        return self._transport.send(calls.list_tokens())
+        return await self._transport.send(calls.list_tokens())
 
-    def create(
+    @operation
+    async def create(
         self,
         name: str,
         *,
@@ -33,27 +36,48 @@ class Tokens:
         given = {"name": name, "role": role, "project": project}
         if expires_at is not None:
             given["expires_at"] = expires_at.astimezone().isoformat()
-        return self._transport.send(calls.create_token(given))
+        return await self._transport.send(calls.create_token(given))
 
-    def revoke(self, token_id: str) -> None:
+    @operation
+    async def revoke(self, token_id: str) -> None:
         """Take a token's power away, at once and for good. Raises NotFound."""
-        self._transport.send(calls.revoke_token(token_id))
+        await self._transport.send(calls.revoke_token(token_id))
 
 
-class Projects:
+class Tokens(Sync, AnyTokens):
+    """The ways in."""
+
+
+class AsyncTokens(Async, AnyTokens):
+    """The ways in."""
+
+
+class AnyProjects:
     """Whose jobs they are."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self) -> list[Project]:
+    @operation
+    async def list(self) -> list[Project]:
         """Every project with its quotas."""
-        return self._transport.send(calls.list_projects())
+        return await self._transport.send(calls.list_projects())
 
-    def update(self, name: str, *, max_queued: int | None, max_running: int | None) -> Project:
+    @operation
+    async def update(
+        self, name: str, *, max_queued: int | None, max_running: int | None
+    ) -> Project:
         """Set how many jobs of a project may wait and run at one time; None: no limit.
 
         A project that does not exist is made.
         """
         quotas = {"max_queued": max_queued, "max_running": max_running}
-        return self._transport.send(calls.put_project(name, quotas))
+        return await self._transport.send(calls.put_project(name, quotas))
+
+
+class Projects(Sync, AnyProjects):
+    """Whose jobs they are."""
+
+
+class AsyncProjects(Async, AnyProjects):
+    """Whose jobs they are."""

@@ -3,8 +3,8 @@
 Source: https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
 """
 
-from collections.abc import Iterator
-from io import BufferedReader, RawIOBase
+import struct
+from collections.abc import AsyncGenerator, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,57 +12,93 @@ from ampclient.answers import unexpected
 from ampclient.errors import ConnectionFailed
 
 if TYPE_CHECKING:
-    import httpx
-
+    from ampclient.transport import Answer
     from ampcore.series import StepBlock
 
 MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
+MARK: Final = 0xFFFFFFFF
+"""What each message begins with."""
+HEAD_BYTES: Final = 8
+"""The mark, and how long the metadata is."""
 
 
-def blocks_in(response: "httpx.Response") -> Iterator["StepBlock"]:
+async def blocks_in(answer: "Answer") -> AsyncGenerator["StepBlock", None]:
     """The steps of an answer; behind missing ones a new block begins.
 
     Raises ConnectionFailed where it breaks off, UnexpectedAnswer where it is no such answer.
     """
     import pyarrow as pa
 
-    media_type = response.headers.get("content-type")
+    media_type = answer.headers.get("content-type")
     if media_type != MEDIA_TYPE:
         detail = f"Expected {MEDIA_TYPE}, received {media_type}."
-        raise unexpected(detail, response.status_code, response.headers)
-    pieces = response.iter_bytes()
+        raise unexpected(detail, answer.status, answer.headers)
+    batches = Batches()
+    async for piece in answer.pieces:
+        try:
+            blocks = [block for batch in batches.feed(piece) for block in _runs(batch)]
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            detail = f"Expected steps as an Arrow stream, received none ({error})."
+            raise unexpected(detail, answer.status, answer.headers) from None
+        for block in blocks:
+            yield block
+    if not batches.are_over:
+        raise ConnectionFailed("The answer broke off before its end.")
+
+
+class Batches:
+    """The record batches of a stream that comes in pieces; a whole stream says where it ends."""
+
+    def __init__(self) -> None:
+        self.are_over = False
+        self._rest = bytearray()
+        self._schema: Any = None
+
+    def feed(self, piece: bytes) -> Iterator[Any]:
+        """The batches that are whole now. Raises ValueError or ArrowException for no stream."""
+        import pyarrow as pa
+
+        self._rest += piece
+        while not self.are_over and (size := self._message_bytes()) <= len(self._rest):
+            message = pa.py_buffer(bytes(self._rest[:size]))
+            del self._rest[:size]
+            if size == HEAD_BYTES:
+                self.are_over = True
+            elif self._schema is None:
+                self._schema = pa.ipc.read_schema(message)
+            else:
+                yield pa.ipc.read_record_batch(message, self._schema)
+
+    def _message_bytes(self) -> int:
+        """How long the next message is, or at least is, while its beginning has not come."""
+        if len(self._rest) < HEAD_BYTES:
+            return HEAD_BYTES
+        mark, metadata_bytes = struct.unpack_from("<II", self._rest)
+        if mark != MARK or metadata_bytes >= 2**31:
+            raise ValueError("expected a message")
+        size = HEAD_BYTES + metadata_bytes
+        if metadata_bytes == 0 or len(self._rest) < size:
+            return int(size)
+        return int(size) + _body_bytes(self._rest[HEAD_BYTES:size])
+
+
+def _body_bytes(metadata: bytearray) -> int:
+    """`bodyLength`, the fourth field of a Message (Message.fbs, a FlatBuffer)."""
     try:
-        for batch in pa.ipc.open_stream(BufferedReader(_Body(pieces))):
-            yield from _runs(batch)
-    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
-        detail = f"Expected steps as an Arrow stream, received none ({error})."
-        raise unexpected(detail, response.status_code, response.headers) from None
-    for _ in pieces:
-        pass  # a connection that has been read to the end serves the next request
-
-
-class _Body(RawIOBase):
-    """The bytes of an answer as a file; whoever asks for more than came was cut off.
-
-    A whole stream says itself where it ends, so nobody asks for anything behind that.
-    """
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                raise ConnectionFailed("The answer broke off before its end.")
-            self._rest = memoryview(piece)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
+        (table,) = struct.unpack_from("<I", metadata)
+        (back,) = struct.unpack_from("<i", metadata, table)
+        vtable = table - back
+        (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
+        fourth = 4 + 2 * 3
+        (place,) = (
+            struct.unpack_from("<H", metadata, vtable + fourth) if fourth < vtable_bytes else (0,)
+        )
+        (size,) = struct.unpack_from("<q", metadata, table + place) if place else (0,)
+    except struct.error as error:
+        raise ValueError(f"expected a message: {error}") from None
+    if size < 0:
+        raise ValueError("expected a message with a body")
+    return int(size)
 
 
 def _runs(batch: Any) -> Iterator["StepBlock"]:

@@ -2,8 +2,7 @@
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import IO, Final
 
@@ -16,7 +15,7 @@ from ampclient.errors import (
     UnexpectedAnswer,
 )
 from ampclient.retry import POLLING_PATIENCE_S, Attempts
-from ampclient.transport import Transport
+from ampclient.transport import Answer, Transport
 from ampclient.views import Artifact
 
 Report = Callable[[Artifact, int], object]
@@ -58,20 +57,20 @@ def place_of(artifact: Artifact, folder: Path) -> Path:
     return folder.joinpath(*parts)
 
 
-def download(
+async def download(
     transport: Transport, job_id: str, artifact: Artifact, target: Path, report: Report
 ) -> None:
     """Bring one file to `target`, unless it is there already; other bytes there are replaced.
 
     Raises DigestMismatch for bytes that are not the promised ones, and OSError.
     """
-    if not _is_whole(target, artifact):
+    if not await transport.aside(_is_whole, target, artifact):
         target.parent.mkdir(parents=True, exist_ok=True)
         # The digest in its name: what is left of another version is never gone on with.
         part = target.with_name(f".{target.name}.{artifact.sha256[:16]}.part")
         part.touch()
-        _fill(transport, job_id, artifact, part, report)
-        if not _is_whole(part, artifact):
+        await _fill(transport, job_id, artifact, part, report)
+        if not await transport.aside(_is_whole, part, artifact):
             part.unlink()
             raise DigestMismatch(
                 f"Expected {artifact.size_bytes} bytes with the SHA-256 {artifact.sha256} for "
@@ -81,31 +80,34 @@ def download(
     report(artifact, artifact.size_bytes)
 
 
-def _fill(
+async def _fill(
     transport: Transport, job_id: str, artifact: Artifact, part: Path, report: Report
 ) -> None:
     """Receive what `part` lacks, over as many connections as that takes."""
     attempts = Attempts(calls.get_artifact(job_id, artifact.path, start=0), POLLING_PATIENCE_S)
     while (start := part.stat().st_size) < artifact.size_bytes:
+        request = calls.get_artifact(job_id, artifact.path, start=start)
         try:
-            with transport.open(calls.get_artifact(job_id, artifact.path, start=start)) as response:
+            async with transport.open(request) as answer:
                 # Behind what is there only where the server goes on from there.
-                mode = "ab" if response.status_code == PARTIAL else "wb"
-                with part.open(mode) as file:
-                    _receive(attempts.heard(response.iter_bytes()), file, artifact, report)
+                with part.open("ab" if answer.status == PARTIAL else "wb") as file:
+                    await _receive(answer, attempts, file, artifact, report)
         except (ConnectionFailed, StatusError) as error:
             if error.status == RANGE_NOT_SATISFIABLE:
                 return  # the server's file is a shorter one
-            time.sleep(attempts.delay_s(error))
+            await transport.sleep(attempts.delay_s(error))
         else:
             return
 
 
-def _receive(pieces: Iterable[bytes], file: IO[bytes], artifact: Artifact, report: Report) -> None:
+async def _receive(
+    answer: Answer, attempts: Attempts, file: IO[bytes], artifact: Artifact, report: Report
+) -> None:
     """Write what comes."""
-    for piece in pieces:
+    async for piece in answer.pieces:
         file.write(piece)
         report(artifact, file.tell())
+        attempts.begin_anew()
         if file.tell() > artifact.size_bytes:
             return  # not the promised file, and perhaps an endless one
 

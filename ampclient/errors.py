@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ampclient.job import Job
+    from ampclient.views import JobView
     from ampcore.spec import Problem
 
 
@@ -77,7 +77,7 @@ class WaitTimeout(AmpcoreError, TimeoutError):
 
     default_code = "wait_timeout"
 
-    def __init__(self, detail: str, *, jobs: Sequence["Job"] = ()) -> None:
+    def __init__(self, detail: str, *, jobs: Sequence["JobView"] = ()) -> None:
         super().__init__(detail)
         self.jobs = tuple(jobs)
 
@@ -87,7 +87,7 @@ class JobFailed(AmpcoreError):
 
     default_code = "job_failed"
 
-    def __init__(self, detail: str, *, job: "Job") -> None:
+    def __init__(self, detail: str, *, job: "JobView") -> None:
         super().__init__(detail, code=job.reason)
         self.job = job
 

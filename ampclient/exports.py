@@ -3,11 +3,10 @@
 import errno
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from ampclient import calls
@@ -15,10 +14,7 @@ from ampclient.answers import unexpected
 from ampclient.downloads import is_name
 from ampclient.errors import ConnectionFailed, StatusError
 from ampclient.retry import POLLING_PATIENCE_S, Attempts
-from ampclient.transport import Transport
-
-if TYPE_CHECKING:
-    import httpx
+from ampclient.transport import Answer, Transport
 
 Report = Callable[[int], object]
 """Called with how many bytes are here."""
@@ -37,7 +33,7 @@ ENDINGS: Final = {
 """Of whole files: a proxy that speaks HTTP/1.0 may hide that an answer broke off."""
 
 
-def export(
+async def export(
     transport: Transport,
     request: calls.Request,
     path: str | PathLike[str],
@@ -52,39 +48,39 @@ def export(
     tries = 0
     while True:
         try:
-            with transport.open(request) as response:
+            async with transport.open(request) as answer:
                 tries += 1
-                target = _target(path, form, response)
-                _receive(attempts.heard(response.iter_bytes()), target, form, report)
+                target = _target(path, form, answer)
+                await _receive(answer, attempts, target, form, report)
                 return target
         except (ConnectionFailed, StatusError) as error:
             if tries == TRIES:
                 raise
-            time.sleep(attempts.delay_s(error))
+            await transport.sleep(attempts.delay_s(error))
 
 
-def pieces_of(transport: Transport, request: calls.Request) -> Iterator[bytes]:
+async def pieces_of(transport: Transport, request: calls.Request) -> AsyncGenerator[bytes, None]:
     """The answer piece by piece; it is asked for again only while none of it has come."""
     attempts = Attempts(request, POLLING_PATIENCE_S)
     begun = False
     while True:
         try:
-            with transport.open(request) as response:
-                for piece in response.iter_bytes():
+            async with transport.open(request) as answer:
+                async for piece in answer.pieces:
                     begun = True
                     yield piece
                 return
         except (ConnectionFailed, StatusError) as error:
             if begun:
                 raise
-            time.sleep(attempts.delay_s(error))
+            await transport.sleep(attempts.delay_s(error))
 
 
-def _target(path: str | PathLike[str], form: str, response: "httpx.Response") -> Path:
+def _target(path: str | PathLike[str], form: str, answer: Answer) -> Path:
     """Where the file goes; never to the place of a device or a pipe. Raises OSError."""
     target = Path(path)
     if _is_folder(path, form):
-        target /= _name_in(response.headers, response.status_code)
+        target /= _name_in(answer.headers, answer.status)
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "Expected a file or a folder", str(target))
     return target
@@ -106,15 +102,18 @@ def _name_in(headers: Mapping[str, str], status: int) -> str:
     return found[1]
 
 
-def _receive(pieces: Iterator[bytes], target: Path, form: str, report: Report) -> None:
+async def _receive(
+    answer: Answer, attempts: Attempts, target: Path, form: str, report: Report
+) -> None:
     """Write the file beside its place and move it there once it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{uuid4().hex[:8]}.part")
     try:
         with part.open("xb") as file:
-            for piece in pieces:
+            async for piece in answer.pieces:
                 file.write(piece)
                 report(file.tell())
+                attempts.begin_anew()
         if not _is_whole(part, form):
             raise ConnectionFailed("The answer broke off before its end.")
         part.replace(target)

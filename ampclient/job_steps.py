@@ -1,7 +1,6 @@
 """The steps of a job: all of them, as they come, in few points, or as a file."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ampclient import calls
 from ampclient.exports import Report, export, pieces_of
+from ampclient.faces import operation, series
 from ampclient.retry import POLLING_PATIENCE_S
 from ampclient.steps import StepReader, joined
 from ampclient.transport import Transport
@@ -25,7 +25,8 @@ class JobSteps(JobView):
 
     _transport: Transport = field(repr=False, compare=False)
 
-    def steps(
+    @operation
+    async def steps(
         self,
         *,
         start: int | None = None,
@@ -41,8 +42,10 @@ class JobSteps(JobView):
         StepsMissing where some between them are not stored.
         """
         wanted = calls.StepRange(start, end, after, columns, attempt)
-        return joined(list(StepReader(self._transport, self.id, wanted).read()), wanted)
+        reader = StepReader(self._transport, self.id, wanted)
+        return joined([block async for block in reader.read()], wanted)
 
+    @series
     def iter_steps(
         self,
         *,
@@ -51,7 +54,7 @@ class JobSteps(JobView):
         after: int | None = None,
         columns: Sequence[str] | None = None,
         attempt: int | None = None,
-    ) -> Iterator["StepBlock"]:
+    ) -> AsyncGenerator["StepBlock", None]:
         """The same steps block by block, for more of them than memory should hold.
 
         Between two blocks there is a gap where steps are missing.
@@ -59,13 +62,14 @@ class JobSteps(JobView):
         wanted = calls.StepRange(start, end, after, columns, attempt)
         return StepReader(self._transport, self.id, wanted).read()
 
-    def follow_steps(
+    @series
+    async def follow_steps(
         self,
         *,
         after: int | None = None,
         columns: Sequence[str] | None = None,
         poll_s: float = POLL_S,
-    ) -> Iterator["StepBlock"]:
+    ) -> AsyncGenerator["StepBlock", None]:
         """Every step after `after`, each exactly once, as they come, until the job has ended.
 
         As it was first done: a step that a later attempt does again is not told a second time.
@@ -74,13 +78,15 @@ class JobSteps(JobView):
         reader = StepReader(self._transport, self.id, wanted)
         while True:
             # The state is read before the steps: an ended job stores no more of them.
-            ended = self._has_ended()
-            yield from reader.read(patience_s=POLLING_PATIENCE_S)
+            ended = await self._has_ended()
+            async for block in reader.read(patience_s=POLLING_PATIENCE_S):
+                yield block
             if ended:
                 return
-            time.sleep(poll_s)
+            await self._transport.sleep(poll_s)
 
-    def sample(
+    @operation
+    async def sample(
         self,
         max_points: int = 1000,
         *,
@@ -91,9 +97,10 @@ class JobSteps(JobView):
     ) -> StepSample:
         """The same range in 2 to 10,000 points at most, which hide no event: see StepSample."""
         wanted = calls.StepRange(start=start, end=end, columns=columns, attempt=attempt)
-        return self._transport.send(calls.sample_steps(self.id, wanted, max_points))
+        return await self._transport.send(calls.sample_steps(self.id, wanted, max_points))
 
-    def export(
+    @operation
+    async def export(
         self,
         path: str | PathLike[str],
         format: str = "csv",  # noqa: A002 - the word of the API and of ampctl
@@ -115,8 +122,9 @@ class JobSteps(JobView):
         """
         wanted = calls.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         request = calls.stream_steps(self.id, wanted, format, max_points=max_points)
-        return export(self._transport, request, path, format, report)
+        return await export(self._transport, request, path, format, report)
 
+    @series
     def iter_export(
         self,
         format: str = "csv",  # noqa: A002
@@ -126,7 +134,7 @@ class JobSteps(JobView):
         columns: Sequence[str] | None = None,
         attempt: int | None = None,
         max_points: int | None = None,
-    ) -> Iterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The bytes of such a file as they come, for a pipe or a socket.
 
         Raises ConnectionFailed where they break off: what was given then is no whole file.
@@ -135,9 +143,10 @@ class JobSteps(JobView):
         request = calls.stream_steps(self.id, wanted, format, max_points=max_points)
         return pieces_of(self._transport, request)
 
-    def _has_ended(self) -> bool:
+    async def _has_ended(self) -> bool:
         """Whether the job has ended by now; one that has is not asked for again."""
         if self.state.is_terminal:
             return True
         call = calls.get_job(self.id)
-        return self._transport.send(call, patience_s=POLLING_PATIENCE_S).state.is_terminal
+        view = await self._transport.send(call, patience_s=POLLING_PATIENCE_S)
+        return view.state.is_terminal

@@ -1,28 +1,33 @@
 """`client.jobs`: submit jobs and find them again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from typing import Any, ClassVar, Generic
 from uuid import uuid4
 
 from ampclient import calls
 from ampclient.documents import SpecSource, document_of
-from ampclient.job import Job
+from ampclient.faces import Async, Sync, listing, operation
+from ampclient.job import AsyncJob, Job
+from ampclient.listing import Items
 from ampclient.transport import Transport
-from ampclient.views import Validated
-from ampclient.wait import POLL_S, Progress, wait_for
+from ampclient.views import JobView, Validated
+from ampclient.wait import POLL_S, J, wait_until
 
-JobList = list[Job]  # inside the class, `list` is the method
 Labels = str | Iterable[str] | Mapping[str, str]
 
 
-class Jobs:
+class AnyJobs(Generic[J]):
     """The jobs of a server."""
+
+    _job: ClassVar[Any]
+    """The class of a job, of the same face."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def submit(self, spec: SpecSource, *, idempotency_key: str | None = None) -> Job:
+    @operation
+    async def submit(self, spec: SpecSource, *, idempotency_key: str | None = None) -> J:
         """Queue a job: a JobSpec, a mapping, or the path of a YAML or JSON file.
 
         An answer that is lost on the way is asked for again under the same key, so one call
@@ -31,21 +36,24 @@ class Jobs:
         QuotaExceeded when the project's queue is full, and OSError for an unreadable file.
         """
         call = calls.submit_job(document_of(spec), idempotency_key or str(uuid4()))
-        return Job.bind(self._transport.send(call), self._transport)
+        return self._bound(await self._transport.send(call))
 
-    def validate(self, spec: SpecSource) -> Validated:
+    @operation
+    async def validate(self, spec: SpecSource) -> Validated:
         """What the server makes of a spec, with every default written out; queues nothing.
 
         Tells the job's parameters, memory and arithmetic beforehand, and what may disappoint on
         the workers that are online. Raises InvalidSpec.
         """
-        return self._transport.send(calls.validate_job(document_of(spec)))
+        return await self._transport.send(calls.validate_job(document_of(spec)))
 
-    def get(self, job_id: str) -> Job:
+    @operation
+    async def get(self, job_id: str) -> J:
         """One job. Raises NotFound."""
-        return Job.bind(self._transport.send(calls.get_job(job_id)), self._transport)
+        return self._bound(await self._transport.send(calls.get_job(job_id)))
 
-    def list(
+    @listing
+    async def list(
         self,
         *,
         state: str | Iterable[str] | None = None,
@@ -57,7 +65,7 @@ class Jobs:
         created_after: datetime | str | None = None,
         sort: str | None = None,
         limit: int | None = None,
-    ) -> Iterator[Job]:
+    ) -> AsyncGenerator[J, None]:
         """Jobs, newest first: those that are all that is asked for.
 
         `state` is one or several. `label` is "team=vision", "team" (any value), several of them,
@@ -66,7 +74,8 @@ class Jobs:
         for admins, who see every project.
 
         Lazy: an iterator that asks for the first page when its first job is taken, and for each
-        further page when it gets there. `list(client.jobs.list())` has them all at once.
+        further page when it gets there. `list(client.jobs.list())` has them all at once; a
+        notebook shows the first ones as a table.
         """
         search = calls.Search(
             states=_several(state),
@@ -78,19 +87,29 @@ class Jobs:
             created_after=_moment(created_after),
             sort=sort,
         )
-        return islice(self._pages(search, limit), limit)
+        size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
+        left, cursor = limit, None
+        while left is None or left > 0:
+            page = await self._transport.send(calls.list_jobs(search, limit=size, cursor=cursor))
+            for view in page.jobs[:left]:
+                yield self._bound(view)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            left = None if left is None else left - len(page.jobs)
 
-    def wait(
+    @operation
+    async def wait(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[J],
         timeout: float | None = None,
         *,
-        progress: Progress = False,
+        progress: bool | Callable[[J], object] = False,
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
-    ) -> JobList:
+    ) -> Items[J]:
         """Several jobs, in the same order, once all have ended; see `Job.wait`."""
-        return wait_for(
+        return await wait_until(
             jobs,
             timeout_s=timeout,
             progress=progress,
@@ -98,15 +117,21 @@ class Jobs:
             poll_s=poll_s,
         )
 
-    def _pages(self, search: calls.Search, limit: int | None) -> Iterator[Job]:
-        size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
-        cursor = None
-        while True:
-            page = self._transport.send(calls.list_jobs(search, limit=size, cursor=cursor))
-            yield from (Job.bind(view, self._transport) for view in page.jobs)
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+    def _bound(self, view: JobView) -> J:
+        job: J = self._job.bind(view, self._transport)
+        return job
+
+
+class Jobs(Sync, AnyJobs[Job]):
+    """The jobs of a server."""
+
+    _job = Job
+
+
+class AsyncJobs(Async, AnyJobs[AsyncJob]):
+    """The jobs of a server."""
+
+    _job = AsyncJob
 
 
 def _several(words: str | Iterable[str] | None) -> Sequence[str]:

@@ -1,8 +1,8 @@
 """Read what a job's processes print: entry after entry, without a gap and without a repeat."""
 
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import aclosing
 from typing import Final
 
 from ampclient import calls
@@ -26,38 +26,45 @@ class LogReader:
         self._after = after
         self._attempt = attempt
 
-    def read(self, *, patience_s: float = PATIENCE_S) -> Iterator[LogEntry]:
+    async def read(self, *, patience_s: float = PATIENCE_S) -> AsyncGenerator[LogEntry, None]:
         """The entries that are stored now and were not read before."""
         more = True
         while more:
             call = calls.get_logs(self._job_id, after=self._after, attempt=self._attempt)
-            page = self._transport.send(call, patience_s=patience_s)
+            page = await self._transport.send(call, patience_s=patience_s)
             more = page.more and bool(page.entries)
-            yield from map(self._advance, page.entries)
+            for entry in page.entries:
+                yield self._advance(entry)
 
-    def follow(self, has_ended: Callable[[], bool]) -> Iterator[LogEntry]:
+    async def follow(
+        self, has_ended: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[LogEntry, None]:
         """Every entry as it comes, over restarts of the server, until the job has ended."""
         attempts = Attempts(self._stream(), POLLING_PATIENCE_S)
         while True:
             try:
-                yield from self._opened(attempts)
+                async with aclosing(self._opened(attempts)) as entries:
+                    async for entry in entries:
+                        yield entry
             except (ConnectionFailed, StatusError) as error:
-                time.sleep(max(attempts.delay_s(error), PAUSE_S))
+                await self._transport.sleep(max(attempts.delay_s(error), PAUSE_S))
                 continue
             # A stream ends with its job, but also where the server shuts down.
-            if has_ended():
-                yield from self.read(patience_s=POLLING_PATIENCE_S)
+            if await has_ended():
+                async for entry in self.read(patience_s=POLLING_PATIENCE_S):
+                    yield entry
                 return
-            time.sleep(PAUSE_S)
+            await self._transport.sleep(PAUSE_S)
 
-    def _opened(self, attempts: Attempts) -> Iterator[LogEntry]:
+    async def _opened(self, attempts: Attempts) -> AsyncGenerator[LogEntry, None]:
         """The entries of one stream, as far as it goes."""
         call = self._stream()
-        with self._transport.open(call) as response:
+        async with self._transport.open(call) as answer:
             attempts.begin_anew()
-            for line in attempts.heard(_lines(response.iter_bytes())):
+            async for line in _lines(answer.pieces):
                 if line:  # an empty one only says that the connection lives
                     yield self._advance(call.read(_document(line)))
+                attempts.begin_anew()  # now, since whoever took the entry may have kept it for long
 
     def _stream(self) -> calls.Call[LogEntry]:
         return calls.follow_logs(self._job_id, after=self._after, attempt=self._attempt)
@@ -67,13 +74,14 @@ class LogReader:
         return entry
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+async def _lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """The whole lines; one that is cut off comes again in the next stream."""
     # Not by iter_lines, which also takes what was printed, such as U+2028, for an end of a line.
     rest = b""
-    for piece in pieces:
+    async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
+        for line in lines:
+            yield line
 
 
 def _document(line: bytes) -> object:

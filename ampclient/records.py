@@ -1,38 +1,42 @@
 """What a job has left on the server: steps, events, attempts, printed text, files."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from ampclient import calls
 from ampclient.downloads import Report, chosen, download, place_of
-from ampclient.job_steps import JobSteps
+from ampclient.faces import operation, series
+from ampclient.job_story import JobStory
 from ampclient.logs import LogReader
 from ampclient.views import Artifact, Attempt, JobEvent, LogEntry
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRecords(JobSteps):
+class JobRecords(JobStory):
     """A view of a job, from which its records can be read."""
 
-    def events(self, *, after: int | None = None) -> list[JobEvent]:
+    @operation
+    async def events(self, *, after: int | None = None) -> list[JobEvent]:
         """The job's ledger in order, behind the event whose `seq` is `after`."""
         events: list[JobEvent] = []
         more = True
         while more:
-            page = self._transport.send(calls.get_events(self.id, after=after))
+            page = await self._transport.send(calls.get_events(self.id, after=after))
             events += page.entries
             after, more = page.next, page.more and bool(page.entries)
         return events
 
-    def attempts(self) -> list[Attempt]:
+    @operation
+    async def attempts(self) -> list[Attempt]:
         """Every time that a worker took the job, the first one first, and how that ended."""
-        return self._transport.send(calls.list_attempts(self.id))
+        return await self._transport.send(calls.list_attempts(self.id))
 
+    @series
     def logs(
         self, *, follow: bool = False, after: int | None = None, attempt: int | None = None
-    ) -> Iterator[LogEntry]:
+    ) -> AsyncGenerator[LogEntry, None]:
         """What the job's processes printed, behind the entry whose `seq` is `after`.
 
         With `follow` also what they will print, each piece once, until the job has ended; a
@@ -41,11 +45,13 @@ class JobRecords(JobSteps):
         reader = LogReader(self._transport, self.id, after=after, attempt=attempt)
         return reader.follow(self._has_ended) if follow else reader.read()
 
-    def artifacts(self) -> list[Artifact]:
+    @operation
+    async def artifacts(self) -> list[Artifact]:
         """The files that the job has left: checkpoints, the model, reports."""
-        return self._transport.send(calls.list_artifacts(self.id))
+        return await self._transport.send(calls.list_artifacts(self.id))
 
-    def download(
+    @operation
+    async def download(
         self,
         path: str | None = None,
         *,
@@ -59,7 +65,8 @@ class JobRecords(JobSteps):
         is called with each file and the bytes of it that are here. Raises NotFound, OSError, and
         DigestMismatch for a file whose SHA-256 is not the promised one.
         """
-        places = [(a, place_of(a, Path(to))) for a in chosen(self.artifacts(), path)]
+        artifacts = await self._transport.send(calls.list_artifacts(self.id))
+        places = [(a, place_of(a, Path(to))) for a in chosen(artifacts, path)]
         for artifact, target in places:
-            download(self._transport, self.id, artifact, target, report)
+            await download(self._transport, self.id, artifact, target, report)
         return [target for _, target in places]

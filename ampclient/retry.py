@@ -2,8 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 from ampclient.calls import Request
 from ampclient.errors import (
@@ -13,8 +12,6 @@ from ampclient.errors import (
     QuotaExceeded,
     StatusError,
 )
-
-T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
 """How long a single request is retried; enough for a server that restarts."""
@@ -40,12 +37,6 @@ class Attempts:
         """The server has given something: what fails from now on is a new trouble."""
         self._started_s = time.monotonic()
         self._failed = 0
-
-    def heard(self, items: Iterable[T]) -> Iterator[T]:
-        """What the server gives, item by item; what fails behind one is a new trouble."""
-        for item in items:
-            yield item
-            self.begin_anew()  # now, since whoever took the item may have kept it for long
 
     def delay_s(self, error: AmpcoreError) -> float:
         """How long to wait before the next attempt. Raises `error` when there is to be none."""

@@ -1,7 +1,7 @@
 """Read the steps of a job as they come: each exactly once, over connections that break."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class StepReader:
         self._job_id = job_id
         self._left = wanted
 
-    def read(self, *, patience_s: float = PATIENCE_S) -> Iterator["StepBlock"]:
+    async def read(self, *, patience_s: float = PATIENCE_S) -> AsyncGenerator["StepBlock", None]:
         """The steps that are stored now and were not read before, in ascending blocks.
 
         Raises UnexpectedAnswer for a step that comes again.
@@ -32,18 +32,21 @@ class StepReader:
         attempts = Attempts(self._stream(), patience_s)
         while True:
             try:
-                yield from self._opened(attempts)
+                async with aclosing(self._opened(attempts)) as blocks:
+                    async for block in blocks:
+                        yield block
             except (ConnectionFailed, StatusError) as error:
-                time.sleep(attempts.delay_s(error))
+                await self._transport.sleep(attempts.delay_s(error))
             else:
                 return
 
-    def _opened(self, attempts: Attempts) -> Iterator["StepBlock"]:
+    async def _opened(self, attempts: Attempts) -> AsyncGenerator["StepBlock", None]:
         """The blocks of one answer, as far as it goes."""
-        with self._transport.open(self._stream()) as response:
-            for block in attempts.heard(blocks_in(response)):
+        async with self._transport.open(self._stream()) as answer:
+            async for block in blocks_in(answer):
                 self._advance(block)
                 yield block
+                attempts.begin_anew()  # now, since whoever took the block may have kept it for long
 
     def _stream(self) -> calls.Request:
         return calls.stream_steps(self._job_id, self._left, calls.ARROW)

@@ -1,9 +1,9 @@
-"""The one place that speaks HTTP: sends requests, tries again when it may, maps failures."""
+"""The one place that sends requests: tries again when it may, maps failures; on either wire."""
 
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ampclient.answers import raise_for_status, read_answer
@@ -12,6 +12,7 @@ from ampclient.connection import Connection
 from ampclient.errors import ConnectionFailed, StatusError
 from ampclient.etags import LastAnswers
 from ampclient.retry import PATIENCE_S, Attempts
+from ampclient.wire import Wire
 from ampcore import __version__
 
 if TYPE_CHECKING:
@@ -21,60 +22,61 @@ T = TypeVar("T")
 NOT_MODIFIED = 304
 
 
-class Transport:
-    """A connection to one server. An `http_client` that is handed in stays its owner's to close."""
+@dataclass(frozen=True)
+class Answer:
+    """An answer whose content still comes, piece by piece."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        timeout_s: float = 30.0,
-        http_client: "httpx.Client | None" = None,
-    ) -> None:
+    status: int
+    headers: Mapping[str, str]
+    pieces: AsyncGenerator[bytes, None]
+
+
+class Transport:
+    """A connection to one server."""
+
+    def __init__(self, connection: Connection, wire: Wire) -> None:
         self.connection = connection
-        self._owns_http = http_client is None
-        self._http = http_client or _new_http_client(connection, timeout_s)
+        self.sleep = wire.sleep
+        self.aside = wire.aside
+        self.close = wire.close
+        self._wire = wire
         self._last_answers = LastAnswers()
 
-    def send(self, call: Call[T], *, patience_s: float = PATIENCE_S) -> T:
+    async def send(self, call: Call[T], *, patience_s: float = PATIENCE_S) -> T:
         """The answer to `call`, tried again for at most about `patience_s` where that is safe."""
         attempts = Attempts(call, patience_s)
         while True:
             try:
-                return self._send_once(call)
+                return await self._send_once(call)
             except (ConnectionFailed, StatusError) as error:
                 delay_s = attempts.delay_s(error)
-            time.sleep(delay_s)
+            await self.sleep(delay_s)
 
-    @contextmanager
-    def open(self, request: Request) -> "Iterator[httpx.Response]":
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Answer]:
         """The answer as it comes in; it is asked for once.
 
         Raises StatusError, and ConnectionFailed also while the answer is read.
         """
         with self._connected(request):
-            message = self._message(request)
-            response = self._http.send(message, stream=True)
+            response = await self._wire.send(self._message(request), stream=True)
             try:
-                if response.status_code >= 300:
-                    content = response.read()
-                    raise_for_status(request, response.status_code, response.headers, content)
-                yield response
+                status, headers = response.status_code, response.headers
+                if status >= 300:
+                    content = await self._wire.read(response)
+                    raise_for_status(request, status, headers, content)
+                async with aclosing(self._wire.pieces(response)) as pieces:
+                    yield Answer(status, headers, pieces)
             finally:
-                response.close()
+                await self._wire.leave(response)
 
-    def close(self) -> None:
-        """Close the connections that are kept open."""
-        if self._owns_http:
-            self._http.close()
-
-    def _send_once(self, call: Call[T]) -> T:
+    async def _send_once(self, call: Call[T]) -> T:
         known = self._last_answers.get(call)
         message = self._message(call)
         if known is not None:
             message.headers["If-None-Match"] = known.etag
         with self._connected(call):
-            response = self._http.send(message)
+            response = await self._wire.send(message)
         if known is not None and response.status_code == NOT_MODIFIED:
             unchanged: T = known.value
             return unchanged
@@ -93,7 +95,7 @@ class Transport:
         if request.body is not None:
             headers["Content-Type"], content = "application/json", encode(request.body)
         url = f"{self.connection.url}{request.url_path}"
-        return self._http.build_request(
+        return self._wire.message(
             request.method, url, params=list(request.params), content=content, headers=headers
         )
 
@@ -121,10 +123,3 @@ def encode(body: Any) -> bytes:
         from ampcore.series.jsonable import finite_json
 
         return json.dumps(finite_json(body), allow_nan=False).encode()
-
-
-def _new_http_client(connection: Connection, timeout_s: float) -> "httpx.Client":
-    import httpx
-
-    # A proxy from the environment cannot reach this machine's own loopback address.
-    return httpx.Client(timeout=timeout_s, trust_env=not connection.is_loopback)

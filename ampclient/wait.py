@@ -3,86 +3,134 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ampclient import calls
 from ampclient.errors import AmpcoreError, JobFailed, WaitTimeout
+from ampclient.faces import finished
+from ampclient.listing import Items
 from ampclient.retry import POLLING_PATIENCE_S
+from ampclient.views import JobView
 from ampcore.spec import State
 
 if TYPE_CHECKING:
-    from ampclient.job import Job
+    from ampclient.job import AnyJob, Job
 
+J = TypeVar("J", bound="AnyJob[Any]")
 POLL_S: Final = 0.5
 
-Report = Callable[["Job"], object]
-Progress = bool | Report
+Progress = bool | Callable[[J], object]
 """False: silent. True: bars on a terminal, lines elsewhere. A function: called with each view."""
 
 
-def has_ended(job: "Job") -> bool:
+def has_ended(job: JobView) -> bool:
     """What is usually waited for."""
     return job.state.is_terminal
 
 
 def wait_for(
-    jobs: Sequence["Job"],
+    jobs: "Sequence[Job]",
     *,
     timeout_s: float | None = None,
-    progress: Progress = False,
+    progress: "Progress[Job]" = False,
     raise_on_failure: bool = False,
     poll_s: float = POLL_S,
     done: "Callable[[Job], bool]" = has_ended,
-) -> list["Job"]:
+) -> "Items[Job]":
     """The same jobs once all are `done`. Raises WaitTimeout, or JobFailed where asked to."""
+    waiting = wait_until(
+        jobs,
+        timeout_s=timeout_s,
+        progress=progress,
+        raise_on_failure=raise_on_failure,
+        poll_s=poll_s,
+        done=done,
+    )
+    return finished(waiting)
+
+
+async def wait_until(
+    jobs: Sequence[J],
+    *,
+    timeout_s: float | None,
+    progress: Progress[J],
+    raise_on_failure: bool,
+    poll_s: float,
+    done: Callable[[J], bool] = has_ended,
+) -> Items[J]:
+    """The same, for jobs of either face."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-    with _reporter(progress, jobs) as report:
+    first_steps = _FirstSteps()
+    with _reporter(progress, first_steps) as report:
         while True:
-            jobs = [refreshed(job) for job in jobs]
+            jobs = [await refreshed(job) for job in jobs]
             for job in jobs:
+                if progress is True:
+                    await first_steps.learn(job)
                 report(job)
             open_jobs = [job for job in jobs if not done(job)]
             if not open_jobs:
                 break
-            _pause(poll_s, deadline_s, open_jobs)
+            await open_jobs[0]._transport.sleep(_pause_s(poll_s, deadline_s, open_jobs))
     if raise_on_failure:
         _raise_for_failure(jobs)
-    return list(jobs)
+    return Items(jobs)
 
 
-def refreshed(job: "Job") -> "Job":
+async def refreshed(job: J) -> J:
     """The job as it is now; one that has ended is not asked for again."""
-    return job if job.state.is_terminal else job.refresh(patience_s=POLLING_PATIENCE_S)
+    if job.state.is_terminal:
+        return job
+    now: J = await job._sent(calls.get_job(job.id), patience_s=POLLING_PATIENCE_S)
+    return now
 
 
-def _reporter(progress: Progress, jobs: Sequence["Job"]) -> AbstractContextManager[Report]:
+class _FirstSteps:
+    """Where the present attempts at jobs began, each asked for once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def of(self, job: JobView) -> int | None:
+        """None where that could not be found out; waiting goes on all the same."""
+        return self._known.get((job.id, job.attempt))
+
+    async def learn(self, job: "AnyJob[Any]") -> None:
+        """Find it out once the attempt trains; the first one began at 0."""
+        key = (job.id, job.attempt)
+        if job.attempt < 2 or job.state is not State.RUNNING or key in self._known:
+            return
+        try:
+            attempts = await job._transport.send(calls.list_attempts(job.id))
+        except AmpcoreError:
+            attempts = []
+        first = (a.first_step for a in attempts if a.attempt == job.attempt)
+        self._known[key] = next(first, None)
+
+
+def _reporter(
+    progress: Progress[J], first_steps: _FirstSteps
+) -> AbstractContextManager[Callable[[J], object]]:
     if not isinstance(progress, bool):
         return nullcontext(progress)
     if not progress:
         return nullcontext(lambda job: None)
     from ampclient.progress import show_progress
 
-    by_id = {job.id: job for job in jobs}
-    return show_progress(first_step_of=lambda view: _first_step(by_id[view.id], view.attempt))
+    return show_progress(first_step_of=first_steps.of)
 
 
-def _first_step(job: "Job", number: int) -> int | None:
-    """Where an attempt began; waiting goes on where that cannot be found out."""
-    try:
-        attempts = job.attempts()
-    except AmpcoreError:
-        return None
-    return next((a.first_step for a in attempts if a.attempt == number), None)
-
-
-def _pause(poll_s: float, deadline_s: float | None, open_jobs: Sequence["Job"]) -> None:
-    left_s = poll_s if deadline_s is None else deadline_s - time.monotonic()
-    if deadline_s is not None and left_s <= 0:
+def _pause_s(poll_s: float, deadline_s: float | None, open_jobs: Sequence[JobView]) -> float:
+    if deadline_s is None:
+        return poll_s
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
         states = ", ".join(f"{job.id} is {job.state}" for job in open_jobs)
         raise WaitTimeout(f"The time to wait is over: {states}.", jobs=open_jobs)
-    time.sleep(min(poll_s, left_s))
+    return min(poll_s, left_s)
 
 
-def _raise_for_failure(jobs: Sequence["Job"]) -> None:
+def _raise_for_failure(jobs: Sequence[JobView]) -> None:
     for job in jobs:
         if job.state is not State.SUCCEEDED:
             why = f": {job.message}" if job.message else "."

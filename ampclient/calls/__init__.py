@@ -53,6 +53,7 @@ from ampclient.calls.steps import (
     sample_steps,
     stream_steps,
 )
+from ampclient.calls.story import STORY_KINDS, Story, compare_jobs, follow_story, job_id_of
 
 __all__ = [
     "ARROW",
@@ -60,6 +61,7 @@ __all__ = [
     "ENTRIES_PER_PAGE",
     "EXPORT_FORMATS",
     "JOBS_PER_PAGE",
+    "STORY_KINDS",
     "AuditPage",
     "Call",
     "EntriesPage",
@@ -67,13 +69,16 @@ __all__ = [
     "Request",
     "Search",
     "StepRange",
+    "Story",
     "cancel_job",
     "clone_job",
+    "compare_jobs",
     "create_token",
     "delete_job",
     "drain_worker",
     "edit_job",
     "follow_logs",
+    "follow_story",
     "get_artifact",
     "get_events",
     "get_job",
@@ -81,6 +86,7 @@ __all__ = [
     "get_session",
     "get_version",
     "get_worker",
+    "job_id_of",
     "list_artifacts",
     "list_attempts",
     "list_audit",

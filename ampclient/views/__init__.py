@@ -1,5 +1,6 @@
 """What the server says, as frozen values."""
 
+from ampclient.views.comparison import ComparedJob, Comparison, Difference, Result
 from ampclient.views.job import JobView, Latest, Summary
 from ampclient.views.records import Artifact, Attempt, JobEvent, LogEntry
 from ampclient.views.sample import ScaleChanges, SkippedSteps, StepSample, Stretch
@@ -19,6 +20,9 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "ComparedJob",
+    "Comparison",
+    "Difference",
     "Finding",
     "JobEvent",
     "JobView",
@@ -28,6 +32,7 @@ __all__ = [
     "NewToken",
     "Policy",
     "Project",
+    "Result",
     "ScaleChanges",
     "ServerVersion",
     "Session",

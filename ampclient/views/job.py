@@ -1,10 +1,11 @@
 """A job, its last values, and what is left of it when it succeeded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
+from ampclient import formats, html
 from ampclient.views.view import Reader, View, count, number, optional, total
 from ampcore.spec import State
 
@@ -125,6 +126,28 @@ class JobView(View):
         if self.summary is not None and self.summary.examples_per_s is not None:
             return self.summary.examples_per_s
         return self.latest.examples_per_s if self.latest is not None else None
+
+    _html_head_: ClassVar = (
+        *("name", "id", "state", "policy", "model", "step", "loss", "loss scale", "skipped"),
+        *("examples/s", "message"),
+    )
+
+    def _html_row_(self) -> Sequence[object]:
+        latest = self.latest
+        return (
+            *(self.name, self.id, self.state, self.policy, self.model),
+            formats.steps(self.step, self.total_steps),
+            formats.number(latest.loss if latest else None),
+            formats.loss_scale(latest.loss_scale if latest else None),
+            self.skipped,
+            formats.rate(self.examples_per_s),
+            self.message or self.waiting,
+        )
+
+    def _repr_html_(self) -> str:
+        """Its row of a list, upright."""
+        pairs = zip(self._html_head_, self._html_row_(), strict=True)
+        return html.facts(pairs)
 
     @classmethod
     def readers(cls) -> Mapping[str, Reader]:

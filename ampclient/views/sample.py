@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ampclient import html
 
 if TYPE_CHECKING:
     from ampcore.series.block import Column
+
+SHOWN: Final = 5
+"""So many points a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +80,26 @@ class StepSample:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
         return cls(
-            _columns(document["data"]),
+            columns_in(document["data"]),
             document["steps_per_point"],
-            _skipped(document["skipped_steps"]),
+            skipped_in(document["skipped_steps"]),
             _changes(document["scale_changes"]),
             tuple(Stretch(s["attempt"], s["start"], s["end"]) for s in document["attempts"]),
         )
 
+    def _repr_html_(self) -> str:
+        """What is in it, and its beginning: a notebook shows no thousand points."""
+        rows = zip(*(self.columns[name][:SHOWN].tolist() for name in self.columns), strict=True)
+        note = (
+            f"{len(self)} points of {self.steps_per_point} steps each; "
+            f"{self.skipped_steps.total} steps were skipped, "
+            f"the scale changed {self.scale_changes.total} times"
+        )
+        return html.table(self.columns, rows, note)
 
-def _columns(data: Mapping[str, Any]) -> "dict[str, Column]":
+
+def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
+    """The columns of points, or of steps, as arrays."""
     import numpy as np
 
     from ampcore.series import COLUMNS
@@ -93,15 +109,16 @@ def _columns(data: Mapping[str, Any]) -> "dict[str, Column]":
     if "count" not in lists:
         dtypes = {"step": np.int64, **COLUMNS}
         return {name: np.asarray(v, dtypes.get(name, np.float32)) for name, v in lists.items()}
-    whole = {"step", "count", "skipped"}
-    arrays = {
-        name: np.asarray(values, np.int64 if name in whole else None)
-        for name, values in lists.items()
+    dtypes = {**dict.fromkeys(("step", "count", "skipped"), np.int64), "elapsed_s": np.float64}
+    arrays = {name: np.asarray(values, dtypes.get(name)) for name, values in lists.items()}
+    return {
+        name: a.astype(np.float32) if a.dtype.kind == "f" and name not in dtypes else a
+        for name, a in arrays.items()
     }
-    return {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
 
 
-def _skipped(document: Mapping[str, Any]) -> SkippedSteps:
+def skipped_in(document: Mapping[str, Any]) -> SkippedSteps:
+    """Which steps were skipped."""
     import numpy as np
 
     return SkippedSteps(document["total"], np.asarray(document["steps"], np.int64))

@@ -1,11 +1,12 @@
 """A server of the HTTP contract kept in memory: the network is the one thing that is faked."""
 
+import asyncio
 import hashlib
 import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,9 +14,11 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from ampclient import Client
+from ampclient import AsyncClient, Client
+from ampclient.wire import AsyncWire
 from ampcore.series.jsonable import column_from_json
 from ampcore.spec import JobSpec, SpecInvalid
+from tests.ampclient.driven import Driven
 
 URL = "http://ampcore.test:8000"
 TOKEN = "a-secret-token"
@@ -108,6 +111,8 @@ class FakeServer:
         self.attempts: dict[str, list[dict[str, Any]]] = {}
         self.logs: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, dict[str, bytes]] = {}
+        self.stories: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.comparison: dict[str, Any] = {}
         self.workers: list[dict[str, Any]] = []
         self.tokens: list[dict[str, Any]] = []
         self.projects: dict[str, dict[str, Any]] = {}
@@ -139,6 +144,8 @@ class FakeServer:
                 return self._validate(request)
             case "GET", "/jobs":
                 return self._list(request)
+            case "GET", "/compare":
+                return httpx.Response(200, json=self.comparison)
             case "GET", "/audit":
                 return self._audit(request.url.params)
             case "GET", _ if path in FIXED:
@@ -177,6 +184,8 @@ class FakeServer:
                 return self._logs(job_id, request.url.params)
             case "artifacts":
                 return self._artifacts(request, job_id, "/".join(rest))
+            case "stream":
+                return self._stream(request, job_id)
         return nothing_at(request)
 
     def _change(self, request: httpx.Request, job: dict[str, Any], action: str) -> httpx.Response:
@@ -381,6 +390,19 @@ class FakeServer:
         document = {"items": page, "next": last, "more": len(page) < len(found)}
         return httpx.Response(200, json=document)
 
+    def _stream(self, request: httpx.Request, job_id: str) -> httpx.Response:
+        after = int(request.headers["last-event-id"])
+        names = {"steps": {"steps"}, "events": {"event", "state"}, "logs": {"log"}}
+        kinds = set().union(*(names[kind] for kind in request.url.params.get_list("kinds")))
+        told = ["retry: 1000\n\n: still here\n\n"]
+        for name, entry in self.stories.get(job_id, []):
+            if name in kinds and entry["seq"] > after:
+                told.append(f"id: {entry['seq']}\nevent: {name}\ndata: {json.dumps(entry)}\n\n")
+        if self.jobs[job_id]["state"] in TERMINAL:
+            told.append(f'event: end\ndata: {{"state":"{self.jobs[job_id]["state"]}"}}\n\n')
+        content_type = {"content-type": "text/event-stream; charset=utf-8"}
+        return httpx.Response(200, text="".join(told), headers=content_type)
+
     def _artifacts(self, request: httpx.Request, job_id: str, path: str) -> httpx.Response:
         files = self.files.get(job_id, {})
         if not path:
@@ -464,6 +486,11 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "sleep", clock.sleep)
+
+    async def sleep(_wire: AsyncWire, seconds: float) -> None:
+        clock.sleep(seconds)
+
+    monkeypatch.setattr(AsyncWire, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", clock.monotonic)
     return clock
 
@@ -473,11 +500,25 @@ def server() -> FakeServer:
     return FakeServer()
 
 
+@pytest.fixture(params=["sync", "async"])
+def client(request: pytest.FixtureRequest) -> Any:
+    """A client of either face; each test runs once with each."""
+    return request.getfixturevalue(f"{request.param}_client")
+
+
 @pytest.fixture
-def client(server: FakeServer, clock: Clock) -> Iterator[Client]:
+def sync_client(server: FakeServer, clock: Clock) -> Iterator[Client]:
     http_client = httpx.Client(transport=httpx.MockTransport(server))
     with http_client, Client(URL, TOKEN, http_client=http_client) as client:
         yield client
+
+
+@pytest.fixture
+def async_client(server: FakeServer, clock: Clock) -> Iterator[Driven]:
+    with asyncio.Runner() as runner:
+        http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
+        yield Driven(AsyncClient(URL, TOKEN, http_client=http_client), runner.get_loop())
+        runner.run(http_client.aclose())
 
 
 @pytest.fixture
@@ -506,7 +547,7 @@ def lose(server: FakeServer) -> Answer:
     return give
 
 
-class _CutOff(httpx.SyncByteStream):
+class _CutOff(httpx.SyncByteStream, httpx.AsyncByteStream):
     """Some bytes, in small pieces, and no more."""
 
     def __init__(self, content: bytes, *, hidden: bool) -> None:
@@ -518,6 +559,10 @@ class _CutOff(httpx.SyncByteStream):
             yield self._content[start : start + 64]
         if not self._hidden:
             raise httpx.ReadError("reset")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
 
 
 @pytest.fixture

@@ -110,8 +110,12 @@ def test_a_quiet_job_is_followed_however_long(job, server, clock):
     def quiet(request):
         clock.now_s += 30  # as long as a connection is waited for
 
-        class Silence(httpx.SyncByteStream):
+        class Silence(httpx.SyncByteStream, httpx.AsyncByteStream):
             def __iter__(self):
+                raise httpx.ReadTimeout("timed out")
+                yield b""
+
+            async def __aiter__(self):
                 raise httpx.ReadTimeout("timed out")
                 yield b""
 

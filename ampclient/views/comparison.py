@@ -1,0 +1,112 @@
+"""Jobs side by side: aligned series, and how their specs and their results differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ampclient import html
+from ampclient.views.job import JobView
+from ampclient.views.sample import SkippedSteps, columns_in, skipped_in
+from ampclient.views.view import number, optional, restored
+
+if TYPE_CHECKING:
+    from ampcore.series.block import Column
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedJob:
+    """One job of a comparison: `data["loss.mean"]` is an array with one value a point.
+
+    A point holds the steps with the same step // `steps_per_point`, so points of several jobs
+    with the same number belong together: their first `step`, their `count`, how many were
+    `skipped`, `elapsed_s`, the seconds that the job's steps up to the end of the point took, and
+    of each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+
+    `speedup` is the median of examples/s over the baseline's. `loss_drift` is the mean loss of
+    the last tenth of the steps that both have, over the baseline's, minus 1. Both are None while
+    nobody can tell.
+    """
+
+    job: JobView
+    speedup: float | None
+    loss_drift: float | None
+    skipped_steps: SkippedSteps
+    data: "Mapping[str, Column]"
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read a part of an answer."""
+        return cls(
+            JobView.from_json(document["job"]),
+            optional(number)(document["speedup"]),
+            optional(number)(document["loss_drift"]),
+            skipped_in(document["skipped_steps"]),
+            columns_in(document["data"]),
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place where the specs differ, and what each has there; None: it has no such place."""
+
+    pointer: str
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result, and that of each job; None where it is not known."""
+
+    name: str
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Jobs side by side; values are in the order of `jobs`."""
+
+    baseline: str
+    """The id of the job that the others are measured against."""
+    steps_per_point: int
+    jobs: list[ComparedJob]
+    spec: list[Difference]
+    results: list[Result]
+    document: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        return cls(
+            document["baseline"],
+            document["steps_per_point"],
+            [ComparedJob.from_json(job) for job in document["jobs"]],
+            [Difference(d["pointer"], restored(d["values"])) for d in document["spec"]],
+            [Result(r["name"], restored(r["values"])) for r in document["results"]],
+            document,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as the server sent it: valid JSON, non-finite numbers as strings."""
+        return dict(self.document)
+
+    def to_pandas(self) -> Any:
+        """The results as a pandas.DataFrame, a row for each job, indexed by its id."""
+        import pandas
+
+        ids = [compared.job.id for compared in self.jobs]
+        columns: dict[str, Sequence[Any]] = {"job": [c.job.name for c in self.jobs]}
+        columns |= {result.name: result.values for result in self.results}
+        columns["speedup"] = [compared.speedup for compared in self.jobs]
+        columns["loss_drift"] = [compared.loss_drift for compared in self.jobs]
+        return pandas.DataFrame(columns, index=pandas.Index(ids, name="id"))
+
+    def _repr_html_(self) -> str:
+        names = [self._heading(compared.job) for compared in self.jobs]
+        rows: list[list[Any]] = [[d.pointer, *d.values] for d in self.spec]
+        rows += [[result.name, *result.values] for result in self.results]
+        rows.append(["speedup", *(compared.speedup for compared in self.jobs)])
+        rows.append(["loss_drift", *(compared.loss_drift for compared in self.jobs)])
+        return html.table(["", *names], rows)
+
+    def _heading(self, job: JobView) -> str:
+        return f"{job.name} (baseline)" if job.id == self.baseline else job.name
