@@ -31,7 +31,9 @@ def finished(awaitable: Awaitable[T]) -> T:
     except StopIteration as end:
         outcome: T = end.value
         return outcome
-    raise RuntimeError("expected a wire that blocks, received one that needs an event loop")
+    # Raised where it paused, and from there through all that must be closed.
+    steps.throw(RuntimeError("expected a wire that blocks, received one that needs a loop"))
+    raise AssertionError("it went on after an error")
 
 
 def iterated(items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -1,0 +1,161 @@
+"""The story of a job from a real server: live, of two attempts, and over a restart."""
+
+import socket
+import threading
+
+import pytest
+import uvicorn
+
+from ampclient import Client, JobEvent, LogEntry, StepsTold
+from ampcore.series import Event, EventType
+from ampcore.spec import State
+from server.app import create_app
+from server.settings import Settings
+from store import attempts, ingest
+from store.ingest import LogChunk
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """The store has its own tests on both kinds."""
+    return sqlite_url
+
+
+@pytest.fixture
+def tell(api, make_job):
+    """A running job, and a function that lets one of its attempts tell of something."""
+    told = {}
+    job_id = make_job(State.RUNNING).id
+
+    def append(*entries, attempt=1):
+        before = told.get(attempt, 0)
+        with api.database.write() as session:
+            assert ingest.append(session, job_id, attempt, entries, told=before)
+        told[attempt] = before + len(entries)
+
+    append.job_id = job_id
+    return append
+
+
+@pytest.fixture
+def begin_again(api, tell):
+    """Let another attempt go on from a step."""
+
+    def begin(first_step):
+        with api.database.write() as session:
+            attempts.hand_back(session, tell.job_id, 1)
+            attempts.claim(session, tell.job_id, "another")
+            attempts.mark_running(session, tell.job_id, 2, total_steps=100, first_step=first_step)
+
+    return begin
+
+
+@pytest.fixture
+def end(api, tell):
+    def end(attempt=1):
+        with api.database.write() as session:
+            assert attempts.mark_succeeded(session, tell.job_id, attempt, {"steps": 30})
+
+    return end
+
+
+@pytest.fixture
+def job(api, tell):
+    with Client(api.url, api.token) as client:
+        yield client.jobs.get(tell.job_id)
+
+
+def rows(blocks):
+    return [(block.attempt, step) for block in blocks for step in block["step"].tolist()]
+
+
+def test_history_and_what_comes_are_one_stream(job, tell, end, make_block):
+    tell(make_block(0, 10))
+    stream = job.stream()
+    assert rows([next(stream)]) == [(1, step) for step in range(10)]
+    tell(make_block(10, 5))
+    assert rows([next(stream)]) == [(1, step) for step in range(10, 15)]
+    end()
+    assert list(stream) == []
+
+
+def test_steps_that_are_done_again_come_again_with_their_attempt(
+    job, tell, begin_again, end, make_block
+):
+    tell(make_block(0, 12, loss=1.0))
+    begin_again(6)
+    tell(make_block(6, 6, loss=2.0, skipped=True), attempt=2)
+    end(2)
+    blocks = list(job.stream(columns=["loss"]))
+    assert rows(blocks) == [(1, s) for s in range(12)] + [(2, s) for s in range(6, 12)]
+    assert set(blocks[-1].names) == {"loss", "skipped"}
+    assert blocks[-1]["loss"].tolist() == [2.0] * 6
+    assert rows(job.stream(after=blocks[0].seq)) == [(2, s) for s in range(6, 12)]
+
+
+def test_every_kind_is_told(job, tell, end, make_block):
+    tell(make_block(0, 3), Event(EventType.WARNING, 2, {"message": "beware"}))
+    tell(LogChunk("stdout", "hello\n"))
+    end()
+    entries = list(job.follow())
+    assert [e.data["state"] for e in entries if isinstance(e, JobEvent) and e.type == "state"] == [
+        *("queued", "starting", "running", "succeeded")
+    ]
+    assert [e.text for e in entries if isinstance(e, LogEntry)] == ["hello\n"]
+    assert rows(e for e in entries if isinstance(e, StepsTold)) == [(1, 0), (1, 1), (1, 2)]
+    assert [e.seq for e in entries] == sorted({e.seq for e in entries})
+    ledger = [e for e in entries if isinstance(e, JobEvent)]
+    assert list(job.follow(kinds=["events"])) == ledger == job.events()
+
+
+class Serving:
+    """An API of its own on a port, which can be stopped and started again."""
+
+    def __init__(self, settings, wake):
+        self._settings, self._wake = settings, wake
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._start()
+
+    def _start(self):
+        self._app = create_app(self._settings, wake=self._wake, reconcile=False)
+        config = uvicorn.Config(self._app, log_config=None, access_log=False, ws="none")
+        self._server = uvicorn.Server(config)
+        sockets = {"sockets": [self._listener]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
+        self._thread.start()
+
+    def stop(self):
+        # What `ampserver` does first: streams end, so that nobody waits for them.
+        self._app.state.services.streams.ending.set()
+        self._server.should_exit = True
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+    def restart(self):
+        self.stop()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._start()
+
+
+@pytest.fixture
+def serving(database_url, tmp_path, wake):
+    settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
+    serving = Serving(settings, wake)
+    yield serving
+    serving.stop()
+
+
+def test_a_server_that_restarts_is_borne_with(api, serving, tell, end, make_block):
+    tell(make_block(0, 10), LogChunk("stdout", "before\n"))
+    with Client(f"http://127.0.0.1:{serving.port}", api.token) as client:
+        follower = client.jobs.get(tell.job_id).follow(kinds=["steps", "logs"])
+        entries = [next(follower), next(follower)]
+        serving.restart()
+        tell(make_block(10, 10), LogChunk("stdout", "after\n"))
+        end()
+        entries += list(follower)
+    assert rows(e for e in entries if isinstance(e, StepsTold)) == [(1, s) for s in range(20)]
+    assert [e.text for e in entries if isinstance(e, LogEntry)] == ["before\n", "after\n"]
