@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ampclient.views import JobView
+    from ampclient.job import Job
     from ampcore.spec import Problem
 
 
@@ -77,9 +77,10 @@ class WaitTimeout(AmpcoreError, TimeoutError):
 
     default_code = "wait_timeout"
 
-    def __init__(self, detail: str, *, jobs: Sequence["JobView"] = ()) -> None:
+    def __init__(self, detail: str, *, jobs: Sequence[Any] = ()) -> None:
         super().__init__(detail)
-        self.jobs = tuple(jobs)
+        self.jobs: tuple[Job, ...] = tuple(jobs)
+        """Of AsyncClient AsyncJobs."""
 
 
 class JobFailed(AmpcoreError):
@@ -87,9 +88,10 @@ class JobFailed(AmpcoreError):
 
     default_code = "job_failed"
 
-    def __init__(self, detail: str, *, job: "JobView") -> None:
+    def __init__(self, detail: str, *, job: Any) -> None:
         super().__init__(detail, code=job.reason)
-        self.job = job
+        self.job: Job = job
+        """Of AsyncClient an AsyncJob."""
 
 
 class StatusError(AmpcoreError):

@@ -3,7 +3,6 @@
 Nothing else in this package knows which of them it works with.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -128,10 +127,14 @@ class AsyncWire:
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""
+        import asyncio
+
         await asyncio.sleep(seconds)
 
     async def aside(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """What `work` returns, in a thread."""
+        import asyncio
+
         return await asyncio.to_thread(work, *args, **named)
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SERVER_SIDE = {"tensorflow", "keras", "fastapi", "sqlalchemy", "celery"}
-SLOW = {"httpx", "numpy", "pandas", "pyarrow", "rich", "typer"}
+SLOW = {"asyncio", "httpx", "numpy", "pandas", "pyarrow", "rich", "typer"}
 
 
 def modules_after(program: str) -> set[str]:
