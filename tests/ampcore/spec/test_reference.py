@@ -1,0 +1,41 @@
+"""The page about the job spec is made from its schema, and says all of it."""
+
+import re
+from pathlib import Path
+
+from ampcore.spec import JobSpec
+from ampcore.spec.reference import page
+
+PAGE = Path(__file__).parents[3] / "docs/reference/spec.md"
+
+
+def test_the_page_is_as_the_schema_makes_it():
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(), "run: python -m ampcore.spec.reference > docs/reference/spec.md"
+
+
+def test_every_field_and_every_kind_is_on_the_page():
+    schema = JobSpec.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    told = set(re.findall(r"^\| `(\w+)` \|", page(), re.MULTILINE))
+    tags = {
+        (name, field["const"])
+        for part in parts
+        for name, field in part["properties"].items()
+        if "const" in field
+    }
+    fields = {
+        name for part in parts for name, field in part["properties"].items() if "const" not in field
+    }
+    assert told == fields
+    assert set(re.findall(r"^### `(\w+): (\w+)`", page(), re.MULTILINE)) == tags
+
+
+def test_limits_and_defaults_are_written_for_people():
+    lines = page().splitlines()
+    assert "| `scale` | number ≥ 2^-96, ≤ 2^96 | `1024` |  |" in lines
+    assert "| `seed` | integer ≥ 0, ≤ 2^31 - 1 | `0` |  |" in lines
+    [ema] = {line for line in lines if line.startswith("| `ema` |")}
+    assert "number > 0, < 1 or null | `null` | Momentum of an exponential moving average" in ema
+    [filters] = {line for line in lines if line.startswith("| `generator` |")}
+    assert "the image doubles after each of the first two." in filters

@@ -1,0 +1,152 @@
+"""The recipes, and the guide to mixed precision, run as they stand."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """The Python below a heading."""
+
+    page: str
+    heading: str
+    code: str
+
+    def run(self, made: dict[str, Any]) -> None:
+        exec(compile(self.code, f"{self.page}: {self.heading}", "exec"), made)  # noqa: S102
+
+
+def snippets(page: str) -> list[Snippet]:
+    """The sections of a page that have Python in them."""
+    _, *parts = re.split(r"^#+ ", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = []
+    for part in parts:
+        heading, _, text = part.partition("\n")
+        if blocks := BLOCK.findall(text):
+            found.append(Snippet(page, heading, "\n".join(blocks)))
+    return found
+
+
+BEGINNING, *RECIPES = snippets("docs/recipes.md")
+GUIDE = snippets("docs/guides/mixed-precision.md")
+CANVAS = ModuleType("canvas")
+"""One for all tests: pandas never forgets a backend that it has seen."""
+
+
+@pytest.fixture
+def place(stack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which `ampserver up` seems to run."""
+    (tmp_path / "ampcore-data").symlink_to(stack.data)
+    monkeypatch.chdir(tmp_path)
+    for name in ("AMPCORE_URL", "AMPCORE_TOKEN", "AMPCORE_CONNECTION", "AMPCORE_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What pandas would draw: the canvas is the one thing that is faked."""
+    import pandas
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(
+        CANVAS, "plot", lambda data, kind, **named: drawn.append(data), raising=False
+    )
+    monkeypatch.setitem(sys.modules, "canvas", CANVAS)
+    with pandas.option_context("plotting.backend", "canvas"):
+        yield drawn
+
+
+@pytest.fixture(scope="module")
+def ended(stack: Any) -> str:
+    """The id of a job like those of the recipes, which has ended."""
+    made: dict[str, Any] = {"__name__": "recipe", "Client": None}
+    code = BEGINNING.code.replace("client = Client()", "client = None")
+    exec(compile(code, "beginning", "exec"), made)  # noqa: S102
+    return str(stack.client.jobs.submit(made["spec"]).wait(timeout=180).id)
+
+
+def compared(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert made["comparison"].baseline == made["baseline"].id
+    assert [job.state for job in made["jobs"]] == ["succeeded"] * 3
+    pointers = {difference.pointer for difference in made["comparison"].spec}
+    assert "/precision/policy" in pointers
+    assert made["results"]["final_loss"].notna().all()
+
+
+def went_on(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert made["job"].attempts()[-1].first_step > 0
+    assert made["saved"].type == "checkpoint_saved"
+
+
+def trained(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert made["network"].count_params() > 0
+
+
+def exported(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert list((place / "runs").rglob("*tfevents*"))
+
+
+def plotted(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert len(plots) == 2
+    assert np.isfinite(plots[0]["smooth"].iloc[-1])
+
+
+def submitted_once(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    assert made["again"].id == made["job"].id
+    made["job"].cancel()
+
+
+def heard_of_skips(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+    events = made["job"].events()
+    assert any(event.type == "overflow" for event in events)
+    assert made["event"] == events[-1]
+
+
+CHECKS: dict[str, Callable[[dict[str, Any], Path, list[Any]], None]] = {
+    "Try every policy and compare": compared,
+    "Hear of skips as they happen": heard_of_skips,
+    "Plot with pandas": plotted,
+    "Go on after a failure": went_on,
+    "Take the model home": trained,
+    "Look at it in TensorBoard": exported,
+    "Submit from a scheduler, once": submitted_once,
+}
+"""What is to be true behind a recipe, beside that it has run."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.heading)
+def test_a_recipe_runs(recipe: Snippet, ended: str, place: Path, plots: list[Any]) -> None:
+    made: dict[str, Any] = {"__name__": "recipe"}
+    BEGINNING.run(made)
+    with made["client"] as client:
+        made["job"] = client.jobs.get(ended)
+        recipe.run(made)
+        CHECKS.get(recipe.heading, lambda *_: None)(made, place, plots)
+
+
+def test_every_check_belongs_to_a_recipe() -> None:
+    assert set(CHECKS) <= {recipe.heading for recipe in RECIPES}
+
+
+def test_the_guide_to_mixed_precision_runs_from_its_beginning_to_its_end(place: Path) -> None:
+    made: dict[str, Any] = {"__name__": "guide"}
+    for section in GUIDE:
+        section.run(made)
+    made["client"].close()
+    assert made["explained"], "a start that was far too high has its verdicts"
+    assert made["explained"][0].data["verdict"] == "scale"
+    assert made["sample"].skipped_steps.total == made["summary"].skipped > 0
