@@ -1,12 +1,13 @@
 """The story of a job from a real server: live, of two attempts, and over a restart."""
 
+import asyncio
 import socket
 import threading
 
 import pytest
 import uvicorn
 
-from ampclient import Client, JobEvent, LogEntry, StepsTold
+from ampclient import AsyncClient, Client, JobEvent, LogEntry, StepsTold
 from ampcore.series import Event, EventType
 from ampcore.spec import State
 from server.app import create_app
@@ -159,3 +160,39 @@ def test_a_server_that_restarts_is_borne_with(api, serving, tell, end, make_bloc
         entries += list(follower)
     assert rows(e for e in entries if isinstance(e, StepsTold)) == [(1, s) for s in range(20)]
     assert [e.text for e in entries if isinstance(e, LogEntry)] == ["before\n", "after\n"]
+
+
+def test_several_jobs_are_followed_at_one_time_from_async_code(api, tell, end, make_block):
+    async def told(client, columns):
+        job = await client.jobs.get(tell.job_id)
+        return [step async for block in job.stream(columns=columns) for step in block["step"]]
+
+    async def follow():
+        async with AsyncClient(api.url, api.token) as client:
+            readers = asyncio.gather(told(client, ["loss"]), told(client, None))
+            for first in (10, 20):
+                await asyncio.to_thread(tell, make_block(first, 10))
+            await asyncio.to_thread(end)
+            return await readers
+
+    tell(make_block(0, 10))
+    assert asyncio.run(follow()) == [[*range(30)]] * 2
+
+
+def test_a_task_that_is_cancelled_leaves_its_stream(api, tell, make_block, wait_until):
+    streams = api.app.state.services.streams
+
+    async def follow():
+        async with AsyncClient(api.url, api.token) as client:
+            stream = (await client.jobs.get(tell.job_id)).stream()
+            assert len(await anext(stream)) == 10
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert [block async for block in stream] == []
+
+    tell(make_block(0, 10))
+    asyncio.run(follow())
+    wait_until(lambda: streams._open == 0)
