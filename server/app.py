@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
 import ampcore
-from server import errors, openapi
+from server import dashboard, errors, openapi
 from server.access.door import Door
 from server.access.keyring import FAILURES, Keyring
 from server.access.rate_limit import RateLimit, limit_of
@@ -143,3 +143,4 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(health.root, dependencies=checked)
     app.include_router(docs.router, prefix="/api/v1")
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
+    dashboard.install(app)

@@ -262,7 +262,7 @@ class Event(View):
 
 
 class EventPage(View):
-    """Some events in order; ask on with `after` = `next`."""
+    """Some events in order; ask on with `after` = `next`, or `before` = the first one's `seq`."""
 
     items: list[Event]
     next: int
@@ -300,7 +300,7 @@ class LogEntry(View):
 
 
 class LogPage(View):
-    """Some pieces in order; ask on with `after` = `next`."""
+    """Some pieces in order; ask on with `after` = `next`, or `before` = the first one's `seq`."""
 
     items: list[LogEntry]
     next: int

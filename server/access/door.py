@@ -15,6 +15,9 @@ from server.errors import DATABASE_ERRORS, ServerError, answer
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 SIGN_IN: Final = ("POST", "/api/v1/session")
 """It carries its token in the body."""
+PAGE: Final = "/"
+PAGE_FILES: Final = "/assets/"
+"""The dashboard: files without a secret; the page asks for everything else as anybody does."""
 WATCHED: Final = "/metrics"
 OUTAGE_S: Final = 600.0
 """How long a token that was valid is good for a scrape that nobody can check it for."""
@@ -76,4 +79,7 @@ def address_of(scope: Scope) -> str:
 
 
 def _is_open(scope: Scope) -> bool:
-    return scope["path"] in OPEN or (scope["method"], scope["path"]) == SIGN_IN
+    method, path = scope["method"], scope["path"]
+    if method in SAFE and (path == PAGE or path.startswith(PAGE_FILES)):
+        return True
+    return path in OPEN or (method, path) == SIGN_IN

@@ -4,24 +4,51 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from ampcore.series import EventType
 from server.deps import DatabaseDep, VisibleJobId
 from server.openapi import problems
+from server.telemetry.wanted import LAST_STEP
 from server.views import Event, EventPage
 from store import events
 
 router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
 
 After = Annotated[int, Query(ge=0, le=2**53, description="Only later events: poll with `next`.")]
+Before = Annotated[
+    int | None,
+    Query(ge=0, le=2**53, description="Only earlier events, the last of them: read back."),
+]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Types = Annotated[list[EventType], Query(description="Only of these types; may be repeated.")]
+Start = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of this step or later.")]
+End = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of steps before this.")]
 
 
 @router.get("", summary="Read the events of a job", responses=problems(404))
 def read(
-    job_id: VisibleJobId, database: DatabaseDep, after: After = 0, limit: Limit = 100
+    *,
+    job_id: VisibleJobId,
+    database: DatabaseDep,
+    after: After = 0,
+    before: Before = None,
+    limit: Limit = 100,
+    type: Types = [],  # noqa: A002, B006 - the parameter's name; FastAPI copies it
+    start: Start = None,
+    end: End = None,
 ) -> EventPage:
     """Read what happened to a job beside its steps, in order."""
     with database.read() as session:
-        rows = events.read(session, job_id, after=after, limit=limit + 1)
-        items = [Event.model_validate(row) for row in rows[:limit]]
+        rows = events.read(
+            session,
+            job_id,
+            after=after,
+            before=before,
+            types=type,
+            start=start,
+            end=end,
+            limit=limit + 1,
+        )
+    told = rows[:limit] if before is None else rows[-limit:]
+    items = [Event.model_validate(row) for row in told]
     last = items[-1].seq if items else after
     return EventPage(items=items, next=last, more=len(rows) > limit)

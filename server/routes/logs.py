@@ -29,6 +29,10 @@ FORMS: Final[dict[str, Any]] = {
 }
 
 After = Annotated[int, Query(ge=0, le=2**53, description="Only later pieces: poll with `next`.")]
+Before = Annotated[
+    int | None,
+    Query(ge=0, le=2**53, description="Only earlier pieces, the last of them, in a page of JSON."),
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Pieces in a page of JSON.")]
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt's.")]
 Follow = Annotated[bool, Query(description="Tell what comes, too, until the job has ended.")]
@@ -48,6 +52,7 @@ async def read(
     streams: StreamsDep,
     keyring: KeyringDep,
     after: After = 0,
+    before: Before = None,
     limit: Limit = 1000,
     attempt: Attempt = None,
     follow: Follow = False,
@@ -59,7 +64,7 @@ async def read(
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
     form = accept.preferred(request.headers.get("accept", ""), forms)
     if form == JSON:
-        page = await run_sync(_page, database, job_id, after, limit, attempt)
+        page = await run_sync(_page, database, job_id, after, before, limit, attempt)
         return FiniteJSONResponse(page.model_dump(mode="json"))
     streams.refuse_if_full()
     wanted, allowed = Wanted(job_id, after, follow), still_allowed(request, keyring)
@@ -73,10 +78,20 @@ async def read(
     )
 
 
-def _page(database: Database, job_id: str, after: int, limit: int, attempt: int | None) -> LogPage:
+def _page(
+    database: Database,
+    job_id: str,
+    after: int,
+    before: int | None,
+    limit: int,
+    attempt: int | None,
+) -> LogPage:
     with database.read() as session:
-        rows = logs.read(session, job_id, after=after, limit=limit + 1, attempt=attempt)
-        items = [LogEntry.model_validate(row) for row in rows[:limit]]
+        rows = logs.read(
+            session, job_id, after=after, before=before, limit=limit + 1, attempt=attempt
+        )
+        told = rows[:limit] if before is None else rows[-limit:]
+        items = [LogEntry.model_validate(row) for row in told]
     last = items[-1].seq if items else after
     return LogPage(items=items, next=last, more=len(rows) > limit)
 

@@ -1,0 +1,36 @@
+// The API's models by name, out of the types that are generated from its OpenAPI document.
+import type { components } from "./schema.d.ts";
+
+type Schemas = components["schemas"];
+
+export type Artifact = Schemas["Artifact"];
+export type ArtifactList = Schemas["ArtifactList"];
+export type Attempt = Schemas["Attempt"];
+export type AttemptList = Schemas["AttemptList"];
+export type Event = Schemas["Event"];
+export type EventPage = Schemas["EventPage"];
+export type Finding = Schemas["Finding"];
+export type Figures = Schemas["Figures"];
+export type Job = Schemas["Job"];
+export type JobPage = Schemas["JobPage"];
+export type LogEntry = Schemas["LogEntry"];
+export type MadeToken = Schemas["MadeToken"];
+export type PartKindList = Schemas["PartKindList"];
+export type PolicyList = Schemas["PolicyList"];
+export type Problem = Schemas["Problem"];
+export type ProblemDetail = Schemas["ProblemDetail"];
+export type Session = Schemas["Session"];
+export type State = Schemas["State"];
+export type Steps = Schemas["Steps"];
+export type Summary = Schemas["Summary"];
+export type Token = Schemas["Token"];
+export type TokenList = Schemas["TokenList"];
+export type Validation = Schemas["Validation"];
+export type Version = Schemas["Version"];
+export type Worker = Schemas["Worker"];
+export type WorkerList = Schemas["WorkerList"];
+
+/** A number as the API writes it: those that are not finite are words. */
+export type Numeric = number | "NaN" | "Infinity" | "-Infinity";
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+export type JsonObject = { [name: string]: Json };

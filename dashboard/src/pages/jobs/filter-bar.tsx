@@ -1,0 +1,108 @@
+// What the list is narrowed down to. All of it lives in the address.
+import { useEffect, useState } from "preact/hooks";
+import { go } from "../../address.ts";
+import { usePoll } from "../../api/poll.ts";
+import type { PartKindList } from "../../api/types.ts";
+import { POLICIES, STATES } from "../../words/jobs.ts";
+import { addressOf, isNarrowed, type Filters } from "./filters.ts";
+
+const CATALOG_MS = 600_000;
+const SORTS = [
+  ["-created_at", "Newest"], ["created_at", "Oldest"], ["-updated_at", "Last changed"],
+  ["name", "Name"], ["-priority", "Most urgent"],
+] as const;
+
+export function FilterBar({ filters }: { filters: Filters }) {
+  const models = usePoll<PartKindList>("/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
+  const change = (changes: Partial<Filters>) => go(addressOf(filters, changes), true);
+  return (
+    <form class="filters" role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
+      <Typed label="Search" placeholder="Name, or beginning of id" value={filters.q} onValue={(q) => change({ q })} />
+      <Choice label="Policy" value={filters.policy} options={POLICIES} onValue={(policy) => change({ policy })} />
+      <Choice label="Model" value={filters.model} options={models} onValue={(model) => change({ model })} />
+      <Adder onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
+      <label class="field inline">
+        <span>Sort</span>
+        <select value={filters.sort} onChange={(event) => change({ sort: event.currentTarget.value })}>
+          {SORTS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+        </select>
+      </label>
+      <fieldset class="chips">
+        <legend class="hidden">States</legend>
+        {STATES.map((state) => (
+          <label key={state} class="chip">
+            <input
+              type="checkbox"
+              checked={filters.states.includes(state)}
+              onChange={(event) => change({ states: toggled(filters.states, state, event.currentTarget.checked) })}
+            />
+            {state}
+          </label>
+        ))}
+        {filters.labels.map((label) => (
+          <button
+            key={label}
+            type="button"
+            class="chip on"
+            aria-label={`Remove the label ${label}`}
+            onClick={() => change({ labels: filters.labels.filter((one) => one !== label) })}
+          >
+            {label} ×
+          </button>
+        ))}
+        {isNarrowed(filters) && <a class="chip" href="#/jobs">Clear filters</a>}
+      </fieldset>
+    </form>
+  );
+}
+
+function toggled(all: readonly string[], one: string, on: boolean): readonly string[] {
+  return on ? [...all, one] : all.filter((state) => state !== one);
+}
+
+function Choice(props: { label: string; value: string; options: readonly string[]; onValue: (value: string) => void }) {
+  const options = props.value && !props.options.includes(props.value) ? [props.value, ...props.options] : props.options;
+  return (
+    <label class="field inline">
+      <span>{props.label}</span>
+      <select value={props.value} onChange={(event) => props.onValue(event.currentTarget.value)}>
+        <option value="">any</option>
+        {options.map((option) => <option key={option} value={option}>{option}</option>)}
+      </select>
+    </label>
+  );
+}
+
+/** A text that counts a moment after the last key. */
+function Typed(props: { label: string; placeholder: string; value: string; onValue: (value: string) => void }) {
+  const [text, setText] = useState(props.value);
+  useEffect(() => setText(props.value), [props.value]);
+  useEffect(() => {
+    if (text === props.value) return;
+    const timer = setTimeout(() => props.onValue(text), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <label class="field inline grow">
+      <span>{props.label}</span>
+      <input type="search" maxLength={200} placeholder={props.placeholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+    </label>
+  );
+}
+
+/** A label that counts with Enter. */
+function Adder({ onValue }: { onValue: (value: string) => void }) {
+  const add = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
+    const input = event.currentTarget;
+    if (event.key !== "Enter" || !input.value.trim()) return;
+    event.preventDefault();
+    onValue(input.value.trim());
+    input.value = "";
+  };
+  return (
+    <label class="field inline">
+      <span>Label</span>
+      <input type="text" maxLength={321} placeholder="key=value, Enter" onKeyDown={add} />
+    </label>
+  );
+}

@@ -1,0 +1,62 @@
+// What a job's state means, what may be done about it, and when it will be done.
+import type { Job, JsonObject, State } from "../api/types.ts";
+import { numberOf } from "./format.ts";
+
+export const STATES: readonly State[] = [
+  "queued", "starting", "running", "pausing", "paused", "stopping", "succeeded", "failed", "cancelled",
+];
+export const POLICIES = [
+  "float32", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", "O0", "O1", "O2", "O3", "auto",
+] as const;
+
+export type Action = "cancel" | "pause" | "resume" | "retry";
+
+const ACTIONS: Record<State, readonly Action[]> = {
+  queued: ["pause", "cancel"],
+  starting: ["pause", "cancel"],
+  running: ["pause", "cancel"],
+  pausing: ["cancel"],
+  paused: ["resume", "cancel"],
+  stopping: [],
+  succeeded: [],
+  failed: ["retry"],
+  cancelled: ["retry"],
+};
+
+/** What may be asked of a job in this state. */
+export function actionsOf(state: State): readonly Action[] {
+  return ACTIONS[state];
+}
+
+/** True once nothing more will happen by itself. */
+export function hasEnded(state: State): boolean {
+  return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+/** Seconds that the rest takes, by the present speed; null: nobody knows. */
+export function etaS(job: Job): number | null {
+  if (job.state !== "running" || !job.total_steps) return null;
+  const rate = numberOf(job.latest?.examples_per_s) ?? 0;
+  const examples = examplesPerStep(job.spec as unknown as JsonObject);
+  if (!(rate > 0) || !Number.isFinite(rate) || examples === null) return null;
+  return ((job.total_steps - job.step) * examples) / rate;
+}
+
+/** The mode of the loss scale. */
+export function scaleMode(job: Job): string {
+  const spec = job.spec as unknown as { loss_scale?: { mode?: string } };
+  return spec.loss_scale?.mode ?? "none";
+}
+
+/** The share of skipped steps so far. */
+export function skippedShare(job: Job): number | null {
+  return job.summary?.skipped_share ?? null;
+}
+
+function examplesPerStep(spec: JsonObject): number | null {
+  const data = spec["data"] as JsonObject | undefined;
+  const train = spec["train"] as JsonObject | undefined;
+  const size = data?.["batch_size"];
+  const accumulate = train?.["accumulate"] ?? 1;
+  return typeof size === "number" && typeof accumulate === "number" ? size * accumulate : null;
+}

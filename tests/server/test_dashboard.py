@@ -1,0 +1,73 @@
+"""The dashboard's files as the API serves them; what they show is tested in a browser."""
+
+import gzip
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from server import dashboard
+
+SCRIPT = "console.log('ampcore');" * 100
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+@pytest.fixture
+def built(tmp_path):
+    """A client of an application that serves a small built dashboard."""
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text("<!doctype html><title>ampcore</title>")
+    (tmp_path / "assets" / "index-4f2a.js").write_text(SCRIPT)
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    dashboard.install(app, tmp_path)
+    with TestClient(app) as client:
+        yield client
+
+
+def test_the_page_allows_nothing_from_outside_and_is_asked_for_again(built):
+    answer = built.get("/")
+    assert answer.status_code == 200
+    assert "<title>ampcore</title>" in answer.text
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["Cache-Control"] == "no-cache"
+    again = built.get("/", headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status_code == 304
+    assert "Content-Security-Policy" in again.headers
+
+
+def test_files_named_by_what_is_in_them_are_kept_for_long_and_sent_small(built):
+    with built.stream("GET", "/assets/index-4f2a.js", headers={"Accept-Encoding": "gzip"}) as sent:
+        assert sent.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert sent.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(b"".join(sent.iter_raw())).decode() == SCRIPT
+
+
+@pytest.mark.parametrize("path", ["nothing.js", "../index.html", "%2e%2e/index.html"])
+def test_nothing_but_its_files_is_served(built, path):
+    assert built.get(f"/assets/{path}").status_code == 404
+
+
+def test_without_a_built_dashboard_the_page_says_what_to_do(tmp_path):
+    app = FastAPI()
+    dashboard.install(app, tmp_path / "nothing")
+    with TestClient(app) as client:
+        answer = client.get("/")
+    assert answer.status_code == 404
+    assert "make install" in answer.text
+    assert "/api/v1/docs" in answer.text
+
+
+def test_the_page_opens_without_a_token_and_nothing_else_does(api):
+    assert api.anonymous.get("/").headers["Content-Type"].startswith("text/html")
+    assert api.anonymous.get("/assets/nothing.js").status_code == 404
+    assert api.anonymous.post("/", json={}).status_code == 401
+    assert api.anonymous.get("/assetsnothing").status_code == 401
+    assert api.anonymous.get("/api/v1/jobs").status_code == 401
