@@ -88,7 +88,7 @@ function Reload() {
 class Broken extends Component<{ children: ComponentChildren }, { message: string | null }> {
   override state = { message: null };
 
-  static getDerivedStateFromError(error: unknown) {
+  static override getDerivedStateFromError(error: unknown) {
     return { message: String(error) };
   }
 

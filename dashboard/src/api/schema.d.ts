@@ -144,6 +144,66 @@ export interface components {
             next_cursor: string | null;
         };
         /**
+         * ComparedJob
+         * @description One of the jobs, its steps in points of the common grid.
+         */
+        ComparedJob: {
+            job: components["schemas"]["Job"];
+            /**
+             * Speedup
+             * @description Its median examples/s over the baseline's.
+             */
+            speedup: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /**
+             * Loss Drift
+             * @description Its mean loss in the last tenth of the steps that both have, over the baseline's, minus 1.
+             */
+            loss_drift: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            skipped_steps: components["schemas"]["SkippedSteps"];
+            /**
+             * Data
+             * @description As of steps in points, always with `count`, `skipped`, `.min` and so on; and `elapsed_s`: how long the steps took up to the end of the point.
+             */
+            data: {
+                [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            };
+        };
+        /**
+         * Comparison
+         * @description Several jobs side by side.
+         */
+        Comparison: {
+            /** Baseline */
+            baseline: string;
+            /**
+             * Steps Per Point
+             * @description Of every job: points with the same `step` // this belong together.
+             */
+            steps_per_point: number;
+            /** Jobs */
+            jobs: components["schemas"]["ComparedJob"][];
+            /** Spec */
+            spec: components["schemas"]["Difference"][];
+            /** Results */
+            results: components["schemas"]["Result"][];
+        };
+        /**
+         * Difference
+         * @description A place in which the specs differ.
+         */
+        Difference: {
+            /**
+             * Pointer
+             * @description JSON pointer into the spec.
+             */
+            pointer: string;
+            /**
+             * Values
+             * @description Each job's, in order; null where it has no such place.
+             */
+            values: unknown[];
+        };
+        /**
          * Event
          * @description An entry of a job's ledger.
          */
@@ -658,6 +718,19 @@ export interface components {
          * @enum {string}
          */
         Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
+        /**
+         * Result
+         * @description A figure of the jobs' states and summaries.
+         */
+        Result: {
+            /** Name */
+            name: string;
+            /**
+             * Values
+             * @description Each job's, in order; null where it is not known.
+             */
+            values: unknown[];
+        };
         /**
          * Role
          * @description What a token may do.

@@ -4,30 +4,23 @@ import { bytes } from "./format.ts";
 interface Device {
   kind?: string;
   name?: string;
-  memory_bytes?: number;
-  compute_capability?: string | number[];
+  memory_bytes?: number | null;
+  compute_capability?: number[] | null;
 }
 
-/** Names and values of what is known; of what is not known nothing is said. */
+/** Names and values of what is known. */
 export function hardwareOf(hardware: Record<string, unknown> | null): [string, string][] {
   if (hardware === null) return [["Hardware", "not known yet"]];
   const devices = (Array.isArray(hardware["devices"]) ? hardware["devices"] : []) as Device[];
-  const pairs: [string, unknown][] = [
-    ["Processor", processorOf(hardware)],
-    ["Memory", typeof hardware["memory_bytes"] === "number" ? bytes(hardware["memory_bytes"]) : null],
-    ["GPUs", devices.filter((device) => device.kind === "gpu").map(deviceWords).join(", ")],
-    ["TensorFlow", hardware["tensorflow"]],
-  ];
-  return pairs.filter(([, value]) => typeof value === "string" && value !== "") as [string, string][];
+  const features = Array.isArray(hardware["cpu_features"]) ? hardware["cpu_features"].join(" ") : "";
+  const memory = hardware["memory_bytes"];
+  const pairs: [string, string][] = devices.map((device) => [device.kind?.toUpperCase() ?? "Device", wordsOf(device)]);
+  if (typeof memory === "number") pairs.push(["Memory", bytes(memory)]);
+  if (features) pairs.push(["CPU features", features]);
+  return pairs;
 }
 
-function processorOf(hardware: Record<string, unknown>): string {
-  const name = [hardware["cpu_name"], hardware["cpu_model"], hardware["cpu"]].find((one) => typeof one === "string");
-  const count = [hardware["cpu_count"], hardware["cpus"], hardware["cores"]].find((one) => typeof one === "number");
-  return [name, count === undefined ? null : `${String(count)} cores`].filter(Boolean).join(" · ");
-}
-
-function deviceWords(device: Device): string {
-  const memory = device.memory_bytes ? ` (${bytes(device.memory_bytes)})` : "";
-  return `${device.name ?? "GPU"}${memory}`;
+function wordsOf({ name, memory_bytes, compute_capability }: Device): string {
+  const more = [memory_bytes ? bytes(memory_bytes) : "", compute_capability ? `compute capability ${compute_capability.join(".")}` : ""];
+  return [name ?? "", ...more].filter((word) => word !== "").join(" · ") || "there";
 }

@@ -48,10 +48,10 @@ function Drawn({ job, told, range }: { job: Job; told: Steps; range: Range | nul
       <ZoomBar shown={shown} all={all} isZoomed={range !== null} stepsPerPoint={told.steps_per_point} onShow={show} />
       <div class="plots">
         <Marks steps={told} range={shown} onOpen={setMark} />
-        {panels.map((panel, index) => (
+        {panels.map(({ key, ...panel }, index) => (
           <Chart
-            key={panel.key}
             {...panel}
+            key={key}
             x={x}
             range={shown}
             hasAxis={index === panels.length - 1}
