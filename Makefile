@@ -5,6 +5,8 @@ RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-bench
 PEERS_INSTALLED := $(PEERS)/.installed
+DASHBOARD := server/static/index.html
+DASHBOARD_SOURCES := $(shell find dashboard -type f -not -path "*/node_modules/*")
 LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --quiet \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 
@@ -14,7 +16,7 @@ LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-install: $(INSTALLED) ## Install everything into .venv/
+install: $(INSTALLED) $(DASHBOARD) ## Install everything into .venv/, and build the dashboard
 
 $(INSTALLED): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -27,17 +29,22 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 		--config-settings editable_mode=compat --editable .
 	@touch $@
 
-demo: $(INSTALLED) ## Train the same model in three precisions on a stack of its own
+$(DASHBOARD): $(INSTALLED) $(DASHBOARD_SOURCES)
+	@$(RUN) dashboard/build.py
+	@touch $@
+
+demo: install ## Train the same model in three precisions on a stack of its own
 	@$(RUN) examples/demo.py
 
-test: $(INSTALLED) ## Pass every test
+test: install ## Pass every test
 	$(RUN) -m pytest
 
-check: $(INSTALLED) ## Lint, types, and the direction of imports
+check: install ## Lint, types, the direction of imports, and the dashboard
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest -q -n 0 tests/test_architecture.py
+	$(RUN) dashboard/build.py check
 
 bench: $(INSTALLED) $(PEERS_INSTALLED) ## Measure, beside the peers; one JSON line for each benchmark
 	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
@@ -55,4 +62,4 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
 
 clean: ## Remove what `make install` and the tests made
-	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -1,8 +1,7 @@
-"""Build the dashboard, and check it, with the Node that comes as a Python package.
+"""Build the dashboard with the Node that comes as a Python package, or check it.
 
-    python dashboard/build.py            build into server/static
-    python dashboard/build.py types      write the types of the API anew
-    python dashboard/build.py check      types that drifted, types that do not fit, unit tests, size
+Without an argument it is built into server/static. `types` writes the types of the API anew;
+`check` fails where these have drifted or do not fit, and where a unit test fails.
 """
 
 import gzip
@@ -48,7 +47,7 @@ def install() -> None:
 
 def build() -> None:
     """Build into the server's package, which serves it."""
-    npm("run", "--silent", "build", "--", "--logLevel=warn")
+    npm("run", "--silent", "build", "--", "--logLevel=error")
     size = packed_size()
     print(f"Built the dashboard: {size / 1000:.0f} kB gzipped.")  # noqa: T201
     if size > LARGEST:
@@ -61,7 +60,7 @@ def check() -> None:
         fresh = Path(folder) / "schema.d.ts"
         write_types(fresh)
         if fresh.read_text() != TYPES.read_text():
-            sys.exit(f"{TYPES.name} is not what the API says; run `python dashboard/build.py types`.")
+            sys.exit("The API's types have changed: run `python dashboard/build.py types`.")
     npm("run", "--silent", "check")
     npm("test", "--silent", "--", "--test-reporter=dot")
 

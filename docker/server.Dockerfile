@@ -1,4 +1,11 @@
 # The image of the API server; the one-shot migration runs from it too.
+FROM node:24.19.0-bookworm-slim AS dashboard
+WORKDIR /src/dashboard
+COPY dashboard/package.json dashboard/package-lock.json dashboard/.npmrc ./
+RUN npm ci
+COPY dashboard ./
+RUN npm run build
+
 FROM python:3.11.14-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/ampcore
@@ -12,6 +19,7 @@ COPY ampcore ampcore
 COPY service service
 COPY store store
 COPY server server
+COPY --from=dashboard /src/server/static server/static
 COPY worker worker
 COPY ampclient ampclient
 COPY migrations migrations

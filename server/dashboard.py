@@ -64,4 +64,4 @@ def install(app: FastAPI, folder: Path = BUILT) -> None:
 
     app.add_api_route(PAGE, page, include_in_schema=False)
     assets = _Assets(directory=folder / PAGE_FILES.strip("/"), check_dir=False)
-    app.mount(PAGE_FILES.rstrip("/"), GZipMiddleware(assets), name="dashboard-assets")
+    app.mount(PAGE_FILES, GZipMiddleware(assets), name="dashboard-assets")

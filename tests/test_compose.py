@@ -417,7 +417,7 @@ def instructions(dockerfile: str, extra: str) -> list[str]:
 def copied(dockerfile: str, extra: str) -> list[str]:
     """What the image takes from the tree."""
     lines = [line.split()[1:] for line in instructions(dockerfile, extra) if line[:5] == "COPY "]
-    return [source for line in lines if "--from=build" not in line for source in line[:-1]]
+    return [source for line in lines if not line[0].startswith("--from=") for source in line[:-1]]
 
 
 def test_there_is_an_image_for_every_lock_but_the_developers() -> None:

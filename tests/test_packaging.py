@@ -1,5 +1,6 @@
 """What is installed is pinned, and what is shipped is whole."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -73,6 +74,15 @@ def test_a_lock_fulfils_what_the_project_asks_for(lock: Path) -> None:
 def test_a_lock_brings_what_builds_the_project(name: str) -> None:
     names = {line.partition("==")[0] for line in logical_lines(ROOT / "requirements" / name)}
     assert "setuptools" in names  # the project is built without isolation
+
+
+def test_the_lock_of_the_dashboard_holds_hashes_and_no_address() -> None:
+    packages = json.loads((ROOT / "dashboard/package-lock.json").read_text())["packages"]
+    libraries = {name: package for name, package in packages.items() if name}
+    assert libraries
+    for name, package in libraries.items():
+        assert package["integrity"].startswith("sha512-"), name
+        assert "resolved" not in package, name
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -16,7 +16,7 @@ OPEN: Final = frozenset({"/healthz", "/readyz"})
 SIGN_IN: Final = ("POST", "/api/v1/session")
 """It carries its token in the body."""
 PAGE: Final = "/"
-PAGE_FILES: Final = "/assets/"
+PAGE_FILES: Final = "/assets"
 """The dashboard: files without a secret; the page asks for everything else as anybody does."""
 WATCHED: Final = "/metrics"
 OUTAGE_S: Final = 600.0
@@ -80,6 +80,6 @@ def address_of(scope: Scope) -> str:
 
 def _is_open(scope: Scope) -> bool:
     method, path = scope["method"], scope["path"]
-    if method in SAFE and (path == PAGE or path.startswith(PAGE_FILES)):
+    if method in SAFE and (path in (PAGE, PAGE_FILES) or path.startswith(f"{PAGE_FILES}/")):
         return True
     return path in OPEN or (method, path) == SIGN_IN

@@ -2,11 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 
 from ampcore.series import EventType
 from server.deps import DatabaseDep, VisibleJobId
-from server.openapi import problems
+from server.http.etag import conditional_on_body
+from server.http.responses import ModelResponse
+from server.openapi import TAGGED, problems
 from server.telemetry.wanted import LAST_STEP
 from server.views import Event, EventPage
 from store import events
@@ -24,18 +26,24 @@ Start = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of thi
 End = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of steps before this.")]
 
 
-@router.get("", summary="Read the events of a job", responses=problems(404))
+@router.get(
+    "",
+    summary="Read the events of a job",
+    response_model=EventPage,
+    responses={**TAGGED, **problems(404)},
+)
 def read(
     *,
     job_id: VisibleJobId,
     database: DatabaseDep,
+    request: Request,
     after: After = 0,
     before: Before = None,
     limit: Limit = 100,
     type: Types = [],  # noqa: A002, B006 - the parameter's name; FastAPI copies it
     start: Start = None,
     end: End = None,
-) -> EventPage:
+) -> Response:
     """Read what happened to a job beside its steps, in order."""
     with database.read() as session:
         rows = events.read(
@@ -51,4 +59,5 @@ def read(
     told = rows[:limit] if before is None else rows[-limit:]
     items = [Event.model_validate(row) for row in told]
     last = items[-1].seq if items else after
-    return EventPage(items=items, next=last, more=len(rows) > limit)
+    page = EventPage(items=items, next=last, more=len(rows) > limit)
+    return conditional_on_body(request, ModelResponse(page))

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
 from server.http import accept
-from server.http.responses import FiniteJSONResponse
-from server.openapi import problems
+from server.http.etag import conditional_on_body
+from server.http.responses import ModelResponse
+from server.openapi import TAGGED, problems
 from server.streaming.follow import Feed, Wanted, log_pages
 from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
 from server.streaming.streams import LongResponse
@@ -42,7 +43,7 @@ Follow = Annotated[bool, Query(description="Tell what comes, too, until the job 
     "",
     summary="Read the log of a job",
     response_model=LogPage,
-    responses={200: {"content": FORMS}, **problems(404)},
+    responses={**TAGGED, 200: {**TAGGED[200], "content": FORMS}, **problems(404)},
 )
 async def read(
     *,
@@ -64,8 +65,9 @@ async def read(
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
     form = accept.preferred(request.headers.get("accept", ""), forms)
     if form == JSON:
-        page = await run_sync(_page, database, job_id, after, before, limit, attempt)
-        return FiniteJSONResponse(page.model_dump(mode="json"))
+        between = (after, before)
+        page = await run_sync(_page, database, job_id, between, limit, attempt)
+        return conditional_on_body(request, ModelResponse(page))
     streams.refuse_if_full()
     wanted, allowed = Wanted(job_id, after, follow), still_allowed(request, keyring)
     feed = Feed(database, streams, wanted, log_pages(job_id, attempt), allowed)
@@ -81,11 +83,11 @@ async def read(
 def _page(
     database: Database,
     job_id: str,
-    after: int,
-    before: int | None,
+    between: tuple[int, int | None],
     limit: int,
     attempt: int | None,
 ) -> LogPage:
+    after, before = between
     with database.read() as session:
         rows = logs.read(
             session, job_id, after=after, before=before, limit=limit + 1, attempt=attempt

@@ -4,7 +4,6 @@ import gzip
 
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from server import dashboard
 
@@ -18,15 +17,15 @@ def database_url(sqlite_url):
 
 
 @pytest.fixture
-def built(tmp_path):
+def built(stage, tmp_path):
     """A client of an application that serves a small built dashboard."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<!doctype html><title>ampcore</title>")
     (tmp_path / "assets" / "index-4f2a.js").write_text(SCRIPT)
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     dashboard.install(app, tmp_path)
-    with TestClient(app) as client:
-        yield client
+    stage.app = app
+    return stage.anonymous
 
 
 def test_the_page_allows_nothing_from_outside_and_is_asked_for_again(built):
@@ -55,11 +54,10 @@ def test_nothing_but_its_files_is_served(built, path):
     assert built.get(f"/assets/{path}").status_code == 404
 
 
-def test_without_a_built_dashboard_the_page_says_what_to_do(tmp_path):
-    app = FastAPI()
-    dashboard.install(app, tmp_path / "nothing")
-    with TestClient(app) as client:
-        answer = client.get("/")
+def test_without_a_built_dashboard_the_page_says_what_to_do(stage, tmp_path):
+    stage.app = FastAPI()
+    dashboard.install(stage.app, tmp_path / "nothing")
+    answer = stage.anonymous.get("/")
     assert answer.status_code == 404
     assert "make install" in answer.text
     assert "/api/v1/docs" in answer.text

@@ -12,10 +12,10 @@ const WORDS: Record<Action, readonly [label: string, done: string]> = {
   retry: ["Retry", "is back in the queue"],
 };
 
-export function Actions({ job, onDone }: { job: Job; onDone: () => void }) {
+export function Actions({ job, onDone, isLarge = false }: { job: Job; onDone: () => void; isLarge?: boolean }) {
   if (!useMaySteer()) return null;
   const ask = async (action: Action) => {
-    const work = () => send(`POST`, `/jobs/${job.id}/${action}`);
+    const work = () => send("POST", `/jobs/${job.id}/${action}`);
     await attempt(`${job.name} ${WORDS[action][1]}.`, work);
     onDone();
   };
@@ -25,7 +25,7 @@ export function Actions({ job, onDone }: { job: Job; onDone: () => void }) {
         <button
           key={action}
           type="button"
-          class="button small"
+          class={`button ${isLarge ? "" : "small"}`}
           aria-label={`${WORDS[action][0]} ${job.name}`}
           onClick={() => void ask(action)}
         >

@@ -14,6 +14,8 @@ export interface Shape {
 const PLOT_PX = 116;
 const X_AXIS_PX = 30;
 const CURVES = 10;
+const ROOM = 1.19; // above and below the powers of two
+const MOST_LINES = 5;
 
 export function optionsOf(
   shape: Shape,
@@ -29,7 +31,7 @@ export function optionsOf(
     legend: { show: false },
     scales: {
       x: { time: false, range: () => rangeOf(props()) },
-      y: shape.isLog2 ? { distr: 3, log: 2 } : {},
+      y: shape.isLog2 ? { distr: 3, log: 2, range: (_, least, most) => [least / ROOM, most * ROOM] } : {},
     },
     axes: axesOf(shape, props),
     series: [{}, ...series],
@@ -87,8 +89,17 @@ function axesOf(shape: Shape, props: () => ChartProps): uPlot.Axis[] {
   const short = (values: number[]) => values.map((value) => (value === null ? "" : yWords(value, shape.isLog2)));
   return [
     { ...lines, show: true, size: shape.hasAxis ? X_AXIS_PX : 0, values: (_, values) => (shape.hasAxis ? values.map(props().xWords) : values.map(() => "")) },
-    { ...lines, size: AXIS_PX, space: 26, values: (_, values) => short(values) },
+    { ...lines, size: AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLog2 ? { splits: powersOf } : {}) },
   ];
+}
+
+/** A few powers of two between the least and the greatest value. */
+function powersOf(_plot: uPlot, _axis: number, least: number, most: number): number[] {
+  const [first, last] = [Math.ceil(Math.log2(least)), Math.floor(Math.log2(most))];
+  const by = Math.max(1, Math.ceil((last - first) / MOST_LINES));
+  const powers: number[] = [];
+  for (let exponent = first; exponent <= last; exponent += by) powers.push(2 ** exponent);
+  return powers;
 }
 
 function yWords(value: number, isLog2: boolean): string {

@@ -4,6 +4,7 @@ import { bytes } from "./format.ts";
 interface Device {
   kind?: string;
   name?: string;
+  cores?: number;
   memory_bytes?: number | null;
   compute_capability?: number[] | null;
 }
@@ -20,7 +21,7 @@ export function hardwareOf(hardware: Record<string, unknown> | null): [string, s
   return pairs;
 }
 
-function wordsOf({ name, memory_bytes, compute_capability }: Device): string {
-  const more = [memory_bytes ? bytes(memory_bytes) : "", compute_capability ? `compute capability ${compute_capability.join(".")}` : ""];
+function wordsOf({ name, cores, memory_bytes, compute_capability }: Device): string {
+  const more = [cores ? `${cores} cores` : "", memory_bytes ? bytes(memory_bytes) : "", compute_capability ? `compute capability ${compute_capability.join(".")}` : ""];
   return [name ?? "", ...more].filter((word) => word !== "").join(" · ") || "there";
 }

@@ -21,6 +21,8 @@ ADMIN = "an admin"
 
 JOB = "/api/v1/jobs/{job_id}"
 ROUTES = {
+    ("GET", "/"): NOBODY_ASKED,
+    ("GET", "/assets"): NOBODY_ASKED,
     ("GET", "/healthz"): NOBODY_ASKED,
     ("GET", "/readyz"): NOBODY_ASKED,
     ("GET", "/metrics"): ANYONE,

@@ -25,8 +25,8 @@ export function Differences({ comparison }: { comparison: Comparison }) {
           </tr>
         </thead>
         <Section title="Against the baseline" rows={againstBaseline(comparison)} width={comparison.jobs.length} />
-        <Section title="Results" rows={resultsOf(comparison)} width={comparison.jobs.length} />
         <Section title="Where the specs differ" rows={specOf(comparison)} width={comparison.jobs.length} />
+        <Section title="Results" rows={resultsOf(comparison)} width={comparison.jobs.length} />
       </table>
     </div>
   );
@@ -67,9 +67,17 @@ function signed(value: ComparedJob["loss_drift"]): string {
   return value === 0 ? words : `${value > 0 ? "+" : "−"}${words}`;
 }
 
+const NAMES: Record<string, string> = {
+  steps_s: "time of the steps",
+  peak_memory_bytes: "peak memory",
+  median_examples_per_s: "median examples/s",
+  val_loss: "validation loss",
+  val_accuracy: "validation accuracy",
+};
+
 function resultsOf({ results }: Comparison): Row[] {
-  return results.map(({ name, values }) => ({
-    name: name.replaceAll("_", " "),
+  return results.filter(({ values }) => values.some((value) => value !== null)).map(({ name, values }) => ({
+    name: NAMES[name] ?? name.replaceAll("_", " "),
     cells: values.map((value) => ({ text: resultWords(name, value) })),
   }));
 }

@@ -22,7 +22,7 @@ export function JobHead({ job, onDone }: { job: Job; onDone: () => void }) {
           <Labels labels={job.labels} />
         </div>
         <div class="row">
-          <Actions job={job} onDone={onDone} />
+          <Actions job={job} onDone={onDone} isLarge />
           {useMaySteer() && <a class="button" href={fragmentOf(["submit"], { from: job.id })}>Run again with changes</a>}
           <a class="button" href={fragmentOf(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />
@@ -36,7 +36,7 @@ export function JobHead({ job, onDone }: { job: Job; onDone: () => void }) {
         {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
         {job.cloned_from && <a href={fragmentOf(["jobs", job.cloned_from])}>clone of {job.cloned_from}</a>}
       </div>
-      {!hasEnded(job.state) && <Progress job={job} />}
+      {!hasEnded(job.state) && job.total_steps !== null && <Progress job={job} />}
     </header>
   );
 }

@@ -27,22 +27,17 @@ export function LedgerTable({ events, isOpen = false }: { events: readonly Event
 function Entry({ event, isOpen }: { event: Event; isOpen: boolean }) {
   return (
     <tr role="row">
-      <td role="cell"><Badge state={badgeOf(event)} /></td>
+      <td role="cell"><Badge state={event.type} /></td>
       <td role="cell" class="number" data-name="Step">{event.step === null ? "" : whole(event.step)}</td>
       <td role="cell" class="wide">
-        {sentenceOf(event)}
-        {Object.keys(event.data).length > 0 && (
+        {Object.keys(event.data).length === 0 ? sentenceOf(event) : (
           <details open={isOpen}>
-            <summary aria-label={`Everything about ${event.type} ${event.seq}`}>Everything</summary>
+            <summary>{sentenceOf(event)}</summary>
             <pre class="data">{JSON.stringify(event.data, null, 1)}</pre>
           </details>
         )}
       </td>
-      <td role="cell" class="muted" data-name="When">{moment(event.created_at)}</td>
+      <td role="cell" class="when" data-name="When">{moment(event.created_at)}</td>
     </tr>
   );
-}
-
-function badgeOf(event: Event): string {
-  return event.type;
 }
