@@ -41,6 +41,11 @@ export function App() {
 
 function SignedIn() {
   const place = usePlace();
+  useEffect(() => {
+    // Most go to a job next: its page is fetched while nobody waits for it.
+    const timer = setTimeout(() => void PAGES["job"]!().catch(() => undefined), 1000);
+    return () => clearTimeout(timer);
+  }, []);
   const [first = "jobs", second] = place.path;
   const name = first === "jobs" && second ? "job" : first;
   return (

@@ -73,7 +73,7 @@ export function Chart(props: ChartProps) {
     <figure class="plot" role="group" aria-label={`Plot of ${props.title}`}>
       <figcaption>
         <span>
-          <h3>{props.title}</h3>{" "}
+          <h2>{props.title}</h2>{" "}
           {props.curves.length > 1 && <Names curves={props.curves} />}
         </span>
         <span class="readout" ref={readout} />

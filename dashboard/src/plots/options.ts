@@ -89,7 +89,7 @@ function axesOf(shape: Shape, props: () => ChartProps): uPlot.Axis[] {
   const short = (values: number[]) => values.map((value) => (value === null ? "" : yWords(value, shape.isLog2)));
   return [
     { ...lines, show: true, size: shape.hasAxis ? X_AXIS_PX : 0, values: (_, values) => (shape.hasAxis ? values.map(props().xWords) : values.map(() => "")) },
-    { ...lines, size: AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLog2 ? { splits: powersOf } : {}) },
+    { ...lines, size: AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLog2 ? { splits: powersOf, filter: (_, powers) => powers } : {}) },
   ];
 }
 

@@ -1,7 +1,8 @@
 // One job: how it stands, its plots, and everything that was told of it.
+import { useEffect, useState } from "preact/hooks";
 import { fragmentOf, type Place } from "../../address.ts";
-import { usePoll } from "../../api/poll.ts";
-import type { Job } from "../../api/types.ts";
+import { usePoll, type Polled } from "../../api/poll.ts";
+import type { Job, Steps } from "../../api/types.ts";
 import { Standing } from "../../parts/standing.tsx";
 import { hasEnded } from "../../words/jobs.ts";
 import { Attempts } from "./attempts.tsx";
@@ -10,7 +11,7 @@ import { Files } from "./files.tsx";
 import { JobHead } from "./head.tsx";
 import { Ledger } from "./ledger.tsx";
 import { Log } from "./log.tsx";
-import { Plots } from "./plots.tsx";
+import { Plots, stepsOf } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { SpecText } from "./spec-text.tsx";
 
@@ -25,21 +26,27 @@ export interface TabProps {
   job: Job;
   place: Place;
   everyMs: number;
+  steps: Polled<Steps>;
 }
 
 export function JobPage({ place }: { place: Place }) {
   const id = place.path[1] ?? "";
-  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, LIVE_MS);
+  const tab = place.query.get("tab") ?? "plots";
+  const [everyMs, setEveryMs] = useState(LIVE_MS);
+  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, everyMs);
+  // Asked for beside the job, not after it.
+  const steps = usePoll<Steps>(tab === "plots" ? stepsOf(id, place.query) : null, everyMs);
+  const state = job.data?.state;
+  useEffect(() => setEveryMs(state && hasEnded(state) ? ENDED_MS : LIVE_MS), [state]);
   return (
     <Standing what="job" of={job}>
-      {(job_) => <Shown job={job_} place={place} onDone={job.refresh} />}
+      {(told) => <Shown job={told} {...{ tab, place, everyMs, steps }} onDone={job.refresh} />}
     </Standing>
   );
 }
 
-function Shown({ job, place, onDone }: { job: Job; place: Place; onDone: () => void }) {
-  const tab = place.query.get("tab") ?? "plots";
-  const everyMs = hasEnded(job.state) ? ENDED_MS : LIVE_MS;
+function Shown({ tab, onDone, ...props }: TabProps & { tab: string; onDone: () => void }) {
+  const { job } = props;
   return (
     <>
       <JobHead job={job} onDone={onDone} />
@@ -55,7 +62,7 @@ function Shown({ job, place, onDone }: { job: Job; place: Place; onDone: () => v
           </a>
         ))}
       </nav>
-      <Tab name={tab} job={job} place={place} everyMs={everyMs} />
+      <Tab name={tab} {...props} />
     </>
   );
 }

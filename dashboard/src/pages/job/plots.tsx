@@ -2,7 +2,6 @@
 // thousand points, again when something was told; so a long run costs no more than a short one.
 import { useMemo, useState } from "preact/hooks";
 import { fragmentOf, go, queryOf } from "../../address.ts";
-import { usePoll } from "../../api/poll.ts";
 import type { Job, Steps } from "../../api/types.ts";
 import { Empty, Standing } from "../../parts/standing.tsx";
 import { Chart } from "../../plots/chart.tsx";
@@ -18,10 +17,15 @@ import { ZoomBar } from "./zoom-bar.tsx";
 
 const POINTS = 1000;
 
-export function Plots({ job, place, everyMs }: TabProps) {
+/** What the API is asked for: the steps in view. */
+export function stepsOf(jobId: string, query: URLSearchParams): string {
+  const range = rangeOf(query);
+  const asked = queryOf({ max_points: POINTS, start: range?.[0], end: range?.[1] });
+  return `/jobs/${encodeURIComponent(jobId)}/steps?${asked}`;
+}
+
+export function Plots({ job, place, steps }: TabProps) {
   const range = rangeOf(place.query);
-  const query = queryOf({ max_points: POINTS, start: range?.[0], end: range?.[1] });
-  const steps = usePoll<Steps>(`/jobs/${job.id}/steps?${query}`, everyMs);
   return (
     <Standing what="steps" of={steps}>
       {(told) =>

@@ -24,7 +24,7 @@ export function SkipDialog({ job, mark, onShow, onClose }: Props) {
   const entries = usePoll<EventPage>(`/jobs/${job.id}/events?${query}`, SELDOM_MS);
   const around: Range = [Math.max(0, mark.first - 10), mark.last + 10];
   return (
-    <dialog ref={dialog} class="dialog" aria-label={wordsOf(mark)} onClose={onClose}>
+    <dialog ref={dialog} class="dialog wide-dialog" aria-label={wordsOf(mark)} onClose={onClose}>
       <h2>{wordsOf(mark)}</h2>
       <Standing what="ledger" of={entries}>
         {(page) =>
