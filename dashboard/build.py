@@ -62,7 +62,7 @@ def check() -> None:
         if fresh.read_text() != TYPES.read_text():
             sys.exit("The API's types have changed: run `python dashboard/build.py types`.")
     npm("run", "--silent", "check")
-    npm("test", "--silent", "--", "--test-reporter=dot")
+    npm("test", "--silent")
 
 
 def write_types(target: Path) -> None:

@@ -41,7 +41,42 @@ def test_nothing_new_leaves_the_place_where_it_was(api, job_id):
     assert page == {"items": [], "next": 4, "more": False}
 
 
-@pytest.mark.parametrize("query", ["after=-1", "limit=0", "limit=1001", "since=1"])
+def test_the_ledger_is_read_back_from_any_place(api, job_id):
+    def seqs(query):
+        page = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}").json()
+        return [event["seq"] for event in page["items"]], page["more"]
+
+    assert seqs(f"before={2**53}&limit=3") == ([2, 3, 4], True)
+    assert seqs("before=2&limit=3") == ([1], False)
+    assert seqs("before=4&after=1") == ([2, 3], False)
+
+
+@pytest.mark.parametrize(
+    ("query", "seqs"),
+    [
+        ("type=overflow", [4]),
+        ("type=overflow&type=state", [1, 2, 3, 4]),
+        ("type=warning", []),
+        ("start=7&end=8", [4]),
+        ("type=overflow&end=7", []),
+        ("start=8", []),
+    ],
+)
+def test_the_ledger_is_narrowed_down_by_type_and_step(api, job_id, query, seqs):
+    page = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}").json()
+    assert [event["seq"] for event in page["items"]] == seqs
+
+
+def test_a_ledger_in_which_nothing_is_new_is_not_sent_again(api, job_id):
+    path = f"/api/v1/jobs/{job_id}/events?after=2"
+    etag = api.client.get(path).headers["ETag"]
+    assert api.client.get(path, headers={"If-None-Match": etag}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["before=-1", "type=nothing", "start=-1", "after=-1", "limit=0", "limit=1001", "since=1"],
+)
 def test_events_asked_for_wrongly_are_refused(api, job_id, query):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

@@ -78,6 +78,18 @@ def get(api, job, headers=None, **query):
 # ---- Pages
 
 
+def test_a_log_is_read_back_from_any_place_and_not_sent_again(api, job, say):
+    say("a", "b", "c")
+    path = f"/api/v1/jobs/{job.id}/logs?limit=2&before="
+    newest = api.client.get(f"{path}{2**53}")
+    page = newest.json()
+    assert ([entry["text"] for entry in page["items"]], page["more"]) == (["b", "c"], True)
+    page = api.client.get(f"{path}{page['items'][0]['seq']}").json()
+    assert ([entry["text"] for entry in page["items"]], page["more"]) == (["a"], False)
+    known = {"If-None-Match": newest.headers["ETag"]}
+    assert api.client.get(f"{path}{2**53}", headers=known).status_code == 304
+
+
 def test_what_was_printed_is_told_in_order(api, job, say):
     say("one\n", "two\n")
     say("oh\n", stream="stderr")
