@@ -11,7 +11,7 @@ Row = TypeVar("Row")
 
 def in_order(
     session: Session,
-    statement: Select[tuple[Row]],
+    statement: Select[Row],
     seq: InstrumentedAttribute[int],
     *,
     before: int | None,

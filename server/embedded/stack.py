@@ -160,6 +160,7 @@ def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
         "ampcore is ready.",
         "",
         f"  address  {url}",
+        f"           a browser shows the dashboard; sign in with the token in {folder.token_file}",
         f"  docs     {url}/api/v1/docs",
         f"           sign in with any user name; the password is the token in {folder.token_file}",
         "           to try an operation there, press Authorize and paste the token",

@@ -49,12 +49,13 @@ export function useTail<T extends Entry>(
 ): Tail<T> {
   const [held, setHeld] = useState<Held<T> | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const [after, setAfter] = useState<number | null>(null);
+  const [place, setPlace] = useState<{ after: number; isBehind: boolean } | null>(null);
+  const after = place?.after ?? null;
   const suffix = more && `&${more}`;
 
   useEffect(() => {
     setHeld(null);
-    setAfter(null);
+    setPlace(null);
   }, [path, more]);
 
   useEffect(() => {
@@ -62,7 +63,8 @@ export function useTail<T extends Entry>(
     const take = (page: Page<T>) => {
       if (after === null) setHeld({ items: page.items, hasOlder: page.more });
       else if (page.items.length > 0) setHeld((held) => held && withNewer(held, page.items));
-      if (after === null || page.next !== after) setAfter(page.next);
+      const isBehind = after !== null && page.more;
+      if (after === null || page.next !== after) setPlace({ after: page.next, isBehind });
     };
     const poller = new Poller(`${path}?limit=${limit}&${from}${suffix}`, everyMs, {
       data: (body) => take(body as Page<T>),
@@ -70,7 +72,7 @@ export function useTail<T extends Entry>(
     });
     const look = () => (document.hidden ? poller.stop() : void poller.now());
     // What was just told is not asked about again at once.
-    const first = setTimeout(look, after === null ? 0 : everyMs);
+    const first = setTimeout(look, place === null || place.isBehind ? 0 : everyMs);
     document.addEventListener("visibilitychange", look);
     const unwatch = again.watch(look);
     return () => {
