@@ -6,7 +6,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import update
 
-from server.access.door import OPEN, SIGN_IN
+from server.access.door import OPEN, PAGE, PAGE_FILES, SIGN_IN
 from server.access.rate_limit import NoLimit
 from store import jobs, tokens, workers
 from store.clock import after
@@ -134,7 +134,7 @@ def test_every_route_has_a_row_and_every_row_a_route(api):
 
 def test_the_door_is_open_where_the_table_says_so():
     told = {key for key, who in ROUTES.items() if who is NOBODY_ASKED}
-    assert told == {("GET", path) for path in OPEN} | {SIGN_IN}
+    assert told == {("GET", path) for path in (*OPEN, PAGE, PAGE_FILES)} | {SIGN_IN}
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_member_submits_into_its_own_project(client_of):
 def test_the_document_tells_the_refusals_of_every_route(api):
     paths = api.app.openapi()["paths"]
     for (method, path), needed in ROUTES.items():
-        if "docs" in path or "openapi" in path:
+        if "docs" in path or "openapi" in path or path in (PAGE, PAGE_FILES):
             continue
         operation = paths[path.replace(":path", "")][method.lower()]
         if path not in OPEN:
