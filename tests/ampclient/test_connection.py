@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ampclient import Client, NotConfigured
-from ampclient.connection import Connection, resolve
+from ampclient.connection import Connection, login_path, resolve
 
 FILE_TOKEN = "from-file"
 
@@ -113,3 +113,42 @@ def test_the_token_is_not_printed():
 )
 def test_this_machine_is_known_by_its_loopback_address(url, loopback):
     assert Connection(url, "token").is_loopback is loopback
+
+
+@pytest.fixture
+def logged_in(tmp_path):
+    """An environment with a login and nothing else."""
+    write(tmp_path / "config/ampcore/login.json", url="http://login:1", token="of-login")
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "AMPCORE_DATA_DIR": str(tmp_path)}
+
+
+def test_the_login_comes_last(tmp_path, logged_in):
+    found = resolve(None, None, logged_in)
+    assert (found.url, found.token) == ("http://login:1", "of-login")
+    assert found.url_from == found.token_from == f"the login {tmp_path}/config/ampcore/login.json"
+    write(tmp_path / "connection.json")
+    assert resolve(None, None, logged_in).token == FILE_TOKEN
+    assert resolve("http://login:1/", None, logged_in).token == "of-login"
+
+
+def test_the_login_is_not_used_where_a_file_is_named_that_is_not_there(tmp_path, logged_in):
+    with pytest.raises(NotConfigured, match=r"nothing\.json"):
+        resolve(None, None, {**logged_in, "AMPCORE_CONNECTION": str(tmp_path / "nothing.json")})
+
+
+def test_the_token_of_the_login_is_not_shown_to_another_server(logged_in):
+    with pytest.raises(NotConfigured, match=r"the login .* is for http://login:1"):
+        resolve("http://elsewhere:1", None, logged_in)
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({"XDG_CONFIG_HOME": "/x", "HOME": "/home/anna"}, "/x/ampcore/login.json"),
+        ({"XDG_CONFIG_HOME": "x", "HOME": "/home/anna"}, "/home/anna/.config/ampcore/login.json"),
+        ({"HOME": "/home/anna"}, "/home/anna/.config/ampcore/login.json"),
+    ],
+)
+def test_the_login_is_in_the_users_own_folder(environ, path):
+    assert login_path(environ) == Path(path)
+    assert login_path({}) is None
