@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Self, TextIO
 
 from ampclient import formats
-from ampclient.progress.standing import FirstStep, Standing, Watched, unknown
+from ampclient.progress.standing import Standing, Watched
 from ampclient.views import JobView
 from ampcore.spec import State
 
@@ -15,13 +15,15 @@ EVERY_S = 5.0
 class Lines:
     """Writes what is new about each job it is shown."""
 
-    def __init__(self, stream: TextIO, first_step_of: FirstStep = unknown) -> None:
+    def __init__(self, stream: TextIO, watched: Watched) -> None:
         self._stream = stream
-        self._watched = Watched(first_step_of)
+        self._watched = watched
+        self._away = False
         self._written: dict[str, tuple[float, JobView]] = {}
 
     def __call__(self, job: JobView) -> None:
         """Write a line if the job changed its state, or moved on and the last line is old."""
+        self._away = False
         standing = self._watched.see(job)
         before = self._written.get(job.id)
         changed = before is None or _phase(before[1]) != _phase(job)
@@ -30,6 +32,12 @@ class Lines:
             # Where an attempt began is told once.
             shown = standing if changed else replace(standing, first_step=None)
             print(line(shown), file=self._stream, flush=True)
+
+    def away(self, why: str) -> None:
+        """Say once that the server is away, until it is there again."""
+        if not self._away:
+            print(f"{why} Trying again …", file=self._stream, flush=True)
+        self._away = True
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +58,7 @@ def _is_due(job: JobView, written_s: float, before: JobView) -> bool:
 def line(standing: Standing) -> str:
     """Everything about the job's progress in one line."""
     job = standing.job
-    facts = [f"{formats.printable(job.name)}: {job.state}"]
+    facts = [f"{standing.name}: {job.state}"]
     facts += filter(None, (standing.attempt, standing.waits_for))
     if job.latest is not None:
         facts += [

@@ -1,6 +1,6 @@
 """What is to be shown of a job: the view, and what was made out while it was watched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ampclient import formats
@@ -24,6 +24,12 @@ class Standing:
     job: JobView
     remaining_s: float | None = None
     first_step: int | None = None
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called among those that are watched."""
+        return formats.printable(self.alias or self.job.name)
 
     @property
     def attempt(self) -> str | None:
@@ -46,11 +52,26 @@ class Standing:
         return None
 
 
+def names_apart(jobs: Sequence[JobView]) -> dict[str, str]:
+    """By id a name for each of several jobs, without the words with which all of them begin.
+
+    Jobs of the same name are told apart by their ids.
+    """
+    words = [job.name.split() for job in jobs]
+    same = 0
+    while len(jobs) > 1 and all(len(w) > same + 1 and w[same] == words[0][same] for w in words):
+        same += 1
+    names = {job.id: " ".join(w[same:]) for job, w in zip(jobs, words, strict=True)}
+    found = list(names.values())
+    return {id_: f"{name} {id_}" if found.count(name) > 1 else name for id_, name in names.items()}
+
+
 class Watched:
     """The jobs that are watched."""
 
-    def __init__(self, first_step_of: FirstStep) -> None:
+    def __init__(self, first_step_of: FirstStep, names: Mapping[str, str]) -> None:
         self._first_step_of = first_step_of
+        self._names = names
         self._first_steps: dict[tuple[str, int], int | None] = {}
         self._paces: dict[str, Pace] = {}
 
@@ -58,7 +79,8 @@ class Watched:
         """How a job stands, out of this view and those before it."""
         pace = self._paces.setdefault(job.id, Pace())
         pace.see(job)
-        return Standing(job, pace.remaining_s(job), self._first_step(job))
+        alias = self._names.get(job.id)
+        return Standing(job, pace.remaining_s(job), self._first_step(job), alias)
 
     def _first_step(self, job: JobView) -> int | None:
         """Asked for once an attempt, when it trains."""

@@ -1,0 +1,130 @@
+import io
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ampclient import ScaleChanges, SkippedSteps, StepSample
+from ampclient.progress.canvas import DOTS, PLAIN
+from ampclient.progress.curve import Curve, curve_of, skips_in
+from ampclient.progress.plots import GUTTER, Room, plots, room_in
+from ampclient.progress.standing import names_apart
+from ampclient.views import JobView
+
+NO_CHANGES = ScaleChanges(0, *[np.array([])] * 3, ())
+
+
+def sample_of(loss, scale=None, skipped=(), **columns):
+    """Steps, each a point of its own."""
+    count = len(loss)
+    skips = np.isin(np.arange(count), skipped)
+    given = {"loss": loss, "loss_scale": [1024.0] * count if scale is None else scale, **columns}
+    arrays = {name: np.asarray(values, np.float32) for name, values in given.items()}
+    columns = {"step": np.arange(count), "skipped": skips, **arrays}
+    told = SkippedSteps(len(skipped), np.asarray(skipped))
+    return StepSample(columns, 1, told, NO_CHANGES, ())
+
+
+def drawn(sample, cells=40, rows=4, ink=DOTS):
+    return [line.plain for line in plots(sample, Room(cells, rows), ink)]
+
+
+@pytest.mark.parametrize("ink", [DOTS, PLAIN])
+def test_every_dot_has_its_place(ink):
+    dots = np.zeros((ink.down, ink.across * 2), bool)
+    assert ink.lines(dots) == ["  "]
+    dots[0, 0] = dots[-1, -1] = True
+    assert ink.lines(dots) == ["⠁⢀" if ink is DOTS else "'."]
+
+
+@given(st.integers(2, 400), st.data())
+def test_a_peak_of_one_step_and_a_skip_are_seen_at_any_width(count, data):
+    place = data.draw(st.integers(0, count - 1))
+    width = data.draw(st.integers(1, 120))
+    loss = np.ones(count)
+    loss[place] = 5.0
+    sample = sample_of(loss, skipped=[place])
+    assert curve_of(sample, "loss", width).dots(16)[0].any()
+    assert skips_in(sample, width).any()
+
+
+def test_points_of_several_steps_are_drawn_from_their_least_to_their_largest():
+    columns = {"step": [0, 8], "skipped": [0, 3], "count": [8, 8], "loss.min": [1, 1]}
+    columns |= {"loss.max": [1, 9], "loss_scale.min": [2, 1], "loss_scale.max": [2, 2]}
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    sample = StepSample(arrays, 8, SkippedSteps(3, np.array([9])), NO_CHANGES, ())
+    dots = curve_of(sample, "loss", 2).dots(4)
+    assert dots[:, 1].all()
+    assert dots[:, 0].tolist() == [False, False, False, True]
+    lines = drawn(sample, cells=16, rows=1)
+    assert lines[-1] == "skips         3         ××××××××"
+    assert drawn(sample, cells=16)[-1].split() == ["step", "0", "15"]
+
+
+def test_a_curve_is_one_line_even_where_it_jumps():
+    dots = Curve(np.array([0.0, 15.0]), np.array([0.0, 15.0]), is_log=False).dots(16)
+    assert dots.any(axis=1).all()
+
+
+def test_what_is_not_finite_leaves_a_gap_or_stands_at_the_edge():
+    dots = curve_of(sample_of([1, math.nan, 2, math.inf, 1]), "loss", 5, is_log=False).dots(4)
+    assert not dots[:, 1].any()
+    assert dots[0, 3]
+    assert not curve_of(sample_of([math.nan, math.nan]), "loss", 2).dots(4).any()
+
+
+def test_a_loss_that_falls_far_gets_a_logarithmic_axis_and_says_so():
+    assert drawn(sample_of([100.0, 10.0, 1.0]))[1].startswith("(log)")
+    assert not drawn(sample_of([2.0, 1.0]))[1].startswith("(log)")
+    assert not drawn(sample_of([100.0, -1.0]))[1].startswith("(log)")
+
+
+def test_the_ends_of_the_axes_are_labelled_and_a_flat_line_once():
+    lines = drawn(sample_of([2.5, 0.5], [65536.0, 32768.0]))
+    assert [line[:GUTTER].split() for line in lines] == [
+        ["loss", "2.5"], [], [], ["0.5"], ["scale", "2^16"], [], [], ["2^15"], ["step"]
+    ]  # fmt: skip
+    flat = [line[:GUTTER].split() for line in drawn(sample_of([1.0, 1.0]))]
+    assert flat[:4] == [["loss"], [], ["1"], []]
+
+
+def test_a_place_with_a_skip_is_red_in_every_curve():
+    lines = plots(sample_of([1.0, 2.0], skipped=[1]), Room(20, 1), DOTS)
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True, color_system="standard", width=60).print(*lines)
+    assert stream.getvalue().count("\x1b[1;31m") >= 3
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "jobs", "rows"),
+    [
+        (80, 24, 1, 4),
+        (80, 9, 1, 3),
+        (80, 3, 1, 1),
+        (80, 2, 1, None),
+        (80, 24, 4, 1),
+        (30, 24, 1, None),
+    ],
+)
+def test_plots_are_as_tall_as_the_terminal_lets_them(width, height, jobs, rows):
+    room = room_in(width, height, jobs)
+    assert (room and room.rows) == rows
+    if room:
+        assert jobs * (room.lines + (jobs > 1)) <= height
+        lines = drawn(sample_of([1.0, 2.0], skipped=[0]), room.cells, room.rows)
+        assert len(lines) <= room.lines
+        assert max(map(len, lines)) < width
+
+
+def test_names_are_told_apart_by_their_ends_or_by_ids(server):
+    def named(*names):
+        jobs = [server.add_job(f"{n}", name=name) for n, name in enumerate(names)]
+        return list(names_apart([JobView.from_json(job) for job in jobs]).values())
+
+    assert named("cnn float32 1", "cnn float32 2") == ["1", "2"]
+    assert named("cnn", "cnn float16") == ["cnn", "cnn float16"]
+    assert named("same", "same") == ["same 0", "same 1"]
+    assert named("alone here") == ["alone here"]
