@@ -8,10 +8,15 @@ from typing import Annotated, NoReturn
 import typer
 
 from ampclient.cli import (
+    audit,
+    compare,
+    completion,
     export,
     files,
     history,
     jobs,
+    login,
+    projects,
     steer,
     submit,
     system,
@@ -20,6 +25,7 @@ from ampclient.cli import (
     workers,
 )
 from ampclient.cli.connect import Server
+from ampclient.cli.encoding import speak_the_terminals_encoding
 from ampclient.cli.problems import print_error
 from ampclient.errors import AmpcoreError
 from ampcore import __version__
@@ -38,6 +44,7 @@ for command in (
     jobs.list_,
     jobs.get,
     watch.watch,
+    compare.compare,
     history.logs,
     history.steps,
     export.export,
@@ -56,8 +63,16 @@ for command in (
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")
-app.command()(system.whoami)
-app.command()(system.version)
+app.add_typer(projects.group, name="project")
+for last in (
+    audit.audit,
+    login.login,
+    login.logout,
+    system.whoami,
+    system.version,
+    completion.completion,
+):
+    app.command()(last)
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,23 +108,26 @@ def options(
 
     The server is the one that --url or --connection names, else that of AMPCORE_URL and
     AMPCORE_TOKEN, else that of the connection file (AMPCORE_CONNECTION, else connection.json in
-    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json). A token is never an option, since
-    other users of a machine can read its command lines.
+    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json), else that of `ampctl login`. A token is
+    never an option, since other users of a machine can read its command lines.
     """
     if url and connection:
         raise typer.BadParameter("give --url or --connection, not both")
-    context.obj = Server(url, connection)
+    server: Server = context.obj
+    server.url, server.connection = url, connection
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit.
 
-    0: done (with --watch: the job succeeded); 1: refused, failed or cancelled; 2: wrong usage;
+    0: done (with --watch: every job succeeded); 1: refused, failed or cancelled; 2: wrong usage;
     130: interrupted, while the job goes on.
     """
+    speak_the_terminals_encoding()
+    server = Server()
     try:
-        app(args=arguments, prog_name="ampctl")
+        app(args=arguments, prog_name="ampctl", obj=server)
     except (AmpcoreError, OSError) as error:
-        print_error(error)
+        print_error(error, server.used)
         sys.exit(1)
     sys.exit(0)

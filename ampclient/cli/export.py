@@ -8,7 +8,7 @@ import typer
 
 from ampclient import formats
 from ampclient.cli.bars import bars
-from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.connect import AsJson, JobId, job_of
 from ampclient.cli.output import print_json
 from ampclient.cli.step_options import Attempt, Columns, End, MaxPoints, Start, names_in
 from ampclient.cli.watch import detaching
@@ -65,7 +65,7 @@ def export(
         "max_points": max_points,
     }
     _check(output, format_, as_json=as_json)
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     with detaching("A part is never kept; the same command begins from the start."):
         if output == STANDARD_OUTPUT:
             for piece in job.iter_export(format_, **wanted):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ampclient.cli.bars import bars
-from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.connect import AsJson, JobId, job_of
 from ampclient.cli.output import print_json
 from ampclient.cli.record_output import print_artifacts
 from ampclient.cli.watch import detaching
@@ -14,7 +14,7 @@ from ampclient.cli.watch import detaching
 
 def artifacts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """List the files that a job has left: checkpoints, the model, reports."""
-    found = client_of(context).jobs.get(job_id).artifacts()
+    found = job_of(context, job_id).artifacts()
     if as_json:
         print_json([artifact.to_json() for artifact in found])
     elif found:
@@ -41,7 +41,7 @@ def download(
     as_json: AsJson = False,
 ) -> None:
     """Download files of a job and check their SHA-256; what broke off goes on where it stopped."""
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     again = "What has come is kept; the same command goes on with it."
     with detaching(again), bars() as show:
         places = job.download(

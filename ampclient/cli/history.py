@@ -1,11 +1,11 @@
 """`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ampclient.cli.connect import AsJson, JobId, StepFormat, client_of
+from ampclient.cli.connect import AsJson, JobId, StepFormat, job_of
 from ampclient.cli.output import print_json
 from ampclient.cli.record_output import print_attempts, print_events, print_log
 from ampclient.cli.step_options import Attempt, Columns, End, MaxPoints, Start, names_in
@@ -29,21 +29,23 @@ def steps(
     """Print the values of every step of a job, or of all of them in few points."""
     from ampclient.cli.step_output import Table, terminal_width, write_steps
 
-    names = names_in(columns)
-    job = client_of(context).jobs.get(job_id)
+    wanted: dict[str, Any] = {"start": start, "end": end, "attempt": attempt}
+    wanted["columns"] = names_in(columns)
+    job = job_of(context, job_id)
+    if not as_json and format_.is_of_the_server:
+        for piece in job.iter_export(format_, max_points=max_points, **wanted):
+            typer.echo(piece, nl=False)
+        return
     tables: Iterable[Table]
-    if max_points is None:
-        tables = job.iter_steps(start=start, end=end, columns=names, attempt=attempt)
-    else:
-        tables = [job.sample(max_points, start=start, end=end, columns=names, attempt=attempt)]
+    tables = [job.sample(max_points, **wanted)] if max_points else job.iter_steps(**wanted)
     # Who names columns gets them all, however wide they are.
-    width = terminal_width() if names is None else None
-    write_steps(tables, StepFormat.JSON if as_json else format_, width=width)
+    width = terminal_width() if columns is None else None
+    write_steps(tables, as_json=as_json or format_ is StepFormat.JSON, width=width)
 
 
 def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Print a job's ledger: changes of state, overflows, growth of the scale, evaluations."""
-    entries = client_of(context).jobs.get(job_id).events()
+    entries = job_of(context, job_id).events()
     if as_json:
         print_json([event.to_json() for event in entries])
     else:
@@ -52,7 +54,7 @@ def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> No
 
 def attempts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Print each time that a worker took a job, and how that ended."""
-    found = client_of(context).jobs.get(job_id).attempts()
+    found = job_of(context, job_id).attempts()
     if as_json:
         print_json([attempt.to_json() for attempt in found])
     elif found:
@@ -72,7 +74,7 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document a line.")] = False,
 ) -> None:
     """Print what a job's process printed; with -f, exit 0 only if the job succeeds."""
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     entries = job.logs(follow=follow, attempt=attempt)
     if not follow:
         if not print_log(entries, as_json=as_json):

@@ -1,6 +1,6 @@
 """Jobs as a table, one job as facts, a checked spec as paragraphs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ampclient.views import JobView, Validated
 
 
-def print_jobs(jobs: Sequence["JobView"]) -> None:
-    """One row for each job; its project where they are of several."""
+def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
+    """One row for each job, with these names by id; its project where they are of several."""
     from ampclient.progress.table import styled_state
     from ampclient.tables import Cell, Column
 
@@ -33,7 +33,7 @@ def print_jobs(jobs: Sequence["JobView"]) -> None:
     rows: list[tuple[Cell, ...]] = [
         (
             job.id,
-            formats.printable(job.name),
+            formats.printable((names or {}).get(job.id, job.name)),
             *([job.project] if several else []),
             styled_state(job.state),
             job.policy,

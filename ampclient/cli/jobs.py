@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli import completing
+from ampclient.cli.connect import AsJson, JobId, client_of, job_of
 from ampclient.cli.job_output import print_job, print_jobs
 from ampclient.cli.output import print_json
 from ampcore.spec import State
@@ -27,6 +28,7 @@ States = Annotated[
         metavar="STATE",
         help="Only jobs in this state, such as running or failed. May be repeated.",
         show_default=False,
+        autocompletion=completing.states,
     ),
 ]
 Labels = Annotated[
@@ -42,8 +44,16 @@ Text = Annotated[
     str | None,
     typer.Option(help="A part of the name, or the beginning of the id.", show_default=False),
 ]
-Policy = Annotated[str | None, typer.Option(help="Only this policy.", show_default=False)]
-Model = Annotated[str | None, typer.Option(help="Only this kind of model.", show_default=False)]
+Policy = Annotated[
+    str | None,
+    typer.Option(help="Only this policy.", show_default=False, autocompletion=completing.policies),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Only this kind of model.", show_default=False, autocompletion=completing.models
+    ),
+]
 Project = Annotated[
     str | None, typer.Option(help="Only this project (for admins).", show_default=False)
 ]
@@ -103,7 +113,7 @@ def list_(
 
 def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Show one job."""
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     if as_json:
         print_json(job.to_json())
     else:

@@ -1,7 +1,7 @@
 """What every command writes: tables, facts and JSON on standard output."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,19 @@ def print_table(columns: Sequence["Column"], rows: Sequence["Row"]) -> None:
         typer.echo(line.rstrip())
 
 
+def facts_text(data: Mapping[str, Any]) -> str:
+    """Facts of any kind in one line: name=value."""
+    return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
+
+
+def table_width() -> int | None:
+    """The width that a table may have; None in a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
 def ago(moment: datetime) -> str:
     """How long ago a time was."""
     return formats.ago((datetime.now(UTC) - moment).total_seconds())
@@ -65,3 +78,12 @@ def printable_in(value: Any) -> Any:
         case list():
             return [printable_in(item) for item in value]
     return value
+
+
+def _fact(value: Any) -> str:
+    match value:
+        case float():
+            return f"{value:.10g}"
+        case str():
+            return value
+    return json.dumps(value, default=str)

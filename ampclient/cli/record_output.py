@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import typer
 
 from ampclient import formats
-from ampclient.cli.output import ago, lasted, print_table
+from ampclient.cli.output import ago, facts_text, lasted, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def print_events(events: Iterable["JobEvent"]) -> None:
             formats.moment(event.created_at),
             UNKNOWN if event.step is None else str(event.step),
             event.type,
-            formats.printable(_facts(event.data)),
+            formats.printable(facts_text(event.data)),
         )
         for event in events
     ]
@@ -108,16 +108,3 @@ def print_log(entries: Iterable["LogEntry"], *, as_json: bool) -> int:
             text = formats.log_text(entry.text) if sys.stdout.isatty() else entry.text
         typer.echo(text, nl=False)
     return count
-
-
-def _facts(data: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
-
-
-def _fact(value: Any) -> str:
-    match value:
-        case float():
-            return f"{value:.10g}"
-        case str():
-            return value
-    return json.dumps(value, default=str)

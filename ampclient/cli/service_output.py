@@ -1,15 +1,15 @@
-"""The service as tables: its workers, and who may use it."""
+"""The service as tables: its workers, who may use it, and who did what."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ampclient import formats
-from ampclient.cli.output import ago, print_table
+from ampclient.cli.output import ago, facts_text, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampclient.views import Token, Worker
+    from ampclient.views import AuditEntry, Project, Token, Worker
 
 
 def print_workers(workers: Iterable["Worker"]) -> None:
@@ -88,6 +88,64 @@ def token_state(token: "Token") -> str:
     if token.expires_at <= datetime.now(UTC):
         return "expired"
     return f"valid until {formats.moment(token.expires_at)}"
+
+
+def print_projects(projects: Iterable["Project"]) -> None:
+    """One row for each project."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("PROJECT"),
+        Column("QUEUED", right=True),
+        Column("AT MOST", right=True),
+        Column("RUNNING", right=True),
+        Column("AT MOST", right=True),
+        Column("CREATED", right=True, gives_way=1),
+    )
+    rows = [
+        (
+            project.name,
+            str(project.queued),
+            _quota(project.max_queued),
+            str(project.running),
+            _quota(project.max_running),
+            ago(project.created_at),
+        )
+        for project in projects
+    ]
+    print_table(columns, rows)
+
+
+def print_audit(entries: Iterable["AuditEntry"]) -> None:
+    """One row for each thing that was done."""
+    from ampclient.tables import Column
+
+    columns = (
+        Column("TIME"),
+        Column("BY", shrinks_to=12),
+        Column("ACTION"),
+        Column("TARGET"),
+        Column("PROJECT", gives_way=2),
+        Column("FROM", gives_way=1),
+        Column("FACTS", shrinks_to=16, folds=True),
+    )
+    rows = [
+        (
+            formats.moment(entry.at),
+            formats.printable(entry.token_name or UNKNOWN),
+            entry.action,
+            formats.printable(entry.target or UNKNOWN),
+            entry.project or UNKNOWN,
+            entry.address or UNKNOWN,
+            formats.printable(facts_text(entry.data or {})) or UNKNOWN,
+        )
+        for entry in entries
+    ]
+    print_table(columns, rows)
+
+
+def _quota(limit: int | None) -> str:
+    return "no limit" if limit is None else str(limit)
 
 
 def _device(device: Mapping[str, Any]) -> str:

@@ -1,47 +1,62 @@
 """`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `edit` and `delete`: change a job."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from ampclient.cli.connect import AsJson, JobId, client_of
+from ampclient.cli.completing import job_ids
+from ampclient.cli.connect import AsJson, JobId, job_of
 from ampclient.cli.output import print_json
 from ampclient.cli.submit import Assignments, IdempotencyKey, assigned, print_posted
 from ampclient.cli.watch import Watch, reached, watch_to_the_end
 from ampclient.job import Job
 from ampcore.spec import State
 
+ENDED: Final = tuple(state for state in State if state.is_terminal)
+NOT_ENDED: Final = tuple(state for state in State if not state.is_terminal)
+
+
+def _one_of(*states: State) -> Any:
+    return typer.Argument(
+        metavar="ID", help="The job's id.", show_default=False, autocompletion=job_ids(*states)
+    )
+
+
+NotEnded = Annotated[str, _one_of(*NOT_ENDED)]
+Paused = Annotated[str, _one_of(State.PAUSED)]
+EndedBadly = Annotated[str, _one_of(State.FAILED, State.CANCELLED)]
+Ended = Annotated[str, _one_of(*ENDED)]
 Wait = Annotated[bool, typer.Option("--wait", help="Return when that is done; exit 0 only then.")]
 
 
 def cancel(
-    context: typer.Context, job_id: JobId, wait: Wait = False, as_json: AsJson = False
+    context: typer.Context, job_id: NotEnded, wait: Wait = False, as_json: AsJson = False
 ) -> None:
     """Cancel a job; with --wait, exit 0 only once its process is gone."""
-    job = client_of(context).jobs.get(job_id).cancel()
+    job = job_of(context, job_id).cancel()
     _settle(job, State.STOPPING, State.CANCELLED, wait=wait, as_json=as_json)
 
 
 def pause(
-    context: typer.Context, job_id: JobId, wait: Wait = False, as_json: AsJson = False
+    context: typer.Context, job_id: NotEnded, wait: Wait = False, as_json: AsJson = False
 ) -> None:
     """Stop a job at a checkpoint, to be resumed; with --wait, exit 0 only once it stands."""
-    job = client_of(context).jobs.get(job_id).pause()
+    job = job_of(context, job_id).pause()
     _settle(job, State.PAUSING, State.PAUSED, wait=wait, as_json=as_json)
 
 
 def resume(
-    context: typer.Context, job_id: JobId, watch: Watch = False, as_json: AsJson = False
+    context: typer.Context, job_id: Paused, watch: Watch = False, as_json: AsJson = False
 ) -> None:
     """Queue a paused job again; it goes on from its checkpoint."""
-    _queued_again(client_of(context).jobs.get(job_id).resume(), watch=watch, as_json=as_json)
+    _queued_again(job_of(context, job_id).resume(), watch=watch, as_json=as_json)
 
 
 def retry(
-    context: typer.Context, job_id: JobId, watch: Watch = False, as_json: AsJson = False
+    context: typer.Context, job_id: EndedBadly, watch: Watch = False, as_json: AsJson = False
 ) -> None:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
-    _queued_again(client_of(context).jobs.get(job_id).retry(), watch=watch, as_json=as_json)
+    _queued_again(job_of(context, job_id).retry(), watch=watch, as_json=as_json)
 
 
 def clone(
@@ -55,7 +70,7 @@ def clone(
 ) -> None:
     """Queue a new job with the spec of another one, and print its id."""
     values = assigned(assignments or ())
-    job = client_of(context).jobs.get(job_id).clone(values, idempotency_key=key)
+    job = job_of(context, job_id).clone(values, idempotency_key=key)
     print_posted(job, watch=watch, as_json=as_json)
 
 
@@ -88,7 +103,7 @@ def edit(
         raise typer.BadParameter("expected KEY=VALUE, as in team=vision", param_hint="--label")
     if name is None and priority is None and not pairs and not removed:
         raise typer.BadParameter("nothing to change: give --name, --priority or --label")
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     wanted = {**job.labels, **{key: value for key, _, value in pairs}}
     for key in removed or ():
         wanted.pop(key, None)
@@ -98,9 +113,9 @@ def edit(
     _say(changed, f"{changed.id} is changed", as_json=as_json)
 
 
-def delete(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def delete(context: typer.Context, job_id: Ended, as_json: AsJson = False) -> None:
     """Delete a job that has ended, with its steps, logs and files."""
-    job = client_of(context).jobs.get(job_id)
+    job = job_of(context, job_id)
     job.delete()
     _say(job, f"{job.id} is deleted", as_json=as_json)
 
@@ -117,7 +132,7 @@ def _settle(job: Job, on_the_way: State, wanted: State, *, wait: bool, as_json: 
 def _queued_again(job: Job, *, watch: bool, as_json: bool) -> None:
     if watch:
         typer.echo(f"{job.id} is {job.state}; Ctrl-C stops watching, not the job.", err=True)
-        watch_to_the_end(job, as_json=as_json)
+        watch_to_the_end([job], as_json=as_json)
     _say(job, f"{job.id} is {job.state}", as_json=as_json)
 
 

@@ -1,17 +1,15 @@
-"""Steps on standard output, written as they are read: a table, CSV, or JSON."""
+"""Steps on standard output: as a table, written while they are read, or as JSON."""
 
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, Protocol
 
 import typer
 
 from ampclient import formats
-from ampclient.cli.connect import StepFormat
 from ampcore.series import StepBlock
 from ampcore.series.block import Column
 from ampcore.series.jsonable import column_to_json
@@ -51,23 +49,17 @@ class Table(Protocol):
     def __getitem__(self, name: str) -> Column: ...
 
 
-Writer = Callable[[Iterator[Table]], Iterator[str]]
-
-
 def terminal_width() -> int | None:
     """The width of the terminal that standard output is; None when it is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def write_steps(tables: Iterable[Table], format_: StepFormat, *, width: int | None = None) -> None:
-    """Write every table, one behind the other; as a table with columns that fit into `width`."""
-    writers: dict[StepFormat, Writer] = {
-        StepFormat.TABLE: partial(_table, width=width),
-        StepFormat.CSV: _csv,
-        StepFormat.NDJSON: _ndjson,
-        StepFormat.JSON: _json,
-    }
-    for piece in writers[format_](filter(len, tables)):
+def write_steps(
+    tables: Iterable[Table], *, as_json: bool = False, width: int | None = None
+) -> None:
+    """Write every table, one behind the other, with columns that fit into `width`; or as JSON."""
+    told = filter(len, tables)
+    for piece in _json(told) if as_json else _table(told, width=width):
         typer.echo(piece, nl=False)
 
 
@@ -121,25 +113,6 @@ def _short(name: str, value: Any) -> str:
     if not isinstance(value, float):
         return _cell(value)
     return formats.loss_scale(value) if _column(name) == "loss_scale" else f"{value:.6g}"
-
-
-def _csv(tables: Iterator[Table]) -> Iterator[str]:
-    first = next(tables, None)
-    if first is None:
-        return
-    names = ("step", *first.names)
-    # No cell needs quotes: they are numbers and the names of columns.
-    yield f"{','.join(names)}\n"
-    for table in chain([first], tables):
-        rows = (",".join(map(_cell, row)) for row in _rows(table, names))
-        yield "".join(f"{row}\n" for row in rows)
-
-
-def _ndjson(tables: Iterator[Table]) -> Iterator[str]:
-    for table in tables:
-        names = ("step", *table.names)
-        documents = (dict(zip(names, row, strict=True)) for row in _rows(table, names))
-        yield "".join(f"{json.dumps(document)}\n" for document in documents)
 
 
 def _json(tables: Iterator[Table]) -> Iterator[str]:

@@ -1,40 +1,81 @@
-"""`ampctl watch`: follow a job to its end; Ctrl-C leaves it alone."""
+"""`ampctl watch`: follow jobs to their ends; Ctrl-C leaves them alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, JobId, client_of
-from ampclient.cli.job_output import print_job
+from ampclient.cli.completing import job_ids
+from ampclient.cli.connect import AsJson, client_of, job_in
+from ampclient.cli.job_output import print_job, print_jobs
 from ampclient.cli.output import print_json
 from ampclient.errors import ConnectionFailed
+from ampcore.spec import State
 
 if TYPE_CHECKING:
     from ampclient.job import Job
 
 DETACHED = 130  # what a shell reports for a program that SIGINT ended
 
+JobIds = Annotated[
+    list[str],
+    typer.Argument(metavar="ID", help="Ids of jobs.", show_default=False, autocompletion=job_ids()),
+]
 Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Follow the job; exit 0 only if it succeeds.")
+    bool,
+    typer.Option(
+        "--watch", "--wait", "-w", help="Follow to the end; exit 0 only if every job succeeds."
+    ),
 ]
 
 
-def watch(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Follow a job to its end; exit 0 only if it succeeds. Ctrl-C does not cancel it."""
-    watch_to_the_end(client_of(context).jobs.get(job_id), as_json=as_json)
+def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Follow jobs to their ends; exit 0 only if all succeed. Ctrl-C does not cancel them.
+
+    A terminal shows loss and loss scale as they come, with every skipped step; a pipe gets lines.
+    With --json the ended job is printed, of several a list.
+    """
+    client = client_of(context)
+    jobs = [job_in(client, job_id) for job_id in dict.fromkeys(job_ids)]
+    watch_to_the_end(jobs, as_json=as_json)
 
 
-def watch_to_the_end(job: "Job", *, as_json: bool) -> None:
-    """Show the progress on standard error, then the ended job on standard output, and exit."""
-    with detaching(f"The job goes on. Watch it again with: ampctl watch {job.id}"):
-        ended = job.wait(progress=True)
-    if as_json:
-        print_json(ended.to_json())
+def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
+    """Show the progress on standard error, then the ended jobs on standard output, and exit."""
+    ended = followed(jobs)
+    if len(ended) > 1:
+        print_several(ended, as_json=as_json)
+    elif as_json:
+        print_json(ended[0].to_json())
     else:
-        print_job(ended)
-    raise typer.Exit(0 if ended.state == "succeeded" else 1)
+        print_job(ended[0])
+    raise typer.Exit(all_succeeded(ended))
+
+
+def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
+    """The jobs as a table or a list, under the names that tell them apart."""
+    from ampclient.progress import names_apart
+
+    if as_json:
+        print_json([job.to_json() for job in jobs])
+    else:
+        print_jobs(jobs, names_apart(jobs))
+
+
+def followed(jobs: "Sequence[Job]") -> "list[Job]":
+    """The ended jobs; Ctrl-C ends the command instead."""
+    from ampclient.cli.following import follow
+
+    goes_on = "The jobs go on" if len(jobs) > 1 else "The job goes on"
+    ids = " ".join(job.id for job in jobs)
+    with detaching(f"{goes_on}. Watch again with: ampctl watch {ids}"):
+        return follow(jobs)
+
+
+def all_succeeded(ended: "Sequence[Job]") -> int:
+    """The exit code: 0 only if they did."""
+    return 0 if all(job.state is State.SUCCEEDED for job in ended) else 1
 
 
 def reached(job: "Job", done: "Callable[[Job], bool]") -> "Job":

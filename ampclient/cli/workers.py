@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ampclient.cli.completing import worker_ids
 from ampclient.cli.connect import AsJson, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.service_output import print_workers
@@ -36,7 +37,10 @@ def workers(
 def drain(
     context: typer.Context,
     worker_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The worker's id.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ID", help="The worker's id.", show_default=False, autocompletion=worker_ids
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -40,6 +40,8 @@ def configured(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = tmp_path / "connection.json"
     path.write_text(json.dumps({"url": address, "token": "a-secret-token"}))
     monkeypatch.setenv("AMPCORE_CONNECTION", str(path))
+    # Whoever runs the tests may be logged in somewhere.
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     # What is tested is the words, not how wide the terminal of the test run is.
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -67,13 +69,15 @@ def start_ampctl(configured: Path) -> Iterator[Callable[..., subprocess.Popen[st
     """Start a command line as a process of its own."""
     with ExitStack() as started:
 
-        def start(*arguments: str) -> subprocess.Popen[str]:
+        def start(
+            *arguments: str, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE
+        ) -> subprocess.Popen[str]:
             program = "from ampclient.cli import main; main()"
             process = subprocess.Popen(
                 [sys.executable, "-c", program, *arguments],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             )

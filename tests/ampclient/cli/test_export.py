@@ -1,5 +1,6 @@
 import io
 import json
+import math
 
 import pyarrow.parquet
 import pytest
@@ -127,5 +128,18 @@ def test_steps_in_few_points(ampctl, real_job):
 
 
 def test_no_steps_make_no_points(ampctl, real_job):
-    result = ampctl("steps", real_job, "--max-points", "9", "--start", "30", "--format", "csv")
+    result = ampctl("steps", real_job, "--max-points", "9", "--start", "30")
     assert (result.code, result.out) == (0, "")
+
+
+def test_steps_as_csv_and_ndjson_keep_the_digits_that_were_measured(
+    ampctl, api, real_job, make_block
+):
+    with api.database.write() as session:
+        ingest.append(session, real_job, 1, [make_block(30, 1, loss=0.1)], told=1)
+        ingest.append(session, real_job, 1, [make_block(31, 1, loss=math.nan)], told=2)
+    wanted = ["steps", real_job, "--start", "30", "--columns", "loss,skipped", "--format"]
+    assert ampctl(*wanted, "csv").out == "step,loss,skipped\n30,0.1,false\n31,nan,false\n"
+    lines = ampctl(*wanted, "ndjson").out.splitlines()
+    assert json.loads(lines[0]) == {"step": 30, "loss": 0.1, "skipped": False}
+    assert json.loads(lines[1])["loss"] == "NaN"

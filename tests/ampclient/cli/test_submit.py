@@ -158,3 +158,83 @@ def test_a_full_queue_is_told_at_once(ampctl, spec_file, server, answer):
     result = ampctl("submit", spec_file)
     assert (result.code, len(server.requests)) == (1, 1)
     assert "The project has 10 jobs in the queue." in result.err
+
+
+@pytest.fixture
+def other_file(tmp_path):
+    path = tmp_path / "other.yaml"
+    path.write_text("name: other\nmodel: {kind: mlp}\ndata: {kind: digits}\n")
+    return str(path)
+
+
+def test_several_files_are_queued_in_order(ampctl, spec_file, other_file, server):
+    result = ampctl("submit", spec_file, other_file, "--set", "train.epochs=2")
+    assert (result.code, result.out) == (0, "000000\n000001\n")
+    assert [job["name"] for job in server.jobs.values()] == ["digits-fp16", "other"]
+    assert {job["spec"]["train"]["epochs"] for job in server.jobs.values()} == {2}
+    assert "ampctl watch 000000 000001" in result.err
+    assert "ampctl compare 000000 000001" in result.err
+
+
+def test_a_grid_queues_every_combination_under_its_own_name(ampctl, spec_file, server):
+    result = ampctl(
+        "submit", spec_file, "--json",
+        "--grid", "precision.policy=float32,mixed_bfloat16", "--grid", "train.epochs=1,2",
+    )  # fmt: skip
+    assert [job["id"] for job in result.json()] == ["000000", "000001", "000002", "000003"]
+    assert [job["name"] for job in server.jobs.values()] == [
+        "digits-fp16 float32 epochs=1",
+        "digits-fp16 float32 epochs=2",
+        "digits-fp16 mixed_bfloat16 epochs=1",
+        "digits-fp16 mixed_bfloat16 epochs=2",
+    ]
+    keys = [request.headers.get("idempotency-key") for request in server.requests]
+    assert len(set(keys) - {None}) == 4
+
+
+def test_a_mistake_in_one_file_queues_nothing_of_any(ampctl, spec_file, tmp_path, server):
+    (tmp_path / "wrong.yaml").write_text("model: {kind: cnn}\ndata: {kind: digtis}\n")
+    (tmp_path / "broken.yaml").write_text("a: [")
+    wrong, broken = str(tmp_path / "wrong.yaml"), str(tmp_path / "broken.yaml")
+    result = ampctl("submit", spec_file, wrong)
+    assert (result.code, result.out, server.jobs) == (1, "", {})
+    assert result.err.startswith(f"error: {wrong}: ")
+    assert "Did you mean 'digits'?" in result.err
+    assert result.err.endswith("Nothing was queued.\n")
+    assert ampctl("submit", spec_file, broken).code == 1
+    assert server.jobs == {}
+
+
+def test_the_same_mistake_of_a_whole_grid_is_told_once(ampctl, spec_file, server):
+    result = ampctl(
+        "submit", spec_file, "--set", "modle=1", "--grid", "precision.policy=float32,bfloat16"
+    )
+    assert result.err.count("/modle") == 1
+    assert "precision.policy=float32 (and 1 more)" in result.err
+    assert server.jobs == {}
+
+
+@pytest.mark.parametrize(("end", "code"), [("succeeded", 0), ("failed", 1)])
+def test_all_of_a_grid_are_waited_for(ampctl, spec_file, server, end, code):
+    server.change("000000", state="succeeded")
+    server.change("000001", state=end)
+    result = ampctl("submit", spec_file, "--grid", "precision.policy=float32,bfloat16", "--wait")
+    assert result.code == code
+    assert [line.split()[:3] for line in result.out.splitlines()[1:]] == [
+        ["000000", "float32", "succeeded"],
+        ["000001", "bfloat16", end],
+    ]
+    assert "ampctl compare 000000 000001" in result.err
+
+
+def test_a_queue_that_fills_up_says_what_is_queued_and_how_to_go_on(
+    ampctl, spec_file, other_file, server, answer
+):
+    full = answer(429, json={"code": "quota_exceeded", "detail": "The queue is full."})
+    server.next_answers = [*[server.answer] * 3, full]
+    result = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
+    assert (result.code, list(server.jobs)) == (1, ["000000"])
+    assert "Queued before it: 000000." in result.err
+    assert "--idempotency-key mine" in result.err
+    again = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
+    assert (again.code, again.out) == (0, "000000\n000001\n")

@@ -1,4 +1,16 @@
+import fcntl
+import os
+import pty
+import select
 import signal
+import struct
+import termios
+import time
+
+import httpx
+import pytest
+
+from ampclient.cli import following
 
 
 def test_watch_exits_0_only_for_success(ampctl, server, summary):
@@ -28,3 +40,115 @@ def test_ctrl_c_detaches_and_says_how_to_go_on(start_ampctl, server):
     assert "Traceback" not in err
     assert server.jobs["a"]["state"] == "running"
     assert all(request.method == "GET" for request in server.requests)
+
+
+def test_several_jobs_are_watched_together_and_all_must_succeed(ampctl, server, summary):
+    server.add_job("a", name="cnn float32")
+    server.add_job("b", name="cnn float16")
+    server.change("a")
+    server.change("a", state="succeeded", summary=summary)
+    server.change("b")
+    server.change("b", state="running")
+    server.change("b", state="failed", message="There is a NaN.")
+    result = ampctl("watch", "a", "b", "a")
+    assert result.code == 1
+    assert [line.split()[:3] for line in result.out.splitlines()[1:]] == [
+        ["a", "float32", "succeeded"],
+        ["b", "float16", "failed"],
+    ]
+    assert "float32: succeeded" in result.err
+    assert "float16: failed  There is a NaN." in result.err
+    server.change("b", state="succeeded")
+    assert [job["id"] for job in ampctl("watch", "a", "b", "--json").json()] == ["a", "b"]
+
+
+def test_a_server_that_is_away_is_told_once_and_waited_for(ampctl, server, answer, clock):
+    server.add_job("a", state="running")
+    server.next_answers = [server.answer, *[answer(503)] * 3, server.answer, answer(502)]
+    server.change("a")
+    server.change("a")
+    server.change("a", state="succeeded")
+    result = ampctl("watch", "a")
+    assert result.code == 0
+    assert result.err.count("Trying again …") == 2
+    assert result.err.index("Trying again") < result.err.index("running")
+
+
+def test_a_server_that_stays_away_ends_the_watch_and_not_the_job(
+    ampctl, server, answer, clock, monkeypatch
+):
+    monkeypatch.setattr(following, "AWAY_S", 5.0)
+    server.add_job("a", state="running")
+    server.next_answers = [server.answer, server.answer, *[answer(503)] * 20]
+    result = ampctl("watch", "a")
+    assert result.code == 1
+    assert result.err.splitlines()[-1].startswith("error: ")
+    assert {request.method for request in server.requests} == {"GET"}
+
+
+def test_what_a_server_refuses_is_not_waited_for(ampctl, server, answer):
+    server.add_job("a", state="running")
+    server.next_answers = [server.answer, answer(403, json={"code": "forbidden", "detail": "No."})]
+    assert ampctl("watch", "a").code == 1
+    assert len(server.requests) == 2
+
+
+SAMPLE = {
+    "steps_per_point": 1,
+    "data": {
+        "step": [0, 1, 2, 3],
+        "loss": [2.5, 1.5, "NaN", 0.5],
+        "loss_scale": [65536.0, 65536.0, 65536.0, 32768.0],
+        "skipped": [False, False, True, False],
+    },
+    "skipped_steps": {"total": 1, "steps": [2]},
+    "scale_changes": {"total": 0, "step": [], "before": [], "after": [], "column": []},
+    "attempts": [],
+}
+
+
+@pytest.fixture
+def sampled(server, monkeypatch):
+    """Every sample that the server is asked for is the same one."""
+    whole = server.answer
+
+    def answer(request):
+        if "max_points" in request.url.params:
+            return httpx.Response(200, json=SAMPLE)
+        return whole(request)
+
+    monkeypatch.setattr(server, "answer", answer)
+
+
+def read_until(terminal, words, seconds=60.0):
+    """What a terminal was sent, up to all of these words."""
+    sent, deadline = b"", time.monotonic() + seconds
+    while not all(word.encode() in sent for word in words):
+        left_s = deadline - time.monotonic()
+        assert left_s > 0, sent.decode(errors="replace")
+        if select.select([terminal], [], [], left_s)[0]:
+            sent += os.read(terminal, 65536)
+    return sent.decode()
+
+
+def test_a_terminal_shows_plots_in_place_with_the_skip_and_ctrl_c_detaches(
+    start_ampctl, server, sampled, latest, monkeypatch
+):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS")
+    server.add_job("a", state="running", step=3, total_steps=9, latest=latest)
+    server.change("a")
+    for step in range(3, 9):
+        server.change("a", step=step)
+    ours, theirs = pty.openpty()
+    size = struct.pack("HHHH", 30, 80, 0, 0)
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
+    process = start_ampctl("watch", "a", stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    sent = read_until(ours, ["3/9", "2^16", "2^15", "skips", "×", "8/9"])
+    assert "\x1b[2K" in sent  # lines are cleared, to be drawn again
+    assert any(0x2801 <= ord(character) <= 0x28FF for character in sent)
+    process.send_signal(signal.SIGINT)
+    assert "ampctl watch a" in read_until(ours, ["Detached", "ampctl watch a"])
+    assert process.wait(timeout=30) == 130
+    os.close(ours)

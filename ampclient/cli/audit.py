@@ -1,0 +1,41 @@
+"""`ampctl audit`: who did what. For admins."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.output import print_json
+from ampclient.cli.service_output import print_audit
+
+
+def audit(
+    context: typer.Context,
+    *,
+    action: Annotated[
+        str | None,
+        typer.Option(metavar="ACTION", help="Such as job.cancel.", show_default=False),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Only this project.", show_default=False)
+    ] = None,
+    token_id: Annotated[
+        str | None,
+        typer.Option("--token-id", metavar="ID", help="Only this token.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many entries.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what, newest first (for admins)."""
+    entries = client_of(context).audit(action=action, project=project, token_id=token_id)
+    # One more than is shown tells whether there are more.
+    found = list(islice(entries, limit + 1))
+    if as_json:
+        print_json([entry.to_json() for entry in found[:limit]])
+    elif found:
+        print_audit(found[:limit])
+    else:
+        typer.echo("Nothing of the kind was done.", err=True)
+    if len(found) > limit:
+        typer.echo(f"Only the newest {limit} are shown; --limit N shows more.", err=True)

@@ -1,0 +1,121 @@
+"""A comparison as tables: a column for each job, first the baseline's."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.output import print_table, table_width
+from ampclient.formats import UNKNOWN
+
+if TYPE_CHECKING:
+    from ampclient.views import ComparedJob, Comparison
+
+LONGEST: Final = (24, 80)
+"""Characters of a cell: two jobs fit beside each other on a terminal, and more in a pipe."""
+NAME: Final = "/name"
+GAP: Final = 2
+WORDS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+    "state": ("state", str),
+    "steps": ("steps", str),
+    "skipped_share": ("skipped", formats.percent),
+    "last_loss": ("last loss", formats.number),
+    "best_loss": ("best loss", formats.number),
+    "final_loss": ("final loss", formats.number),
+    "val_loss": ("validation loss", formats.number),
+    "val_accuracy": ("validation accuracy", formats.percent),
+    "median_examples_per_s": ("median examples/s", formats.rate),
+    "steps_s": ("time in steps", formats.duration),
+    "peak_memory_bytes": ("peak memory", formats.size),
+}
+"""What people call a result, and how they write it."""
+
+Line = tuple[str, list[str]]
+"""What a row tells, and the cell of each job."""
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """Where the specs of the jobs differ, what came of them, and how they compare."""
+    width = table_width()
+    lines = _lines(comparison, LONGEST[width is None])
+    for number, places in enumerate(_fitting(lines, width)):
+        if number:
+            typer.echo()
+        _print(lines, places)
+    typer.echo(f"* baseline: {comparison.baseline}", err=True)
+
+
+def _lines(comparison: "Comparison", longest: int) -> list[Line]:
+    """The rows, of which the first has the heads; jobs are called by what tells them apart."""
+    from ampclient.progress import names_apart
+
+    jobs = comparison.jobs
+    names = names_apart([each.job for each in jobs])
+    lines = [("", [_title(each, comparison.baseline) for each in jobs])]
+    lines += [("name", [names[each.job.id] for each in jobs])]
+    lines += [
+        (d.pointer, [_value(v) for v in d.values]) for d in comparison.spec if d.pointer != NAME
+    ]
+    lines += [line for r in comparison.results if (line := _result(r.name, r.values))]
+    lines += [("speed-up", [_speedup(each.speedup) for each in jobs])]
+    lines += [("loss drift", [_drift(each.loss_drift) for each in jobs])]
+    return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
+
+
+def _print(lines: Sequence[Line], places: Sequence[int]) -> None:
+    """The columns of these jobs."""
+    from ampclient.tables import Column
+
+    (_, heads), *rest = lines
+    columns = [Column(""), *(Column(heads[place], right=True) for place in places)]
+    print_table(columns, [(word, *(cells[place] for place in places)) for word, cells in rest])
+
+
+def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
+    """The jobs of each table: as many as fit beside each other, in each of them the baseline."""
+    count = len(lines[0][1])
+    if width is None:
+        return [list(range(count))]
+    base = next((p for p, head in enumerate(lines[0][1]) if head.startswith("*")), 0)
+    widths = [GAP + max(len(cells[place]) for _, cells in lines) for place in range(count)]
+    free = width - max(len(word) for word, _ in lines) - widths[base]
+    tables: list[list[int]] = [[base]]
+    for place in (p for p in range(count) if p != base):
+        if len(tables[-1]) > 1 and sum(widths[p] for p in tables[-1][1:]) + widths[place] > free:
+            tables.append([base])
+        tables[-1].append(place)
+    return tables
+
+
+def _title(each: "ComparedJob", baseline: str) -> str:
+    return f"*{each.job.id}" if each.job.id == baseline else each.job.id
+
+
+def _value(value: Any) -> str:
+    """A place of a spec."""
+    if value is None:
+        return UNKNOWN
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _cut(text: str, longest: int) -> str:
+    shown = formats.printable(text)
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def _result(name: str, values: Sequence[Any]) -> Line | None:
+    """A row, unless no job has such a result."""
+    if all(value is None for value in values):
+        return None
+    word, written = WORDS.get(name, (name.replace("_", " "), _value))
+    return word, [UNKNOWN if value is None else written(value) for value in values]
+
+
+def _speedup(factor: float | None) -> str:
+    return UNKNOWN if factor is None else f"{factor:.2f}×"
+
+
+def _drift(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:+.2%}"

@@ -1,0 +1,84 @@
+"""`--grid precision.policy=float32,mixed_bfloat16`: the jobs of every combination of values."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import typer
+
+OPENING: Final = "[{("
+CLOSING: Final = "]})"
+QUOTES: Final = "\"'"
+BARE: Final = ("true", "false", "null")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One combination: what it sets, and the words that tell it from the others."""
+
+    assignments: tuple[str, ...] = ()
+    suffix: str = ""
+
+
+def variants(grids: Sequence[str]) -> list[Variant]:
+    """The cross product of the axes `path=value,value`; without any, one that sets nothing.
+
+    The last axis changes fastest.
+    """
+    axes = [_axis(grid) for grid in grids]
+    paths = [path for path, _ in axes]
+    if len(set(paths)) < len(paths):
+        raise typer.BadParameter("expected each path once", param_hint="--grid")
+    words = _words(paths)
+    return [
+        Variant(
+            tuple(f"{path}={value}" for path, value in zip(paths, values, strict=True)),
+            " ".join(_told(*pair) for pair in zip(words, values, strict=True) if pair[0]),
+        )
+        for values in product(*(values for _, values in axes))
+    ]
+
+
+def _axis(grid: str) -> tuple[str, list[str]]:
+    """The path, and the texts of its values. Wrong usage is told as such."""
+    path, equals, text = grid.partition("=")
+    values = [value.strip() for value in _split(text)]
+    if not equals or not all(path.split(".")) or not all(values):
+        expected = "expected path=value,value, as in precision.policy=float32,mixed_bfloat16"
+        raise typer.BadParameter(f"{expected}; received {grid}.", param_hint="--grid")
+    if len(set(values)) < len(values):
+        raise typer.BadParameter(f"expected each value once; received {grid}.", param_hint="--grid")
+    return path, values
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that stand in no brackets and in no quotes."""
+    start, depth, quote = 0, 0, ""
+    for place, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in QUOTES:
+            quote = character
+        elif character in OPENING:
+            depth += 1
+        elif character in CLOSING:
+            depth -= 1
+        elif character == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
+
+
+def _words(paths: Sequence[str]) -> list[str]:
+    """The last word of each path; all of it where two end alike. A grid of names needs none."""
+    last = [path.rpartition(".")[2] for path in paths]
+    return [
+        "" if path == "name" else word if last.count(word) == 1 else path
+        for path, word in zip(paths, last, strict=True)
+    ]
+
+
+def _told(word: str, value: str) -> str:
+    """Words such as float32 speak for themselves; numbers and the rest need a name."""
+    return value if value.isidentifier() and value not in BARE else f"{word}={value}"

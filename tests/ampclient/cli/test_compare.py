@@ -1,0 +1,86 @@
+import json
+
+import pytest
+
+from ampclient.cli.compare_output import _fitting
+
+
+@pytest.fixture
+def comparison(server):
+    """Two jobs; the second is the faster one, and nobody knows how its loss differs."""
+    jobs = [
+        server.add_job("a", name="cnn float32", state="succeeded"),
+        server.add_job("b", name="cnn [red]bfloat16", state="failed"),
+    ]
+    told = [{"speedup": 1.0, "loss_drift": 0.0}, {"speedup": 1.71, "loss_drift": None}]
+    data = {"step": [0], "count": [4], "skipped": [0], "loss.mean": [0.5]}
+    none = {"total": 0, "steps": []}
+    compared = [
+        {"job": job, **facts, "skipped_steps": none, "data": data}
+        for job, facts in zip(jobs, told, strict=True)
+    ]
+    return {
+        "baseline": "a",
+        "steps_per_point": 4,
+        "jobs": compared,
+        "spec": [
+            {"pointer": "/name", "values": ["cnn float32", "cnn [red]bfloat16"]},
+            {"pointer": "/precision/policy", "values": ["float32", "mixed_bfloat16"]},
+            {"pointer": "/model/filters", "values": [[16, 32], None]},
+        ],
+        "results": [
+            {"name": "state", "values": ["succeeded", "failed"]},
+            {"name": "final_loss", "values": [0.25, "NaN"]},
+            {"name": "val_loss", "values": [None, None]},
+            {"name": "skipped_share", "values": [0.0, 0.25]},
+            {"name": "peak_memory_bytes", "values": [2**20, None]},
+        ],
+    }
+
+
+def test_compare_prints_differences_results_and_measures(ampctl, server, answer, comparison):
+    server.next_answers = [answer(200, json=comparison)]
+    result = ampctl("compare", "a", "b", "--baseline", "a")
+    assert result.code == 0
+    assert [line.split("  ")[0] for line in result.out.splitlines()] == [
+        "", "name", "/precision/policy", "/model/filters", "state", "final loss", "skipped",
+        "peak memory", "speed-up", "loss drift",
+    ]  # fmt: skip
+    rows = {line[:18].strip(): line[18:].split() for line in result.out.splitlines()}
+    assert rows[""] == ["*a", "b"]
+    assert rows["name"] == ["float32", "[red]bfloat16"]
+    assert rows["/model/filters"] == ["[16,", "32]", "–"]
+    assert rows["final loss"] == ["0.25", "nan"]
+    assert rows["speed-up"] == ["1.00×", "1.71×"]
+    assert rows["loss drift"] == ["+0.00%", "–"]
+    assert result.err == "* baseline: a\n"
+    params = server.requests[0].url.params
+    assert (params["jobs"], params["baseline"]) == ("a,b", "a")
+
+
+def test_compare_as_json_is_what_the_server_sent(ampctl, server, answer, comparison):
+    server.next_answers = [answer(200, json=comparison)]
+    assert ampctl("compare", "a", "b", "--json").json() == json.loads(json.dumps(comparison))
+
+
+def test_on_a_narrow_terminal_the_jobs_are_in_several_tables_each_with_the_baseline(comparison):
+    lines = [("", ["*a", "b", "c"]), ("word", ["x" * 10, "y" * 10, "z" * 10])]
+    assert _fitting(lines, 30) == [[0, 1], [0, 2]]
+    assert _fitting(lines, 45) == [[0, 1, 2]]
+    assert _fitting(lines, None) == [[0, 1, 2]]
+    assert _fitting(lines, 5) == [[0, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("ids", [["a"], ["a", "a"], [f"{number}" for number in range(11)]])
+def test_fewer_than_two_jobs_or_more_than_ten_are_wrong_usage(ampctl, server, ids):
+    assert ampctl("compare", *ids).code == 2
+    assert server.requests == []
+
+
+def test_an_unknown_job_is_named(ampctl, server, answer):
+    server.add_job("abcdef")
+    detail = "There is no job 'abcdeg'."
+    server.next_answers = [answer(404, json={"code": "not_found", "detail": detail})]
+    result = ampctl("compare", "abcdef", "abcdeg")
+    assert result.code == 1
+    assert "Did you mean abcdef (digits-fp16, queued)?" in result.err
