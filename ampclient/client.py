@@ -144,8 +144,8 @@ class Client(Sync, AnyClient):
 
     Left out, the address and the token come from AMPCORE_URL and AMPCORE_TOKEN, else from the
     connection file that `ampserver up` writes (AMPCORE_CONNECTION, else connection.json in
-    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json). `http_client` replaces the HTTP
-    client, for special proxies, certificates or tests. Raises NotConfigured.
+    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json), else from `ampctl login`. `http_client`
+    replaces the HTTP client, for special proxies, certificates or tests. Raises NotConfigured.
     """
 
     def __init__(

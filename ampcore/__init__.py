@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ampcore.spec import JobSpec
     from ampcore.train import Trainer, TrainResult
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 _HOMES = {
     "CalibratedLossScale": "ampcore.precision",

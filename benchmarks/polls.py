@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from under_load.load import in_threads, millis
 from under_load.parts import DATABASES, ROOT, Api, api, process, surroundings, wait_until
 
-from ampclient.records import POLL_S
+from ampclient.wait import POLL_S
 from store.database import Database
 from store.tables import Job
 
