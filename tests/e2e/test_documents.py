@@ -98,7 +98,10 @@ class Reader:
         match block.language:
             case "sh" if PLACEHOLDER.search(block.text):
                 for line in block.text.splitlines():
-                    self._shell(PLACEHOLDER.sub(self._job_for(line), line), block)
+                    job_id = self._job_for(line)
+                    self._shell(PLACEHOLDER.sub(job_id, line), block)
+                    if " resume " in line:  # it would be in the way of the next ones
+                        self.stack.client.jobs.get(job_id).cancel()
             case "sh":
                 self._shell(block.text, block)
             case "python":
