@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.orm import Session
 
+from ampcore.series.jsonable import finite_json
 from server.comparing.asked import Asked
 from server.comparing.differences import differences
 from server.comparing.views import Difference, Result
@@ -111,7 +112,8 @@ def _document(asked: Asked, size: int, compared: Sequence[Compared]) -> Iterator
 
 
 def _one(compared: Compared) -> Iterator[bytes]:
-    figures = {"speedup": compared.speedup, "loss_drift": compared.loss_drift}
+    # One over next to nothing is infinite.
+    figures = finite_json({"speedup": compared.speedup, "loss_drift": compared.loss_drift})
     yield b'{"job":' + compared.job.model_dump_json(by_alias=True).encode()
     yield b"," + dumps(figures)[1:-1].encode() + skipped_json(compared.curve.found) + b',"data":{'
     yield from json_columns(compared.curve.table)

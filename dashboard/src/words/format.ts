@@ -100,3 +100,8 @@ export function compact(value: Maybe<number>): string {
 function two(value: number): string {
   return String(value).padStart(2, "0");
 }
+
+/** A place on an axis of steps; between two steps there is nothing to say. */
+export function stepWords(value: number): string {
+  return Number.isInteger(value) ? whole(value) : "";
+}

@@ -5,7 +5,7 @@ import { Empty } from "../../parts/standing.tsx";
 import { Chart } from "../../plots/chart.tsx";
 import type { Range } from "../../plots/marks.ts";
 import { overlayOf, type By } from "../../plots/overlay.ts";
-import { duration, number, scale, whole } from "../../words/format.ts";
+import { duration, number, scale, stepWords, whole } from "../../words/format.ts";
 
 export function Overlays({ comparison, by }: { comparison: Comparison; by: By }) {
   const { x, panels } = useMemo(() => overlayOf(comparison.jobs, by), [comparison, by]);
@@ -40,10 +40,6 @@ export function Overlays({ comparison, by }: { comparison: Comparison; by: By })
       </div>
     </div>
   );
-}
-
-function stepWords(value: number): string {
-  return Number.isInteger(value) ? whole(value) : "";
 }
 
 function timeWords(value: number): string {

@@ -7,7 +7,7 @@ import { Empty, Standing } from "../../parts/standing.tsx";
 import { Chart } from "../../plots/chart.tsx";
 import type { Mark, Range } from "../../plots/marks.ts";
 import { panelsOf, type Columns } from "../../plots/series.ts";
-import { number, scale, whole } from "../../words/format.ts";
+import { number, scale, stepWords } from "../../words/format.ts";
 import { hasEnded } from "../../words/jobs.ts";
 import { Marks } from "./marks.tsx";
 import type { TabProps } from "./page.tsx";
@@ -70,10 +70,6 @@ function Drawn({ job, told, range }: { job: Job; told: Steps; range: Range | nul
       {mark && <SkipDialog job={job} mark={mark} onShow={show} onClose={() => setMark(null)} />}
     </div>
   );
-}
-
-function stepWords(value: number): string {
-  return Number.isInteger(value) ? whole(value) : "";
 }
 
 function NoSteps({ job }: { job: Job }) {
