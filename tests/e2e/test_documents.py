@@ -129,7 +129,8 @@ class Reader:
         return job.id
 
     def _call(self, command: list[str], block: Block) -> None:
-        home = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        path = f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}"  # `ampctl` is installed
+        home = {"HOME": str(self.folder), "PATH": path, "LANG": "C.UTF-8"}
         done = subprocess.run(
             command,
             cwd=self.folder,
