@@ -8,6 +8,7 @@ from typing import Any, Final
 import keras
 
 from ampcore.errors import InvalidModel
+from ampcore.precision import float16_on_cpu
 from ampcore.precision.places import Place, children, places
 from ampcore.spec.devices import DeviceFacts
 from ampcore.spec.layer_dtypes import (
@@ -31,7 +32,8 @@ Model = Any
 
 def layer_policies(precision: Precision, device: DeviceFacts | None = None) -> "LayerPolicies":
     """The policies that a spec asks for on a device, which settles what `auto` is."""
-    return LayerPolicies(precision, settled_policy(precision.policy, device))
+    on_cpu = device is not None and device.kind == "cpu"
+    return LayerPolicies(precision, settled_policy(precision.policy, device), on_cpu)
 
 
 @dataclass
@@ -41,6 +43,8 @@ class LayerPolicies:
     precision: Precision
     name: str
     """The policy; `auto` has been settled."""
+    on_cpu: bool = False
+    """Whether float16 layers get what they need there."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
     """The dtypes by layer path of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
@@ -63,6 +67,8 @@ class LayerPolicies:
         # A sub-layer that its layer makes itself has no config to say it in.
         for place, made in zip(found, places(clone), strict=True):
             self._settle(made.layer, place.facts.path, wanted[id(place.layer)])
+            if self.on_cpu:
+                float16_on_cpu.ease(made.layer)
         _copy_values(model, clone)
         return clone
 

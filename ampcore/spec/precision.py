@@ -133,12 +133,17 @@ LossScaleSpec = Annotated[
 ]
 
 
+def compute_dtypes(precision: Precision, policy: str) -> set[Dtype]:
+    """The dtypes that layers may compute in under `policy`; `auto` stands for none of its own."""
+    own = {COMPUTE_DTYPE[policy]} if policy in COMPUTE_DTYPE else set()
+    return own | {override.dtype for override in precision.overrides}
+
+
 def default_loss_scale(precision: Precision) -> NoScale | DynamicScale | AutoScale:
     """Dynamic where any layer may compute in float16, however that is said; else none.
 
     With the policy `auto` that is settled on the worker's device.
     """
-    dtypes = {COMPUTE_DTYPE.get(precision.policy), *(part.dtype for part in precision.overrides)}
-    if "float16" in dtypes:
+    if "float16" in compute_dtypes(precision, precision.policy):
         return DynamicScale()
     return AutoScale() if precision.policy == "auto" else NoScale()

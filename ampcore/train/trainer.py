@@ -15,6 +15,7 @@ from ampcore.data import Dataset
 from ampcore.diagnose import hardware
 from ampcore.diagnose.preflight import preflight_events
 from ampcore.errors import OutOfMemory
+from ampcore.precision.float16_on_cpu import unfused
 from ampcore.series import Event, EventType
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceFacts
@@ -102,6 +103,10 @@ class Trainer:
             accumulate=spec.train.accumulate,
         )
         material = _material(spec, dataset, hardware.facts(device))
+        with unfused(spec.precision, material.device):
+            return self._train(material, outbox, should_stop)
+
+    def _train(self, material: Material, outbox: Outbox, should_stop: ShouldStop) -> TrainResult:
         run = self._under_way = self._begun(material, outbox)
         began = time.perf_counter()
         try:
@@ -111,9 +116,10 @@ class Trainer:
             # Whoever looks into a run that failed wants it most.
             run.tell_scale_table()
         train_s = time.perf_counter() - began
-        if not run.is_done or spec.train.checkpoint_every_s is not None:
+        if not run.is_done or material.spec.train.checkpoint_every_s is not None:
             run.save()
-        return self._result(run, train_s, hardware.peak_memory(device).bytes, outbox)
+        peak_memory = hardware.peak_memory(material.device.kind)
+        return self._result(run, train_s, peak_memory.bytes, outbox)
 
     def _begun(self, material: Material, outbox: Outbox) -> Run:
         """The run as it stands before its first step, or before the next one."""

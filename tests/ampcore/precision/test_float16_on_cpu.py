@@ -1,0 +1,116 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.errors import InvalidModel
+from ampcore.precision import layer_policies
+from ampcore.precision.float16_on_cpu import ease, unfused
+from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.precision import Override, Precision
+
+CPU = DeviceFacts("cpu")
+GPU = DeviceFacts("gpu")
+SHAPES = {1: (9,), 2: (9, 9), 3: (5, 5, 5)}
+OPTIONS = ({}, {"strides": 2, "padding": "same"}, {"dilation_rate": 2})
+KINDS = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers.Conv3D}
+
+
+def gradients(rank, eased, scale=1.0, policy="mixed_float16", **options):
+    """Those of a small convolution by its inputs, its kernel and its bias."""
+    keras.utils.set_random_seed(0)
+    layer = KINDS[rank](8, 3, dtype=policy, **options)
+    values = np.random.default_rng(0).normal(size=(4, *SHAPES[rank], 4))
+    inputs = tf.constant(values, tf.float16)
+    layer.build(inputs.shape)
+    if eased:
+        ease(layer)
+
+    @tf.function
+    def compute():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = scale * tf.reduce_sum(tf.cast(layer(inputs), tf.float32) ** 2)
+        return tape.gradient(loss, [inputs, *(variable.value for variable in layer.variables)])
+
+    return [gradient.numpy() for gradient in compute()]
+
+
+@pytest.mark.parametrize(
+    ("rank", "options"),
+    [
+        *((rank, options) for rank in KINDS for options in OPTIONS),
+        (1, {"groups": 2}),  # TensorFlow groups none in three dimensions on a CPU
+        (2, {"groups": 2}),
+        (2, {"policy": "float16"}),
+    ],
+)
+def test_the_gradients_are_those_of_the_layer_itself(rank, options):
+    for plain, eased in zip(
+        gradients(rank, False, **options), gradients(rank, True, **options), strict=True
+    ):
+        assert plain.dtype == eased.dtype
+        np.testing.assert_allclose(eased, plain, rtol=2e-3, atol=2e-3 * np.abs(plain).max())
+
+
+def test_what_overflows_float16_overflows_still():
+    _, kernel, _ = gradients(2, True, scale=2.0**14)
+    assert np.isinf(kernel).any()
+
+
+def test_a_gradient_of_a_gradient_is_there():
+    layer = keras.layers.Conv2D(2, 2, dtype="float16")
+    layer.build((None, 4, 4, 1))
+    ease(layer)
+    inputs = tf.ones((1, 4, 4, 1), tf.float16)
+    with tf.GradientTape() as outer:
+        outer.watch(inputs)
+        with tf.GradientTape() as inner:
+            inner.watch(inputs)
+            outputs = tf.reduce_sum(layer(inputs) ** 2)
+        penalty = tf.reduce_sum(inner.gradient(outputs, inputs) ** 2)
+    assert np.abs(outer.gradient(penalty, layer.kernel.value)).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "device", "is_eased"),
+    [
+        ("mixed_float16", CPU, True),
+        ("O3", CPU, True),
+        ("mixed_float16", GPU, False),
+        ("mixed_float16", None, False),
+        ("mixed_bfloat16", CPU, False),
+        ("float32", CPU, False),
+    ],
+)
+def test_only_float16_on_a_cpu_is_helped(policy, device, is_eased):
+    inputs = keras.Input((8, 8, 1))
+    x = keras.layers.Conv2D(2, 3, name="conv")(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(2, name="output stays in float32")(x))
+    clone = layer_policies(Precision(policy=policy), device).apply(model)
+    assert ("convolution_op" in vars(clone.get_layer("conv"))) is is_eased
+
+
+def fusing():
+    return tf.config.optimizer.get_experimental_options().get("remapping", True)
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "is_unfused"),
+    [
+        (Precision(policy="mixed_float16"), CPU, True),
+        (Precision(policy="mixed_float16"), GPU, False),
+        (Precision(policy="mixed_bfloat16"), CPU, False),
+        (Precision(overrides=(Override(layers="head", dtype="float16"),)), CPU, True),
+    ],
+)
+def test_graphs_keep_their_operations_apart_for_as_long_as_float16_needs_it(
+    precision, device, is_unfused
+):
+    assert fusing()
+    with unfused(precision, device):
+        assert fusing() is not is_unfused
+    assert fusing()
+    with pytest.raises(InvalidModel), unfused(precision, device):
+        raise InvalidModel("model", expected="one that trains", received="none")
+    assert fusing()
