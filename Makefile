@@ -11,10 +11,10 @@ LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test check bench screenshots lock clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 install: $(INSTALLED) $(DASHBOARD) ## Install everything into .venv/, and build the dashboard
 
@@ -55,6 +55,9 @@ $(PEERS_INSTALLED): requirements/bench.txt
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
+screenshots: install ## Take pictures of every page of the dashboard, and those of the README anew
+	@$(RUN) -m dashboard.screenshots
+
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra dev --extra bench -o requirements/dev.lock
 	$(LOCK) --extra server --extra s3 -o requirements/server.lock
@@ -62,4 +65,4 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
 
 clean: ## Remove what `make install` and the tests made
-	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -168,7 +168,7 @@ NEXT_STEPS = """
 Everything is stopped and removed. To open the stack for real:
 
   .venv/bin/ampserver up                  starts it, keeps its data in ./ampcore-data, and prints
-                                          the address of the OpenAPI page
+                                          the address of the dashboard
 
 and in a second terminal, in the same folder:
 

@@ -42,12 +42,13 @@ class Stack:
         return self.process.wait(60)
 
 
-def start_stack(data: Path) -> Stack:
+def start_stack(data: Path, port: int = 0) -> Stack:
+    """`ampserver up` in that folder, on a free port unless one is named."""
     log = data.with_suffix(".log")
     environment = {key: value for key, value in os.environ.items() if "AMPCORE" not in key}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "server", "up", "--data", str(data), "--port", "0"],
+            [sys.executable, "-m", "server", "up", "--data", str(data), "--port", str(port)],
             stdout=output,
             stderr=output,
             env=environment,
@@ -73,5 +74,5 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-def start() -> Callable[[Path], Stack]:
+def start() -> Callable[..., Stack]:
     return start_stack

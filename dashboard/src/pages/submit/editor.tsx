@@ -9,7 +9,7 @@ import { dump, parse } from "../../words/yaml.ts";
 import { useVerdict } from "./check.ts";
 import { FormContext } from "./context.ts";
 import type { Description } from "./page.tsx";
-import { withValue, type Path } from "./schema.ts";
+import { inOrder, withValue, type Path } from "./schema.ts";
 import { SpecForm } from "./spec-form.tsx";
 import { VerdictView } from "./verdict.tsx";
 
@@ -54,7 +54,8 @@ export function Editor({ description, start, origin }: Props) {
   };
 
   const mistakes = new Map(verdict.problems.map((one) => [one.pointer, one.detail]));
-  const change = (path: Path, value: Json | undefined) => replace(withValue(document, path, value));
+  const names = Object.keys(description.schemas["JobSpec"]?.properties ?? {});
+  const change = (path: Path, value: Json | undefined) => replace(inOrder(withValue(document, path, value), names));
   const maySubmit = !isBusy && slip === null && !verdict.isBusy && verdict.validation !== null;
   return (
     <form class="stack" aria-label="Submit a job" onSubmit={submit}>

@@ -68,7 +68,7 @@ export function Union({ schema, path, isRequired = false }: Props) {
         isRequired={isRequired}
         onValue={(next) => change(path, next === undefined ? undefined : keptFor(next, propertyName, value, mapping, schemas))}
       />
-      {variant?.description && <p class="muted help">{variant.description.split("\n")[0]}</p>}
+      {variant?.description && <p class="muted help">{variant.description.split("\n")[0]!.replaceAll("`", "")}</p>}
       {variant && <Properties schema={variant} path={path} />}
     </div>
   );

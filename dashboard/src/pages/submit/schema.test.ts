@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formOf, numberFrom, numbersFrom, pointerOf, resolved, valueAt, withoutNull, withValue } from "./schema.ts";
+import { formOf, inOrder, numberFrom, numbersFrom, pointerOf, resolved, valueAt, withoutNull, withValue } from "./schema.ts";
 
 const SCHEMAS = { Units: { type: "integer", description: "How many." } };
 
@@ -21,6 +21,11 @@ test("entries of lists are changed and taken away", () => {
   const document = { overrides: [{ layers: "a" }, { layers: "b" }] };
   assert.deepEqual(withValue(document, ["overrides", 0], undefined), { overrides: [{ layers: "b" }] });
   assert.deepEqual(valueAt(withValue(document, ["overrides", 1, "layers"], "c"), ["overrides", 1, "layers"]), "c");
+});
+
+test("what was added last stands where one looks for it", () => {
+  const document = inOrder({ model: {}, "x": 1, name: "a" }, ["name", "labels", "model"]);
+  assert.deepEqual(Object.entries(document), [["name", "a"], ["model", {}], ["x", 1]]);
 });
 
 test("references lead to schemas, and what stands beside them counts", () => {

@@ -79,6 +79,12 @@ export function withValue<T extends Json | undefined>(document: T, path: Path, v
   return object as unknown as T;
 }
 
+/** The same document with its names in the schema's order; others come behind. */
+export function inOrder(document: JsonObject, names: readonly string[]): JsonObject {
+  const placed = [...names.filter((name) => name in document), ...Object.keys(document)];
+  return Object.fromEntries(placed.map((name) => [name, document[name]!]));
+}
+
 /** RFC 6901. */
 export function pointerOf(path: Path): string {
   return path.map((key) => `/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");

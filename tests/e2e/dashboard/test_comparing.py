@@ -1,0 +1,47 @@
+"""Jobs over each other."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+
+def test_jobs_chosen_in_the_list_are_compared(enter: Any, trained: Any) -> None:
+    page = enter("#/jobs?state=succeeded")
+    for name in ("healthy", "skipping"):
+        page.get_by_label(f"Choose {name} to compare").last.check()
+    page.get_by_role("link", name="Compare 2 jobs").click()
+    for title in ("Loss", "Loss scale", "Examples/s"):
+        plot = page.get_by_role("group", name=f"Plot of {title}", exact=True)
+        expect(plot.locator("canvas")).to_be_visible()
+        expect(plot.locator("figcaption")).to_contain_text("skipping")
+    table = page.get_by_role("table", name="Differences")
+    speed_up = table.get_by_role("row", name=re.compile("^Speed-up")).get_by_role("cell")
+    expect(speed_up.first).to_have_text("1 ×")
+    expect(speed_up.last).to_have_text(re.compile(r"^[\d.]+ ×$"))
+    drift = table.get_by_role("row", name=re.compile("^Loss drift")).get_by_role("cell")
+    expect(drift.last).to_have_text(re.compile(r"^[+−]?[\d.]+ %$"))
+    policy = table.get_by_role("row", name=re.compile(r"^precision\.policy"))
+    expect(policy).to_contain_text("mixed_float16")
+    skipped = table.get_by_role("row", name=re.compile("^skipped share")).get_by_role("cell")
+    expect(skipped).to_have_text(["0 %", f"{100 * trained[1].skipped / 1500:.2g} %"])
+
+
+def test_the_baseline_and_the_axis_are_chosen_and_kept_in_the_address(
+    enter: Any, trained: Any
+) -> None:
+    healthy, skipping = trained
+    page = enter(f"#/compare?jobs={healthy.id},{skipping.id}")
+    page.get_by_label("Baseline").select_option(skipping.id)
+    page.get_by_label("Along").select_option("time")
+    expect(page.locator("th", has_text="skipping")).to_contain_text("baseline")
+    page.reload()
+    expect(page.locator("th", has_text="skipping")).to_contain_text("baseline")
+    expect(page.get_by_label("Along")).to_have_value("time")
+    page.get_by_role("button", name="Remove healthy").click()
+    expect(page.get_by_role("heading", name="Choose two jobs or more")).to_be_visible()
+    page.get_by_label("Add a job").select_option(healthy.id)
+    expect(page.get_by_role("table", name="Differences")).to_be_visible()

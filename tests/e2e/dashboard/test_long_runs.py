@@ -1,0 +1,147 @@
+"""A job of ten million steps, and a page that stays open."""
+
+import importlib
+import re
+import statistics
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import CDPSession, Page, expect
+
+from store.database import Database
+from tests.e2e.dashboard.specs import LIVE
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+STEPS = 10_000_000
+OPENS_S = 1.5
+DRAWN = """() => {
+    const plots = document.querySelectorAll('.plot .readout');
+    return plots.length === 5 && [...plots].every((one) => one.textContent.startsWith('last:'))
+        && document.querySelectorAll('.mark').length > 0;
+}"""
+POLLS = 300
+POLL_MS = 2000
+SETTLED_MS = 2500
+"""By then a page has fetched what it will need next."""
+
+
+@pytest.fixture(scope="module")
+def telemetry(request: pytest.FixtureRequest) -> Any:
+    """Where the benchmarks make up the steps of a job."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(request.config.rootpath / "benchmarks"), *sys.path])
+        yield importlib.import_module("under_load.telemetry")
+
+
+@pytest.fixture(scope="module")
+def long_job(stack: Any, telemetry: Any) -> str:
+    """The id of a job that has told of ten million steps."""
+    database = Database(f"sqlite:///{stack.data / 'ampcore.sqlite'}")
+    try:
+        return str(telemetry.filled(database, STEPS))
+    finally:
+        database.close()
+
+
+def test_ten_million_steps_open_at_once_and_zoom_at_once(
+    enter: Any, long_job: str, telemetry: Any
+) -> None:
+    page = enter(f"#/jobs/{long_job}")
+    page.wait_for_function(DRAWN)
+    # Of several times the least: whatever else this machine does only adds to it.
+    assert min(opening_s(page) for _ in range(5)) < OPENS_S
+    shown = page.get_by_role("status", name="What the plots show")
+    near = 0
+    while "Every step is a point" not in shown.inner_text():
+        before = shown.inner_text()
+        with page.expect_response(lambda answer: "start=" in answer.url) as answer:
+            page.get_by_role("button", name="Zoom in").click()
+        assert len(answer.value.json()["data"]["step"]) <= 1000
+        expect(shown).not_to_have_text(before)
+        near += 1
+    assert near >= 10
+    marks = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
+    start, end = re.findall(r"[\d,]*\d", shown.inner_text().replace(",", ""))[:2]
+    assert marks.count() == len(telemetry.skipped_between(int(start), int(end)))
+
+
+def test_an_idle_page_costs_nothing_but_304s(enter: Any, trained: Any) -> None:
+    told: list[int] = []
+    page = enter("#/jobs?q=healthy")
+    expect(page.locator("a.name").first).to_be_visible()
+    page.wait_for_timeout(SETTLED_MS)
+    page.on("response", lambda answer: told.append(answer.status))
+    page.wait_for_timeout(4 * POLL_MS)
+    assert len(told) >= 3
+    assert set(told) == {304}
+
+
+def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
+    page = enter("#/jobs?q=healthy")
+    expect(page.locator("a.name").first).to_be_visible()
+    page.wait_for_timeout(SETTLED_MS)
+    page.evaluate(
+        """() => {
+            Object.defineProperty(document, 'hidden', {value: true});
+            document.dispatchEvent(new Event('visibilitychange'));
+        }"""
+    )
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(2 * POLL_MS)
+    assert asked == []
+
+
+def test_a_page_left_open_for_ten_minutes_neither_grows_nor_stutters(
+    enter: Any, stack: Any
+) -> None:
+    """The ten minutes are those of the page's clock: as many polls, each of a job that goes on."""
+    job = stack.client.jobs.submit(LIVE)
+    page = enter(f"#/jobs/{job.id}")
+    page.wait_for_function(DRAWN)
+    page.clock.install()
+    page.reload()
+    page.clock.run_for(1000)
+    page.wait_for_function(DRAWN)
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable")
+    early = [poll(page, devtools) for _ in range(POLLS // 10)]
+    at_first = held(devtools)
+    polls = [poll(page, devtools) for _ in range(POLLS - len(early))]
+    at_last = held(devtools)
+    job.cancel()
+    assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
+    assert at_last["Nodes"] < at_first["Nodes"] + 500  # a mark for each skipped step
+    assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + 500
+    assert statistics.median(polls[-30:]) < 3 * statistics.median(early) + 0.02
+
+
+def opening_s(page: Page) -> float:
+    """Seconds from going to the page until all its plots and marks are there."""
+    page.reload(wait_until="commit")
+    page.wait_for_function(DRAWN, polling="raf")
+    return float(page.evaluate("performance.now() / 1000"))
+
+
+def poll(page: Page, devtools: CDPSession) -> float:
+    """Let the page ask once more; the seconds that it worked for it."""
+    before = figures(devtools)["TaskDuration"]
+    with page.expect_response(lambda answer: "/steps?" in answer.url) as answer:
+        page.clock.run_for(POLL_MS)
+    answer.value.finished()
+    page.clock.run_for(100)  # the frame in which it is drawn
+    return figures(devtools)["TaskDuration"] - before
+
+
+def held(devtools: CDPSession) -> dict[str, float]:
+    """What the page holds, once all that it does not hold is thrown away."""
+    devtools.send("HeapProfiler.collectGarbage")
+    return figures(devtools)
+
+
+def figures(devtools: CDPSession) -> dict[str, float]:
+    """What the browser measures."""
+    told = devtools.send("Performance.getMetrics")["metrics"]
+    return {metric["name"]: metric["value"] for metric in told}
