@@ -12,7 +12,6 @@ from typing import Any, Final
 from playwright.sync_api import Browser, Page
 
 from ampclient import Client, Job
-from ampcore.spec import State
 from dashboard.browser import NoBrowser, chromium
 from examples.demo import POLICIES, running_stack, spec
 
@@ -77,15 +76,14 @@ def trained(client: Client) -> dict[str, Job]:
     others = [client.jobs.submit(one) for one in (SHOWPIECE, DOOMED)]
     client.jobs.wait([*policies, *others], TRAIN_S)
     endless = client.jobs.submit(ENDLESS)
-    while client.jobs.get(endless.id).state is not State.RUNNING:
-        endless.wait(timeout=1)
+    next(iter(endless.stream()))  # it runs
     return {"showpiece": others[0], "doomed": others[1], "endless": endless}
 
 
 def places(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
     """Every page, by the name of its picture."""
     shown, failed = jobs["showpiece"].id, jobs["doomed"].id
-    compared = ",".join(job.id for job in client.jobs.list(q="float") if job.policy in POLICIES)
+    compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
     tabs = ("ledger", "log", "preflight", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",

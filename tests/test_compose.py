@@ -32,7 +32,7 @@ from worker.settings import Settings as WorkerSettings
 ROOT = Path(__file__).parents[1]
 FILES = ["docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.tls.yml"]
 DOCKERFILES = ["docker/server.Dockerfile", "docker/worker.Dockerfile"]
-GUIDES = [ROOT / "docs/guides/deploy.md", ROOT / "docs/guides/several-machines.md"]
+GUIDES = [ROOT / f"docs/guides/{name}.md" for name in ("deploy", "several-machines", "operating")]
 LOOPBACK = "127.0.0.1"
 
 # ${NAME}, ${NAME:-default} or ${NAME:?message}

@@ -106,6 +106,6 @@ def test_every_route_is_in_the_reference_and_nothing_else_is(routes):
 
 def test_every_metric_is_in_the_guide_and_nothing_else_is():
     code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "server").rglob("*.py"))
-    text = (ROOT / "docs/guides/several-machines.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/operating.md").read_text(encoding="utf-8")
     told = {name.removesuffix("_total") for name in re.findall(r"`(ampcore_[a-z_]+)`", text)}
     assert told == set(re.findall(r"\"(ampcore_[a-z_]+)\"", code)) - {COOKIE}

@@ -24,6 +24,7 @@ test("a loss scale reads as a power of two where it is one", () => {
   assert.equal(scale(32768), "2¹⁵");
   assert.equal(scale(0.5), "2⁻¹");
   assert.equal(scale(1000), "1,000");
+  assert.equal(scale(1.0995116e12), "2⁴⁰");
   assert.equal(power(-96), "2⁻⁹⁶");
 });
 

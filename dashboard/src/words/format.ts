@@ -42,7 +42,9 @@ export function scale(value: Maybe<Numeric | string>): string {
   const plain = numberOf(value);
   if (plain === null || !(plain > 0) || !Number.isFinite(plain)) return number(value);
   const exponent = Math.log2(plain);
-  return Number.isInteger(exponent) ? power(exponent) : number(plain);
+  const nearest = Math.round(exponent);
+  // A large one comes in the few digits that a float32 needs: 2⁴⁰ as 1.0995116e12.
+  return Math.abs(exponent - nearest) < 1e-6 ? power(nearest) : number(plain);
 }
 
 /** 2 to that power. */

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
+from dashboard.measuring import DRAWN, figures, held, opening_s
 from store.database import Database
 from tests.e2e.dashboard.specs import LIVE
 
@@ -16,11 +17,6 @@ pytestmark = pytest.mark.xdist_group("dashboard")
 
 STEPS = 10_000_000
 OPENS_S = 1.5
-DRAWN = """() => {
-    const plots = document.querySelectorAll('.plot .readout');
-    return plots.length === 5 && [...plots].every((one) => one.textContent.startsWith('last:'))
-        && document.querySelectorAll('.mark').length > 0;
-}"""
 POLLS = 300
 POLL_MS = 2000
 SETTLED_MS = 2500
@@ -118,13 +114,6 @@ def test_a_page_left_open_for_ten_minutes_neither_grows_nor_stutters(
     assert statistics.median(polls[-30:]) < 3 * statistics.median(early) + 0.02
 
 
-def opening_s(page: Page) -> float:
-    """Seconds from going to the page until all its plots and marks are there."""
-    page.reload(wait_until="commit")
-    page.wait_for_function(DRAWN, polling="raf")
-    return float(page.evaluate("performance.now() / 1000"))
-
-
 def poll(page: Page, devtools: CDPSession) -> float:
     """Let the page ask once more; the seconds that it worked for it."""
     before = figures(devtools)["TaskDuration"]
@@ -133,15 +122,3 @@ def poll(page: Page, devtools: CDPSession) -> float:
     answer.value.finished()
     page.clock.run_for(100)  # the frame in which it is drawn
     return figures(devtools)["TaskDuration"] - before
-
-
-def held(devtools: CDPSession) -> dict[str, float]:
-    """What the page holds, once all that it does not hold is thrown away."""
-    devtools.send("HeapProfiler.collectGarbage")
-    return figures(devtools)
-
-
-def figures(devtools: CDPSession) -> dict[str, float]:
-    """What the browser measures."""
-    told = devtools.send("Performance.getMetrics")["metrics"]
-    return {metric["name"]: metric["value"] for metric in told}

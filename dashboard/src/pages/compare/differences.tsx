@@ -94,7 +94,8 @@ function resultWords(name: string, value: unknown): string {
 }
 
 function specOf({ spec }: Comparison): Row[] {
-  return spec.map(({ pointer, values }) => ({
+  const told = spec.filter(({ pointer }) => pointer !== "/name"); // the head of the column says it
+  return told.map(({ pointer, values }) => ({
     name: pointer.slice(1).replaceAll("/", "."),
     cells: values.map((value) => ({ text: value === null ? NOTHING : typeof value === "string" ? value : JSON.stringify(value) })),
   }));
