@@ -6,6 +6,7 @@ Each process of a parallel run has its own PostgreSQL and Redis, and ends them.
 import itertools
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -19,6 +20,12 @@ import httpx
 import pytest
 
 DEADLINE_S = 20.0
+
+
+def pytest_configure() -> None:
+    """Have Ctrl-C mean what it means, also where the tests are started by `… &` in a script."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

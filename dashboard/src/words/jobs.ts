@@ -33,10 +33,10 @@ export function hasEnded(state: State): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
 }
 
-/** Seconds that the rest takes, by the present speed; null: nobody knows. */
+/** Seconds that the rest takes, by the median speed so far; null: nobody knows. */
 export function etaS(job: Job): number | null {
   if (job.state !== "running" || !job.total_steps) return null;
-  const rate = numberOf(job.latest?.examples_per_s) ?? 0;
+  const rate = numberOf(job.summary?.median_examples_per_s ?? job.latest?.examples_per_s) ?? 0;
   const examples = examplesPerStep(job.spec as unknown as JsonObject);
   if (!(rate > 0) || !Number.isFinite(rate) || examples === null) return null;
   return ((job.total_steps - job.step) * examples) / rate;

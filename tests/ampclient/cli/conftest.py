@@ -81,7 +81,9 @@ def start_ampctl(configured: Path) -> Iterator[Callable[..., subprocess.Popen[st
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             )
-            return started.enter_context(process)
+            started.enter_context(process)
+            started.callback(process.kill)  # one that a failed test left
+            return process
 
         yield start
 
