@@ -35,6 +35,7 @@ DOCUMENTS = sorted(
 ELSEWHERE = {
     "make demo": "tests/e2e/test_demo.py",
     "make test": ".ci/run",
+    'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
     # There is no Docker engine on most machines that test; these are held to files and settings.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (

@@ -18,7 +18,7 @@ NOT_LOADED = "Failed to load resource"
 """What the browser says of an answer like 401, and of none; the page shows them to people."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Any]) -> Iterator[Any]:
     """A stack for the browser alone: its long job is in nobody else's way."""
     stack = start(tmp_path_factory.mktemp("looked-at") / "data")
@@ -26,11 +26,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Any]) -
     assert stack.stop() == 0
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium; where there is none the tests are skipped, and fail where CI=true.
 
-    It ends with the package: as long as it runs, nothing else in this process can have an event
+    It ends with the module: as long as it runs, nothing else in this process can have an event
     loop.
     """
     expect.set_options(timeout=PATIENCE_MS)
@@ -119,7 +119,7 @@ def visitor(new_visitor: Callable[[str], Visitor], stack: Any) -> Visitor:
     return new_visitor(stack.client.url)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def token(stack: Any) -> str:
     """An admin's."""
     return str((stack.data / "token").read_text().strip())
@@ -131,7 +131,7 @@ def enter(visitor: Visitor, token: str) -> Callable[..., Page]:
     return lambda place="#/jobs", **window: visitor.enter(token, place, **window)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def trained(stack: Any) -> tuple[Any, Any]:
     """Two jobs that succeeded: one that skipped no step, and one that skipped some."""
     jobs = [stack.client.jobs.submit(spec) for spec in (HEALTHY, SKIPPING)]
