@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("dashboard")
 
 STEPS = 10_000_000
 OPENS_S = 1.5
-POLLS = 300
+POLLS = 120
 POLL_MS = 2000
 SETTLED_MS = 2500
 """By then a page has fetched what it will need next."""
@@ -90,10 +90,11 @@ def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
     assert asked == []
 
 
-def test_a_page_left_open_for_ten_minutes_neither_grows_nor_stutters(
-    enter: Any, stack: Any
-) -> None:
-    """The ten minutes are those of the page's clock: as many polls, each of a job that goes on."""
+def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, stack: Any) -> None:
+    """The four minutes are those of the page's clock: as many polls, each of a job that goes on.
+
+    Ten minutes by the clock on the wall are measured in benchmarks/open_page.py.
+    """
     job = stack.client.jobs.submit(LIVE)
     page = enter(f"#/jobs/{job.id}")
     page.wait_for_function(DRAWN)
@@ -103,7 +104,7 @@ def test_a_page_left_open_for_ten_minutes_neither_grows_nor_stutters(
     page.wait_for_function(DRAWN)
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
-    early = [poll(page, devtools) for _ in range(POLLS // 10)]
+    early = [poll(page, devtools) for _ in range(POLLS // 4)]
     at_first = held(devtools)
     polls = [poll(page, devtools) for _ in range(POLLS - len(early))]
     at_last = held(devtools)
