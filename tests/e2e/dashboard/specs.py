@@ -17,4 +17,9 @@ SKIPPING: dict[str, Any] = {
     # 2^24 is too high: the first steps overflow; growing every 200 steps it overflows again.
     "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 200},
 }
-LIVE: dict[str, Any] = {**SKIPPING, "name": "live", "train": {"steps": 1_000_000, "seed": 1}}
+LIVE: dict[str, Any] = {
+    **SKIPPING,
+    "name": "live",
+    "optimizer": {"kind": "adam", "learning_rate": 1e-6},  # it stays where steps overflow
+    "train": {"steps": 1_000_000, "seed": 1},
+}
