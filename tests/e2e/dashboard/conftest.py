@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from dashboard.browser import NoBrowser, chromium
 from tests.e2e.dashboard.specs import HEALTHY, SKIPPING
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 NOT_LOADED = "Failed to load resource"
 """What the browser says of an answer like 401, and of none; the page shows them to people."""
 

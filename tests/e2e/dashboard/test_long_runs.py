@@ -98,6 +98,8 @@ def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, stack: Any) -> 
     job = stack.client.jobs.submit(LIVE)
     page = enter(f"#/jobs/{job.id}")
     page.wait_for_function(DRAWN)
+    shown = page.get_by_role("status", name="What the plots show")
+    expect(shown).to_contain_text("A point is")  # from here on a plot has no more points
     page.clock.install()
     page.reload()
     page.clock.run_for(1000)
