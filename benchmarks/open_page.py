@@ -6,6 +6,7 @@ front of a real server. Then a page stays open on a job that goes on.
 
 import argparse
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from under_load.load import percentile
 from under_load.parts import Api, Surroundings, api, surroundings
 from under_load.telemetry import block, claimed, filled, relaying, told
 
-from dashboard.browser import chromium
+from dashboard.browser import NoBrowser, chromium
 from dashboard.measuring import DRAWN, held, opening_s
 
 STEPS_PER_S = 1000
@@ -149,4 +150,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NoBrowser as missing:
+        sys.exit(f"error: {missing}")
