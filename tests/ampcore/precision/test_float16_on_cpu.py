@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ampcore import JobSpec, Trainer
 from ampcore.errors import InvalidModel
 from ampcore.precision import layer_policies
 from ampcore.precision.float16_on_cpu import ease, unfused
@@ -113,4 +114,19 @@ def test_graphs_keep_their_operations_apart_for_as_long_as_float16_needs_it(
     assert fusing()
     with pytest.raises(InvalidModel), unfused(precision, device):
         raise InvalidModel("model", expected="one that trains", received="none")
+    assert fusing()
+
+
+@pytest.mark.parametrize(("policy", "is_fused"), [("mixed_float16", False), ("float32", True)])
+def test_a_run_trains_so_and_leaves_the_process_as_it_was(policy, is_fused):
+    spec = {
+        "model": {"kind": "mlp", "hidden": [4]},
+        "data": {"kind": "digits"},
+        "precision": {"policy": policy},
+        "runtime": {"device": "cpu"},
+        "train": {"steps": 2},
+    }
+    seen = []
+    Trainer(JobSpec.parse(spec)).run(should_stop=lambda: bool(seen.append(fusing())))
+    assert set(seen) == {is_fused}
     assert fusing()

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from dashboard.browser import NoBrowser, chromium
-from tests.e2e.dashboard.specs import HEALTHY, SKIPPING
+from tests.e2e.dashboard.specs import HEALTHY, LIVE, SKIPPING
 
 PATIENCE_MS = 60_000
 NOT_LOADED = "Failed to load resource"
@@ -137,3 +137,12 @@ def trained(stack: Any) -> tuple[Any, Any]:
     jobs = [stack.client.jobs.submit(spec) for spec in (HEALTHY, SKIPPING)]
     healthy, skipping = stack.client.jobs.wait(jobs, 300)
     return healthy, skipping
+
+
+@pytest.fixture
+def live(stack: Any) -> Iterator[Any]:
+    """A job that goes on until somebody cancels it."""
+    job = stack.client.jobs.submit(LIVE)
+    yield job
+    if not stack.client.jobs.get(job.id).state.is_terminal:
+        job.cancel()

@@ -26,6 +26,7 @@ def test_jobs_chosen_in_the_list_are_compared(enter: Any, trained: Any) -> None:
     expect(drift.last).to_have_text(re.compile(r"^[+−]?[\d.]+ %$"))
     policy = table.get_by_role("row", name=re.compile(r"^precision\.policy"))
     expect(policy).to_contain_text("mixed_float16")
+    expect(table.get_by_role("row", name=re.compile("^name"))).to_have_count(0)  # the head has it
     skipped = table.get_by_role("row", name=re.compile("^skipped share")).get_by_role("cell")
     expect(skipped).to_have_text(["0 %", f"{100 * trained[1].skipped / 1500:.2g} %"])
 

@@ -11,7 +11,6 @@ from playwright.sync_api import CDPSession, Page, expect
 
 from dashboard.measuring import DRAWN, figures, held, opening_s
 from store.database import Database
-from tests.e2e.dashboard.specs import LIVE
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
@@ -90,13 +89,12 @@ def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
     assert asked == []
 
 
-def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, stack: Any) -> None:
+def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, live: Any) -> None:
     """The four minutes are those of the page's clock: as many polls, each of a job that goes on.
 
     Ten minutes by the clock on the wall are measured in benchmarks/open_page.py.
     """
-    job = stack.client.jobs.submit(LIVE)
-    page = enter(f"#/jobs/{job.id}")
+    page = enter(f"#/jobs/{live.id}")
     page.wait_for_function(DRAWN)
     shown = page.get_by_role("status", name="What the plots show")
     expect(shown).to_contain_text("A point is")  # from here on a plot has no more points
@@ -110,7 +108,6 @@ def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, stack: Any) -> 
     at_first = held(devtools)
     polls = [poll(page, devtools) for _ in range(POLLS - len(early))]
     at_last = held(devtools)
-    job.cancel()
     assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
     assert at_last["Nodes"] < at_first["Nodes"] + 500  # a mark for each skipped step
     assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + 500

@@ -1,25 +1,13 @@
 """Looking at a job: live, at its skipped steps, and near."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.dashboard.specs import LIVE
-
 pytestmark = pytest.mark.xdist_group("dashboard")
-
-
-@pytest.fixture
-def live(stack: Any) -> Iterator[Any]:
-    """A job that goes on until somebody cancels it."""
-    job = stack.client.jobs.submit(LIVE)
-    yield job
-    if not stack.client.jobs.get(job.id).state.is_terminal:
-        job.cancel()
 
 
 def test_a_job_is_watched_from_the_list_and_cancelled_there(enter: Any, live: Any) -> None:
@@ -135,8 +123,8 @@ def test_each_part_of_a_job_tells_what_it_is_for(enter: Any, trained: Any) -> No
     parts = {
         "Ledger": "overflow",
         "Log": "Follow",
-        "Preflight": "mixed_float16",
-        "Attempts": "succeeded",
+        "Preflight": "Share in 16 bit",
+        "Attempts": "Waited",
         "Files": "report",
         "Spec": "growth_interval",
     }
