@@ -1,23 +1,86 @@
 """What the answers look like: one model for each, which OpenAPI tells in full."""
 
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, Self
+from functools import lru_cache
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import Row
 
 from ampcore.series import COLUMNS
 from ampcore.spec import Reason, State
 from store import tables
 
+log = logging.getLogger(__name__)
+
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 """A number as JSON writes it; the non-finite ones are strings."""
+
+# A newer worker or server may write codes that this version does not know: these are told as text.
+OpenState = Annotated[State | str, Field(union_mode="left_to_right")]
+OpenReason = Annotated[Reason | str, Field(union_mode="left_to_right")]
+
+BLANKS: Final[tuple[Any, ...]] = (None, {}, [], "", 0)
+"""What stands in place of a value that cannot be read: the first that the field may have."""
 
 
 class View(BaseModel):
     """An answer, read off a row."""
 
     model_config = ConfigDict(from_attributes=True, ser_json_inf_nan="strings")
+
+
+class Record(View):
+    """What is read off a row that may be damaged, or written by a newer version."""
+
+    unreadable: list[str] = Field(
+        default_factory=list,
+        exclude_if=lambda names: not names,
+        description="The fields whose stored values cannot be read; they are null or empty here. "
+        "Left out where there are none.",
+    )
+
+    @classmethod
+    def read(cls, row: Any, told: Mapping[str, Any] | None = None) -> Self:
+        """The record of a row, with the fields `told` instead of the row's own.
+
+        What cannot be read is left blank, named in `unreadable`, and logged as an error.
+        """
+        try:
+            return cls.model_validate(_values(cls, row) | dict(told) if told else row)
+        except ValidationError as error:
+            names = sorted({str(mistake["loc"][0]) for mistake in error.errors()})
+        _report_unreadable(cls.__name__, _name_of(row), ", ".join(names))
+        blanks = {name: _blank(cls, name) for name in names}
+        return cls.model_validate(_values(cls, row) | dict(told or {}) | blanks | {"unreadable": names})
+
+
+def _values(model: type[Record], row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in model.model_fields if hasattr(row, name)}
+
+
+def _blank(model: type[Record], name: str) -> Any:
+    annotation: Any = model.model_fields[name].annotation
+    field = TypeAdapter(annotation)
+    for blank in BLANKS:
+        with suppress(ValidationError):
+            return field.validate_python(blank)
+    raise TypeError(f"{model.__name__}.{name} has no blank value")
+
+
+def _name_of(row: Any) -> str:
+    """What a person finds a row by."""
+    parts = (getattr(row, name, None) for name in ("job_id", "id", "seq", "attempt", "path"))
+    return " ".join(str(part) for part in parts if part is not None)
+
+
+@lru_cache(maxsize=1000)  # once for each row: it may be asked for every second
+def _report_unreadable(model: str, row: str, names: str) -> None:
+    log.error("the row of the %s %s cannot be read in full: %s", model, row, names)
 
 
 class Latest(View):
@@ -78,14 +141,14 @@ class Summary(View):
     model_file: str | None = None
 
 
-class Job(View):
+class Job(Record):
     """A job as it stands now."""
 
     id: str
     name: str
     project: str
-    state: State
-    reason: Reason | None = Field(description="Why it is in this state, for programs.")
+    state: OpenState
+    reason: OpenReason | None = Field(description="Why it is in this state, for programs.")
     message: str | None = Field(description="Why it is in this state, for people.")
     waiting: str | None = Field(
         description="Why a queued job does not run yet; told only where one job is read."
@@ -117,18 +180,25 @@ class Job(View):
     @classmethod
     def of(cls, row: tables.Job | Row[Any], waiting: str | None = None) -> Self:
         """The job of a row."""
-        total = row.total_steps
-        told = {"waiting": waiting, "progress": min(row.step / total, 1.0) if total else None}
-        told["summary"] = _summary(row)
-        read = {name: getattr(row, name) for name in cls.model_fields if name not in told}
-        return cls.model_validate(read | told)
+        told = {"waiting": waiting, "progress": _progress(row), "summary": _summary(row)}
+        return cls.read(row, told)
 
 
-def _summary(row: tables.Job | Row[Any]) -> dict[str, Any] | None:
+def _progress(row: tables.Job | Row[Any]) -> float | None:
+    done, total = row.step, row.total_steps
+    if not total or not isinstance(done, int) or not isinstance(total, int):
+        return None
+    return min(done / total, 1.0)
+
+
+def _summary(row: tables.Job | Row[Any]) -> Any:
     """What the blocks add up to, what the last one says, and, at the end, what the trainer says."""
     if row.totals is None:
         return row.summary
-    latest = row.latest or {}
+    for part in (row.totals, row.summary):
+        if not isinstance(part, dict | NoneType):
+            return part  # no object: told as unreadable
+    latest = row.latest if isinstance(row.latest, dict) else {}
     last = {
         "last_loss": latest.get("loss"),
         "loss_scale": latest.get("loss_scale"),
@@ -250,7 +320,7 @@ class Steps(View):
     more: bool = Field(description="Further steps are stored already.")
 
 
-class Event(View):
+class Event(Record):
     """An entry of a job's ledger."""
 
     seq: int
@@ -269,13 +339,13 @@ class EventPage(View):
     more: bool
 
 
-class Attempt(View):
+class Attempt(Record):
     """One time that a worker took a job."""
 
     attempt: int
     worker_id: str
     outcome: str | None = Field(description="How it ended; null while it lasts.")
-    reason: Reason | None
+    reason: OpenReason | None
     message: str | None
     waited_s: float = Field(description="How long the job was in the queue before.")
     first_step: int | None = Field(description="Where it began: 0, or behind a checkpoint.")
@@ -289,12 +359,12 @@ class AttemptList(View):
     items: list[Attempt]
 
 
-class LogEntry(View):
+class LogEntry(Record):
     """A piece of what a job's processes printed."""
 
     seq: int
     attempt: int
-    stream: Literal["stdout", "stderr"]
+    stream: str = Field(description="stdout or stderr.")
     text: str
     created_at: datetime
 
@@ -307,7 +377,7 @@ class LogPage(View):
     more: bool
 
 
-class Artifact(View):
+class Artifact(Record):
     """A file that a job has left."""
 
     path: str = Field(description="Its name below the job, with slashes.")
@@ -325,7 +395,7 @@ class ArtifactList(View):
     items: list[Artifact]
 
 
-class Worker(View):
+class Worker(Record):
     """A worker process and what it runs on."""
 
     id: str
@@ -348,8 +418,7 @@ class Worker(View):
     def of(cls, row: tables.Worker, state: str, jobs: list[str]) -> Self:
         """The worker of a row."""
         told = {"state": state, "jobs": jobs, "draining": row.drain_requested_at is not None}
-        read = {name: getattr(row, name) for name in cls.model_fields if name not in told}
-        return cls.model_validate(read | told)
+        return cls.read(row, told)
 
 
 class WorkerList(View):

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session
 
+from store.salvage import read_json
+
 BUSY_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 5
 SILENT_S = 10
@@ -92,7 +94,12 @@ def _engine(url: str) -> Engine:
         event.listen(engine, "before_cursor_execute", _take_binary)
         _ask_after_a_rest(engine)
         return engine
-    engine = create_engine(address, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
+    engine = create_engine(
+        address,
+        hide_parameters=True,
+        connect_args={"timeout": BUSY_TIMEOUT_S},
+        json_deserializer=read_json,
+    )
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

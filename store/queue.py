@@ -1,6 +1,7 @@
 """The jobs that wait: whom to wake for them, and why one of them waits still."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -9,20 +10,22 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    and_,
     bindparam,
     func,
     or_,
     select,
     update,
 )
-from sqlalchemy.orm import Session, aliased, load_only
+from sqlalchemy.orm import Session, load_only
 
 from ampcore.spec import ACTIVE, State
 from store import workers
 from store.attempts import is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
+
+MOST: Final = 1000
+"""A job behind so many others is told no number: to count ten thousand takes milliseconds."""
 
 
 def to_wake(session: Session, *, quiet_s: float) -> Sequence[str]:
@@ -64,58 +67,139 @@ def note_woken(session: Session, job_ids: Collection[str]) -> None:
     )
 
 
-def why_waiting(connection: Connection, job: Row[Any]) -> str | None:
-    """One sentence on why a queued job does not run yet; None for a job that is not queued."""
-    if job.state != State.QUEUED:
-        return None
-    place = connection.execute(_PLACE, {"job_id": job.id}).one_or_none()
-    if place is None:  # deleted since it was read
-        return None
-    if place.due_in_s is not None and place.due_in_s > 0:
-        return f"Its last attempt failed; it is tried again in {ceil(place.due_in_s)} s."
-    if place.most is not None and place.running >= place.most:
-        return (
-            f"The project {job.project!r} runs as many jobs as its quota of {place.most} allows; "
-            "it starts when one of them ends."
-        )
-    online = workers.online(connection, job.queue)
-    if not online:
-        return (
-            f"No online worker serves the queue {job.queue!r}; start one with "
-            f"{job.queue!r} in AMPCORE_WORKER_QUEUES."
-        )
-    slots = sum(worker.slots for worker in online)
-    number = f"It is number {place.ahead + 1} in the queue {job.queue!r}"
-    busy = connection.scalar(_BUSY, {"worker_ids": [worker.id for worker in online]}) or 0
-    if busy < slots:
-        return f"{number}; a worker takes it in a moment."
-    taken = "the only slot of its workers is" if slots == 1 else f"all {slots} slots are"
-    return f"{number}, and {taken} taken."
+def is_queued(job: Job | Row[Any]) -> bool:
+    """Whether `why_waiting` has something to say of it."""
+    return bool(job.state == State.QUEUED)
 
 
-def _place() -> Select[Any]:
-    """All that decides when a job is taken, in one question."""
-    mine = aliased(Job)
-    quota = select(Project.max_running).where(Project.name == mine.project)
-    running = select(func.count()).where(Job.project == mine.project, Job.state.in_(ACTIVE))
-    older = or_(
-        Job.created_at < mine.created_at,
-        and_(Job.created_at == mine.created_at, Job.id < mine.id),
+def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str, str]:
+    """By id one sentence on why each of some queued jobs does not run yet.
+
+    A job that is not queued, or not any more, has none. For all of them together there are as many
+    questions as for one, and of a long queue only the first MOST jobs are looked at.
+    """
+    ids = [job.id for job in jobs if is_queued(job)]
+    if not ids:
+        return {}
+    waiting = connection.execute(_WAITING, {"job_ids": ids}).all()
+    due = [job for job in waiting if job.due_in_s is None or job.due_in_s <= 0]
+    crews = _crews(connection, {job.queue for job in due})
+    running = _running(connection, {job.project for job in due if job.most is not None})
+    ranks = {
+        queue: _ranks(connection, queue, [job.id for job in due if job.queue == queue])
+        for queue, crew in crews.items()
+        if crew.slots
+    }
+    told = {job.id: _not_due(job.due_in_s) for job in waiting if job not in due}
+    for job in due:
+        if job.most is not None and running.get(job.project, 0) >= job.most:
+            told[job.id] = _quota(job)
+        else:
+            rank = ranks.get(job.queue, {}).get(job.id)
+            told[job.id] = _place(job.queue, rank, crews[job.queue])
+    return told
+
+
+@dataclass(frozen=True)
+class _Crew:
+    """The slots of the workers that serve a queue, and how many of them are taken."""
+
+    slots: int
+    busy: int
+
+
+def _crews(connection: Connection, queues: Collection[str]) -> dict[str, _Crew]:
+    online = workers.online(connection) if queues else []
+    ids = [worker.id for worker in online]
+    rows = connection.execute(_BUSY, {"worker_ids": ids}) if ids else ()
+    busy = {row.worker_id: row.jobs for row in rows}
+    crews = {}
+    for queue in queues:
+        serving = [worker for worker in online if queue in worker.queues]
+        slots = sum(worker.slots for worker in serving)
+        crews[queue] = _Crew(slots, sum(busy.get(worker.id, 0) for worker in serving))
+    return crews
+
+
+def _running(connection: Connection, projects: Collection[str]) -> dict[str, int]:
+    """How many jobs of each of these projects a worker has."""
+    rows = connection.execute(_RUNNING, {"projects": list(projects)}) if projects else ()
+    return {row.project: row.jobs for row in rows}
+
+
+def _ranks(connection: Connection, queue: str, job_ids: Collection[str]) -> dict[str, int]:
+    """The numbers in their queue of those jobs that are among its first."""
+    rows = connection.execute(_RANKS, {"queue": queue, "job_ids": list(job_ids)})
+    return {row.id: row.rank for row in rows}
+
+
+def _not_due(due_in_s: float) -> str:
+    return f"Its last attempt failed; it is tried again in {ceil(due_in_s)} s."
+
+
+def _quota(job: Row[Any]) -> str:
+    return (
+        f"The project {job.project!r} runs as many jobs as its quota of {job.most} allows; "
+        "it starts when one of them ends."
     )
-    before = or_(Job.priority > mine.priority, and_(Job.priority == mine.priority, older))
-    ahead = select(func.count()).where(
-        Job.state == State.QUEUED, Job.queue == mine.queue, is_due(), before
+
+
+def _place(queue: str, rank: int | None, crew: _Crew) -> str:
+    if not crew.slots:
+        return (
+            f"No online worker serves the queue {queue!r}; start one with "
+            f"{queue!r} in AMPCORE_WORKER_QUEUES."
+        )
+    place = f"It is number {rank} in the queue {queue!r}"
+    if rank is None:
+        place = f"More than {MOST:,} jobs are before it in the queue {queue!r}"
+    if crew.busy < crew.slots:
+        return f"{place}; a worker takes it in a moment." if rank else f"{place}."
+    taken = "the only slot of its workers is" if crew.slots == 1 else f"all {crew.slots} slots are"
+    return f"{place}, and {taken} taken."
+
+
+# All statements are made once: to put one together takes as long as to carry it out.
+_WAITING: Final = (
+    select(
+        Job.id,
+        Job.project,
+        Job.queue,
+        (-seconds_since(Job.not_before)).label("due_in_s"),
+        Project.max_running.label("most"),
     )
-    return select(
-        (-seconds_since(mine.not_before)).label("due_in_s"),
-        quota.scalar_subquery().label("most"),
-        running.scalar_subquery().label("running"),
-        ahead.scalar_subquery().label("ahead"),
-    ).where(mine.id == bindparam("job_id"))
-
-
-# Made once: to put a statement together takes as long as to carry it out.
-_PLACE: Final = _place()
-_BUSY: Final = select(func.count()).where(
-    Job.worker_id.in_(bindparam("worker_ids", expanding=True)), Job.state.in_(ACTIVE)
+    .join(Project, Project.name == Job.project)
+    .where(Job.id.in_(bindparam("job_ids", expanding=True)), Job.state == State.QUEUED)
 )
+_BUSY: Final = (
+    select(Job.worker_id, func.count().label("jobs"))
+    .where(Job.worker_id.in_(bindparam("worker_ids", expanding=True)), Job.state.in_(ACTIVE))
+    .group_by(Job.worker_id)
+)
+_RUNNING: Final = (
+    select(Job.project, func.count().label("jobs"))
+    .where(Job.project.in_(bindparam("projects", expanding=True)), Job.state.in_(ACTIVE))
+    .group_by(Job.project)
+)
+
+
+def _numbered() -> Select[Any]:
+    """Number the first jobs of a queue in the order in which they are taken."""
+    order = (Job.priority.desc(), Job.created_at, Job.id)
+    first = (
+        select(Job.id, Job.priority, Job.created_at)
+        .where(Job.state == State.QUEUED, Job.queue == bindparam("queue"), is_due())
+        .order_by(*order)
+        .limit(MOST)
+        .subquery()
+    )
+    columns = first.c
+    rank = func.row_number().over(
+        order_by=(columns.priority.desc(), columns.created_at, columns.id)
+    )
+    ranked = select(columns.id, rank.label("rank")).subquery()
+    wanted = ranked.c.id.in_(bindparam("job_ids", expanding=True))
+    return select(ranked.c.id, ranked.c.rank).where(wanted)
+
+
+_RANKS: Final = _numbered()

@@ -89,7 +89,7 @@ def online(connection: Connection, queue: str | None = None) -> list[Row[str, in
 
     Only of those that serve a queue, if one is named.
     """
-    found = connection.execute(_ONLINE)
+    found = [worker for worker in connection.execute(_ONLINE) if isinstance(worker.queues, list)]
     return [worker for worker in found if queue is None or queue in worker.queues]
 
 

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from server.access.principal import Principal, Role
 from server.access.rate_limit import Limit
+from server.errors import Forbidden
 from store import sessions, tokens
 from store.database import Database
 from store.tokens import Valid
@@ -118,6 +119,11 @@ class Keyring:
 
 
 def principal_of(valid: Valid) -> Principal:
-    """Who may do what, by a token's row."""
+    """Who may do what, by a token's row. Raises Forbidden for a role of a newer version."""
     token = valid.token
+    if token.role not in list(Role):
+        raise Forbidden(
+            f"Expected a token with the role {', '.join(Role)}, received one with the role "
+            f"{token.role!r}, which this version of the server does not know."
+        )
     return Principal(token.id, token.name, Role(token.role), token.project, valid.expires_at)

@@ -102,12 +102,13 @@ class Steering:
 
 
 def _refusal(action: Action, job: tables.Job) -> Conflict:
-    state = State(job.state)
     allowing = [str(other) for other in State if other in action.states]
-    allowed = [other.name for other in ACTIONS if state in other.states]
+    known = State(job.state) if job.state in list(State) else None
+    allowed = [other.name for other in ACTIONS if known in other.states]
+    state = job.state if known else f"{job.state!r}, a state that this version does not know"
     return Conflict(
         f"Expected a job that is {' or '.join(allowing)} to {action.name}, "
-        f"received one that is {state}, which allows: {', '.join(allowed)}."
+        f"received one that is {state}, which allows: {', '.join(allowed) or 'nothing'}."
     )
 
 

@@ -34,7 +34,7 @@ def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Re
     """List checkpoints, the model and reports, with their sizes and SHA-256."""
     with database.read() as session:
         rows = artifacts.listing(session, job_id)
-        files = ArtifactList(items=[Artifact.model_validate(row) for row in rows])
+        files = ArtifactList(items=[Artifact.read(row) for row in rows])
     return conditional_on_body(request, ModelResponse(files))
 
 

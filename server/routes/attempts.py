@@ -21,5 +21,5 @@ router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
     """List every time that a worker took a job, and how it ended."""
     with database.read() as session:
-        items = [Attempt.model_validate(row) for row in attempts.listing(session, job_id)]
+        items = [Attempt.read(row) for row in attempts.listing(session, job_id)]
     return conditional_on_body(request, ModelResponse(AttemptList(items=items)))

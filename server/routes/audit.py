@@ -8,7 +8,7 @@ from pydantic import Field
 
 from server.deps import AdminDep, DatabaseDep
 from server.openapi import problems
-from server.views import View
+from server.views import Record, View
 from store import audit
 
 router = APIRouter(prefix="/audit", tags=["access"])
@@ -21,7 +21,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Word = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
 
 
-class AuditEntry(View):
+class AuditEntry(Record):
     """A change that somebody asked for, and that was made."""
 
     id: int
@@ -59,5 +59,5 @@ def page(
     before = int(cursor) if cursor is not None else None
     with database.read() as session:
         rows = audit.page(session, **wanted, before=before, limit=limit + 1)
-        items = [AuditEntry.model_validate(row) for row in rows[:limit]]
+        items = [AuditEntry.read(row) for row in rows[:limit]]
     return AuditPage(items=items, next_cursor=str(items[-1].id) if len(rows) > limit else None)

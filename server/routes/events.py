@@ -57,7 +57,7 @@ def read(
             limit=limit + 1,
         )
     told = rows[:limit] if before is None else rows[-limit:]
-    items = [Event.model_validate(row) for row in told]
+    items = [Event.read(row) for row in told]
     last = items[-1].seq if items else after
     page = EventPage(items=items, next=last, more=len(rows) > limit)
     return conditional_on_body(request, ModelResponse(page))

@@ -93,7 +93,7 @@ def _page(
             session, job_id, after=after, before=before, limit=limit + 1, attempt=attempt
         )
         told = rows[:limit] if before is None else rows[-limit:]
-        items = [LogEntry.model_validate(row) for row in told]
+        items = [LogEntry.read(row) for row in told]
     last = items[-1].seq if items else after
     return LogPage(items=items, next=last, more=len(rows) > limit)
 
@@ -103,5 +103,5 @@ async def _encoded(feed: Feed[LogRow], form: str) -> AsyncGenerator[bytes, None]
         if form == TEXT:
             yield "".join(row.text for row in page.items).encode()
         else:
-            lines = [LogEntry.model_validate(row).model_dump_json() for row in page.items] or [""]
+            lines = [LogEntry.read(row).model_dump_json() for row in page.items] or [""]
             yield ("\n".join(lines) + "\n").encode()

@@ -14,7 +14,7 @@ from server.errors import NotFound
 from server.http.json_route import JsonRoute
 from server.openapi import problems
 from server.routes.projects import ProjectName
-from server.views import View
+from server.views import Record, View
 from store import audit, projects, tokens
 
 router = APIRouter(prefix="/tokens", tags=["access"], route_class=JsonRoute)
@@ -41,12 +41,12 @@ class NewToken(BaseModel):
     expires_at: Annotated[AwareDatetime, AfterValidator(_to_come)] | None = None
 
 
-class Token(View):
+class Token(Record):
     """A token; its secret is not kept."""
 
     id: str
     name: str
-    role: Role
+    role: Annotated[Role | str, Field(union_mode="left_to_right")]
     project: str
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that made it.")
@@ -70,7 +70,7 @@ class TokenList(View):
 def listing(_admin: AdminDep, database: DatabaseDep) -> TokenList:
     """List every token, the newest first; those that are revoked or expired too."""
     with database.read() as session:
-        return TokenList(items=[Token.model_validate(row) for row in tokens.listing(session)])
+        return TokenList(items=[Token.read(row) for row in tokens.listing(session)])
 
 
 @router.post("", summary="Make a token", status_code=201, responses=problems(403, 422))

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import update
 
+from ampcore.spec import State
+from server import reads as reading
 from server.reads import Reads
 from store.tables import Job
 
@@ -50,7 +52,7 @@ async def until(condition):
 
 
 def test_all_who_ask_at_one_moment_share_a_question(reads, counted, make_job):
-    first, second = make_job(project="a").id, make_job(project="b").id
+    first, second = (make_job(State.RUNNING, project=name).id for name in "ab")
 
     async def ask():
         wanted = [first, second, "000000000000"] * 20
@@ -63,7 +65,7 @@ def test_all_who_ask_at_one_moment_share_a_question(reads, counted, make_job):
 
 def test_who_asks_later_is_told_nothing_older(reads, counted, make_job, database):
     """Fails when a question joins the one that is under way: it may not see what was written."""
-    job_id = make_job().id
+    job_id = make_job(State.RUNNING).id
 
     async def ask():
         counted.open.clear()
@@ -79,3 +81,31 @@ def test_who_asks_later_is_told_nothing_older(reads, counted, make_job, database
 
     assert step_of(asyncio.run(ask())) == 7
     assert counted.looks == 2
+
+
+def test_nobody_waits_until_it_is_known_why_others_wait(reads, make_job, monkeypatch):
+    """Fails when a queued job's place is looked up in the round that reads all jobs."""
+    queued, running = make_job().id, make_job(State.RUNNING).id
+    asked, go_on = threading.Event(), threading.Event()
+    why_waiting = reading.why_waiting
+
+    def slowly(connection, rows):
+        asked.set()
+        assert go_on.wait(10)
+        return why_waiting(connection, rows)
+
+    monkeypatch.setattr(reading, "why_waiting", slowly)
+
+    async def ask():
+        waiting = asyncio.create_task(reads.read(queued))
+        await until(asked.is_set)
+        try:
+            async with asyncio.timeout(10):
+                first = await reads.read(running)
+        finally:
+            go_on.set()
+        return first, await waiting
+
+    first, second = asyncio.run(ask())
+    assert step_of(first) == 0
+    assert "queue 'default'" in json.loads(second.body)["waiting"]

@@ -13,7 +13,7 @@ def why(database, do):
         with database.read() as session:
             connection = session.connection()
             [job] = jobs.glance(connection, [job_id])
-            return queue.why_waiting(connection, job)
+            return queue.why_waiting(connection, [job]).get(job_id)
 
     return why
 
@@ -37,11 +37,11 @@ def test_a_job_that_was_taken_or_deleted_while_it_was_read_is_no_error(do, make_
         [row] = jobs.glance(session.connection(), [job_id])
     put(job_id, not_before=None)
     with database.look() as connection:
-        assert queue.why_waiting(connection, row)
+        assert queue.why_waiting(connection, [row])[job_id]
     do(jobs.request_cancel, job_id)
     do(jobs.remove, job_id)
     with database.look() as connection:
-        assert queue.why_waiting(connection, row) is None
+        assert queue.why_waiting(connection, [row]) == {}
 
 
 def silent(session, name="default", limit=10):
@@ -125,3 +125,39 @@ def test_a_full_project_is_named(do, make_job, why, register):
         "The project 'small' runs as many jobs as its quota of 1 allows; "
         "it starts when one of them ends."
     )
+
+
+def test_of_a_long_queue_only_the_first_are_counted(
+    *, make_job, put, why, register, monkeypatch, do
+):
+    monkeypatch.setattr(queue, "MOST", 2)
+    monkeypatch.setattr(queue, "_RANKS", queue._numbered())
+    register(slots=1)
+    first, second, third = (make_job() for _ in range(3))
+    for place, job in enumerate((first, second, third)):
+        put(job.id, created_at=after(place - 9))
+    assert why(second.id) == "It is number 2 in the queue 'default'; a worker takes it in a moment."
+    assert why(third.id) == "More than 2 jobs are before it in the queue 'default'."
+    do(attempts.claim_next, "w", ["default"])
+    assert why(third.id) == "It is number 2 in the queue 'default', and the only slot of its " + (
+        "workers is taken."
+    )
+
+
+def test_many_jobs_are_explained_by_as_many_questions_as_one(database, make_job, do, register):
+    """Fails when each of them is counted for itself: fifty who poll then wait for fifty counts."""
+    from sqlalchemy import event
+
+    register()
+    do(projects.update, "default", {"max_running": 9})
+    ids = [make_job().id for _ in range(20)]
+    asked = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+    counts = []
+    for wanted in (ids[:1], ids):
+        with database.look() as connection:
+            rows = jobs.glance(connection, wanted)
+            asked.clear()
+            assert queue.why_waiting(connection, rows).keys() == set(wanted)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
