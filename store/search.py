@@ -1,21 +1,28 @@
-"""Find jobs: what a list is narrowed down to, its order, and pages that lose and repeat nothing.
+"""Find jobs: what a list is narrowed down to, its order, and pages that lose nothing.
 
 A page goes on behind a place: the value that the list is sorted by, then the id. So jobs that are
-posted meanwhile move nothing, and jobs with equal values keep an order.
+posted meanwhile move nothing, and jobs with equal values keep an order. Sorted by `created_at`,
+which never changes, each job is listed once.
+
+In any other order a job may move from behind the place to before it while somebody reads page
+after page. So the jobs that changed since the first page was read are listed again at the end, in
+an order that stays: each job that matches all the time is listed at least once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, exists, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.expression import FunctionElement
 
 from ampcore.spec import State
+from store.clock import now
+from store.salvage import Unreadable, is_of_a_row, salvage
 from store.tables import Job
 
 
@@ -49,6 +56,20 @@ COLUMNS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "priority": Job.priority,
 }
 
+CHANGED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {
+    "updated_at": Job.updated_at,
+    "name": Job.edited_at,
+    "priority": Job.edited_at,
+}
+"""When a job moved last in a list that is sorted by that."""
+
+IN_FLIGHT_S: Final = 30.0
+"""A change that was written down, and not yet committed, when the first page was read is no older:
+transactions of the server last milliseconds, and PostgreSQL ends those that stand still."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_ID: Final = "0" * 12
+
 
 @dataclass(frozen=True)
 class Search:
@@ -67,29 +88,107 @@ class Search:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page ends: what its last job is sorted by, and its id."""
+    """Where a page ends: what its last job is sorted by, and its id.
+
+    `began` is when the first page was read. `is_among_moved` says that the list in its order is
+    through, and that the jobs that moved since then are being listed, by `created_at`.
+    """
 
     value: Any
     job_id: str
+    began: datetime | None = None
+    is_among_moved: bool = False
 
 
-def place_of(job: Job, sort: Sort) -> Place:
-    """The place of a job in a sorted list."""
-    return Place(getattr(job, sort.field), job.id)
+@dataclass(frozen=True)
+class Page:
+    """Some jobs, and behind which place the next page goes on; None: these are the last."""
+
+    jobs: Sequence[Job]
+    next: Place | None
 
 
-def page(
-    session: Session, search: Search, *, sort: Sort, behind: Place | None, limit: int
-) -> Sequence[Job]:
-    """At most `limit` jobs of a sorted list, those behind a place if one is named."""
+def page(session: Session, search: Search, *, sort: Sort, behind: Place | None, limit: int) -> Page:
+    """At most `limit` jobs of a sorted list, those behind a place if one is named.
+
+    A job that can be read in part only is there as `salvage` reads it.
+    """
+    began = behind.began if behind is not None else _present(session, sort)
+    rows: list[Any] = []
+    if behind is None or not behind.is_among_moved:
+        rows = _fetch(session, _in_order(search, sort, behind, began).limit(limit + 1))
+        if len(rows) > limit:
+            return Page(rows[:limit], _place_of(rows[:limit], sort.field, began))
+    if behind is None or began is None:  # read at one moment, or in an order that stays
+        return Page(rows, None)
+    start = behind if behind.is_among_moved else Place(EPOCH, FIRST_ID, began, is_among_moved=True)
+    left, listed = limit - len(rows), [row.id for row in rows]
+    moved = _fetch(session, _moved(search, sort, start, began, listed).limit(left + 1))
+    if len(moved) <= left:
+        return Page(rows + moved, None)
+    place = _place_of(moved[:left], "created_at", began, is_among_moved=True) if left else start
+    return Page(rows + moved[:left], place)
+
+
+def _place_of(
+    rows: Sequence[Any], field: str, began: datetime | None, *, is_among_moved: bool = False
+) -> Place | None:
+    """The place of the last of some jobs; what cannot be read is no place."""
+    for row in reversed(rows):
+        value = getattr(row, field)
+        if not isinstance(value, Unreadable):
+            return Place(value, row.id, began, is_among_moved)
+    return None
+
+
+def _present(session: Session, sort: Sort) -> datetime | None:
+    """When a walk begins whose jobs may move; None for an order that stays as it is."""
+    if sort.field not in CHANGED_AT:
+        return None
+    began: datetime | None = session.scalar(select(now()))
+    return began
+
+
+def _in_order(
+    search: Search, sort: Sort, behind: Place | None, began: datetime | None
+) -> Select[Job]:
+    """The jobs in their order."""
     key = COLUMNS[sort.field]
     statement = select(Job).where(*_conditions(search))
     if behind is not None:
         here = tuple_(key, Job.id)
         there = tuple_(literal(behind.value, key.type), literal(behind.job_id, Job.id.type))
         statement = statement.where(here < there if sort.descends else here > there)
+        if sort is Sort.UPDATED_AT:  # else jobs that train would be met again and again
+            statement = statement.where(Job.updated_at <= began)
     order = (key.desc(), Job.id.desc()) if sort.descends else (key, Job.id)
-    return session.scalars(statement.order_by(*order).limit(limit)).all()
+    return statement.order_by(*order)
+
+
+def _moved(
+    search: Search, sort: Sort, behind: Place, began: datetime, listed: Collection[str]
+) -> Select[Job]:
+    """The jobs that may have moved to before the place that the list had got to."""
+    since = began - timedelta(seconds=IN_FLIGHT_S)
+    there = (literal(behind.value, Job.created_at.type), literal(behind.job_id, Job.id.type))
+    statement = select(Job).where(
+        *_conditions(search),
+        CHANGED_AT[sort.field] > since,
+        Job.created_at <= began,
+        tuple_(Job.created_at, Job.id) > tuple_(*there),
+        Job.id.not_in(listed),
+    )
+    return statement.order_by(Job.created_at, Job.id)
+
+
+def _fetch(session: Session, statement: Select[Job]) -> list[Any]:
+    try:
+        return list(session.scalars(statement))
+    except Exception as error:
+        if not is_of_a_row(error):
+            raise
+    ids = session.scalars(statement.with_only_columns(Job.id)).all()
+    return list(salvage(session.connection(), ids))
 
 
 def _conditions(search: Search) -> list[ColumnElement[bool]]:

@@ -100,6 +100,8 @@ class Job(Base):
     woken_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())
+    edited_at: Mapped[datetime | None]
+    """When a person last gave it another name, priority or labels."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 

@@ -32,7 +32,13 @@ Policy = Annotated[str | None, Query(max_length=32, description="Only with this 
 Model = Annotated[str | None, Query(max_length=32, description="Only with this kind of model.")]
 Project = Annotated[str | None, Query(max_length=64, description="For admins: only of this one.")]
 CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only those posted later.")]
-Order = Annotated[Sort, Query(description="With a dash the largest, or newest, comes first.")]
+Order = Annotated[
+    Sort,
+    Query(
+        description="With a dash the largest, or newest, comes first. By `created_at` each job is "
+        "listed once; by anything else a job that changes while pages are read may come again."
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[
     str | None,
@@ -53,14 +59,12 @@ class Listing:
         """Some jobs, and what leads on to the next ones. Raises RequestInvalid."""
         behind = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
         with database.read() as session:
-            rows = search.page(
-                session, self.search, sort=self.sort, behind=behind, limit=self.limit + 1
+            page = search.page(
+                session, self.search, sort=self.sort, behind=behind, limit=self.limit
             )
-            items = [Job.of(row) for row in rows[: self.limit]]
-            if len(rows) <= self.limit:
-                return JobPage(items=items, next_cursor=None)
-            last = search.place_of(rows[self.limit - 1], self.sort)
-        return JobPage(items=items, next_cursor=cursor_of(last, self.search, self.sort))
+            items = [Job.of(row) for row in page.jobs]
+        goes_on = cursor_of(page.next, self.search, self.sort) if page.next is not None else None
+        return JobPage(items=items, next_cursor=goes_on)
 
 
 async def _listing(

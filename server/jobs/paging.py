@@ -14,13 +14,17 @@ from ampcore.spec import Problem
 from ampcore.spec.problems import shown
 from server.deps import JOB_ID
 from server.http.parameters import RequestInvalid, is_storable
-from store.search import Place, Search, Sort
+from store.search import CHANGED_AT, Place, Search, Sort
 
 
 def cursor_of(place: Place, search: Search, sort: Sort) -> str:
     """The cursor that leads on behind a place."""
-    value = place.value.isoformat() if isinstance(place.value, datetime) else place.value
-    text = json.dumps([_mark(search, sort), value, place.job_id], ensure_ascii=False)
+    value, began = (
+        each.isoformat() if isinstance(each, datetime) else each
+        for each in (place.value, place.began)
+    )
+    parts = [_mark(search, sort), value, place.job_id, began, place.is_among_moved]
+    text = json.dumps(parts, ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -28,10 +32,18 @@ def read_cursor(cursor: str, search: Search, sort: Sort) -> Place:
     """The place in a cursor. Raises RequestInvalid, also for the cursor of another list."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        mark, value, job_id = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        document = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        mark, value, job_id, began, is_among_moved = document
         if mark != _mark(search, sort):
             raise _invalid(cursor, "the cursor of a list with the same sort and the same filters")
-        return Place(READ[sort.field](value), _id(job_id))
+        field = "created_at" if is_among_moved is True else sort.field
+        moves = sort.field in CHANGED_AT
+        return Place(
+            READ[field](value),
+            _id(job_id),
+            _moment(began) if moves else None,
+            moves and is_among_moved is True,
+        )
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise _invalid(cursor, "the next_cursor of an earlier answer") from None
 

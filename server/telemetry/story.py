@@ -52,9 +52,9 @@ def _encoded(entry: Entry) -> bytes:
             return _event("steps", b"".join(_steps(entry)), entry.seq)
         case EventRow():
             name = "state" if entry.type == "state" else "event"
-            return _event(name, Event.model_validate(entry).model_dump_json().encode(), entry.seq)
+            return _event(name, Event.read(entry).model_dump_json().encode(), entry.seq)
         case LogRow():
-            text = LogEntry.model_validate(entry).model_dump_json()
+            text = LogEntry.read(entry).model_dump_json()
             return _event("log", text.encode(), entry.seq)
 
 

@@ -37,7 +37,7 @@ def test_without_its_tables_the_server_is_not_ready(api, anyone, monkeypatch):
     assert (part["pointer"], part["code"], part["received"]) == (
         "/database",
         "wrong_schema",
-        "0003",
+        "0004",
     )
     assert "ampserver migrate" in part["expected"]
 

@@ -3,9 +3,12 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import update
 
 from ampcore.spec import State
+from store.clock import after
 from store.search import Sort
+from store.tables import Job
 
 
 def listed(client, **query):
@@ -23,6 +26,8 @@ def page(api, **query):
 @pytest.mark.parametrize("sort", [None, *Sort])
 def test_pages_lead_to_every_job_once(api, make_job, sort):
     made = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
+    with api.database.write() as session:  # none that may just be changing
+        session.execute(update(Job).values(updated_at=after(-3600)))
     query = {"limit": 2} | ({"sort": sort} if sort else {})
     seen, cursor = [], {}
     while cursor is not None:

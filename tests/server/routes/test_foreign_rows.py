@@ -1,0 +1,164 @@
+"""Rows of a newer version and damaged ones: what can be read is shown, and nobody else pays."""
+
+import asyncio
+import json
+
+import pytest
+from sqlalchemy import text
+
+from ampcore.spec import State
+from server.reads import Reads
+
+NEW_CODES = {"state": "archived", "reason": "preempted"}
+
+
+@pytest.fixture
+def write(api):
+    """Change a row as another program would."""
+
+    def execute(statement, **parameters):
+        with api.database.write() as session:
+            session.execute(text(statement), parameters)
+
+    return execute
+
+
+@pytest.fixture
+def newer_job(make_job, write):
+    """A job with a state and a reason that this version does not know."""
+    job_id = make_job(State.FAILED, name="of a newer version").id
+    write("UPDATE jobs SET state = :state, reason = :reason WHERE id = :id", id=job_id, **NEW_CODES)
+    return job_id
+
+
+@pytest.fixture
+def damaged_job(api, make_job, write):
+    """A job whose labels are no JSON (SQLite), or no object (PostgreSQL), and with a bad moment."""
+    job_id = make_job(State.RUNNING, name="damaged").id
+    if api.database.engine.dialect.name == "sqlite":
+        columns = """labels = '{"a', started_at = 'yesterday'"""
+    else:
+        columns = """labels = '["a"]', started_at = 'infinity'"""
+    write(f"UPDATE jobs SET {columns} WHERE id = :id", id=job_id)  # noqa: S608
+    return job_id
+
+
+def get(api, path, **query):
+    answer = api.client.get(f"/api/v1{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_unknown_codes_are_shown_as_they_are(api, newer_job):
+    job = get(api, f"/jobs/{newer_job}")
+    assert {name: job[name] for name in NEW_CODES} == NEW_CODES
+    assert "unreadable" not in job
+    [listed] = get(api, "/jobs")["items"]
+    assert listed["reason"] == "preempted"
+
+
+def test_every_record_shows_unknown_codes(api, make_job, write):
+    job_id = make_job(State.FAILED).id
+    write("UPDATE attempts SET reason = 'preempted', outcome = 'moved'")
+    write("UPDATE events SET type = 'migrated'")
+    write(
+        "INSERT INTO log_chunks (job_id, seq, attempt, stream, text, created_at) "
+        "SELECT job_id, 90, attempt, 'trace', 'text', created_at FROM events LIMIT 1"
+    )
+    write(
+        "INSERT INTO artifacts (job_id, path, attempt, kind, size_bytes, sha256, seq, created_at) "
+        "SELECT job_id, 'a', attempt, 'profile', 1, '', 91, created_at FROM events LIMIT 1"
+    )
+    write("UPDATE jobs SET seq = 91")
+    [attempt] = get(api, f"/jobs/{job_id}/attempts")["items"]
+    assert (attempt["reason"], attempt["outcome"]) == ("preempted", "moved")
+    assert {event["type"] for event in get(api, f"/jobs/{job_id}/events")["items"]} == {"migrated"}
+    assert get(api, f"/jobs/{job_id}/logs")["items"][0]["stream"] == "trace"
+    assert get(api, f"/jobs/{job_id}/artifacts")["items"][0]["kind"] == "profile"
+    stream = api.client.get(f"/api/v1/jobs/{job_id}/stream").text
+    assert '"migrated"' in stream
+    assert '"trace"' in stream
+
+
+def test_a_token_with_an_unknown_role_is_listed_and_opens_nothing(api, client_of, write):
+    newer = client_of("viewer")
+    write("UPDATE tokens SET role = 'auditor' WHERE role = 'viewer'")
+    answer = newer.get("/api/v1/jobs")
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert "'auditor'" in answer.json()["detail"]
+    assert "auditor" in {token["role"] for token in get(api, "/tokens")["items"]}
+
+
+def test_jobs_of_unknown_codes_are_compared(api, newer_job, make_job):
+    other = make_job(State.SUCCEEDED).id
+    compared = get(api, "/compare", jobs=f"{newer_job},{other}")
+    assert [each["job"]["state"] for each in compared["jobs"]] == ["archived", "succeeded"]
+
+
+def test_a_job_in_an_unknown_state_says_what_it_allows(api, newer_job):
+    answer = api.client.post(f"/api/v1/jobs/{newer_job}/resume")
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert "'archived'" in answer.json()["detail"]
+
+
+def test_a_damaged_row_is_shown_with_what_can_be_read(api, damaged_job, make_job, caplog):
+    """Fails without `salvage`: the list, and each read in the same round, is 500."""
+    others = {make_job().id, make_job().id}
+    job = get(api, f"/jobs/{damaged_job}")
+    assert job["unreadable"] == ["labels", "started_at"]
+    assert (job["name"], job["state"], job["labels"]) == ("damaged", "running", {})
+    assert job["started_at"] is None
+    listed = {each["id"]: each for each in get(api, "/jobs")["items"]}
+    assert listed.keys() == {damaged_job, *others}
+    assert listed[damaged_job] == job
+    assert not any("unreadable" in listed[other] for other in others)
+    [record] = {r.getMessage() for r in caplog.records if damaged_job in r.getMessage()}
+    assert "labels, started_at" in record
+
+
+def test_pages_go_on_behind_a_damaged_row(api, damaged_job, make_job):
+    made = {damaged_job, make_job().id, make_job().id}
+    seen, cursor = [], {}
+    while cursor is not None:
+        told = get(api, "/jobs", limit=1, **cursor)
+        seen += [job["id"] for job in told["items"]]
+        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+    assert sorted(seen) == sorted(made)
+
+
+def test_who_reads_at_the_same_moment_is_answered(database, api, damaged_job, make_job):
+    """Fails when all answers of one round stand or fall together."""
+    reads = Reads(database)
+    good = make_job().id
+
+    async def ask():
+        wanted = [damaged_job, good] * 5
+        return await asyncio.gather(*(reads.read(job_id) for job_id in wanted))
+
+    assert {json.loads(one.body)["id"] for one in asyncio.run(ask())} == {damaged_job, good}
+
+
+def test_an_answer_that_cannot_be_made_is_an_error_of_its_own_request(
+    database, make_job, monkeypatch
+):
+    """A bug that shows with one row must not show to those who ask for others."""
+    from server import views
+
+    bad, good = make_job(name="bad").id, make_job().id
+    job_of = views.Job.of
+
+    def fails_for_one(row, waiting=None):
+        if row.id == bad:
+            raise RuntimeError("a bug")
+        return job_of(row, waiting)
+
+    monkeypatch.setattr(views.Job, "of", fails_for_one)
+    reads = Reads(database)
+
+    async def ask():
+        asked = (reads.read(job_id) for job_id in (bad, good))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    error, told = asyncio.run(ask())
+    assert isinstance(error, RuntimeError)
+    assert json.loads(told.body)["id"] == good
