@@ -215,6 +215,15 @@ class Unavailable(ServerError):
     """503: the server cannot answer now."""
 
 
+class OutcomeUnknown(ServerError):
+    """504: the server does not know whether the change was made; look whether it was.
+
+    The client has sent it again under the same key, for some seconds, and nobody could tell.
+    """
+
+    default_code = "outcome_unknown"
+
+
 BY_STATUS: dict[int, type[StatusError]] = {
     400: BadRequest,
     401: Unauthorized,
@@ -229,7 +238,7 @@ BY_STATUS: dict[int, type[StatusError]] = {
 
 
 BY_CODE: dict[str, type[StatusError]] = {
-    error.default_code: error for error in (InvalidSpec, InFlight, QuotaExceeded)
+    error.default_code: error for error in (InvalidSpec, InFlight, OutcomeUnknown, QuotaExceeded)
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -18,7 +18,8 @@ from server.http.methods import allowed
 from server.http.parameters import RequestInvalid, from_validation_error
 from server.http.responses import FiniteJSONResponse
 from service.storage import Damaged, NotStored, PathInvalid, StorageFailed
-from store.idempotency import InFlight, KeyReused
+from store.idempotency import KeyReused
+from store.outages import OutcomeUnknown, is_outage
 from store.projects import QuotaExceeded
 from store.tokens import LastAdmin
 
@@ -117,6 +118,7 @@ class Kind:
 UNAVAILABLE: Final = Kind(503, "unavailable", "A part of the service does not answer")
 INVALID_REQUEST: Final = Kind(422, "invalid_request", "The request has mistakes")
 INTERNAL_ERROR: Final = Kind(500, "internal_error", "The server failed")
+UNEXPECTED: Final = "An error that nobody expected; the server's log tells more."
 
 KINDS: Final[dict[type[Exception], Kind]] = {
     MalformedHttp: Kind(400, "malformed_http", "What was sent is no HTTP request"),
@@ -128,7 +130,6 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     MethodNotAllowed: Kind(405, "method_not_allowed", "The path does not take this method"),
     Conflict: Kind(409, "conflict", "The present state does not allow that"),
     LastAdmin: Kind(409, "last_admin", "Nobody could make another token"),
-    InFlight: Kind(409, "request_in_flight", "The first request with this key is under way"),
     PayloadTooLarge: Kind(413, "payload_too_large", "The body is too long"),
     UnsupportedMediaType: Kind(415, "unsupported_media_type", "The body is not JSON"),
     RangeNotSatisfiable: Kind(416, "range_not_satisfiable", "The file has no such bytes"),
@@ -144,18 +145,19 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     Damaged: Kind(502, "damaged_file", "The file is not what it was"),
     StorageFailed: UNAVAILABLE,
     Unavailable: UNAVAILABLE,
-    OperationalError: UNAVAILABLE,
-    InterfaceError: UNAVAILABLE,
-    ProgrammingError: UNAVAILABLE,
+    OutcomeUnknown: Kind(504, "outcome_unknown", "Nobody knows whether it was done"),
+    DBAPIError: INTERNAL_ERROR,
+    InvalidatePoolError: UNAVAILABLE,
     PoolTimeout: UNAVAILABLE,
     Exception: INTERNAL_ERROR,
 }
-"""The table: domain error to status and code."""
+"""The table: domain error to status and code. An error of the database that is an outage
+(`store.outages`) is UNAVAILABLE, whatever its class."""
 EXPECTED: Final = tuple(error for error in KINDS if error is not Exception)
 """What belongs to a day's work; anything else is a failure of ours."""
 
-# A ProgrammingError of ours would be a bug; tables that are not there yet are the usual cause.
-DATABASE_ERRORS: Final = (OperationalError, InterfaceError, ProgrammingError, PoolTimeout)
+DATABASE_ERRORS: Final = (DBAPIError, InvalidatePoolError, PoolTimeout)
+"""What the database raises: outages, and mistakes of ours in how it was asked."""
 
 
 def answer(error: Exception) -> Response:
@@ -200,13 +202,14 @@ def _kind(error: Exception) -> Kind:
     if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase
         return Kind(error.status_code, phrase.lower().replace(" ", "_"), phrase)
+    if is_outage(error) and not isinstance(error, OutcomeUnknown):
+        return UNAVAILABLE
     return next(KINDS[parent] for parent in type(error).__mro__ if parent in KINDS)
 
 
 def _detail(error: Exception, kind: Kind) -> str:
     if isinstance(error, DATABASE_ERRORS):
-        log.error("the database does not answer: %s", error)
-        return "The database does not answer; try again soon."
+        return _detail_of_database(error, kind)
     if isinstance(error, StorageFailed):
         return _detail_of_storage(error)
     if isinstance(error, HTTPException):
@@ -214,8 +217,22 @@ def _detail(error: Exception, kind: Kind) -> str:
     if isinstance(error, RequestValidationError):
         return str(RequestInvalid(from_validation_error(error)))
     if kind is INTERNAL_ERROR:
-        return "An error that nobody expected; the server's log tells more."
+        return UNEXPECTED
     return str(error)
+
+
+def _detail_of_database(error: Exception, kind: Kind) -> str:
+    if kind is UNAVAILABLE:
+        log.error("the database does not answer: %s", error)
+        return "The database does not answer, and nothing was done; try again soon."
+    if isinstance(error, OutcomeUnknown):
+        log.error("the database did not answer to a commit: %s", error)
+        return (
+            "The database did not say whether the change was made. Look whether it was; or send "
+            "the same request with the same Idempotency-Key again, which does nothing twice."
+        )
+    log.error("the database was asked wrongly", exc_info=error)
+    return UNEXPECTED
 
 
 def _detail_of_storage(error: StorageFailed) -> str:
@@ -240,7 +257,7 @@ def _add_headers(response: Response, error: Exception, kind: Kind) -> None:
             response.headers.append("WWW-Authenticate", challenge)
     if isinstance(error, MethodNotAllowed):
         response.headers["Allow"] = ", ".join(error.methods)
-    if isinstance(error, InFlight | QuotaExceeded | TooManyRequests):
+    if isinstance(error, QuotaExceeded | TooManyRequests):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     if isinstance(error, RangeNotSatisfiable):
         response.headers["Content-Range"] = f"bytes */{error.size_bytes}"

@@ -13,18 +13,19 @@ from sqlalchemy.orm import Session
 
 from ampcore.spec import JobSpec
 from server.datasets import Datasets
+from server.http.responses import replayed
 from server.together import Together
 from server.views import Job
 from server.wake import Wake, wake_workers
-from store import audit, jobs, projects
+from store import audit, idempotency, jobs, projects
 from store.audit import Actor
 from store.database import Database
-from store.idempotency import Answer, Keep, TakenOver
+from store.idempotency import Answer, Keyed, KeyReused
 from store.projects import QuotaExceeded
 from store.rows import write_down
 from store.tables import AuditEntry
 
-OF_ONE: Final = (QuotaExceeded, TakenOver, DataError, IntegrityError)
+OF_ONE: Final = (QuotaExceeded, KeyReused, DataError, IntegrityError)
 """What a single job can be refused for once its transaction is under way."""
 
 
@@ -39,12 +40,12 @@ class Draft:
 
 @dataclass(frozen=True)
 class Order:
-    """A request for a job: who asks, by what the audit calls it, and how the answer is kept."""
+    """A request for a job: who asks, what the audit calls it, and its key if it has one."""
 
     draft: Callable[[], Draft]
     action: str
     actor: Actor
-    keep: Keep
+    keyed: Keyed | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class _Ready:
 
 @dataclass(frozen=True)
 class _Taken:
-    """A job that is written down, and what its request is answered."""
+    """A job that is written down, and what its request is answered; None: it was so before."""
 
-    job: Job
+    job: Job | None
     answer: Answer
 
     @classmethod
@@ -79,7 +80,7 @@ class Intake:
     async def take(self, order: Order) -> Answer:
         """Queue a job, once its row is committed ring for it.
 
-        Raises what the draft raises, SpecInvalid, QuotaExceeded and TakenOver.
+        Raises what the draft raises, SpecInvalid, QuotaExceeded and KeyReused.
         """
         return await self._together.ask(order)
 
@@ -88,7 +89,7 @@ class Intake:
         ready = [one for one in checked if isinstance(one, _Ready)]
         taken = iter(self._write(ready))
         outcomes = [next(taken) if isinstance(one, _Ready) else one for one in checked]
-        posted = [one.job for one in outcomes if isinstance(one, _Taken)]
+        posted = [one.job for one in outcomes if isinstance(one, _Taken) and one.job is not None]
         wake_workers(self._database, self._wake, posted)
         return [one.answer if isinstance(one, _Taken) else one for one in outcomes]
 
@@ -106,6 +107,8 @@ class Intake:
     def _write(self, ready: Sequence[_Ready]) -> Sequence[_Taken | Exception]:
         if not ready:
             return []
+        if len(ready) > 1 and _have_one_key(ready):  # the later ones are answered by the first
+            return [outcome for one in ready for outcome in self._write([one])]
         try:
             with self._database.write() as session:
                 return _write_down(session, ready)
@@ -115,18 +118,45 @@ class Intake:
             return [outcome for one in ready for outcome in self._write([one])]
 
 
+def _have_one_key(ready: Sequence[_Ready]) -> bool:
+    """Whether two of them have the same key."""
+    keys = [(one.order.keyed.project, one.order.keyed.key) for one in ready if one.order.keyed]
+    return len(set(keys)) < len(keys)
+
+
 def _write_down(session: Session, ready: Sequence[_Ready]) -> Sequence[_Taken]:
+    known = _claim(session, [one.order.keyed for one in ready if one.order.keyed])
+    taken = iter(_create(session, [one for one in ready if one.order.keyed not in known]))
+    answered = (known.get(one.order.keyed) if one.order.keyed else None for one in ready)
+    return [next(taken) if answer is None else _Taken(None, answer) for answer in answered]
+
+
+def _claim(session: Session, keys: Sequence[Keyed]) -> dict[Keyed | None, Answer]:
+    """Take the keys for this transaction; the answers of those that were used before."""
+    known: dict[Keyed | None, Answer] = {}
+    # Every process in the same order: each waits for the one before.
+    for keyed in sorted(keys, key=lambda keyed: (keyed.project, keyed.key)):
+        if (answer := idempotency.claim(session, keyed)) is not None:
+            known[keyed] = replayed(answer)
+    return known
+
+
+def _create(session: Session, ready: Sequence[_Ready]) -> Sequence[_Taken]:
+    if not ready:
+        return []
     asked = Counter(one.origin.project for one in ready)
-    for project in sorted(asked):  # every process in the same order: each waits for the one before
+    for project in sorted(asked):  # in the same order, again
         projects.refuse_if_full(session, project, asked[project])
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in ready])
-    taken = [_Taken.of(Job.of(row)) for row in rows]
+    made = [Job.of(row) for row in rows]
     orders = [one.order for one in ready]
     entries = [
-        audit.entry(order.actor, order.action, one.job.id, project=one.job.project)
-        for order, one in zip(orders, taken, strict=True)
+        audit.entry(order.actor, order.action, job.id, project=job.project)
+        for order, job in zip(orders, made, strict=True)
     ]
     write_down(session, AuditEntry, *entries)
+    taken = [_Taken.of(job) for job in made]
     for order, one in zip(orders, taken, strict=True):
-        order.keep(session, one.answer)
+        if order.keyed is not None:
+            idempotency.keep(session, order.keyed, one.answer)
     return taken

@@ -171,8 +171,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
             _complete(operation, is_open=path in OPEN)
+            if method != "get" and not path.endswith("/validate"):
+                _complete_change(operation, has_key=not path.endswith("/session"))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -197,3 +199,12 @@ def _complete(operation: dict[str, Any], *, is_open: bool) -> None:
     operation["responses"] |= {str(status): answer for status, answer in everywhere.items()}
     if is_open:
         operation["security"] = []
+
+
+def _complete_change(operation: dict[str, Any], *, has_key: bool) -> None:
+    """What the routes share that change something: an Idempotency-Key, and a lost COMMIT."""
+    operation["responses"] |= {str(status): answer for status, answer in problems(504).items()}
+    if has_key:
+        known = operation.setdefault("parameters", [])
+        names = {parameter["name"] for parameter in known}
+        known += [one for one in KEY_PARAMETER["parameters"] if one["name"] not in names]

@@ -56,7 +56,9 @@ class Record(View):
             names = sorted({str(mistake["loc"][0]) for mistake in error.errors()})
         _report_unreadable(cls.__name__, _name_of(row), ", ".join(names))
         blanks = {name: _blank(cls, name) for name in names}
-        return cls.model_validate(_values(cls, row) | dict(told or {}) | blanks | {"unreadable": names})
+        return cls.model_validate(
+            _values(cls, row) | dict(told or {}) | blanks | {"unreadable": names}
+        )
 
 
 def _values(model: type[Record], row: Any) -> dict[str, Any]:

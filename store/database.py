@@ -7,9 +7,10 @@ from time import monotonic
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 
+from store.outages import OutcomeUnknown, is_unknown
 from store.salvage import read_json
 
 BUSY_TIMEOUT_S = 30
@@ -58,17 +59,29 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A session whose transaction is committed, or rolled back when an error leaves it."""
-        with (
-            self._turn,
-            Session(self._writing, expire_on_commit=False) as session,
-            session.begin(),
-        ):
+        """A session whose transaction is committed, or rolled back when an error leaves it.
+
+        Raises OutcomeUnknown where the commit was sent and its answer did not come: the only error
+        after which anything may be done.
+        """
+        with self._turn, Session(self._writing, expire_on_commit=False) as session:
+            session.begin()
             yield session
+            session.flush()  # so that nothing but the COMMIT itself can fail in `_commit`
+            _commit(session)
 
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def _commit(session: Session) -> None:
+    try:
+        session.commit()
+    except DBAPIError as error:
+        if not is_unknown(error):
+            raise
+        raise OutcomeUnknown("COMMIT", None, error.orig or error) from error
 
 
 def _engine(url: str) -> Engine:

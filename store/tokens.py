@@ -1,8 +1,10 @@
 """Tokens: made once, kept as a hash, and as a row for the audit when they are valid no more."""
 
+import hmac
 import math
 import secrets
-from collections.abc import Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -13,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from store import projects
 from store.clock import now, seconds_since
-from store.tables import Token
+from store.tables import Token, new_id
 
 PREFIX: Final = "amp_"
 ADMIN: Final = "admin"
@@ -46,15 +48,28 @@ def create(
     project: str = projects.DEFAULT,
     expires_at: datetime | None = None,
     created_by: str | None = None,
+    secret_of: Callable[[str], str] | None = None,
 ) -> str:
     """Make a token and return its secret, which cannot be read again.
 
-    Its project is made with it where there is none of that name.
+    Its project is made with it where there is none of that name. The secret is random, or what
+    `secret_of` makes of the token's id.
     """
-    secret = PREFIX + secrets.token_urlsafe(32)
+    token_id = new_id()
+    secret = secret_of(token_id) if secret_of else PREFIX + secrets.token_urlsafe(32)
     values = {"role": role, "expires_at": expires_at, "created_by": created_by}
-    _add(session, secret, project, name=name, **values)
+    _add(session, secret, project, id=token_id, name=name, **values)
     return secret
+
+
+def derived_secret(token_id: str, *, key: str, maker: str) -> str:
+    """A token's secret that whoever made it can be told again, and nobody else can find out.
+
+    It follows from the secret of the `maker`, which is stored nowhere, and the key of the request.
+    """
+    message = f"{key} {token_id}".encode()
+    digest = hmac.digest(maker.encode("utf-8", "surrogatepass"), message, sha256)
+    return PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def ensure(session: Session, name: str, secret: str) -> None:

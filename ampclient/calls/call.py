@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from ampclient.connection import API_PREFIX
 from ampclient.views import View
@@ -47,9 +48,12 @@ class Call(Request, Generic[T]):
     read: Callable[[Any], T]
 
 
-def keyed(key: str) -> Params:
-    """The header under which the server does a thing once and answers the same again."""
-    return [(IDEMPOTENCY_KEY, key)]
+def keyed(key: str | None = None) -> Params:
+    """The header under which the server does a thing once and answers the same again.
+
+    Without a `key` with a new one: for a call that nobody but the transport repeats.
+    """
+    return [(IDEMPOTENCY_KEY, key or str(uuid4()))]
 
 
 def segment(text: str) -> str:

@@ -76,32 +76,33 @@ def list_jobs(search: Search, *, limit: int, cursor: str | None) -> Call[JobsPag
 
 def edit_job(job_id: str, changes: Mapping[str, Any]) -> Call[JobView]:
     """Give a job another `name`, `labels` or `priority`."""
-    return Call(method="PATCH", path=job_path(job_id), body=changes, read=JobView.from_json)
+    path = job_path(job_id)
+    return Call(method="PATCH", path=path, body=changes, headers=keyed(), read=JobView.from_json)
 
 
 def delete_job(job_id: str) -> Call[None]:
-    """Delete a job that has ended; sent twice, the second would find no job."""
-    return Call(method="DELETE", path=job_path(job_id), idempotent=False, read=nothing)
+    """Delete a job that has ended."""
+    return Call(method="DELETE", path=job_path(job_id), headers=keyed(), read=nothing)
 
 
 def cancel_job(job_id: str) -> Call[JobView]:
     """Ask for a job's end."""
-    return _post(job_path(job_id, "cancel"))
+    return _post(job_path(job_id, "cancel"), headers=keyed())
 
 
 def pause_job(job_id: str) -> Call[JobView]:
     """Ask a job to stop at a checkpoint."""
-    return _post(job_path(job_id, "pause"))
+    return _post(job_path(job_id, "pause"), headers=keyed())
 
 
 def resume_job(job_id: str) -> Call[JobView]:
-    """Queue a paused job again; sent twice, the second would find it no longer paused."""
-    return _post(job_path(job_id, "resume"), idempotent=False)
+    """Queue a paused job again."""
+    return _post(job_path(job_id, "resume"), headers=keyed())
 
 
 def retry_job(job_id: str) -> Call[JobView]:
-    """Queue a job again that ended badly; sent twice, the second would find it queued."""
-    return _post(job_path(job_id, "retry"), idempotent=False)
+    """Queue a job again that ended badly."""
+    return _post(job_path(job_id, "retry"), headers=keyed())
 
 
 def _post(path: str, **more: Any) -> Call[JobView]:

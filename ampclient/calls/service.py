@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampclient.calls.call import Call, items, nothing, params, segment
+from ampclient.calls.call import Call, items, keyed, nothing, params, segment
 from ampclient.views import (
     AuditEntry,
     Kind,
@@ -41,7 +41,7 @@ def get_worker(worker_id: str) -> Call[Worker]:
 def drain_worker(worker_id: str) -> Call[Worker]:
     """Ask a worker to give its jobs back and to end."""
     path = f"/workers/{segment(worker_id)}/drain"
-    return Call(method="POST", path=path, read=Worker.from_json)
+    return Call(method="POST", path=path, headers=keyed(), read=Worker.from_json)
 
 
 def list_models() -> Call[list[Kind]]:
@@ -80,15 +80,14 @@ def list_tokens() -> Call[list[Token]]:
 
 
 def create_token(token: Mapping[str, Any]) -> Call[NewToken]:
-    """Make a token; sent twice it would make two."""
-    return Call(
-        method="POST", path="/tokens", body=token, idempotent=False, read=NewToken.from_json
-    )
+    """Make a token; sent again with the same key it is answered with the same secret."""
+    return Call(method="POST", path="/tokens", body=token, headers=keyed(), read=NewToken.from_json)
 
 
 def revoke_token(token_id: str) -> Call[None]:
     """Take a token's power away, at once."""
-    return Call(method="DELETE", path=f"/tokens/{segment(token_id)}", read=nothing)
+    path = f"/tokens/{segment(token_id)}"
+    return Call(method="DELETE", path=path, headers=keyed(), read=nothing)
 
 
 def list_projects() -> Call[list[Project]]:
@@ -99,7 +98,7 @@ def list_projects() -> Call[list[Project]]:
 def put_project(name: str, quotas: Mapping[str, int | None]) -> Call[Project]:
     """Set the quotas of a project, which is made if need be."""
     path = f"/projects/{segment(name)}"
-    return Call(method="PUT", path=path, body=quotas, read=Project.from_json)
+    return Call(method="PUT", path=path, body=quotas, headers=keyed(), read=Project.from_json)
 
 
 def list_audit(

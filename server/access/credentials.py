@@ -26,13 +26,26 @@ NAMES: Final = frozenset({"token", "access_token", "auth_token", "api_key", "api
 
 def read(scope: Scope) -> Credential:
     """What the request is to be known by. Raises Unauthorized when it carries nothing."""
+    if (received := _read(scope)) is not None:
+        kind, secret = received
+        return Credential(kind, digest_of(secret))
+    raise Unauthorized(f"{HINT}; received {_received(scope)}.", _challenges(scope))
+
+
+def secret_of(scope: Scope) -> str:
+    """The secret of a request that was let in; to be computed with and kept nowhere."""
+    received = _read(scope)
+    return received[1] if received is not None else ""
+
+
+def _read(scope: Scope) -> tuple[Kind, str] | None:
     headers = Headers(scope=scope)
     header = headers.get("authorization")
     if header is None and (secret := cookie_parser(headers.get("cookie", "")).get(COOKIE)):
-        return Credential(Kind.COOKIE, digest_of(secret))
+        return Kind.COOKIE, secret
     if header is not None and (secret := _secret(header, basic=_is_page(scope))):
-        return Credential(Kind.TOKEN, digest_of(secret))
-    raise Unauthorized(f"{HINT}; received {_received(scope)}.", _challenges(scope))
+        return Kind.TOKEN, secret
+    return None
 
 
 def invalid(scope: Scope) -> Unauthorized:

@@ -11,6 +11,7 @@ from server.access.principal import Principal
 from server.access.rate_limit import Limit
 from server.access.sessions import SAFE, refuse_cross_origin
 from server.errors import DATABASE_ERRORS, ServerError, answer
+from store.outages import is_outage
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 SIGN_IN: Final = ("POST", "/api/v1/session")
@@ -62,9 +63,9 @@ class Door:
     async def _ask(self, credential: Credential, scope: Scope) -> Principal | None:
         try:
             return await self._keyring.ask(credential, address_of(scope))
-        except DATABASE_ERRORS:
+        except DATABASE_ERRORS as error:
             known = self._keyring.recall(credential, grace_s=OUTAGE_S)
-            if scope["path"] != WATCHED or known is None:
+            if scope["path"] != WATCHED or known is None or not is_outage(error):
                 raise
             return known
 

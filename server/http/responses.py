@@ -10,7 +10,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from ampcore.series.jsonable import finite_json
+from store.idempotency import Answer
 
+REPLAYED: Final = {"Idempotency-Replayed": "true"}
 ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -30,6 +32,17 @@ class ModelResponse(Response):
     def render(self, content: BaseModel) -> bytes:
         """The view as UTF-8."""
         return content.model_dump_json(by_alias=True).encode()
+
+
+def replayed(answer: Answer) -> Answer:
+    """A stored answer, marked as one."""
+    return Answer(answer.status, answer.headers | REPLAYED, answer.body)
+
+
+def response_of(answer: Answer) -> Response:
+    """An answer that is, or will be, stored, as it is sent."""
+    media_type = "application/json" if answer.body else None
+    return Response(answer.body, answer.status, answer.headers, media_type)
 
 
 def dumps(content: Any) -> str:

@@ -1,66 +1,48 @@
 """The header Idempotency-Key: a request that is sent again is answered again, and done once."""
 
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import Request
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi import Depends, Request
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 
 from ampcore.spec import Problem
 from ampcore.spec.problems import pointer, shown
+from server.deps import principal_of
 from server.http.parameters import RequestInvalid
+from server.http.responses import replayed
 from store import idempotency
 from store.database import Database
-from store.idempotency import Answer, Keep, Keyed
+from store.idempotency import Answer, Keyed
 
 HEADER: Final = "Idempotency-Key"
-REPLAYED: Final = {"Idempotency-Replayed": "true"}
 
 KEY: Final = re.compile("[!-~]{1,255}")
 
 
-async def answer_once(
-    database: Database, request: Keyed | None, make: Callable[[Keep], Awaitable[Answer]]
+def answer_once(
+    database: Database, request: Keyed | None, make: Callable[[Session], Answer]
 ) -> Answer:
-    """What `make` answers, or what the first request with the key was answered.
+    """What `make` answers in a transaction, or what the first request with the key was answered.
 
-    An error keeps nothing: the key may be used again. Raises KeyReused and InFlight.
+    An error keeps nothing: the key may be used again. Raises KeyReused, and what `make` raises.
     """
-    if request is None:
-        return await make(lambda _session, _answer: None)
-    begun = await run_in_threadpool(_begin, database, request)
-    if isinstance(begun, Answer):
-        return Answer(begun.status, begun.headers | REPLAYED, begun.body)
-    try:
-        return await make(partial(_finish, request, begun))
-    except Exception:
-        await run_in_threadpool(_abandon, database, request, begun)
-        raise
-
-
-def _begin(database: Database, request: Keyed) -> Answer | datetime:
     with database.write() as session:
-        return idempotency.begin(session, request)
+        if request is not None and (known := idempotency.claim(session, request)) is not None:
+            return replayed(known)
+        answer = make(session)
+        if request is not None:
+            idempotency.keep(session, request, answer)
+    return answer
 
 
-def _finish(request: Keyed, begun: datetime, session: Session, answer: Answer) -> None:
-    idempotency.finish(session, request, begun, answer)
+async def keyed_of(request: Request) -> Keyed | None:
+    """The key of a request, and all that must be the same in a repeat; None without a key.
 
-
-def _abandon(database: Database, request: Keyed, begun: datetime) -> None:
-    with suppress(SQLAlchemyError), database.write() as session:
-        idempotency.abandon(session, request, begun)
-
-
-async def keyed_of(request: Request, project: str) -> Keyed | None:
-    """The key of a request, in a project; None without one. Raises RequestInvalid."""
+    Raises RequestInvalid.
+    """
     key = request.headers.get(HEADER)
     if key is None:
         return None
@@ -68,5 +50,10 @@ async def keyed_of(request: Request, project: str) -> Keyed | None:
         place = pointer(("header", HEADER))
         expected = "1 to 255 characters of printable ASCII, without spaces"
         raise RequestInvalid([Problem(place, "invalid_value", expected, shown(key))])
-    what = f"{request.method} {request.url.path}\n".encode() + await request.body()
-    return Keyed(project, key, sha256(what).hexdigest())
+    principal = principal_of(request)
+    # With the token: an answer is given again to nobody who could not have got it themselves.
+    what = f"{request.method} {request.url.path}\n{principal.token_id}\n".encode()
+    return Keyed(principal.project, key, sha256(what + await request.body()).hexdigest())
+
+
+KeyedDep = Annotated[Keyed | None, Depends(keyed_of)]

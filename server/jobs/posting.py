@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from server.access.principal import Principal
 from server.deps import actor, member_of, services_of
+from server.http.responses import replayed, response_of
 from server.intake import Draft, Intake, Order
-from server.jobs.idempotency import answer_once, keyed_of
+from server.jobs.idempotency import keyed_of
+from store import idempotency
 from store.audit import Actor
 from store.database import Database
-from store.idempotency import Answer, Keep, Keyed
+from store.idempotency import Answer, Keyed
 
 
 @dataclass(frozen=True)
@@ -28,20 +31,23 @@ class Posting:
     async def post(self, action: str, draft: Callable[[], Draft]) -> Response:
         """201 for the job of a draft, which is made only when the request is a new one.
 
-        Raises what the draft raises, SpecInvalid, QuotaExceeded, KeyReused and InFlight.
+        Raises what the draft raises, SpecInvalid, QuotaExceeded and KeyReused.
         """
+        known = await run_in_threadpool(self._find, self.keyed) if self.keyed else None
+        if known is not None:
+            return response_of(replayed(known))
+        order = Order(draft, action, self.actor, self.keyed)
+        return response_of(await self.intake.take(order))
 
-        async def take(keep: Keep) -> Answer:
-            return await self.intake.take(Order(draft, action, self.actor, keep))
-
-        answer = await answer_once(self.database, self.keyed, take)
-        return Response(answer.body, answer.status, answer.headers, "application/json")
+    def _find(self, keyed: Keyed) -> Answer | None:
+        with self.database.read() as session:
+            return idempotency.find(session, keyed)
 
 
 async def posting_of(request: Request) -> Posting:
     """Posts jobs for whoever sent the request. Raises Forbidden and RequestInvalid."""
     principal, services = member_of(request), services_of(request)
-    keyed = await keyed_of(request, principal.project)
+    keyed = await keyed_of(request)
     by = actor(request, principal)
     return Posting(services.database, services.intake, principal, by, keyed)
 

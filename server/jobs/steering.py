@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends
+from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
 from server.access.principal import Principal
 from server.deps import ActorDep, BellDep, DatabaseDep, MemberDep, StorageDep, WakeDep, no_job
 from server.errors import Conflict
+from server.http.responses import response_of
+from server.jobs.idempotency import KeyedDep, answer_once
 from server.views import Job
 from server.wake import Wake, wake_workers
 from service.bells import Bell
@@ -21,6 +23,7 @@ from service.storage import Storage
 from store import audit, jobs, projects, tables
 from store.audit import Actor
 from store.database import Database
+from store.idempotency import Answer, Keyed
 
 T = TypeVar("T")
 Change = Callable[[Session, str], T | None]
@@ -66,27 +69,47 @@ class Steering:
     storage: Storage
     principal: Principal
     actor: Actor
+    keyed: Keyed | None
 
-    def change(self, action: Action, job_id: str, change: Change[tables.Job], **data: Any) -> Job:
-        """The job as the change has made it; `data` goes into the audit.
+    def change(
+        self,
+        action: Action,
+        job_id: str,
+        change: Change[tables.Job],
+        *,
+        later: State | None = None,
+        **data: Any,
+    ) -> Response:
+        """The job as the change has made it; 202 where its worker brings it out of `later`.
 
-        Raises NotFound, QuotaExceeded, and Conflict where the change returns None.
+        `data` goes into the audit. Raises NotFound, QuotaExceeded, KeyReused, and Conflict where
+        the change returns None.
         """
-        with self.database.write() as session:
+        changed: list[Job] = []
+
+        def make(session: Session) -> Answer:
             job = Job.of(self._carry_out(session, action, job_id, change, data))
+            changed.append(job)
+            return Answer(202 if job.state is later else 200, {}, job.model_dump_json())
+
+        answer = answer_once(self.database, self.keyed, make)
         self.bell.ring(job_id)
         if action in QUEUES:
-            wake_workers(self.database, self.wake, [job])
-        return job
+            wake_workers(self.database, self.wake, changed)
+        return response_of(answer)
 
-    def remove(self, job_id: str) -> None:
+    def remove(self, job_id: str) -> Response:
         """Delete a job that has ended, with its files. Raises NotFound, Conflict, StorageFailed.
 
         The rows go last, with the commit: what is left of a deletion that failed can be deleted.
         """
-        with self.database.write() as session:
+
+        def make(session: Session) -> Answer:
             self._carry_out(session, DELETE, job_id, jobs.remove, {})
             self.storage.remove_job(job_id)
+            return Answer(204, {}, "")
+
+        return response_of(answer_once(self.database, self.keyed, make))
 
     def _carry_out(
         self, session: Session, action: Action, job_id: str, change: Change[T], data: dict[str, Any]
@@ -120,8 +143,9 @@ async def _steering(
     storage: StorageDep,
     principal: MemberDep,
     actor: ActorDep,
+    keyed: KeyedDep,
 ) -> Steering:
-    return Steering(database, wake, bell, storage, principal, actor)
+    return Steering(database, wake, bell, storage, principal, actor, keyed)
 
 
 SteeringDep = Annotated[Steering, Depends(_steering)]

@@ -98,14 +98,19 @@ async def read(request: Request) -> Response:
 )
 def edit(job_id: JobId, changes: JobChangesDep, steering: SteeringDep) -> Response:
     """Give a job another name, other labels, or another priority; what is left out stays."""
-    edited = steering.change(EDIT, job_id, partial(jobs.edit, changes=changes), **changes)
-    return ModelResponse(edited)
+    return steering.change(EDIT, job_id, partial(jobs.edit, changes=changes), **changes)
 
 
-@router.delete("/{job_id}", summary="Delete a job", status_code=204, responses=problems(404, 409))
-def delete(job_id: JobId, steering: SteeringDep) -> None:
+@router.delete(
+    "/{job_id}",
+    summary="Delete a job",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+def delete(job_id: JobId, steering: SteeringDep) -> Response:
     """Delete a job that has ended, with its steps, events, logs and files."""
-    steering.remove(job_id)
+    return steering.remove(job_id)
 
 
 @router.post(
@@ -116,8 +121,7 @@ def delete(job_id: JobId, steering: SteeringDep) -> None:
 )
 def cancel(job_id: JobId, steering: SteeringDep) -> Response:
     """Cancel a job: a queued one at once; a running one is `cancelled` once its process is gone."""
-    job = steering.change(CANCEL, job_id, jobs.request_cancel)
-    return ModelResponse(job, 202 if job.state is State.STOPPING else 200)
+    return steering.change(CANCEL, job_id, jobs.request_cancel, later=State.STOPPING)
 
 
 @router.post(
@@ -128,8 +132,7 @@ def cancel(job_id: JobId, steering: SteeringDep) -> Response:
 )
 def pause(job_id: JobId, steering: SteeringDep) -> Response:
     """Pause a job: a queued one at once; a running one saves a checkpoint first."""
-    job = steering.change(PAUSE, job_id, jobs.request_pause)
-    return ModelResponse(job, 202 if job.state is State.PAUSING else 200)
+    return steering.change(PAUSE, job_id, jobs.request_pause, later=State.PAUSING)
 
 
 @router.post(
@@ -140,7 +143,7 @@ def pause(job_id: JobId, steering: SteeringDep) -> Response:
 )
 def resume(job_id: JobId, steering: SteeringDep) -> Response:
     """Put a paused job into the queue again; it goes on from its checkpoint."""
-    return ModelResponse(steering.change(RESUME, job_id, jobs.resume))
+    return steering.change(RESUME, job_id, jobs.resume)
 
 
 @router.post(
@@ -151,7 +154,7 @@ def resume(job_id: JobId, steering: SteeringDep) -> Response:
 )
 def retry(job_id: JobId, steering: SteeringDep) -> Response:
     """Put a failed or cancelled job into the queue again; it goes on from its last checkpoint."""
-    return ModelResponse(steering.change(RETRY, job_id, jobs.retry))
+    return steering.change(RETRY, job_id, jobs.retry)
 
 
 @router.post(

@@ -3,14 +3,18 @@
 from datetime import datetime
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from sqlalchemy.orm import Session
 
 from server.deps import ActorDep, AdminDep, DatabaseDep
 from server.http.json_route import JsonRoute
+from server.http.responses import response_of
+from server.jobs.idempotency import KeyedDep, answer_once
 from server.openapi import problems
 from server.views import View
 from store import audit, projects, tables
+from store.idempotency import Answer
 from store.projects import Load
 
 router = APIRouter(prefix="/projects", tags=["access"], route_class=JsonRoute)
@@ -60,17 +64,28 @@ def listing(_admin: AdminDep, database: DatabaseDep) -> ProjectList:
         return ProjectList(items=[Project.of(row, load.get(row.name, Load())) for row in rows])
 
 
-@router.put("/{name}", summary="Set the quotas of a project", responses=problems(403, 422))
+@router.put(
+    "/{name}",
+    summary="Set the quotas of a project",
+    response_model=Project,
+    responses=problems(403, 422),
+)
 def update(
+    *,
     name: Annotated[ProjectName, Path(description="The project's name.")],
     quotas: Quotas,
     _admin: AdminDep,
     actor: ActorDep,
     database: DatabaseDep,
-) -> Project:
+    keyed: KeyedDep,
+) -> Response:
     """Set both quotas; a project that is not there yet is made."""
     told = quotas.model_dump()
-    with database.write() as session:
+
+    def make(session: Session) -> Answer:
         row = projects.update(session, name, told)
         audit.note(session, actor, "project.update", name, project=name, **told)
-        return Project.of(row, projects.load(session).get(name, Load()))
+        project = Project.of(row, projects.load(session).get(name, Load()))
+        return Answer(200, {}, project.model_dump_json())
+
+    return response_of(answer_once(database, keyed, make))

@@ -1,21 +1,28 @@
 """Make, list and revoke tokens."""
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+from sqlalchemy.orm import Session
 
+from server.access.credentials import secret_of
 from server.access.principal import Role
 from server.deps import ActorDep, AdminDep, DatabaseDep, KeyringDep
-from server.errors import NotFound
+from server.errors import Conflict, NotFound
 from server.http.json_route import JsonRoute
+from server.http.responses import response_of
+from server.jobs.idempotency import KeyedDep, answer_once
 from server.openapi import problems
 from server.routes.projects import ProjectName
 from server.views import Record, View
 from store import audit, projects, tokens
+from store.database import Database
+from store.idempotency import Answer
 
 router = APIRouter(prefix="/tokens", tags=["access"], route_class=JsonRoute)
 
@@ -73,33 +80,84 @@ def listing(_admin: AdminDep, database: DatabaseDep) -> TokenList:
         return TokenList(items=[Token.read(row) for row in tokens.listing(session)])
 
 
-@router.post("", summary="Make a token", status_code=201, responses=problems(403, 422))
+@router.post(
+    "",
+    summary="Make a token",
+    status_code=201,
+    response_model=MadeToken,
+    responses=problems(403, 409, 422),
+)
 def create(
-    admin: AdminDep, actor: ActorDep, database: DatabaseDep, response: Response, asked: NewToken
-) -> MadeToken:
+    *,
+    admin: AdminDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    keyed: KeyedDep,
+    request: Request,
+    asked: NewToken,
+) -> Response:
     """Make a token; the answer tells its secret, which cannot be read again."""
-    values = asked.model_dump()
-    with database.write() as session:
-        secret = tokens.create(session, **values, created_by=admin.token_name)
-        row = tokens.of_secret(session, secret)
-        token = Token.model_validate(row)
-        told = {"name": token.name, "role": token.role}
-        audit.note(session, actor, "token.create", token.id, project=token.project, **told)
-    response.headers["Cache-Control"] = "no-store"
-    return MadeToken(**token.model_dump(), secret=secret)
+    maker, told_secret = secret_of(request.scope), ""
+
+    def derived(token_id: str) -> str:
+        return tokens.derived_secret(token_id, key=keyed.key if keyed else "", maker=maker)
+
+    def make(session: Session) -> Answer:
+        nonlocal told_secret
+        values = {**asked.model_dump(), "created_by": admin.token_name}
+        told_secret = tokens.create(session, **values, secret_of=derived if keyed else None)
+        token = Token.read(tokens.of_secret(session, told_secret))
+        facts = {"name": token.name, "role": token.role}
+        audit.note(session, actor, "token.create", token.id, project=token.project, **facts)
+        return Answer(201, {"Cache-Control": "no-store"}, token.model_dump_json())
+
+    answer = answer_once(database, keyed, make)
+    token = Token.model_validate_json(answer.body)
+    if not told_secret:  # the request was carried out before
+        told_secret = _told_again(database, token.id, derived(token.id))
+    made = MadeToken(**token.model_dump(), secret=told_secret)
+    return response_of(replace(answer, body=made.model_dump_json()))
+
+
+def _told_again(database: Database, token_id: str, secret: str) -> str:
+    """The secret, if it is the token's. Raises Conflict where another secret asked for it."""
+    with database.read() as session:
+        known = tokens.of_secret(session, secret)
+    if known is None or known.id != token_id:
+        raise Conflict(
+            f"This request made the token {token_id!r} before; its secret is told again only to "
+            "the token or session that made it. Revoke it, and make another with another key."
+        )
+    return secret
 
 
 @router.delete(
-    "/{token_id}", summary="Revoke a token", status_code=204, responses=problems(403, 404, 409)
+    "/{token_id}",
+    summary="Revoke a token",
+    status_code=204,
+    response_class=Response,
+    responses=problems(403, 404, 409),
 )
 def revoke(
-    token_id: Id, _admin: AdminDep, actor: ActorDep, database: DatabaseDep, keyring: KeyringDep
-) -> None:
+    *,
+    token_id: Id,
+    _admin: AdminDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    keyring: KeyringDep,
+    keyed: KeyedDep,
+) -> Response:
     """Let a token, and the sessions that came by it, open nothing any more."""
-    with database.write() as session:
+
+    def make(session: Session) -> Answer:
         token = tokens.get(session, token_id)
         if token is None:
             raise NotFound(f"There is no token {token_id!r}.")
         if tokens.revoke(session, token):
             audit.note(session, actor, "token.revoke", token.id, project=token.project)
-    keyring.forget(token_id)  # after the commit
+        return Answer(204, {}, "")
+
+    try:
+        return response_of(answer_once(database, keyed, make))
+    finally:
+        keyring.forget(token_id)  # after the commit, also after one whose answer was lost

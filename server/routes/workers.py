@@ -9,10 +9,12 @@ from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
 from server.errors import Conflict, NotFound
 from server.http.etag import conditional_on_body
 from server.http.parameters import is_storable
-from server.http.responses import ModelResponse
+from server.http.responses import ModelResponse, response_of
+from server.jobs.idempotency import KeyedDep, answer_once
 from server.openapi import TAGGED, problems
 from server.views import Worker, WorkerList
 from store import audit, workers
+from store.idempotency import Answer
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
@@ -48,16 +50,26 @@ def read(
     "/{worker_id}/drain",
     summary="Drain a worker",
     status_code=202,
+    response_model=Worker,
     responses=problems(404, 409),
 )
-def drain(worker_id: WorkerId, database: DatabaseDep, _admin: AdminDep, actor: ActorDep) -> Worker:
+def drain(
+    worker_id: WorkerId,
+    database: DatabaseDep,
+    _admin: AdminDep,
+    actor: ActorDep,
+    keyed: KeyedDep,
+) -> Response:
     """Ask a worker to take no more, to give its jobs back behind a checkpoint, and to end."""
-    with database.write() as session:
+
+    def make(session: Session) -> Answer:
         if _told(session, worker_id).state == "stopped":
             raise Conflict(f"The worker {worker_id!r} has stopped already.")
         workers.request_drain(session, worker_id)
         audit.note(session, actor, "worker.drain", worker_id)
-        return _told(session, worker_id)
+        return Answer(202, {}, _told(session, worker_id).model_dump_json())
+
+    return response_of(answer_once(database, keyed, make))
 
 
 def _told(session: Session, worker_id: str, project: str | None = None) -> Worker:

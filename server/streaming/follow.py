@@ -14,6 +14,7 @@ from server.errors import DATABASE_ERRORS, TooManyRequests
 from server.streaming.streams import Streams
 from store import jobs, logs, stories
 from store.database import Database
+from store.outages import is_outage
 from store.tables import LogRow
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class Feed(Generic[Item]):
         try:
             return await anyio.to_thread.run_sync(self._look, limiter=self._streams.readers)
         except DATABASE_ERRORS as error:
-            if not self._wanted.follow:
+            if not self._wanted.follow or not is_outage(error):
                 raise
             log.warning("the database is away; the stream waits for it: %s", error)
             return None
@@ -129,8 +130,8 @@ class Feed(Generic[Item]):
             return await self._allowed()
         except TooManyRequests:
             return False
-        except DATABASE_ERRORS:
-            return True  # asked again when it is back
+        except DATABASE_ERRORS as error:
+            return is_outage(error)  # asked again when it is back
 
 
 def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:

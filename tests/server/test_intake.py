@@ -11,9 +11,9 @@ from ampcore.spec import SpecInvalid
 from server.datasets import Datasets
 from server.errors import NotFound
 from server.intake import Draft, Intake, Order
-from store import idempotency, projects
+from store import projects
 from store.audit import Actor
-from store.idempotency import Keyed, TakenOver
+from store.idempotency import Keyed, KeyReused
 from store.projects import QuotaExceeded
 from store.tables import AuditEntry, EventRow, IdempotencyKey, Job
 
@@ -51,9 +51,9 @@ def vision(database):
         projects.update(session, "vision", {"max_queued": 1})
 
 
-def order(document=SPEC, project="default", name="ada", keep=lambda _session, _answer: None):
+def order(document=SPEC, project="default", name="ada", keyed=None):
     actor = Actor(project, "0123", name, "127.0.0.1", f"request-of-{name}")
-    return Order(lambda: Draft(document, project), "job.submit", actor, keep)
+    return Order(lambda: Draft(document, project), "job.submit", actor, keyed)
 
 
 def post(intake, *orders):
@@ -89,7 +89,7 @@ def test_what_is_wrong_with_one_is_told_to_that_one(intake, counted, wake):
     def of_a_job_that_is_gone():
         raise NotFound("There is no job.")
 
-    lost = Order(of_a_job_that_is_gone, "job.clone", order().actor, order().keep)
+    lost = Order(of_a_job_that_is_gone, "job.clone", order().actor)
     told = post(intake, order(), order({"model": 1}), lost, order())
     assert [type(one) for one in told] == [str, SpecInvalid, NotFound, str]
     assert wake.sent == [told[0], told[3]]
@@ -104,20 +104,30 @@ def test_a_quota_refuses_those_that_are_too_many(intake, database, vision, wake)
     assert len(wake.sent) == 3
 
 
-def test_a_key_that_another_request_took_over_undoes_its_own_job_alone(intake, database):
-    """Fails without TakenOver among what is of one: then all are told so."""
+def test_requests_with_one_key_at_one_moment_post_one_job(intake, database):
+    """Fails when both are written in one transaction, as if each had a key of its own."""
     keyed = Keyed("default", "key", "digest")
-    with database.write() as session:
-        begun = idempotency.begin(session, keyed)
-    kept = order(keep=lambda session, answer: idempotency.finish(session, keyed, begun, answer))
-    [first] = post(intake, kept)
-    assert isinstance(first, str)
-    other, again = post(intake, order(), kept)
-    assert isinstance(other, str)
-    assert isinstance(again, TakenOver)
+    first, again, other = post(intake, order(keyed=keyed), order(keyed=keyed), order())
+    assert first == again
     assert rows(database, Job.id) == {(first,), (other,)}
-    [(location,)] = {(headers["Location"],) for (headers,) in answers(database)}
+    [location] = {headers["Location"] for (headers,) in answers(database)}
     assert location.endswith(first)
+
+
+def test_a_key_that_is_of_another_request_refuses_its_own_job_alone(intake, database):
+    [first] = post(intake, order(keyed=Keyed("default", "key", "digest")))
+    other, refused = post(intake, order(), order(keyed=Keyed("default", "key", "another")))
+    assert isinstance(refused, KeyReused)
+    assert rows(database, Job.id) == {(first,), (other,)}
+
+
+def test_what_was_posted_before_is_answered_beside_what_is_new(intake, database, wake):
+    keyed = Keyed("default", "key", "digest")
+    [first] = post(intake, order(keyed=keyed))
+    told = post(intake, order(name="b"), order(keyed=keyed), order(name="c"))
+    assert told[1] == first
+    assert rows(database, Job.id) == {(one,) for one in told}
+    assert wake.sent == [first, told[0], told[2]]
 
 
 def answers(database):

@@ -4,9 +4,9 @@ from threading import Barrier
 import pytest
 from sqlalchemy import func, select, update
 
-from store import idempotency
+from store import idempotency, projects
 from store.clock import after
-from store.idempotency import Answer, InFlight, Keyed, KeyReused, TakenOver
+from store.idempotency import Answer, Keyed, KeyReused
 from store.tables import IdempotencyKey
 
 FIRST = Keyed("default", "key", "digest")
@@ -15,132 +15,77 @@ ANSWER = Answer(201, {"Location": "/somewhere"}, '{"id": "ü"}')
 
 
 @pytest.fixture
-def begin(database):
-    """Begin a request, in a transaction of its own."""
+def carry_out(database):
+    """Carry a request out; returns the answer of an earlier one, if there is one."""
 
-    def work(request=FIRST):
+    def work(request=FIRST, answer=ANSWER):
         with database.write() as session:
-            return idempotency.begin(session, request)
+            if (known := idempotency.claim(session, request)) is not None:
+                return known
+            idempotency.keep(session, request, answer)
+            return None
 
     return work
 
 
-@pytest.fixture
-def finish(database):
-    def work(begun, request=FIRST, answer=ANSWER):
-        with database.write() as session:
-            idempotency.finish(session, request, begun, answer)
-
-    return work
-
-
-@pytest.fixture
-def abandon(database):
-    def work(begun, request=FIRST):
-        with database.write() as session:
-            idempotency.abandon(session, request, begun)
-
-    return work
+def test_a_repeat_gets_the_answer_of_the_first_request(database, carry_out):
+    assert carry_out() is None
+    assert carry_out(answer=Answer(200, {}, "")) == ANSWER
+    with database.read() as session:
+        assert idempotency.find(session, FIRST) == ANSWER
+        assert idempotency.find(session, Keyed("default", "other", "digest")) is None
 
 
-@pytest.fixture
-def let_pass(database):
-    """So many seconds go by for every key."""
-
-    def age(seconds):
-        with database.write() as session:
-            session.execute(update(IdempotencyKey).values(created_at=after(-seconds)))
-
-    return age
-
-
-def test_a_repeat_gets_the_answer_of_the_first_request(begin, finish):
-    finish(begin())
-    assert begin() == ANSWER
-
-
-def test_a_repeat_while_the_first_is_under_way_is_refused(begin):
-    begin()
-    with pytest.raises(InFlight):
-        begin()
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_another_request_with_the_same_key_is_refused(begin, finish, finished):
-    begun = begin()
-    if finished:
-        finish(begun)
+def test_another_request_with_the_same_key_is_refused(database, carry_out):
+    carry_out()
     with pytest.raises(KeyReused):
-        begin(OTHER_BODY)
+        carry_out(OTHER_BODY)
+    with database.read() as session, pytest.raises(KeyReused):
+        idempotency.find(session, OTHER_BODY)
 
 
-def test_projects_do_not_share_keys(database, begin):
-    from store import projects
-
-    begin()
+def test_projects_do_not_share_keys(database, carry_out):
+    carry_out()
     with database.write() as session:
         projects.ensure(session, "other")
-    assert begin(Keyed("other", "key", "another digest"))
+    assert carry_out(Keyed("other", "key", "another digest")) is None
 
 
-def test_an_abandoned_key_is_free_for_any_request(begin, abandon):
-    abandon(begin())
-    assert begin(OTHER_BODY)
+def test_a_request_that_fails_leaves_the_key_free_for_any_other(database, carry_out):
+    def fail():
+        with database.write() as session:
+            idempotency.claim(session, FIRST)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert carry_out(OTHER_BODY) is None
 
 
-def test_a_request_that_crashed_is_taken_over_after_a_minute_and_not_before(begin, let_pass):
-    begin()
-    let_pass(idempotency.STALE_S - 5)
-    with pytest.raises(InFlight):
-        begin()
-    let_pass(idempotency.STALE_S + 1)
-    assert begin()
-    with pytest.raises(InFlight):
-        begin()
+def test_a_key_that_an_older_server_left_without_an_answer_is_free(database, carry_out):
+    with database.write() as session:
+        idempotency.claim(session, FIRST)
+    assert carry_out() is None
+    assert carry_out() == ANSWER
 
 
-def test_who_was_taken_over_can_neither_finish_nor_abandon(begin, finish, abandon, let_pass):
-    late = begin()
-    let_pass(idempotency.STALE_S + 1)
-    taken = begin()
-    with pytest.raises(TakenOver):
-        finish(late)
-    abandon(late)
-    finish(taken)
-    assert begin() == ANSWER
-
-
-def test_an_answered_key_is_never_taken_over(begin, finish, let_pass):
-    finish(begin())
-    let_pass(idempotency.STALE_S + 1)
-    assert begin() == ANSWER
-
-
-def test_of_many_at_one_time_exactly_one_begins(begin):
+def test_of_many_at_one_time_one_is_carried_out_and_the_others_wait_for_its_answer(carry_out):
     together = Barrier(8)
 
     def race(_):
         together.wait()
-        try:
-            return begin()
-        except InFlight:
-            return None
+        return carry_out()
 
     with ThreadPoolExecutor(8) as pool:
-        begun = [moment for moment in pool.map(race, range(8)) if moment is not None]
-    assert len(begun) == 1
+        answers = list(pool.map(race, range(8)))
+    assert sorted(answers, key=bool) == [None] + 7 * [ANSWER]
 
 
-def test_of_many_that_take_over_at_one_time_exactly_one_does(begin, let_pass):
-    begin()
-    let_pass(idempotency.STALE_S + 1)
-    test_of_many_at_one_time_exactly_one_begins(begin)
-
-
-def test_old_keys_are_forgotten(database, begin, finish, let_pass):
-    finish(begin())
-    let_pass(100)
-    begin(Keyed("default", "new", "digest"))
+def test_old_keys_are_forgotten(database, carry_out):
+    carry_out()
+    with database.write() as session:
+        session.execute(update(IdempotencyKey).values(created_at=after(-100)))
+    carry_out(Keyed("default", "new", "digest"))
     with database.write() as session:
         assert idempotency.forget_old(session, kept_s=50) == 1
         keys = session.scalars(select(IdempotencyKey.key)).all()

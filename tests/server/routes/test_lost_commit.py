@@ -1,0 +1,217 @@
+"""Every change, while the answer to its COMMIT is lost on the way from a real PostgreSQL."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, make_url, select
+
+from ampclient import Client
+from ampcore.spec import State
+from server.app import create_app
+from server.settings import Settings
+from store import tokens, workers
+from store.tables import AuditEntry, Job, Token
+from tests.chaos.proxy import Proxy
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A request that changes something: how it is made ready, and what the audit calls it."""
+
+    action: str
+    method: str
+    path: str
+    state: State = State.QUEUED
+    body: Any = None
+
+
+CHANGES = [
+    Change("job.submit", "POST", "/jobs", body=SPEC),
+    Change("job.clone", "POST", "/jobs/{job}/clone"),
+    Change("job.edit", "PATCH", "/jobs/{job}", body={"name": "other"}),
+    Change("job.delete", "DELETE", "/jobs/{job}", State.FAILED),
+    Change("job.cancel", "POST", "/jobs/{job}/cancel"),
+    Change("job.pause", "POST", "/jobs/{job}/pause"),
+    Change("job.resume", "POST", "/jobs/{job}/resume", State.PAUSED),
+    Change("job.retry", "POST", "/jobs/{job}/retry", State.FAILED),
+    Change("worker.drain", "POST", "/workers/w/drain"),
+    Change("token.create", "POST", "/tokens", body={"name": "new", "role": "admin"}),
+    Change("token.revoke", "DELETE", "/tokens/{token}"),
+    Change("project.update", "PUT", "/projects/new", body={"max_queued": 3}),
+]
+
+
+@pytest.fixture
+def database_url(postgres_url):
+    """SQLite has no COMMIT that could be lost."""
+    return postgres_url
+
+
+@pytest.fixture
+def way(postgres_url):
+    """The way of the server to PostgreSQL."""
+    address = make_url(postgres_url)
+    host = address.query.get("host") or address.host
+
+    def connect():
+        if host and host.startswith("/"):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(f"{host}/.s.PGSQL.{address.port or 5432}")
+            return connection
+        return socket.create_connection((host or "127.0.0.1", address.port or 5432))
+
+    proxy = Proxy(connect)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def server(*, api, stage, way, wake, postgres_url, tmp_path):
+    """The server of `api`, with the way to PostgreSQL between them."""
+    address = make_url(postgres_url)
+    address = address.set(host="127.0.0.1", port=way.port, query={})
+    url = address.render_as_string(hide_password=False)
+    app = create_app(
+        Settings(url, "redis://127.0.0.1:1/0", tmp_path / "data"), wake=wake, reconcile=False
+    )
+    stage.app = app
+    yield api
+    app.state.services.database.close()
+
+
+@pytest.fixture
+def prepared(server, make_job):
+    """The path of a change, with all that it needs."""
+
+    def prepare(change):
+        with server.database.write() as session:
+            known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["none"]}
+            workers.register(session, "w", slots=1, **known)
+            secret = tokens.create(session, "to be revoked")
+            token = tokens.of_secret(session, secret).id
+        job = make_job(change.state).id if "{job}" in change.path else ""
+        return "/api/v1" + change.path.format(job=job, token=token)
+
+    return prepare
+
+
+@pytest.fixture
+def lose(server, way) -> Callable[[], None]:
+    """Lose the answer to the next COMMIT."""
+
+    def lose():
+        assert server.client.get("/api/v1/session").status_code == 200  # known at the door
+        way.lose_answer_to(b"COMMIT\x00")  # and not BEGIN … READ COMMITTED
+
+    return lose
+
+
+def deeds(server, action):
+    with server.database.read() as session:
+        return session.scalar(
+            select(func.count()).select_from(AuditEntry).where(AuditEntry.action == action)
+        )
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
+def test_a_lost_commit_is_said_to_be_unknown_and_a_repeat_is_answered(
+    server, prepared, lose, way, change
+):
+    """Fails when it is a 503, which says that nothing was done, and where there is no key."""
+    path = prepared(change)
+
+    def send():
+        headers = {"Idempotency-Key": "one"}
+        return server.client.request(change.method, path, json=change.body, headers=headers)
+
+    lose()
+    unknown = send()
+    assert way.forgotten.is_set()
+    assert (unknown.status_code, unknown.json()["code"]) == (504, "outcome_unknown")
+    assert "Retry-After" not in unknown.headers
+    assert "Idempotency-Key" in unknown.json()["detail"]
+    assert deeds(server, change.action) == 1
+    again = send()
+    assert again.is_success, again.text
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert send().content == again.content
+    assert deeds(server, change.action) == 1
+
+
+def test_signing_in_and_out_says_so_too(server, lose):
+    lose()
+    answer = server.anonymous.post("/api/v1/session", json={"token": server.token})
+    assert (answer.status_code, answer.json()["code"]) == (504, "outcome_unknown")
+
+
+@pytest.fixture
+def sdk(server):
+    with Client(server.url, server.token) as client:
+        yield client
+
+
+def test_the_sdk_makes_one_token_and_is_told_its_secret(server, sdk, lose):
+    """Fails without a key: two tokens are made, one of which nobody has ever seen."""
+    lose()
+    made = sdk.tokens.create("new", role="admin")
+    with server.database.read() as session:
+        named = session.scalars(select(Token).where(Token.name == "new")).all()
+    assert [token.id for token in named] == [made.id]
+    with Client(server.url, made.secret) as newcomer:
+        assert newcomer.session().token_id == made.id
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "ends"),
+    [
+        (State.PAUSED, "resume", State.QUEUED),
+        (State.FAILED, "retry", State.QUEUED),
+        (State.FAILED, "delete", None),
+        (State.QUEUED, "cancel", State.CANCELLED),
+        (State.QUEUED, "pause", State.PAUSED),
+    ],
+)
+def test_what_the_sdk_does_is_done_once_and_no_error(
+    *, server, sdk, make_job, lose, state, name, ends
+):
+    """Fails without a key: it was done, and is reported as 409 or 404."""
+    job = sdk.jobs.get(make_job(state).id)
+    lose()
+    changed = getattr(job, name)()
+    with server.database.read() as session:
+        row = session.get(Job, job.id)
+        assert (row and row.state) == ends
+    assert changed is None or changed.state is ends
+    assert deeds(server, f"job.{name}") == 1
+
+
+def test_what_failed_before_the_commit_was_not_done(server, lose, way, prepared):
+    path = prepared(CHANGES[0])
+    lose()
+    way.lose_answer_to(b"INSERT INTO jobs")
+    answer = server.client.post(path, json=SPEC)
+    assert way.forgotten.is_set()
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert deeds(server, "job.submit") == 0
+
+
+def test_a_secret_is_told_again_only_to_who_made_the_token(server, client_of):
+    made = {"name": "new"}
+    headers = {"Idempotency-Key": "one"}
+    first = server.client.post("/api/v1/tokens", json=made, headers=headers)
+    browser = httpx.Client(base_url=server.url, headers={"Origin": server.url})
+    browser.post("/api/v1/session", json={"token": server.token}).raise_for_status()
+    # The same token, but another secret: that of the session.
+    answer = browser.post("/api/v1/tokens", json=made, headers=headers)
+    browser.close()
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert first.json()["id"] in answer.json()["detail"]
+    other = client_of("admin").post("/api/v1/tokens", json=made, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
