@@ -75,7 +75,8 @@ class AnyJobs(Generic[J]):
 
         Lazy: an iterator that asks for the first page when its first job is taken, and for each
         further page when it gets there. `list(client.jobs.list())` has them all at once; a
-        notebook shows the first ones as a table.
+        notebook shows the first ones as a table. Each job comes once; one that is there and
+        matches all the time is not left out, also when it changes meanwhile.
         """
         search = calls.Search(
             states=_several(state),
@@ -88,15 +89,20 @@ class AnyJobs(Generic[J]):
             sort=sort,
         )
         size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
-        left, cursor = limit, None
-        while left is None or left > 0:
+        seen: set[str] = set()
+        cursor = None
+        while limit is None or len(seen) < limit:
             page = await self._transport.send(calls.list_jobs(search, limit=size, cursor=cursor))
-            for view in page.jobs[:left]:
+            for view in page.jobs:
+                if view.id in seen:  # it has changed since, and is listed again at the end
+                    continue
+                if limit is not None and len(seen) >= limit:
+                    return
+                seen.add(view.id)
                 yield self._bound(view)
             cursor = page.next_cursor
             if cursor is None:
                 return
-            left = None if left is None else left - len(page.jobs)
 
     @operation
     async def wait(

@@ -1,28 +1,33 @@
 """What a queue of 10,000 jobs costs: one JSON line.
 
 Listing, reading, claiming, cancelling and posting, with 100 and with 10,000 jobs queued, in turns,
-on SQLite and on PostgreSQL. All but the claim go through one API process each.
+on SQLite and on PostgreSQL. All but the claim go through one API process each. At last what a
+finished job's read takes alone, and while 50 people poll jobs that are queued.
 """
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from contest import report
-from sqlalchemy import select, text
-from under_load.load import millis
-from under_load.parts import DATABASES, Surroundings, api, surroundings
+from sqlalchemy import select, text, update
+from under_load.load import in_threads, millis
+from under_load.parts import DATABASES, Api, Surroundings, api, surroundings
 from under_load.wire import Connection
 
 from ampcore.spec import JobSpec
-from store import attempts, jobs
+from store import attempts, jobs, workers
+from store.clock import after
 from store.database import Database
-from store.tables import Job
+from store.tables import Job, Worker
 
 DEPTHS = (100, 10_000)
 ROUNDS = 60
+POLLERS = 50
+POLL_S = 0.1
 POSTED = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 SPEC = JobSpec.parse(POSTED)
 
@@ -33,7 +38,10 @@ class Queue:
 
     connection: Connection
     database: Database
+    server: Api
     ids: Iterator[str]
+    finished: str
+    """A job that has ended."""
 
     def list_newest(self) -> None:
         """The first page."""
@@ -46,6 +54,10 @@ class Queue:
     def read(self) -> None:
         """A queued job, with the sentence that says why it waits."""
         self.connection.request("GET", f"/api/v1/jobs/{next(self.ids)}")
+
+    def read_finished(self) -> None:
+        """A job that has ended."""
+        self.connection.request("GET", f"/api/v1/jobs/{self.finished}")
 
     def submit(self) -> None:
         """One more."""
@@ -66,6 +78,7 @@ MEASURED: tuple[Callable[[Queue], None], ...] = (
     Queue.list_newest,
     Queue.list_queued,
     Queue.read,
+    Queue.read_finished,
     Queue.claim,
     Queue.submit,
     Queue.cancel,
@@ -86,9 +99,44 @@ def queue(stack: ExitStack, around: Surroundings) -> Queue:
     with around.database.read() as session:
         # The newest first: the claims take from the other end.
         ids = session.scalars(select(Job.id).order_by(Job.created_at.desc())).all()
-    connection = stack.enter_context(api(around)).connection()
+    with around.database.write() as session:
+        # Somebody serves the queue, and has no slot free: the place of a job is what is told.
+        known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["default"]}
+        workers.register(session, "benchmark", slots=1, **known)
+        session.execute(update(Worker).values(last_seen_at=after(3600)))
+        finished = jobs.create(session, SPEC, jobs.Origin("default")).id
+        jobs.request_cancel(session, finished)
+    server = stack.enter_context(api(around))
+    connection = server.connection()
     stack.callback(connection.close)
-    return Queue(connection, around.database, itertools.cycle(ids))
+    return Queue(connection, around.database, server, itertools.cycle(ids), finished)
+
+
+def beside_pollers(of: Queue) -> dict[str, dict[str, float]]:
+    """A finished job's read, and the polls, while POLLERS people poll queued jobs."""
+    over, taken = threading.Event(), []
+
+    def poll(job_id: str) -> list[float]:
+        connection, mine = of.server.connection(), []
+        while not over.wait(POLL_S):
+            begin = time.perf_counter()
+            connection.request("GET", f"/api/v1/jobs/{job_id}")
+            mine.append(time.perf_counter() - begin)
+        connection.close()
+        return mine
+
+    def look(_: str) -> list[float]:
+        time.sleep(10 * POLL_S)
+        for _ in range(ROUNDS):
+            taken.append(timed(Queue.read_finished, of))
+            time.sleep(POLL_S / 5)
+        over.set()
+        return []
+
+    asked = [next(of.ids) for _ in range(POLLERS)]
+    work = [(look, ""), *((poll, job_id) for job_id in asked)]
+    polls = in_threads(lambda one: one[0](one[1]), work)
+    return {"finished": millis(taken), "polls": millis([one for mine in polls for one in mine])}
 
 
 def timed(ask: Callable[[Queue], None], of: Queue) -> float:

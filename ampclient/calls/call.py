@@ -25,8 +25,8 @@ class Request:
     params: Params = ()
     headers: Params = ()
     body: Any = None
-    idempotent: bool = True
-    """Sending it twice does what sending it once does."""
+    only_asks: bool = False
+    """It is a POST that changes nothing."""
     conditional: bool = False
     """Asked for again and again: the last answer is kept, and sent anew only if it changed."""
 
@@ -34,6 +34,11 @@ class Request:
     def url_path(self) -> str:
         """The path from the server's root."""
         return f"{API_PREFIX}{self.path}"
+
+    @property
+    def idempotent(self) -> bool:
+        """Sending it twice does what sending it once does."""
+        return self.method == "GET" or self.only_asks or self.idempotency_key is not None
 
     @property
     def idempotency_key(self) -> str | None:

@@ -60,7 +60,8 @@ def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> Call[Job
 
 def validate_job(spec: Mapping[str, Any]) -> Call[Validated]:
     """Check a spec, queue nothing."""
-    return Call(method="POST", path="/jobs/validate", body=spec, read=Validated.from_json)
+    path, read = "/jobs/validate", Validated.from_json
+    return Call(method="POST", path=path, body=spec, only_asks=True, read=read)
 
 
 def get_job(job_id: str) -> Call[JobView]:

@@ -35,7 +35,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
             job.id,
             formats.printable((names or {}).get(job.id, job.name)),
             *([job.project] if several else []),
-            styled_state(job.state),
+            styled_state(f"{job.state}, {job.note}" if job.note else job.state),
             job.policy,
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
@@ -52,6 +52,8 @@ def print_job(job: "JobView") -> None:
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
+    if job.unreadable:
+        facts.append(("unreadable", f"{', '.join(job.unreadable)}; the server's log tells more"))
     facts += [*_origin(job), *_progress(job), *_outcome(job), *_times(job)]
     print_facts(facts)
 

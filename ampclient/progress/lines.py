@@ -7,7 +7,6 @@ from typing import Self, TextIO
 from ampclient import formats
 from ampclient.progress.standing import Standing, Watched
 from ampclient.views import JobView
-from ampcore.spec import State
 
 EVERY_S = 5.0
 
@@ -46,7 +45,7 @@ class Lines:
         pass
 
 
-def _phase(job: JobView) -> tuple[State, int]:
+def _phase(job: JobView) -> tuple[str, int]:
     return job.state, job.attempt
 
 

@@ -3,11 +3,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 from ampclient import formats, html
 from ampclient.views.view import Reader, View, count, number, optional, total
 from ampcore.spec import State
+
+
+class UnknownState(str):
+    """A state that only a newer server knows, as text; answers what a State does."""
+
+    is_active: ClassVar = False
+    is_terminal: bool
+
+    def __new__(cls, text: str, *, is_terminal: bool = False) -> Self:
+        """The state of that name, and whether a job in it has ended."""
+        state = super().__new__(cls, text)
+        state.is_terminal = is_terminal
+        return state
+
+
+def state_of(text: str) -> State | UnknownState:
+    """The state of that name."""
+    return State(text) if text in list(State) else UnknownState(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +100,7 @@ class JobView(View):
     id: str
     name: str
     project: str
-    state: State
+    state: State | UnknownState
     reason: str | None
     message: str | None
     waiting: str | None = None
@@ -113,6 +131,18 @@ class JobView(View):
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
+    unreadable: Sequence[str] = ()
+    """Fields that the server could not read in its database; they are None or empty here."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.state, UnknownState) and self.finished_at is not None:
+            ended = UnknownState(self.state, is_terminal=True)
+            object.__setattr__(self, "state", ended)
+
+    @property
+    def note(self) -> str | None:
+        """That a part of it cannot be read."""
+        return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
 
     @property
     def skipped(self) -> int:
@@ -141,7 +171,7 @@ class JobView(View):
             formats.loss_scale(latest.loss_scale if latest else None),
             self.skipped,
             formats.rate(self.examples_per_s),
-            self.message or self.waiting,
+            self.note or self.message or self.waiting,
         )
 
     def _repr_html_(self) -> str:
@@ -153,7 +183,7 @@ class JobView(View):
     def readers(cls) -> Mapping[str, Reader]:
         """The parts, the state and the times."""
         return {
-            "state": State,
+            "state": state_of,
             "latest": optional(Latest.from_json),
             "summary": optional(Summary.from_json),
             "created_at": datetime.fromisoformat,

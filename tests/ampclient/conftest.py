@@ -134,12 +134,17 @@ class FakeServer:
         """The real answer."""
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "unauthorized", "Expected a valid bearer token.")
+        if "idempotency-key" in request.headers:
+            return self._once(request)
+        return self._new_answer(request)
+
+    def _new_answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/api/v1")
         if path.startswith("/jobs/") and path != "/jobs/validate":
             return self._job_answer(request, *path.split("/")[2:])
         match request.method, path:
             case "POST", "/jobs":
-                return self._once(request, self._submit)
+                return self._submit(request)
             case "POST", "/jobs/validate":
                 return self._validate(request)
             case "GET", "/jobs":
@@ -208,7 +213,7 @@ class FakeServer:
                 job["state"] = "queued"
                 return httpx.Response(200, json=job)
             case "POST", "clone":
-                return self._once(request, lambda _: self._clone(request, job))
+                return self._clone(request, job)
         return nothing_at(request)
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
@@ -328,13 +333,13 @@ class FakeServer:
         job["state"] = on_the_way if job["state"] == "running" else done
         return httpx.Response(202 if job["state"] == on_the_way else 200, json=job)
 
-    def _once(self, request: httpx.Request, make: Answer) -> httpx.Response:
+    def _once(self, request: httpx.Request) -> httpx.Response:
         """The first answer again, where the key of the request was seen before."""
         key = request.headers["idempotency-key"]
-        if key not in self.kept:
-            self.kept[key] = make(request)
-        kept = self.kept[key]
-        return httpx.Response(kept.status_code, content=kept.content, headers=kept.headers)
+        answer = self.kept.get(key) or self._new_answer(request)
+        if answer.is_success:
+            self.kept[key] = answer
+        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
 
     def _clone(self, request: httpx.Request, job: dict[str, Any]) -> httpx.Response:
         spec = {**job["spec"], **json.loads(request.content).get("set", {})}

@@ -153,6 +153,39 @@ def test_fields_of_a_newer_server_are_left_out(client, server):
     assert not hasattr(client.jobs.get("a"), "tomorrow")
 
 
+def test_codes_of_a_newer_server_are_told_as_they_are(client, server):
+    server.add_job("a", state="archived", reason="preempted")
+    job = client.jobs.get("a")
+    assert (job.state, job.reason) == ("archived", "preempted")
+    assert not job.state.is_terminal
+    assert not job.state.is_active
+    assert [one.state for one in client.jobs.list()] == ["archived"]
+
+
+def test_a_job_that_has_ended_in_an_unknown_state_is_not_waited_for_any_more(client, server):
+    """Fails when only known states are an end: it would be waited for for ever."""
+    server.add_job("a", state="archived", finished_at="2026-11-22T10:00:00+00:00")
+    assert client.jobs.get("a").wait(timeout=0).state == "archived"
+
+
+def test_what_the_server_could_not_read_is_named(client, server):
+    server.add_job("a", labels={}, unreadable=["labels"])
+    job = client.jobs.get("a")
+    assert job.unreadable == ["labels"]
+    assert "unreadable: labels" in job._repr_html_()
+
+
+def test_a_job_that_is_listed_twice_comes_once(client, server):
+    """The server lists a job again that changed while the pages were read."""
+    server.jobs_per_page = 2
+    for number in range(3):
+        server.add_job(f"{number}")
+    server.jobs["again"] = server.jobs["0"]
+    server.add_job("3")
+    assert [job.id for job in client.jobs.list()] == ["0", "1", "2", "3"]
+    assert [job.id for job in client.jobs.list(limit=4)] == ["0", "1", "2", "3"]
+
+
 def test_an_unknown_job_is_not_found(client):
     with pytest.raises(NotFound) as caught:
         client.jobs.get("nobody")

@@ -13,6 +13,11 @@ export interface components {
          */
         Artifact: {
             /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
+            /**
              * Path
              * @description Its name below the job, with slashes.
              */
@@ -52,6 +57,11 @@ export interface components {
          * @description One time that a worker took a job.
          */
         Attempt: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Attempt */
             attempt: number;
             /** Worker Id */
@@ -61,7 +71,8 @@ export interface components {
              * @description How it ended; null while it lasts.
              */
             outcome: string | null;
-            reason: components["schemas"]["Reason"] | null;
+            /** Reason */
+            reason: components["schemas"]["Reason"] | string | null;
             /** Message */
             message: string | null;
             /**
@@ -95,6 +106,11 @@ export interface components {
          * @description A change that somebody asked for, and that was made.
          */
         AuditEntry: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: number;
             /**
@@ -208,6 +224,11 @@ export interface components {
          * @description An entry of a job's ledger.
          */
         Event: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Seq */
             seq: number;
             /** Type */
@@ -339,15 +360,24 @@ export interface components {
          * @description A job as it stands now.
          */
         Job: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: string;
             /** Name */
             name: string;
             /** Project */
             project: string;
-            state: components["schemas"]["State"];
-            /** @description Why it is in this state, for programs. */
-            reason: components["schemas"]["Reason"] | null;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Reason
+             * @description Why it is in this state, for programs.
+             */
+            reason: components["schemas"]["Reason"] | string | null;
             /**
              * Message
              * @description Why it is in this state, for people.
@@ -510,15 +540,20 @@ export interface components {
          * @description A piece of what a job's processes printed.
          */
         LogEntry: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Seq */
             seq: number;
             /** Attempt */
             attempt: number;
             /**
              * Stream
-             * @enum {string}
+             * @description stdout or stderr.
              */
-            stream: "stdout" | "stderr";
+            stream: string;
             /** Text */
             text: string;
             /**
@@ -544,11 +579,17 @@ export interface components {
          * @description A new token, with what opens the door.
          */
         MadeToken: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: string;
             /** Name */
             name: string;
-            role: components["schemas"]["Role"];
+            /** Role */
+            role: components["schemas"]["Role"] | string;
             /** Project */
             project: string;
             /**
@@ -954,11 +995,17 @@ export interface components {
          * @description A token; its secret is not kept.
          */
         Token: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: string;
             /** Name */
             name: string;
-            role: components["schemas"]["Role"];
+            /** Role */
+            role: components["schemas"]["Role"] | string;
             /** Project */
             project: string;
             /**
@@ -1023,6 +1070,11 @@ export interface components {
          * @description A worker process and what it runs on.
          */
         Worker: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: string;
             /** Hostname */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { etaS } from "./jobs.ts";
+import { actionsOf, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, spec: { data: { batch_size: 32 } }, ...parts }) as unknown as Job;
@@ -11,4 +11,18 @@ test("one slow block does not put off when a job will be done", () => {
   assert.equal(etaS(job({ summary, latest })), 10);
   assert.equal(etaS(job({ summary: null, latest })), 800);
   assert.equal(etaS(job({ summary, latest, state: "paused" })), null);
+});
+
+test("a state that only a newer server knows allows nothing and breaks nothing", () => {
+  assert.deepEqual(actionsOf("archived"), []);
+  assert.equal(hasEnded("archived"), false);
+  assert.equal(etaS(job({ state: "archived" })), null);
+});
+
+test("a job whose row is damaged says what of it cannot be read", () => {
+  assert.equal(unreadable(job({})), null);
+  const damaged = job({ spec: {}, labels: {}, unreadable: ["labels", "spec"] });
+  assert.equal(unreadable(damaged), "Unreadable: labels, spec");
+  assert.equal(scaleMode(damaged), "none");
+  assert.equal(etaS(damaged), null);
 });

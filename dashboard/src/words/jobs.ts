@@ -23,13 +23,13 @@ const ACTIONS: Record<State, readonly Action[]> = {
   cancelled: ["retry"],
 };
 
-/** What may be asked of a job in this state. */
-export function actionsOf(state: State): readonly Action[] {
-  return ACTIONS[state];
+/** What may be asked of a job in this state; nothing, where only a newer server knows it. */
+export function actionsOf(state: string): readonly Action[] {
+  return (ACTIONS as Partial<Record<string, readonly Action[]>>)[state] ?? [];
 }
 
 /** True once nothing more will happen by itself. */
-export function hasEnded(state: State): boolean {
+export function hasEnded(state: string): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
 }
 
@@ -46,6 +46,11 @@ export function etaS(job: Job): number | null {
 export function scaleMode(job: Job): string {
   const spec = job.spec as unknown as { loss_scale?: { mode?: string } };
   return spec.loss_scale?.mode ?? "none";
+}
+
+/** That a part of its row cannot be read; null: all of it can. */
+export function unreadable(job: Job): string | null {
+  return job.unreadable?.length ? `Unreadable: ${job.unreadable.join(", ")}` : null;
 }
 
 /** The share of skipped steps so far. */

@@ -113,3 +113,13 @@ def test_get_tells_why_a_job_waits_and_where_it_came_from(ampctl, server):
         "attempt      2 (1 of at most 3 failed)",
     ):
         assert fact in lines
+
+
+def test_a_job_of_a_newer_server_and_a_damaged_one_are_shown(ampctl, server):
+    server.add_job("a", state="archived", reason="preempted")
+    server.add_job("b", labels={}, unreadable=["labels"])
+    listed = ampctl("list")
+    assert "archived" in listed.out
+    assert "queued, unreadable: labels" in listed.out
+    assert "archived (preempted)" in ampctl("get", "a").out
+    assert "labels; the server's log tells more" in ampctl("get", "b").out

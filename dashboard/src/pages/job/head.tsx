@@ -10,7 +10,7 @@ import { useNow } from "../../parts/now.ts";
 import { Progress } from "../../parts/progress.tsx";
 import { useMaySteer } from "../../session.ts";
 import { age, moment } from "../../words/format.ts";
-import { hasEnded } from "../../words/jobs.ts";
+import { hasEnded, unreadable } from "../../words/jobs.ts";
 
 export function JobHead({ job, onDone }: { job: Job; onDone: () => void }) {
   return (
@@ -29,6 +29,7 @@ export function JobHead({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
       </div>
       <Why job={job} />
+      {unreadable(job) && <p class="callout failed" role="note">{unreadable(job)}. The server's log tells more.</p>}
       <div class="row muted">
         <code>{job.id}</code>
         <span>{job.model} · {job.policy}</span>

@@ -8,7 +8,7 @@ import { Badge, Labels } from "../../parts/badge.tsx";
 import { useNow } from "../../parts/now.ts";
 import { Progress } from "../../parts/progress.tsx";
 import { age, moment, number, percent } from "../../words/format.ts";
-import { scaleMode, skippedShare } from "../../words/jobs.ts";
+import { scaleMode, skippedShare, unreadable } from "../../words/jobs.ts";
 
 const HEADINGS = [
   "State", "Name", "Policy", "Scale", "Progress", "Loss", "Skipped", "Examples/s", "Age",
@@ -59,6 +59,7 @@ function Row(props: { job: Job; now: number; isChosen: boolean } & Pick<Props, "
       <Cell name="State"><Badge state={job.state} /></Cell>
       <Cell name="Name">
         <a class="name" href={fragmentOf(["jobs", job.id])}>{job.name}</a> <Labels labels={job.labels} />
+        {unreadable(job) && <span class="badge failed">{unreadable(job)}</span>}
       </Cell>
       <Cell name="Policy">{job.policy}</Cell>
       <Cell name="Scale">{scaleMode(job)}</Cell>
