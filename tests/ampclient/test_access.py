@@ -1,10 +1,9 @@
 import json
 from datetime import UTC, datetime
 
-import httpx
 import pytest
 
-from ampclient import ConnectionFailed, Forbidden, NotFound
+from ampclient import Forbidden, NotFound
 
 
 def test_a_token_is_made_with_its_role_project_and_expiry(client, server):

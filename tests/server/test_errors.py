@@ -4,6 +4,7 @@ import re
 
 import httpx
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from server.http.documents import MAX_DEPTH
@@ -166,6 +167,20 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
     assert_problem(answer, 503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0
     assert "secret" not in answer.text
+
+
+def test_a_wrong_question_to_the_database_is_a_failure_of_the_server(api, monkeypatch, caplog):
+    """Fails when it is told as an outage: it would be asked again and again."""
+
+    def ask(session, *_args, **_options):
+        session.execute(text("SELECT nonsense FROM jobs"))
+
+    monkeypatch.setattr(search, "page", ask)
+    answer = api.client.get("/api/v1/jobs")
+    assert_problem(answer, 500, "internal_error")
+    assert "Retry-After" not in answer.headers
+    assert "nonsense" in caplog.text
+    assert "nonsense" not in answer.text
 
 
 def test_a_database_that_is_gone_is_unavailable_at_the_door_too(api, tmp_path):
