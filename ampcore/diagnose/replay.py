@@ -15,7 +15,7 @@ from ampcore.data import Batch
 from ampcore.diagnose.layer_outputs import LayerPlace, layer_outputs
 from ampcore.models.micro import micro_seed
 from ampcore.models.task import Held, Task
-from ampcore.precision import LossScale
+from ampcore.precision import LossScale, without_overwrites
 
 Tensor = Any
 Figures = NDArray[np.float64]
@@ -98,7 +98,7 @@ class Replay:
             first = index * size
             part = Batch(*(tf.convert_to_tensor(rows[first : first + size]) for rows in batch))
             values = tf.nest.map_structure(tf.convert_to_tensor, held)
-            micro = MicroBatch(index, first, part, values, micro_seed(seed, index))
+            micro = MicroBatch(index, first, part, values, micro_seed(seed, index, self.accumulate))
             replayed = self(scales, micro)
             yield micro, replayed
             held = replayed.held
@@ -116,7 +116,10 @@ class Replay:
         self.dtypes = tuple(tensor.dtype.name for tensor in tensors)
         sources = [(own, tensors) for own in weights]
         found = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
-        gradients = [own for own, _ in found]
+        gradients = [
+            without_overwrites(own, network.model.trainable_variables)
+            for (own, _), network in zip(found, self.task.networks, strict=True)
+        ]
         return (
             tf.stack(losses),
             [_figures(own) for own in gradients],

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.models.task import Held, Task
-from ampcore.precision import LossScale, LossScaleState
+from ampcore.precision import LossScale, LossScaleState, only_overwrites, without_overwrites
 
 Tensor = Any
 States = tuple[LossScaleState, ...]
@@ -22,12 +22,15 @@ class Gradients(NamedTuple):
     """Per network: the unscaled loss, the scaled gradients, and what the held variables become.
 
     A gradient has the dtype of its variable; IndexedSlices for a table that was only looked up,
-    None for a variable that the loss does not depend on.
+    None for a variable that the loss does not depend on. `overwrites` are the next values of
+    those trainable variables that take what the tape calls their gradient (float8 scales and
+    amax histories), None for all others; these have no gradient.
     """
 
     losses: list[Tensor]
     scaled: list[list[Any]]
     held: Held
+    overwrites: list[list[Any]]
 
 
 def scaled_gradients(  # noqa: PLR0917 - a pure function of all of these, called from two places
@@ -46,5 +49,12 @@ def scaled_gradients(  # noqa: PLR0917 - a pure function of all of these, called
             scale.scale(state, loss)
             for scale, state, loss in zip(scales, states, losses, strict=True)
         ]
-    grads = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
-    return Gradients(losses, grads, after)
+    found = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
+    variables = [network.model.trainable_variables for network in task.networks]
+    rows = list(zip(found, variables, strict=True))
+    return Gradients(
+        losses,
+        [without_overwrites(*row) for row in rows],
+        after,
+        [only_overwrites(*row) for row in rows],
+    )

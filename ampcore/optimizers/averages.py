@@ -38,18 +38,19 @@ def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
     Without averages they are the variables' own values: tf.Variables, no copies, so that rows can
     still be gathered from a table.
     """
-    if optimizer.ema is None:
-        return [variable.value for variable in variables]
-    return [tf.cast(_current(optimizer, each), each.dtype) for each in variables]
+    return [
+        each.value if optimizer.average_of(each) is None else _current(optimizer, each)
+        for each in variables
+    ]
 
 
 def adopt_averages(optimizer: Any, variables: Iterable[Any]) -> None:
     """Make the averages the weights, for good: the end of a training. Without averages, nothing."""
-    if optimizer.ema is None:
-        return
     for variable in variables:
         average = optimizer.average_of(variable)
-        value = _current(optimizer, variable)
+        if average is None:
+            continue
+        value = _average(optimizer, variable)
         variable.assign(tf.cast(value, variable.dtype))
         average.value.assign(value)
         average.seen.assign(tf.zeros_like(average.seen))
@@ -106,6 +107,10 @@ def _caught_up(
 
 
 def _current(optimizer: Any, variable: Any) -> Tensor:
+    return tf.cast(_average(optimizer, variable), variable.dtype)
+
+
+def _average(optimizer: Any, variable: Any) -> Tensor:
     average = optimizer.average_of(variable)
     value, seen = (tf.convert_to_tensor(part.value) for part in average)
     if not seen.shape.rank:

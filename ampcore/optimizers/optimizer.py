@@ -21,7 +21,7 @@ from tensorflow.compiler.tf2xla.python import xla
 from ampcore.optimizers import averages, rows
 from ampcore.optimizers.averages import Average
 from ampcore.optimizers.rules import Rule, Scalars
-from ampcore.precision import each_value, summed_rows
+from ampcore.precision import each_value, is_overwritten, summed_rows
 
 Tensor = Any
 
@@ -50,24 +50,29 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.rule = rule
         self.ema = ema
         self._slots: list[list[Any]] = []
-        self._averages: list[Average] = []
+        self._averages: list[Average | None] = []
         self._applied: Tensor | None = None
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Make the slots, and the averages, which start as the weights."""
+        """Make the slots, and the averages, which start as the weights.
+
+        A variable that is overwritten with its "gradient" has neither.
+        """
         if self.built:
             return
         super().build(variables)
         self._slots = [
-            [self._add(variable, slot) for slot in self.rule.slots] for variable in variables
+            [] if is_overwritten(each) else [self._add(each, slot) for slot in self.rule.slots]
+            for each in variables
         ]
         if self.ema is not None:
-            self._averages = [self._add_average(variable) for variable in variables]
+            self._averages = [
+                None if is_overwritten(each) else self._add_average(each) for each in variables
+            ]
 
-    def average_of(self, variable: Any) -> Average:
-        """The moving average of a variable; there is none without `ema`."""
-        average: Average = self._averages[self._get_variable_index(variable)]
-        return average
+    def average_of(self, variable: Any) -> Average | None:
+        """The moving average of a variable; None without `ema`, and where it is overwritten."""
+        return self._averages[self._get_variable_index(variable)] if self._averages else None
 
     def apply_where(
         self, applied: Tensor, grads: Sequence[Any], trainable_variables: Sequence[Any]
@@ -77,13 +82,18 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         For XLA, which copies what a branch around `apply` may or may not change; nothing else can
         execute it.
         """
-        before = tf.convert_to_tensor(self.iterations)
+        # Keras assigns these itself, whatever `update_step` makes of `applied`.
+        assigned = [self.iterations] + [
+            each for each in trainable_variables if is_overwritten(each) or each.constraint
+        ]
+        before = [tf.convert_to_tensor(variable) for variable in assigned]
         self._applied = applied
         try:
             self.apply(grads, trainable_variables)
         finally:
             self._applied = None
-        self.iterations.assign(tf.where(applied, self.iterations, before))
+        for variable, old in zip(assigned, before, strict=True):
+            variable.assign(tf.where(applied, tf.convert_to_tensor(variable), old))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Scalars) -> None:
         """Update one variable, its slots and its average.
@@ -106,10 +116,10 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         moved = self.rule.new_weight(grad.values, self._decayed(weight, now), new_values, now)
         moved, *new_values = rows.chosen(now.applied, [moved, *new_values], [weight, *values])
         rows.put([variable, *slots], touched, [moved, *new_values])
-        if self.ema is not None:
+        average = self.average_of(variable)
+        if self.ema is not None and average is not None:
             # What is averaged is the weight as it is stored.
             stored = tf.cast(tf.cast(moved, variable.dtype), tf.float32)
-            average = self.average_of(variable)
             averages.update_rows(
                 average,
                 touched,
@@ -125,8 +135,8 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     ) -> None:
         if now.applied is not None or not self._fused(grad, variable, slots, now):
             self._assign(grad, variable, slots, now)
-        if self.ema is not None:
-            average = self.average_of(variable)
+        average = self.average_of(variable)
+        if self.ema is not None and average is not None:
             averages.update(average, variable, self.ema, now.updates, now.applied)
 
     def _assign(self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars) -> None:

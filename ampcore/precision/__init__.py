@@ -18,6 +18,7 @@ from ampcore.precision.loss_scale import (
     from_spec,
     settled_scale,
 )
+from ampcore.precision.overwrites import is_overwritten, only_overwrites, without_overwrites
 from ampcore.precision.policy import LayerPolicies, layer_policies
 from ampcore.precision.transaction import Outcome, apply_if_finite, apply_together
 
@@ -38,7 +39,10 @@ __all__ = [
     "exact_norm",
     "from_spec",
     "global_norm",
+    "is_overwritten",
     "layer_policies",
+    "only_overwrites",
     "settled_scale",
     "summed_rows",
+    "without_overwrites",
 ]

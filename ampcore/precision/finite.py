@@ -25,7 +25,8 @@ class SummedRows(tf.IndexedSlices):  # type: ignore[misc]
 def all_finite(grads: Sequence[Any]) -> Tensor:
     """A boolean scalar: no element of any gradient is NaN or infinite.
 
-    Only the values of sparse gradients (IndexedSlices) are read; None counts as finite.
+    Of sparse gradients (IndexedSlices) it is the rows with their duplicates added up that must be
+    finite; they stay sparse. None counts as finite.
     """
     [finite] = each_finite([grads], [global_norm(grads)])
     return finite
@@ -37,9 +38,10 @@ def each_finite(
     """For each group of gradients, whether all of them are finite; `norms` are their global norms.
 
     A finite norm proves that every element is finite, and costs nothing where it is wanted
-    anyway. An infinite one may be mere overflow of the squares (elements above 1.8e19), so only
-    then is every element looked at. A group may be a function that makes the gradients when that
-    happens: XLA keeps in memory what a branch that is never taken might read.
+    anyway. It proves as much of the sums of duplicate rows, whose elements are below 1.8e19 then.
+    An infinite one may be mere overflow of the squares (elements above 1.8e19), so only then are
+    duplicates added up and every element looked at. A group may be a function that makes the
+    gradients when that happens: XLA keeps in memory what a branch that is never taken might read.
     """
     if not groups:
         return []
@@ -116,7 +118,7 @@ def _summed(grad: Any) -> Any:
 
 
 def _every_element_finite(grads: Sequence[Any]) -> Tensor:
-    flags = [tf.reduce_all(tf.math.is_finite(value)) for value in _values(grads)]
+    flags = [tf.reduce_all(tf.math.is_finite(value)) for value in _values(summed_rows(grads))]
     return tf.reduce_all(flags) if flags else tf.constant(True)
 
 

@@ -5,12 +5,13 @@ asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, secti
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from ampcore.precision.overwrites import is_overwritten
 from ampcore.spec.precision import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
@@ -61,12 +62,15 @@ class NoLossScale:
         """The loss itself, in float32."""
         return tf.cast(loss, tf.float32)
 
-    def unscale(self, state: LossScaleState, grads: Gradients) -> Gradients:
-        """The gradients themselves, in float32."""
-        return tf.nest.map_structure(lambda grad: _float32(grad, None), grads)
+    def unscale(
+        self, state: LossScaleState, grads: Gradients, variables: Sequence[Any] | None = None
+    ) -> Gradients:
+        """The gradients themselves, in float32; `variables` are as of the other kinds."""
+        return _unscaled(grads, variables, None)
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The same state."""
+        _require_flag(state, finite)
         return state
 
     def limited(self, state: LossScaleState) -> LossScaleState:
@@ -83,13 +87,16 @@ class _Scaling:
         """The loss times the scale, in float32."""
         return tf.cast(loss, tf.float32) * state.scale
 
-    def unscale(self, state: LossScaleState, grads: Gradients) -> Gradients:
+    def unscale(
+        self, state: LossScaleState, grads: Gradients, variables: Sequence[Any] | None = None
+    ) -> Gradients:
         """Divide every gradient by the loss scale, in float32.
 
-        Sparse gradients (IndexedSlices) stay sparse; None stays None.
+        Sparse gradients (IndexedSlices) stay sparse; None stays None. With `variables`, one for
+        each of a flat list of gradients, the "gradients" of variables that are overwritten with
+        them (float8 scales and amax histories) stay as they are.
         """
-        inverse = 1.0 / state.scale
-        return tf.nest.map_structure(lambda grad: _float32(grad, inverse), grads)
+        return _unscaled(grads, variables, 1.0 / state.scale)
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,7 @@ class FixedLossScale(_Scaling):
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The same state: a fixed scale does not learn."""
+        _require_flag(state, finite)
         return state
 
     def limited(self, state: LossScaleState) -> LossScaleState:
@@ -159,7 +167,11 @@ class DynamicLossScale(_Scaling):
         return _state(self.initial)
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
-        """The state after a step whose gradients were all finite, or not."""
+        """The state after a step whose gradients were all finite, or not.
+
+        `finite` has the shape of the state: a scalar for one scale.
+        """
+        _require_flag(state, finite)
         good = tf.where(finite, state.good_steps + 1, 0)
         bad = tf.where(finite, 0, state.bad_steps + 1)
         grow, back_off = good >= self.growth_interval, bad >= self.hysteresis
@@ -251,6 +263,15 @@ def _clipped(state: LossScaleState, minimum: float, maximum: float) -> LossScale
     return state._replace(scale=tf.clip_by_value(state.scale, minimum, maximum))
 
 
+def _unscaled(
+    grads: Gradients, variables: Sequence[Any] | None, factor: Tensor | None
+) -> Gradients:
+    if variables is None:
+        return tf.nest.map_structure(lambda grad: _float32(grad, factor), grads)
+    rows = zip(grads, variables, strict=True)
+    return [grad if is_overwritten(variable) else _float32(grad, factor) for grad, variable in rows]
+
+
 def _float32(grad: Any, factor: Tensor | None) -> Any:
     if grad is None:
         return None
@@ -260,6 +281,18 @@ def _float32(grad: Any, factor: Tensor | None) -> Any:
     # Cast first: the quotient may be too small for float16.
     grad = tf.cast(grad, tf.float32)
     return grad if factor is None else grad * factor
+
+
+def _require_flag(state: LossScaleState, finite: Any) -> None:
+    """One flag moves one scale: a flag of another shape would give a state of mixed shapes."""
+    flag, shape = tf.convert_to_tensor(finite), tf.convert_to_tensor(state.scale).shape
+    known = flag.shape.is_fully_defined() and shape.is_fully_defined()
+    if flag.dtype != tf.bool or (known and flag.shape != shape):
+        raise ValueError(
+            f"Expected finite: a boolean of the shape of the state's scale, {shape} (several "
+            "flags of one scale are reduced with tf.reduce_all). "
+            f"Received: finite of shape {flag.shape} and dtype {flag.dtype.name}"
+        )
 
 
 def _require(condition: bool, expected: str, **received: float) -> None:

@@ -1,12 +1,14 @@
 """An update that happens as a whole or not at all."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+import keras
 import tensorflow as tf
 
 from ampcore.precision.finite import each_finite, global_norm
 from ampcore.precision.loss_scale import LossScale, LossScaleState
+from ampcore.precision.overwrites import without_overwrites
 
 Tensor = Any
 Group = tuple[Any, Sequence[Any], Sequence[Any]]
@@ -57,16 +59,24 @@ def apply_together(
     those of its own group. A skipped step leaves weights, slots and iteration counts of all
     optimizers as they were. Groups without a finite check (NoLossScale) hold nothing back.
 
+    A variable that is overwritten with its "gradient" (a float8 scale or amax history) takes its
+    new value in an applied step; whether that is finite is not asked, and neither norms nor
+    `remade` may know it.
+
     `also` are (variable, new value) pairs to commit together with the step: what
     `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward pass
     that assigns them itself cannot be taken back. `norms` are the global norms of the groups'
     gradients, where they are known: a finite one spares another look at the gradients.
     `xla` says that XLA will compile the step; the optimizers must be ampcore's own then. `remade`
     make each group's gradients, unclipped, once more, for a look that is seldom needed.
+
+    Raises ValueError for an optimizer that would unscale the gradients once more.
     """
     also = list(also)
+    _check(groups, xla=xla)
     _build(groups)
-    finite = _finite(scales, [grads for _, grads, _ in groups], norms, remade)
+    gradients = [without_overwrites(grads, variables) for _, grads, variables in groups]
+    finite = _finite(scales, gradients, norms, remade)
     applied = tf.reduce_all(finite)
     if xla:
         _commit_where(applied, groups, also)
@@ -92,6 +102,27 @@ def _finite(
     flags = each_finite([(remade or groups)[index] for index in checked], known)
     by_index = dict(zip(checked, flags, strict=True))
     return tuple(by_index.get(index, tf.constant(True)) for index in range(len(groups)))
+
+
+def _check(groups: Sequence[Group], *, xla: bool) -> None:
+    for optimizer, *_ in groups:
+        factor = optimizer.loss_scale_factor
+        if factor is not None:
+            _refuse(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            _refuse("LossScaleOptimizer; its inner_optimizer will do")
+        if xla and not hasattr(optimizer, "apply_where"):
+            raise ValueError(
+                "Expected optimizers of ampcore.optimizers where xla=True. "
+                f"Received: {type(optimizer).__name__}"
+            )
+
+
+def _refuse(received: str) -> NoReturn:
+    raise ValueError(
+        "Expected optimizers without a loss scale of their own: the gradients are unscaled "
+        f"already, and would be divided a second time. Received: {received}"
+    )
 
 
 def _build(groups: Sequence[Group]) -> None:

@@ -1,6 +1,6 @@
 """Gradient accumulation: several micro-batches, one update."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ from ampcore.data import Batch
 from ampcore.models.gradients import Gradients
 from ampcore.models.micro import micro_seed
 from ampcore.models.task import Held
-from ampcore.precision import global_norm
+from ampcore.precision import each_finite, global_norm
 from ampcore.train.cut import view
 
 Tensor = Any
@@ -23,7 +23,8 @@ def accumulated(
 
     Each part starts with the held values that the part before has left. Also returns how many
     parts had a gradient that is not finite, float32; with one part that is not counted. Sparse
-    gradients stay sparse: their rows come one part after the other.
+    gradients stay sparse: their rows come one part after the other. Of values that overwrite
+    variables the largest counts, as in Keras.
     """
     if count == 1:
         return micro(held, batch, seed), tf.constant(0.0)
@@ -31,7 +32,7 @@ def accumulated(
 
     def part(index: Tensor, held: Held) -> Gradients:
         own = view(batch, index, size)
-        return micro(held, own, micro_seed(seed, index))
+        return micro(held, own, micro_seed(seed, index, count))
 
     first = part(tf.constant(0), held)
     sums = _Sums(first, count)
@@ -48,18 +49,22 @@ def accumulated(
         (tf.constant(1), begun, _is_bad(first), sums.start(first)),
         maximum_iterations=count - 1,
     )
-    losses, grads = sums.means(carried)
+    losses, grads, overwrites = sums.means(carried)
     # The same object says that nothing has changed, though it went through the loop.
     kept = [
         [old if new is old else last for old, new, last in zip(*rows, strict=True)]
         for rows in zip(held, first.held, after, strict=True)
     ]
-    return Gradients(losses, grads, kept), bad
+    return Gradients(losses, grads, kept, overwrites), bad
 
 
 def _is_bad(found: Gradients) -> Tensor:
     norms = [global_norm(grads) for grads in found.scaled]
-    return tf.cast(tf.logical_not(tf.math.is_finite(tf.add_n(norms))), tf.float32)
+    finite = tf.reduce_all(each_finite(found.scaled, norms))
+    return tf.cast(tf.logical_not(finite), tf.float32)
+
+
+Carried = tuple[list[Tensor], list[Any], list[Tensor]]
 
 
 class _Sums:
@@ -67,27 +72,29 @@ class _Sums:
 
     def __init__(self, first: Gradients, count: int) -> None:
         self._count = count
-        self._flat = tf.nest.flatten(first.scaled, expand_composites=False)
-        self._nested = first.scaled
+        self._first = first
 
-    def start(self, first: Gradients) -> tuple[list[Tensor], list[Any]]:
-        return first.losses, [self._opened(grad) for grad in self._flat if grad is not None]
+    def start(self, first: Gradients) -> Carried:
+        grads = [self._opened(grad) for grad in _given(first.scaled)]
+        return first.losses, grads, _given(first.overwrites)
 
-    def add(
-        self, carried: tuple[list[Tensor], list[Any]], index: Tensor, found: Gradients
-    ) -> tuple[list[Tensor], list[Any]]:
-        losses, sums = carried
-        grads = [grad for grad in tf.nest.flatten(found.scaled) if grad is not None]
+    def add(self, carried: Carried, index: Tensor, found: Gradients) -> Carried:
+        losses, sums, largest = carried
+        rows = zip(sums, _given(found.scaled), strict=True)
         return (
             [old + new for old, new in zip(losses, found.losses, strict=True)],
-            [_added(old, index, grad) for old, grad in zip(sums, grads, strict=True)],
+            [_added(old, index, grad) for old, grad in rows],
+            [tf.maximum(*pair) for pair in zip(largest, _given(found.overwrites), strict=True)],
         )
 
-    def means(self, carried: tuple[list[Tensor], list[Any]]) -> tuple[list[Tensor], Any]:
-        losses, sums = carried
-        rest = iter(sums)
-        flat = [None if grad is None else self._mean(next(rest), grad) for grad in self._flat]
-        return [loss / self._count for loss in losses], tf.nest.pack_sequence_as(self._nested, flat)
+    def means(self, carried: Carried) -> tuple[list[Tensor], Any, Any]:
+        losses, sums, largest = carried
+        rows = zip(sums, _given(self._first.scaled), strict=True)
+        return (
+            [loss / self._count for loss in losses],
+            _packed(self._first.scaled, [self._mean(total, grad) for total, grad in rows]),
+            _packed(self._first.overwrites, largest),
+        )
 
     def _opened(self, grad: Any) -> Any:
         if not isinstance(grad, tf.IndexedSlices):
@@ -103,6 +110,17 @@ class _Sums:
             return total / self._count
         values, indices = (array.concat() for array in total)
         return tf.IndexedSlices(values / self._count, indices, grad.dense_shape)
+
+
+def _given(groups: Sequence[Sequence[Any]]) -> list[Any]:
+    """All values of all networks that are not None, one behind the other."""
+    return [value for own in groups for value in own if value is not None]
+
+
+def _packed(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:
+    """The values in the places that `_given` took them from."""
+    rest = iter(values)
+    return [[None if old is None else next(rest) for old in own] for own in groups]
 
 
 def _added(total: Any, index: Tensor, grad: Any) -> Any:

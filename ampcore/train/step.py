@@ -87,9 +87,15 @@ class TrainStep:
         # Read before the step counts: a schedule's next value belongs to the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
         groups = [
-            (optimizer, clip(grads, norm), network.model.trainable_variables)
-            for optimizer, clip, grads, norm, network in zip(
-                self.optimizers, self.clips, found.scaled, norms, self.task.networks, strict=True
+            (optimizer, _merged(clip(grads, norm), values), network.model.trainable_variables)
+            for optimizer, clip, grads, norm, values, network in zip(
+                self.optimizers,
+                self.clips,
+                found.scaled,
+                norms,
+                found.overwrites,
+                self.task.networks,
+                strict=True,
             )
         ]
         also = _changed(self.task.networks, before, found.held)
@@ -137,6 +143,12 @@ def _row(
         return [losses[0], scales[0], skipped, norms[0], rates[0]]
     own = chain.from_iterable(zip(losses, scales, norms, rates, strict=True))
     return [tf.add_n(losses), tf.reduce_min(scales), skipped, tf.norm(norms), rates[0], *own]
+
+
+def _merged(grads: list[Any], overwrites: list[Any]) -> list[Any]:
+    """What an optimizer takes: each variable's gradient, or the value that overwrites it."""
+    rows = zip(grads, overwrites, strict=True)
+    return [grad if value is None else value for grad, value in rows]
 
 
 def _clip_by_value(grad: Tensor, limit: float) -> Tensor:

@@ -265,3 +265,14 @@ def test_its_variables_are_all_that_an_optimizer_knows(kind, as_rows):
 def test_a_learning_rate_of_a_schedule_is_what_keras_makes_of_it():
     built = schedule.build(Cosine(), RATE, STEPS)
     assert [float(built(n)) for n in range(STEPS)] == [float(COSINE(n)) for n in range(STEPS)]
+
+
+def test_a_variable_that_is_overwritten_has_neither_slots_nor_an_average():
+    weight, history = keras.Variable(normal(*SMALL)), keras.Variable([1.0, 2.0])
+    history.overwrite_with_gradient = True
+    optimizer = made("adam", ema=0.9)
+    optimizer.build([weight, history])
+    assert {variable.shape for variable in optimizer.variables} == {(), SMALL, SMALL[:1]}
+    optimizer.apply([tf.ones(SMALL), tf.constant([3.0, 4.0])], [weight, history])
+    assert history.numpy().tolist() == [3.0, 4.0]
+    assert optimizer.average_of(history) is None

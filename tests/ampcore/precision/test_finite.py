@@ -48,6 +48,15 @@ def test_finite_means_every_element_is(compiled, values, finite):
     assert bool(check([tf.ones([3]), None, tf.constant(values, tf.float32)])) is finite
 
 
+@pytest.mark.parametrize(("value", "finite"), [(1e38, True), (3e38, False), (-3e38, False)])
+def test_duplicates_of_a_row_are_added_up_before_the_look(compiled, value, finite):
+    def check(values, rows):
+        return all_finite([tf.IndexedSlices(values, rows, tf.constant([5, 1]))])
+
+    given = tf.constant([[value], [1.0], [value]]), tf.constant([4, 0, 4])
+    assert bool(compiled(check)(*given)) is finite
+
+
 def test_an_empty_gradient_is_finite():
     assert all_finite([tf.zeros([0]), tf.ones([1])])
 

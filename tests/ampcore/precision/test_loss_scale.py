@@ -1,6 +1,7 @@
 import math
 from dataclasses import FrozenInstanceError
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -249,6 +250,34 @@ def test_unscaled_gradients_are_float32_and_keep_their_structure(scale):
     assert unscaled["sparse"].values.dtype == tf.float32
     assert unscaled["sparse"].indices is sparse.indices
     assert unscaled["sparse"].dense_shape is sparse.dense_shape
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_value_that_overwrites_its_variable_is_not_unscaled(scale):
+    weight, history = keras.Variable([1.0]), keras.Variable([1.0])
+    history.overwrite_with_gradient = True
+    state, rows = scale.init(), tf.IndexedSlices([[8.0]], [1], [2, 1])
+    grads = [tf.constant([8.0]), tf.constant([3.0], tf.float16), rows, None]
+    mine, kept, sparse, none = scale.unscale(state, grads, [weight, history, weight, weight])
+    assert float(mine[0]) == float(sparse.values[0, 0]) == 8.0 / float(state.scale)
+    assert (kept.dtype, float(kept[0]), none) == (tf.float16, 3.0, None)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize(
+    ("flag", "received"),
+    [
+        (tf.constant([True]), r"shape \(1,\) and dtype bool"),
+        (tf.constant([True, False]), r"shape \(2,\) and dtype bool"),
+        (tf.constant(1.0), r"shape \(\) and dtype float32"),
+    ],
+)
+def test_a_flag_of_another_shape_or_dtype_is_refused(scale, graph, flag, received):
+    adjust = tf.function(scale.adjust, autograph=False) if graph else scale.adjust
+    expected = rf"Expected finite: a boolean of the shape .*\(\).*Received: finite of {received}"
+    with pytest.raises(ValueError, match=expected):
+        adjust(scale.init(), flag)
 
 
 def test_gradients_too_small_for_float16_survive_unscaling():

@@ -5,6 +5,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ampcore import optimizers
 from ampcore.precision import (
     CalibratedLossScale,
     DynamicLossScale,
@@ -13,6 +14,7 @@ from ampcore.precision import (
     apply_if_finite,
     apply_together,
 )
+from ampcore.spec.optimizer import Momentum, Sgd
 
 SCALE = DynamicLossScale(initial=8.0)
 
@@ -283,3 +285,127 @@ def test_weights_in_sixteen_bits_take_float32_gradients(dtype):
     apply_if_finite(SCALE, SCALE.init(), [(optimizer, grads, [variable])])
     assert variable.dtype == dtype
     assert tf.cast(variable.value, tf.float32).numpy().tolist() == [0.75, 0.5]
+
+
+class Halved(keras.constraints.Constraint):
+    """Half of what it is given: applied once more, a weight moves."""
+
+    def __call__(self, value):
+        return value * 0.5
+
+
+def overwritten(value):
+    """A variable as the float8 layers of Keras have it."""
+    variable = keras.Variable(value)
+    variable.overwrite_with_gradient = True
+    return variable
+
+
+class Marked:
+    """A weight with a constraint, and one that is overwritten with its "gradient"."""
+
+    def __init__(self, *, xla, jit, optimizer=None):
+        self.weight = keras.Variable([4.0, 8.0])
+        self.weight.constraint = Halved()
+        self.history = overwritten([1.0, 2.0])
+        spec = Momentum(learning_rate=1.0, ema=0.5)
+        self.optimizer = optimizer or optimizers.build(spec, total_steps=9)
+        self.optimizer.build([self.weight, self.history])
+        self.state, self._xla = SCALE.init(), xla
+        self._step = tf.function(self._apply, autograph=False, jit_compile=jit)
+
+    def _apply(self, state, grads):
+        variables = [self.weight, self.history]
+        grads = SCALE.unscale(state, list(grads), variables)
+        return apply_together([SCALE], [state], [(self.optimizer, grads, variables)], xla=self._xla)
+
+    def step(self, gradient, history):
+        scaled = tf.constant(gradient) * self.state.scale, tf.constant(history)
+        outcome = self._step(self.state, scaled)
+        [self.state] = outcome.states
+        return bool(outcome.applied)
+
+    def values(self):
+        variables = [self.weight, self.history, *self.optimizer.variables]
+        return [variable.numpy() for variable in variables]
+
+
+FORMS = {
+    "keras": lambda: Marked(xla=False, jit=False, optimizer=keras.optimizers.SGD(1.0, 0.9)),
+    "graph": lambda: Marked(xla=False, jit=False),
+    "xla step": lambda: Marked(xla=True, jit=True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_skipped_step_neither_constrains_nor_overwrites_a_variable(form):
+    marked = FORMS[form]()
+    assert marked.step([1.0, 1.0], [3.0, 3.0])
+    before = marked.values()
+    for history in ([5.0, 5.0], [np.inf, np.nan]):
+        assert not marked.step([np.inf, 1.0], history)
+        np.testing.assert_equal(marked.values(), before)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_applied_step_overwrites_with_the_value_as_it_is(form):
+    marked = FORMS[form]()
+    assert marked.step([2.0, 2.0], [70000.0, 3.0])
+    np.testing.assert_array_equal(marked.weight.numpy(), [1.0, 3.0])
+    np.testing.assert_array_equal(marked.history.numpy(), [70000.0, 3.0])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_value_to_overwrite_with_has_no_say_in_the_finite_check(form):
+    marked = FORMS[form]()
+    assert marked.step([2.0, 2.0], [np.inf, 3.0])
+    np.testing.assert_array_equal(marked.weight.numpy(), [1.0, 3.0])
+    np.testing.assert_array_equal(marked.history.numpy(), [np.inf, 3.0])
+
+
+def with_own_scale(optimizer):
+    optimizer.loss_scale_factor = 4.0
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "received"),
+    [
+        (keras.optimizers.SGD(loss_scale_factor=8.0), r"SGD with loss_scale_factor=8\.0"),
+        (keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "LossScaleOptimizer"),
+        (with_own_scale(optimizers.build(Momentum(), 9)), r"Optimizer with loss_scale_factor=4"),
+    ],
+)
+@pytest.mark.parametrize("scale", [SCALE, NoLossScale()])
+def test_an_optimizer_that_divides_a_second_time_is_refused(scale, optimizer, received):
+    variable = keras.Variable([1.0])
+    with pytest.raises(ValueError, match=f"Expected optimizers without .* Received: {received}"):
+        apply_if_finite(scale, scale.init(), [(optimizer, [tf.ones([1])], [variable])])
+    assert variable.numpy() == [1.0]
+
+
+def test_where_xla_compiles_the_step_keras_optimizers_are_refused():
+    groups = [(keras.optimizers.SGD(), [tf.ones([1])], [keras.Variable([1.0])])]
+    with pytest.raises(ValueError, match=r"optimizers of ampcore\.optimizers .* Received: SGD"):
+        apply_together([SCALE], [SCALE.init()], groups, xla=True)
+
+
+@pytest.mark.parametrize("form", ["eager", "graph", "xla"])
+@pytest.mark.parametrize(("value", "applied"), [(3e38, False), (1e38, True)])
+def test_duplicate_rows_are_added_up_before_they_are_checked(form, value, applied):
+    table = keras.Variable(tf.zeros([4, 1]))
+    optimizer = optimizers.build(Sgd(learning_rate=1.0), 9)
+    optimizer.build([table])
+
+    def step(values, rows):
+        grads = [tf.IndexedSlices(values, rows, tf.constant([4, 1]))]
+        return apply_together(
+            [SCALE], [SCALE.init()], [(optimizer, grads, [table])], xla=form == "xla"
+        ).applied
+
+    if form != "eager":
+        step = tf.function(step, autograph=False, jit_compile=form == "xla")
+    given = tf.fill([3, 1], value), tf.constant([2, 0, 2])
+    assert bool(step(*given)) is applied
+    expected = [[-value], [0], [-2 * value], [0]] if applied else np.zeros([4, 1])
+    np.testing.assert_allclose(table.numpy(), expected)

@@ -85,6 +85,19 @@ def test_bad_micro_batches_skip_the_whole_window_and_are_counted(statistics, bat
         assert (row["skipped"], row["bad_micro_batches"]) == (1.0, len(parts))
 
 
+def test_finite_gradients_whose_squares_overflow_are_not_counted_as_bad(
+    make_step, task_of, batch, train
+):
+    inputs = keras.Input((8, 8, 1))
+    outputs = layers.Dense(10, kernel_initializer="zeros")(layers.Flatten()(inputs))
+    step = make_step(
+        FixedLossScale(1.0), task=task_of(keras.Model(inputs, outputs)), accumulate=PARTS
+    )
+    row = train(step, Batch(batch.x * 1e25, batch.y)).row
+    assert np.isinf(row["grad_norm"])
+    assert (row["skipped"], row["bad_micro_batches"]) == (0.0, 0.0)
+
+
 def test_the_statistics_go_from_micro_batch_to_micro_batch(statistics, batch, train):
     step = statistics()
     model = step.task.networks[0].model

@@ -1,0 +1,25 @@
+"""Variables whose "gradient" is their next value: the scales and amax histories of float8 layers.
+
+Keras marks them with `overwrite_with_gradient`; its optimizers assign the "gradient" as it is. To
+a loss scale, a finite check, a norm or a clip it is no gradient.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def is_overwritten(variable: Any) -> bool:
+    """Whether an optimizer assigns the "gradient" of this variable to it."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+def without_overwrites(grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """The gradients, one for each variable, with None where it is the next value instead."""
+    rows = zip(grads, variables, strict=True)
+    return [None if is_overwritten(variable) else grad for grad, variable in rows]
+
+
+def only_overwrites(grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """The next values of the variables that are overwritten, with None for all others."""
+    rows = zip(grads, variables, strict=True)
+    return [grad if is_overwritten(variable) else None for grad, variable in rows]

@@ -1,0 +1,82 @@
+"""A step of a model with a float8 layer of Keras: its scales and amax histories are overwritten."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from ampcore import optimizers
+from ampcore.data import Batch
+from ampcore.precision import FixedLossScale
+from ampcore.spec.optimizer import Adam
+from ampcore.train.loop import step_seed
+from ampcore.train.step import Clip
+
+FORMS = [(False, 1), (True, 1), (False, 4), (True, 4)]
+"""Whether XLA compiles the step, and its micro-batches."""
+
+
+@pytest.fixture(params=FORMS, ids=str)
+def step(request, make_step, task_of):
+    """A step of a float8 layer and a plain one, with limits that would show on a history."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1))
+    narrow = layers.Dense(8, name="narrow", kernel_constraint="max_norm")
+    outputs = layers.Dense(10, name="logits")(narrow(layers.Flatten()(inputs)))
+    narrow.quantize("float8")
+    made = make_step(
+        FixedLossScale(2.0**10),
+        task=task_of(keras.Model(inputs, outputs)),
+        optimizer=Adam(ema=0.9),
+        clips=[Clip(norm=1e-3, value=1e-6)],
+    )
+    xla, accumulate = request.param
+    return replace(made, xla=xla, accumulate=accumulate)
+
+
+def trained(step, batch):
+    """The row of one step, by column."""
+    function = tf.function(step.__call__, autograph=False, jit_compile=step.xla)
+    states = tuple(scale.init() for scale in step.loss_scales)
+    _, row = function(states, batch, step_seed(0, tf.constant(0, tf.int64)))
+    return dict(zip(step.columns, row.numpy(), strict=True))
+
+
+def newest(step):
+    """The largest magnitudes that the layer has seen in the last step: inputs and kernel."""
+    layer = step.task.networks[0].model.get_layer("narrow")
+    histories = layer.inputs_amax_history, layer.kernel_amax_history
+    return [float(history.numpy()[0]) for history in histories]
+
+
+def test_histories_take_their_values_unscaled_unclipped_and_unaveraged(step, batch):
+    layer = step.task.networks[0].model.get_layer("narrow")
+    largest = [np.abs(batch.x.numpy()).max(), np.abs(layer.kernel.numpy()).max()]
+    row = trained(step, batch)
+    assert row["skipped"] == 0
+    assert newest(step) == largest
+    assert np.isfinite(row["grad_norm"])
+    # What is evaluated and saved is the newest value: a history has no average.
+    history = layer.inputs_amax_history
+    assert optimizers.averaged(step.optimizers[0], [history])[0] is history.value
+    optimizers.adopt_averages(step.optimizers[0], [history])
+    assert newest(step) == largest
+
+
+def test_a_skipped_step_leaves_histories_and_constrained_weights_as_they_were(step, batch, keeps):
+    trained(step, batch)
+    step.task.networks[0].model.get_layer("narrow").kernel.assign(tf.fill([64, 8], 2.0))
+    x = batch.x.numpy()
+    # An infinity would be clipped by the layer to the largest number in 8 bits.
+    x[-1] = np.nan
+    with keeps(step):
+        assert trained(step, Batch(tf.constant(x), batch.y))["skipped"] == 1
+
+
+def test_the_norm_is_that_of_gradients_alone(step, batch):
+    layer = step.task.networks[0].model.get_layer("narrow")
+    layer.kernel_amax_history.assign(tf.fill([1024], 1e6))
+    assert trained(step, batch)["grad_norm"] < 1e3
