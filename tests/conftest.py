@@ -10,7 +10,6 @@ import signal
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-DEADLINE_S = 20.0
+from tests import waiting
+from tests.waiting import DEADLINE_S
 
 
 def pytest_configure() -> None:
@@ -30,16 +30,8 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
-    """Wait for a condition to hold, and return what it returned; fails after `timeout_s`."""
-
-    def wait(condition: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
-        deadline = time.monotonic() + timeout_s
-        while not (result := condition()):
-            assert time.monotonic() < deadline, "the condition did not come true in time"
-            time.sleep(0.01)
-        return result
-
-    return wait
+    """Wait for a condition to hold, and return what it returned; see tests/waiting.py."""
+    return waiting.wait_until
 
 
 # ---- PostgreSQL and SQLite
@@ -260,7 +252,7 @@ def stage() -> Iterator[Stage]:
     for client in clients:
         client.close()
     server.should_exit = True
-    thread.join(DEADLINE_S)
+    waiting.join(thread)
     listener.close()
 
 

@@ -9,20 +9,30 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+from sqlalchemy import update
 
 from ampclient import Client, Job
+from store.clock import after
 from store.database import Database
-from tests.chaos.members import READY_S, TRAINER, Api, Worker
+from store.leases import SELF_FENCE_S
+from store.tables import Job as JobRow
+from tests.chaos.members import PROGRAMS, Api, Worker
 from tests.chaos.postgres import Postgres
-from tests.chaos.process import command_of, processes_of
-from tests.chaos.runs import checkpoints, running
+from tests.chaos.process import processes_of, thaw
+from tests.chaos.programs.control import Control
+from tests.chaos.runs import BLOCK, HELD_AT, PACE, reached, saved_at
 from tests.chaos.surroundings import Surroundings
-from tests.chaos.waiting import wait_until
+from tests.waiting import DEADLINE_S, wait_until
+
+PACED = "paced_trainer.py"
+"""The real trainer, with TensorFlow."""
+SCRIPTED = "scripted_trainer.py"
+"""One without: it tells by a formula, and everything around it is real."""
 
 
 class Cluster:
@@ -35,6 +45,8 @@ class Cluster:
         self.redis = start_redis(folder, folder / "redis.log")
         self._folder = folder
         self._numbers = itertools.count(1)
+        (folder / "control").mkdir()
+        self.control = Control(folder / "control", BLOCK, PACE)
         self._surroundings = Surroundings(folder, postgres, self.redis)
         self.database = Database(postgres.url(self._surroundings.database))
         self.ways, self.api_ways = self._surroundings.ways(), self._surroundings.ways()
@@ -61,24 +73,41 @@ class Cluster:
         api.wait_ready()
         return api
 
-    def worker(self, program: Sequence[str] = ("-m", "worker"), **environment: str) -> Worker:
-        """One more worker; `program` is what Python runs."""
+    def worker(
+        self,
+        trainer: str = PACED,
+        *,
+        clock_off_s: float = 0.0,
+        grace_s: float | None = None,
+        **environment: str,
+    ) -> Worker:
+        """One more worker, whose trainers obey `control`."""
         name, log_file = self._named("worker")
+        changed = [f"--clock-off-s={clock_off_s}"]
+        changed += [] if grace_s is None else [f"--grace-s={grace_s}"]
+        command = [sys.executable, "-u", str(PROGRAMS / trainer), self.control.argument()]
+        program = [str(PROGRAMS / "changed_worker.py"), *changed, "--", *command]
         scratch = self._folder / f"scratch-of-{name}"
         own = {**self._surroundings.environment(self.ways), "AMPCORE_SCRATCH_DIR": str(scratch)}
         worker = Worker(name, log_file, program, {**own, **environment})
-        worker.scratch = scratch
+        worker.scratch, worker.kind = scratch, (trainer, grace_s)
         self.workers.append(worker)
         worker.start()
         return worker
 
-    def crew(self, count: int) -> list[Worker]:
-        """So many workers that are there and idle, and no other one."""
-        for worker in [worker for worker in self.workers if worker.running][count:]:
-            assert worker.stop() == 0, worker.log
-        while len(crew := [worker for worker in self.workers if worker.running]) < count:
-            self.worker()
-        wait_until(lambda: all(map(self._is_ready, crew)), READY_S, "the workers are ready")
+    def crew(
+        self, count: int, trainer: str = PACED, *, grace_s: float | None = None
+    ) -> list[Worker]:
+        """So many workers of this kind that are there and idle, and no other one."""
+        running = [worker for worker in self.workers if worker.running]
+        fitting = [worker for worker in running if worker.kind == (trainer, grace_s)][:count]
+        leaving = [worker for worker in running if worker not in fitting]
+        for worker in leaving:
+            worker.ask_to_stop()
+        crew = fitting + [self.worker(trainer, grace_s=grace_s) for _ in range(len(fitting), count)]
+        for worker in leaving:
+            assert worker.wait() == 0, worker.log
+        wait_until(lambda: all(map(self._is_ready, crew)), "the workers are ready")
         return crew
 
     def registered(self, worker: Worker) -> Any:
@@ -95,26 +124,64 @@ class Cluster:
         [worker] = [worker for worker in self.workers if worker.started and worker.pid == pid]
         return worker
 
+    def trainer(self, job: Job) -> psutil.Process:
+        """The process that trains its present attempt, once it has begun to."""
+        pid = wait_until(
+            lambda: self.control.pid(job.id, job.refresh().attempt), "a trainer has the job"
+        )
+        return psutil.Process(pid)
+
+    def submit_held(self, spec: dict[str, Any], step: int = HELD_AT) -> Job:
+        """A new job, whose trainer waits once it has told this step."""
+        self.control.hold(step)
+        return self.client.jobs.submit(spec)
+
+    def train_to(self, job: Job, step: int) -> None:
+        """Let the trainers go on, and wait until the job's has told this step, where it waits."""
+        self.control.hold(step)
+        wait_until(lambda: reached(job, step), f"step {step} is told")
+
     def past_a_checkpoint(self, job: Job) -> Worker:
-        """Wait until some steps behind a recorded checkpoint are told; the job's worker."""
-        wait_until(lambda: running(job), READY_S, "the job runs")
-        wait_until(lambda: checkpoints(job), what="a checkpoint is recorded")
-        step = job.refresh().step
-        wait_until(lambda: job.refresh().step > step, what="the job goes on")
+        """Wait until it is held, with steps behind a recorded checkpoint; the job's worker."""
+        wait_until(lambda: reached(job, HELD_AT), "the job trains as far as it may")
+        # The trainer saves after each block, and is held before it saves behind the last one.
+        told = job.refresh().step
+        wait_until(
+            lambda: any(told - BLOCK <= saved < told for saved in saved_at(job)),
+            "the checkpoint before the last block is recorded",
+        )
         return self.owner(job)
+
+    def finish(self, job: Job) -> Job:
+        """Let the trainers train to the end, and wait for the job's."""
+        self.control.release()
+        return job.wait(timeout=DEADLINE_S)
+
+    def lapse(self, job: Job, seconds: float = 1.0) -> None:
+        """Make it so that the job's lease has run out so long ago, as if time had passed."""
+        self.database.engine.dispose()  # the server may have been restarted since the last use
+        with self.database.write() as session:
+            statement = update(JobRow).where(JobRow.id == job.id)
+            session.execute(
+                statement.where(JobRow.lease_expires_at.is_not(None)).values(
+                    lease_expires_at=after(-seconds)
+                )
+            )
 
     # ---- What is left
 
     def settle(self) -> None:
-        """After a test: all ways open, everything awake, one API, and every job ended."""
+        """After a test: all ways open, everything awake, one API, every job ended, nothing left.
+
+        What this test has left behind fails this test, and is cleared away for the next one.
+        """
+        self.control.release()
+        self.control.leave_memory(None)
         self.postgres.start()
         self.ways.restore()
         self.api_ways.restore()
-        for worker in self.workers:
-            worker.thaw()
         for process in processes_of(self._surroundings.temporary):
-            if TRAINER in command_of(process):
-                process.resume()
+            thaw(process)
         if not self.redis.running:
             self.redis.start()
         while len(self.apis) > 1:
@@ -124,31 +191,63 @@ class Cluster:
                 api.start()
             api.wait_ready()
         self._end_jobs()
+        left = [*self._orphans(), *self._temporary_files()]
+        self._clear()
+        assert not left, f"the test has left behind: {left}"
 
     def close(self) -> None:
-        """End everything, and see that nothing is left."""
-        codes = {worker.name: worker.stop() for worker in self.workers if worker.running}
+        """End everything; what is left is cleared away first, and said then."""
+        codes = {worker.name: self._stopped(worker) for worker in self.workers if worker.running}
         for api in self.apis:
             api.close()
         self.redis.stop(grace_s=3)
         self.ways.close()
         self.api_ways.close()
         self.database.close()
-        left: list[psutil.Process] = processes_of(self._surroundings.temporary)
-        for process in left:
-            process.kill()
-        assert not left
-        assert set(codes.values()) <= {0}, codes
-        assert not list(self._surroundings.temporary.iterdir()), "temporary files are left"
+        broken = {name: code for name, code in codes.items() if code}
+        left = [*processes_of(self._surroundings.temporary), *self._temporary_files()]
+        self._clear(living=False)
         shutil.rmtree(self._folder)
+        assert not broken, "a worker came to no orderly end"
+        assert not left, "the end of the stack has left something behind"
 
     def _end_jobs(self) -> None:
         unfinished = [job for job in self.client.jobs.list() if not job.state.is_terminal]
+        living = {worker.pid for worker in self.workers if worker.running}
+        at_work = {known.id for known in self.client.workers.list() if known.pid in living}
         for job in unfinished:
             job.cancel()
-        if unfinished and not any(worker.running for worker in self.workers):
-            self.worker()  # whose lease runs out where nobody is left to end the job
-        self.client.jobs.wait(unfinished, timeout=60)
+            if job.worker_id not in at_work:  # nobody is left to end it
+                self.lapse(job, 2 * SELF_FENCE_S)
+        self.client.jobs.wait(unfinished, timeout=DEADLINE_S)
+
+    def _orphans(self) -> list[psutil.Process]:
+        """Processes that no living member of the stack has made."""
+        ours = set(self._living())
+        return [one for one in processes_of(self._surroundings.temporary) if one not in ours]
+
+    def _living(self) -> Iterator[psutil.Process]:
+        for member in (*self.apis, *self.workers):
+            if member.running:
+                yield psutil.Process(member.pid)
+                yield from member.descendants()
+
+    def _temporary_files(self) -> list[Path]:
+        return list(self._surroundings.temporary.iterdir())
+
+    def _clear(self, *, living: bool = True) -> None:
+        """Kill and delete what should not be there."""
+        for process in self._orphans() if living else processes_of(self._surroundings.temporary):
+            process.kill()
+        for file in self._temporary_files():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+    def _stopped(self, worker: Worker) -> int:
+        try:
+            return worker.stop()
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            return -1
 
     # ---- How it is started
 

@@ -4,14 +4,13 @@ import signal
 from pathlib import Path
 
 import httpx
-import psutil
 
 from ampclient import Client
-from tests.chaos.process import Process, command_of
-from tests.chaos.waiting import wait_until
+from tests.chaos.process import Process
+from tests.waiting import DEADLINE_S, wait_until
 
-TRAINER = "ampcore.child"
-READY_S = 90.0
+PROGRAMS = Path(__file__).parent / "programs"
+"""What the processes of a stack run in place of ours, each a file of its own."""
 CALM_ENDS = (0, -signal.SIGTERM)
 """The server raises the signal again once all is closed."""
 
@@ -23,10 +22,10 @@ class Api(Process):
         self.url = url
         self.client = Client(url, token)
         signed_in = {"Authorization": f"Bearer {token}"}
-        self.http = httpx.Client(base_url=url, headers=signed_in, timeout=30)
+        self.http = httpx.Client(base_url=url, headers=signed_in, timeout=DEADLINE_S)
 
     def wait_ready(self) -> None:
-        wait_until(self._answers, READY_S, f"{self.name} answers")
+        wait_until(self._answers, f"{self.name} answers", show=lambda: self.log)
 
     def close(self) -> None:
         """Stop it, and see that it came to an orderly end."""
@@ -47,12 +46,5 @@ class Worker(Process):
     """A worker with one slot."""
 
     scratch: Path
-
-    @property
-    def trainer(self) -> psutil.Process:
-        """The process that trains its job: of those it has made, the one that it made first."""
-        return self.trainers()[0]
-
-    def trainers(self) -> list[psutil.Process]:
-        """The processes that train or stand by."""
-        return [child for child in self.children() if TRAINER in command_of(child)]
+    kind: tuple[str, float | None]
+    """Its trainer program, and its grace period where that is not the usual one."""

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-STOP_S = 30.0
+from tests.waiting import DEADLINE_S
 
 
 class Process:
@@ -61,7 +62,7 @@ class Process:
 
     def wait(self) -> int:
         """Its exit code, once it has ended."""
-        return self.started.wait(STOP_S)
+        return self.started.wait(DEADLINE_S)
 
     def stop(self) -> int:
         self.ask_to_stop()
@@ -79,10 +80,16 @@ class Process:
         if self.running:
             os.kill(self.pid, signal.SIGCONT)
 
-    def children(self) -> list[psutil.Process]:
-        """Its children, the oldest one first."""
-        children = psutil.Process(self.pid).children()
-        return sorted(children, key=lambda child: (child.create_time(), child.pid))
+    def descendants(self) -> list[psutil.Process]:
+        """Its children, and theirs."""
+        return psutil.Process(self.pid).children(recursive=True)
+
+
+def thaw(process: psutil.Process) -> None:
+    """Wake a process that was frozen."""
+    with suppress(psutil.NoSuchProcess):
+        if process.status() == psutil.STATUS_STOPPED:
+            process.resume()
 
 
 def gone(process: psutil.Process) -> bool:
@@ -91,14 +98,6 @@ def gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def command_of(process: psutil.Process) -> str:
-    """What it runs; nothing when it is gone."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:

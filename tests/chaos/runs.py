@@ -1,5 +1,6 @@
 """The job of most of these tests, and what it must have become whatever happened to it."""
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,10 +13,17 @@ from ampclient import Artifact, Job
 from ampcore.series import StepBlock
 from ampcore.series.codec import decode
 from ampcore.spec import JobSpec, State
-from tests.chaos.waiting import wait_until
+from tests.chaos.programs import formula
+from tests.waiting import wait_until
 
-STEPS = 6_000
-"""Some seconds of training: long enough to be disturbed in the middle."""
+PACE = float(os.environ.get("AMPCORE_TEST_PACE", "1"))
+"""How fast the machine is to look: with 10 a job is over ten times sooner, with 0.1 a trainer
+waits nine times as long as each block took. No test may know the difference."""
+BLOCK = max(1, round(44 / max(PACE, 1)))
+"""The steps that are told at one time; an epoch has 44. After each block a checkpoint is saved."""
+STEPS = 12 * BLOCK
+HELD_AT = 6 * BLOCK
+"""Where trainers wait for the test."""
 TIMED = "step_time_s"
 
 SPEC: dict[str, Any] = {
@@ -24,17 +32,16 @@ SPEC: dict[str, Any] = {
     "data": {"kind": "digits", "batch_size": 32},
     "precision": {"policy": "mixed_float16"},
     # Too high at first and growing often: scale and counters must survive every fault too.
-    "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 50},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 20},
     "train": {
         "steps": STEPS,
         "seed": 3,
-        "checkpoint_every_s": 0.4,
+        "checkpoint_every_s": 1e-6,
         "eval_every_epochs": 10_000_000,
     },
     # The same engine each time: what is compared are bits.
     "runtime": {"engine": "graph", "device": "cpu"},
 }
-ENDLESS: dict[str, Any] = {**SPEC, "name": "endless", "train": {**SPEC["train"], "steps": 2**40}}
 TINY: dict[str, Any] = {**SPEC, "name": "tiny", "train": {"steps": 10, "checkpoint_every_s": None}}
 
 TRAIN = """
@@ -70,11 +77,16 @@ def train(folder: Path) -> Record:
     try:
         folder.mkdir()
     except FileExistsError:
-        wait_until(digest.exists, 180, "another process has trained it")
+        wait_until(digest.exists, "another process has trained it")
     else:
         job.write_text(JobSpec.parse(SPEC).model_dump_json())
         subprocess.run([sys.executable, "-c", TRAIN, job, steps, digest], check=True)
     return Record(decode(steps.read_bytes()), digest.read_text())
+
+
+def scripted() -> Record:
+    """What the scripted trainer makes of SPEC."""
+    return Record(formula.steps(0, STEPS), formula.trained(formula.UNTRAINED, 0, STEPS))
 
 
 def assert_undisturbed(job: Job, record: Record) -> None:
@@ -103,8 +115,18 @@ def checkpoints(job: Job) -> list[Artifact]:
     return [artifact for artifact in job.artifacts() if artifact.kind == "checkpoint"]
 
 
-def running(job: Job) -> bool:
-    """Whether it trains right now and has told of a step."""
+def saved_at(job: Job) -> list[int]:
+    """After how many steps its recorded checkpoints were saved, the oldest one first."""
+    return [artifact.step + 1 for artifact in checkpoints(job) if artifact.step is not None]
+
+
+def reached(job: Job, step: int) -> bool:
+    """Whether it trains right now and has told so many steps."""
     job = job.refresh()
     assert not job.state.is_terminal, (job.state, job.message)
-    return job.state is State.RUNNING and job.step > 0
+    return job.state is State.RUNNING and job.step >= step
+
+
+def running(job: Job) -> bool:
+    """Whether it trains right now and has told of a step."""
+    return reached(job, 1)

@@ -5,19 +5,19 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-import pytest
 import redis
 from sqlalchemy import select
 
 from ampclient import Job, LogEntry
 from ampcore.spec import State
 from store import tables
-from tests.chaos.cluster import Cluster
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.members import CALM_ENDS, Api
-from tests.chaos.runs import SPEC, STEPS, TINY, outcomes
-from tests.chaos.waiting import wait_until
+from tests.chaos.runs import HELD_AT, SPEC, STEPS, TINY, outcomes
+from tests.waiting import DEADLINE_S, join, wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-2")
+pytestmark = groups.SCRIPTED
 
 
 def test_a_job_whose_api_died_between_commit_and_message_runs_all_the_same(
@@ -27,21 +27,21 @@ def test_a_job_whose_api_died_between_commit_and_message_runs_all_the_same(
 
     Checked: without `resend` in server/reconcile.py the job waits for ever.
     """
-    cluster.crew(1)
+    cluster.crew(1, SCRIPTED)
     [api] = cluster.apis
     name = "committed, never sent"
     cluster.api_ways.redis.block()
     post = threading.Thread(target=submit, args=[api, {**TINY, "name": name}])
     post.start()
-    job_id = wait_until(lambda: find(cluster, name), what="the job is committed")
+    job_id = wait_until(lambda: find(cluster, name), "the job is committed")
     api.kill()
-    post.join()
+    join(post)
     with redis.Redis.from_url(cluster.redis.url) as connection:
         assert connection.llen("ampcore.cpu") == 0, "the message was sent after all"
     cluster.api_ways.redis.restore()
     api.start()
     api.wait_ready()
-    job = api.client.jobs.get(job_id).wait(timeout=60)
+    job = api.client.jobs.get(job_id).wait(timeout=DEADLINE_S)
     assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
 
 
@@ -50,9 +50,9 @@ def test_who_follows_a_job_gets_each_step_and_line_once_across_restarts(cluster:
 
     Checked: where ampclient/logs.py forgets the last `seq`, lines come twice.
     """
-    cluster.crew(1)
+    cluster.crew(1, SCRIPTED)
     [api] = cluster.apis
-    job = cluster.client.jobs.submit(SPEC)
+    job = cluster.submit_held(SPEC)
     steps: list[int] = []
     lines: list[LogEntry] = []
     followers = [
@@ -61,18 +61,17 @@ def test_who_follows_a_job_gets_each_step_and_line_once_across_restarts(cluster:
     ]
     for follower in followers:
         follower.start()
-    wait_until(lambda: len(steps) > 100, 90, "steps are followed")
+    wait_until(lambda: len(steps) == HELD_AT, "steps are followed")
     api.kill()
     api.start()
     api.wait_ready()
-    known = len(steps)
-    wait_until(lambda: len(steps) > known, what="the steps go on")
+    cluster.control.hold(STEPS)
+    wait_until(lambda: len(steps) == STEPS, "the steps go on")
     assert api.stop() in CALM_ENDS, "with streams open"
     api.start()
     api.wait_ready()
-    for follower in followers:
-        follower.join(120)
-        assert not follower.is_alive()
+    cluster.control.release()
+    join(*followers)
     assert steps == list(range(STEPS))
     assert lines == list(job.logs())
     assert lines
@@ -84,16 +83,17 @@ def test_two_apis_reconcile_and_do_everything_once(cluster: Cluster) -> None:
     Checked: without `resend` the jobs wait for ever. Who wins a single race of the two depends on
     chance; tests/store holds those one by one.
     """
-    cluster.crew(2)
+    cluster.crew(2, SCRIPTED)
     cluster.api()
     cluster.api_ways.redis.cut()  # no message leaves; both servers find the jobs unsent
     jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]
     cluster.api_ways.redis.restore()
-    ended = cluster.client.jobs.wait(jobs, timeout=120)
+    ended = cluster.client.jobs.wait(jobs, timeout=DEADLINE_S)
     assert [(job.state, job.attempt) for job in ended] == [(State.SUCCEEDED, 1)] * 2
-    lost = cluster.client.jobs.submit(SPEC)
+    lost = cluster.submit_held(SPEC)
     cluster.past_a_checkpoint(lost).kill()
-    lost = lost.wait(timeout=120)
+    cluster.lapse(lost)
+    lost = cluster.finish(lost)
     assert outcomes(lost) == [("lost", "worker_lost"), ("succeeded", None)]
     assert lost.steps()["step"].tolist() == list(range(STEPS))
 

@@ -14,17 +14,26 @@ import psutil
 import pytest
 
 from ampclient import Job
-from tests.chaos.cluster import Cluster
-from tests.chaos.runs import SPEC, Record, assert_undisturbed, checkpoints
-from tests.chaos.waiting import wait_until
-
-pytestmark = pytest.mark.xdist_group("chaos-2")
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
+from tests.chaos.runs import (
+    BLOCK,
+    HELD_AT,
+    SPEC,
+    Record,
+    assert_undisturbed,
+    checkpoints,
+    saved_at,
+    scripted,
+)
+from tests.waiting import wait_until
 
 FULL_BYTES = 4096
 """Less than a checkpoint of the model takes."""
 MEMORY = Path("/dev/shm")
 
 
+@groups.REAL
 def test_a_trainer_whose_disk_is_full_keeps_its_last_checkpoint_and_goes_on(
     cluster: Cluster, undisturbed: Record
 ) -> None:
@@ -33,18 +42,19 @@ def test_a_trainer_whose_disk_is_full_keeps_its_last_checkpoint_and_goes_on(
     Checked: where ampcore/train/checkpoints.py does not catch the error, it ends the attempt.
     """
     cluster.crew(1)
-    job = cluster.client.jobs.submit(SPEC)
-    trainer = cluster.past_a_checkpoint(job).trainer
+    job = cluster.submit_held(SPEC)
+    cluster.past_a_checkpoint(job)
+    trainer = cluster.trainer(job)
     limit_files(trainer, FULL_BYTES)
-    wait_until(lambda: warnings(job), 30, "a warning says so")
-    kept = checkpoints(job)
-    assert kept, "the last good checkpoint is gone"
-    assert job.refresh().state == "running"
+    cluster.train_to(job, HELD_AT + 2 * BLOCK)
+    wait_until(lambda: warnings(job), "a warning says so")
+    assert checkpoints(job), "the last good checkpoint is gone"
+    assert saved_at(job)[-1] < HELD_AT, "the disk was not full"
     assert "The run goes on" in warnings(job)[0]["message"]
     limit_files(trainer, resource.RLIM_INFINITY)  # somebody has made room
-    newer = kept[-1].step
-    wait_until(lambda: checkpoints(job)[-1].step > newer, 30, "it saves again")
-    job = job.wait(timeout=120)
+    cluster.train_to(job, HELD_AT + 4 * BLOCK)
+    wait_until(lambda: saved_at(job)[-1] > HELD_AT, "it saves again")
+    job = cluster.finish(job)
     assert_undisturbed(job, undisturbed)
     assert job.attempt == 1
 
@@ -59,8 +69,9 @@ def elsewhere() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@groups.SCRIPTED
 def test_a_worker_whose_storage_is_full_keeps_what_is_recorded_and_goes_on(
-    cluster: Cluster, undisturbed: Record, elsewhere: Path
+    cluster: Cluster, elsewhere: Path
 ) -> None:
     """The guard: the courier tries again, warns, and disturbs nobody.
 
@@ -68,20 +79,20 @@ def test_a_worker_whose_storage_is_full_keeps_what_is_recorded_and_goes_on(
     since a newer checkpoint takes the place of the one that is tried.
     """
     cluster.crew(0)
-    worker = cluster.worker(AMPCORE_SCRATCH_DIR=str(elsewhere))
-    job = cluster.client.jobs.submit(SPEC)
+    worker = cluster.worker(SCRIPTED, AMPCORE_SCRATCH_DIR=str(elsewhere))
+    job = cluster.submit_held(SPEC)
     cluster.past_a_checkpoint(job)
     process = psutil.Process(worker.pid)
     # Its own log is longer than a small limit already, and children made from now on inherit.
     limit_files(process, max(FULL_BYTES, worker.log_file.stat().st_size + FULL_BYTES))
-    wait_until(lambda: warnings(job), 30, "a warning says so")
-    kept = checkpoints(job)
-    assert kept
+    cluster.train_to(job, HELD_AT + 2 * BLOCK)
+    wait_until(lambda: warnings(job), "a warning says so")
+    assert saved_at(job)[-1] < HELD_AT
     limit_files(process, resource.RLIM_INFINITY)
-    newer = kept[-1].step
-    wait_until(lambda: checkpoints(job)[-1].step > newer, 30, "it keeps them again")
-    job = job.wait(timeout=120)
-    assert_undisturbed(job, undisturbed)
+    cluster.train_to(job, HELD_AT + 4 * BLOCK)
+    wait_until(lambda: saved_at(job)[-1] > HELD_AT, "it keeps them again")
+    job = cluster.finish(job)
+    assert_undisturbed(job, scripted())
     assert job.attempt == 1
     assert worker.stop() == 0
     assert not list(elsewhere.iterdir())

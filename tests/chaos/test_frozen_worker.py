@@ -1,18 +1,26 @@
 """A worker stands still until its job was given to another one, and then wakes."""
 
-import pytest
-
 from ampcore.spec import State
-from tests.chaos.cluster import Cluster
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.process import gone
-from tests.chaos.runs import SPEC, TINY, Record, assert_undisturbed, outcomes
-from tests.chaos.waiting import wait_until
+from tests.chaos.runs import (
+    HELD_AT,
+    SPEC,
+    STEPS,
+    TINY,
+    assert_undisturbed,
+    outcomes,
+    reached,
+    scripted,
+)
+from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-1")
+pytestmark = groups.SCRIPTED
 
 
 def test_what_a_worker_says_after_its_lease_was_given_away_is_refused(
-    cluster: Cluster, undisturbed: Record
+    cluster: Cluster,
 ) -> None:
     """The guards: the fence names the attempt, and a write what was told before it.
 
@@ -20,24 +28,27 @@ def test_what_a_worker_says_after_its_lease_was_given_away_is_refused(
     store/ingest.py the old attempt's steps are written. (Each alone still keeps them out;
     tests/store holds the two one by one.)
     """
-    cluster.crew(2)
-    job = cluster.client.jobs.submit(SPEC)
+    cluster.crew(2, SCRIPTED)
+    job = cluster.submit_held(SPEC)
     worker = cluster.past_a_checkpoint(job)
-    trainer = worker.trainer
+    trainer = cluster.trainer(job)
     worker.freeze()
-    wait_until(lambda: job.refresh().attempt == 2, 60, "another worker takes the job")
+    cluster.lapse(job)
+    wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
+    wait_until(lambda: reached(job, HELD_AT), "the job runs again")
     assert cluster.owner(job) is not worker
+    cluster.train_to(job, STEPS)  # the first trainer goes on, too, and its pipe is full of news
     told = rows_of(cluster, job.id, attempt=1)
-    worker.thaw()  # its trainer has gone on all the time, and its pipe is full of news
-    wait_until(lambda: gone(trainer), 30, "the fenced trainer is gone")
-    job = job.wait(timeout=120)
-    assert_undisturbed(job, undisturbed)
+    worker.thaw()
+    wait_until(lambda: gone(trainer), "the fenced trainer is gone")
+    job = cluster.finish(job)
+    assert_undisturbed(job, scripted())
     assert rows_of(cluster, job.id, attempt=1) == told
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
     # It has lost a job, not its wits.
-    wait_until(lambda: cluster.registered(worker).state == "online", 30, "it is online again")
+    wait_until(lambda: cluster.registered(worker).state == "online", "it is online again")
     next_jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]  # one for each worker
-    ended = cluster.client.jobs.wait(next_jobs, timeout=120)
+    ended = cluster.client.jobs.wait(next_jobs, timeout=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 2
     assert cluster.registered(worker).id in {job.worker_id for job in ended}
 

@@ -3,83 +3,67 @@
 import json
 from typing import Any
 
-import psutil
 import pytest
 
 from ampclient import Job
 from ampcore.spec import State
-from tests.chaos.cluster import Cluster
-from tests.chaos.runs import ENDLESS, SPEC, outcomes, running
-from tests.chaos.waiting import wait_until
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
+from tests.chaos.runs import HELD_AT, SPEC, STEPS, TINY, outcomes, reached
+from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-2")
-
-NAN = {
-    # Every gradient overflows float16, and the scale never comes down.
-    "skip_budget_exceeded": {
-        "loss_scale": {"mode": "fixed", "scale": 2.0**96},
-        "guard": {"max_consecutive_skips": 40},
-    },
-    # Nothing is checked, and the weights are NaN after the first updates.
-    "non_finite_loss": {
-        "model": {"kind": "mlp", "hidden": [16], "activation": "linear"},
-        "precision": {"policy": "float32"},
-        "loss_scale": {"mode": "none"},
-        "optimizer": {"kind": "sgd", "learning_rate": 1e6},
-        "guard": {"max_consecutive_skips": 40},
-    },
-}
 ROOM_BYTES = 512 * 2**20
 
 
-@pytest.mark.parametrize("reason", NAN)
+@groups.SCRIPTED
+@pytest.mark.parametrize("reason", ["skip_budget_exceeded", "non_finite_loss"])
 def test_a_job_of_nothing_but_nan_fails_once_and_reads_as_valid_json(
     cluster: Cluster, reason: str
 ) -> None:
     """The guards: no retry for such reasons; non-finite numbers are written as words.
 
     Checked: with skip_budget_exceeded in store.retries.RETRIED it is tried three times; without
-    `finite_json` in store/ingest.py PostgreSQL refuses the steps.
+    `finite_json` in store/ingest.py PostgreSQL refuses the steps. When a trainer gives such a
+    reason, tests/ampcore/train/test_guard.py holds.
     """
-    cluster.crew(1)
-    job = cluster.client.jobs.submit({**ENDLESS, **NAN[reason]}).wait(timeout=120)
+    cluster.crew(1, SCRIPTED)
+    labels = {"script": "not_a_number", "reason": reason}
+    job = cluster.client.jobs.submit({**SPEC, "labels": labels}).wait(timeout=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, reason, 1)
     said = "".join(documents(cluster, job))
-    assert '"NaN"' in said or '"Infinity"' in said, "there was nothing to be written"
-    steps = job.steps()
-    assert len(steps) == job.step >= 40
+    assert '"NaN"' in said, "there was nothing to be written"
+    assert len(job.steps()) == job.step == STEPS
 
 
+@groups.REAL
 def test_out_of_memory_is_said_once_and_not_tried_again(cluster: Cluster) -> None:
     """The guard: out of memory is no reason to try again.
 
     Checked: with out_of_memory in store.retries.RETRIED there are three attempts.
     """
-    cluster.crew(0)
-    [worker] = cluster.crew(1)  # a new one, whose trainer has loaded all that it loads
-    [standby] = worker.trainers()
+    cluster.crew(1)
     # TensorFlow and the small data fit, the model's first matrix of 1 GB does not.
-    room = standby.memory_info().vms + ROOM_BYTES
-    standby.rlimit(psutil.RLIMIT_AS, (room, standby.rlimit(psutil.RLIMIT_AS)[1]))
-    large = {**ENDLESS, "model": {"kind": "mlp", "hidden": [16_000, 16_000]}}
-    job = cluster.client.jobs.submit(large).wait(timeout=120)
+    cluster.control.leave_memory(ROOM_BYTES)
+    large = {**TINY, "model": {"kind": "mlp", "hidden": [16_000, 16_000]}}
+    job = cluster.client.jobs.submit(large).wait(timeout=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "out_of_memory", 1)
     assert len(outcomes(job)) == 1
     documents(cluster, job)
 
 
+@groups.SCRIPTED
 def test_a_job_that_loses_its_process_each_time_is_given_up(cluster: Cluster) -> None:
     """The guard: `max_attempts`.
 
     Checked: where store.retries.wait_s does not look at it, a third attempt begins.
     """
-    cluster.crew(1)
-    job = cluster.client.jobs.submit({**ENDLESS, "runtime": {**SPEC["runtime"], "max_attempts": 2}})
+    cluster.crew(1, SCRIPTED)
+    job = cluster.submit_held({**SPEC, "runtime": {**SPEC["runtime"], "max_attempts": 2}})
     for attempt in (1, 2):
-        wait_until(lambda: job.refresh().attempt == attempt, 60, "it is tried")  # noqa: B023
-        wait_until(lambda: running(job), 60, "it runs")
-        cluster.owner(job).trainer.kill()
-    wait_until(lambda: job.refresh().state.is_terminal, 30, "it is given up")
+        wait_until(lambda: job.refresh().attempt == attempt, "it is tried")  # noqa: B023
+        wait_until(lambda: reached(job, HELD_AT), "it runs")
+        cluster.trainer(job).kill()
+    wait_until(lambda: job.refresh().state.is_terminal, "it is given up")
     job = job.refresh()
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "process_killed", 2)
     assert outcomes(job) == [("failed", "process_killed")] * 2

@@ -5,14 +5,15 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from sqlalchemy import func, select
 
 from store.tables import Base
+from tests.chaos import groups
 from tests.chaos.cluster import Cluster
 from tests.chaos.runs import TINY
+from tests.waiting import DEADLINE_S
 
-pytestmark = pytest.mark.xdist_group("chaos-2")
+pytestmark = groups.SCRIPTED
 
 MEGABYTE = 2**20
 # What is kept of strangers on purpose, or changes by itself.
@@ -93,7 +94,7 @@ def raw(url: str, token: str, path: str, headers: dict[str, str] | None = None) 
     lines = [f"GET {path} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {token}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     lines += ["Connection: close", "", ""]
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as connection:
         with suppress(OSError):  # it hangs up on the rest; the answer has come all the same
             connection.sendall("\r\n".join(lines).encode())
         answer = connection.recv(64)

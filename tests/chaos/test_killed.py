@@ -1,13 +1,12 @@
 """A trainer or a worker is killed: the next attempt goes on where the ledger says it may."""
 
-import pytest
-
+from tests.chaos import groups
 from tests.chaos.cluster import Cluster
 from tests.chaos.process import gone
 from tests.chaos.runs import SPEC, Record, assert_undisturbed, outcomes, states
-from tests.chaos.waiting import wait_until
+from tests.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-1")
+pytestmark = groups.REAL
 
 
 def test_a_killed_trainers_job_goes_on_from_its_last_checkpoint(
@@ -18,10 +17,10 @@ def test_a_killed_trainers_job_goes_on_from_its_last_checkpoint(
     Checked: with `"resume": False` in worker/attempt.py it fails with "it began anew".
     """
     cluster.crew(1)
-    job = cluster.client.jobs.submit(SPEC)
-    worker = cluster.past_a_checkpoint(job)
-    worker.trainer.kill()
-    job = job.wait(timeout=120)
+    job = cluster.submit_held(SPEC)
+    cluster.past_a_checkpoint(job)
+    cluster.trainer(job).kill()
+    job = cluster.finish(job)
     assert_undisturbed(job, undisturbed)
     assert outcomes(job) == [("failed", "process_killed"), ("succeeded", None)]
     went_on_at = job.attempts()[1].first_step
@@ -39,16 +38,17 @@ def test_a_killed_workers_children_die_and_another_worker_goes_on(
     stay; without `expire` in server/reconcile.py nobody takes the job.
     """
     workers = cluster.crew(2)
-    job = cluster.client.jobs.submit(SPEC)
+    job = cluster.submit_held(SPEC)
     worker = cluster.past_a_checkpoint(job)
-    children = worker.children()
-    assert children
+    children = worker.descendants()
+    assert cluster.trainer(job) in children
     worker.kill()
-    wait_until(lambda: all(map(gone, children)), 5, "its children are gone")
-    wait_until(lambda: job.refresh().attempt == 2, 60, "another worker takes the job")
+    wait_until(lambda: all(map(gone, children)), "its children are gone")
+    cluster.lapse(job)
+    wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
     [other] = [one for one in workers if one is not worker]
     assert cluster.owner(job) is other
-    job = job.wait(timeout=120)
+    job = cluster.finish(job)
     assert_undisturbed(job, undisturbed)
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
     assert job.attempts()[1].first_step, "it began anew"

@@ -8,11 +8,21 @@ import pytest
 
 from ampcore.spec import State
 from server.wake import CeleryWake
-from tests.chaos.cluster import Cluster
-from tests.chaos.runs import SPEC, TINY, Record, assert_undisturbed, running, states
-from tests.chaos.waiting import wait_until
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
+from tests.chaos.runs import (
+    BLOCK,
+    HELD_AT,
+    SPEC,
+    TINY,
+    assert_undisturbed,
+    reached,
+    scripted,
+    states,
+)
+from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-2")
+pytestmark = groups.SCRIPTED
 
 QUEUE = "cpu"
 
@@ -31,16 +41,16 @@ def test_one_message_many_times_is_one_run(cluster: Cluster, bell: CeleryWake) -
     Checked: without the states in store.changes.change and store.attempts.claim_next the jobs run
     again and again.
     """
-    cluster.crew(2)
+    cluster.crew(2, SCRIPTED)
     jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]
     for _ in range(10):
         for job in jobs:
             bell.send(job.id, QUEUE)
-    jobs = cluster.client.jobs.wait(jobs, timeout=120)
+    jobs = cluster.client.jobs.wait(jobs, timeout=DEADLINE_S)
     late = jobs[0]
     for _ in range(10):
         bell.send(late.id, QUEUE)
-    wait_until(lambda: bell.waiting(QUEUE) == 0, what="every message is taken")
+    wait_until(lambda: bell.waiting(QUEUE) == 0, "every message is taken")
     for job in [job.refresh() for job in jobs]:
         assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
         assert states(job) == ["queued", "starting", "running", "succeeded"]
@@ -48,25 +58,24 @@ def test_one_message_many_times_is_one_run(cluster: Cluster, bell: CeleryWake) -
 
 
 def test_redis_killed_and_empty_again_costs_neither_running_nor_queued_jobs(
-    cluster: Cluster, bell: CeleryWake, undisturbed: Record
+    cluster: Cluster, bell: CeleryWake
 ) -> None:
     """The guard: the worker connects again for as long as it takes, and its jobs go on.
 
     Checked: with `broker_connection_retry=False` in worker/app.py the worker ends.
     """
-    [worker] = cluster.crew(1)
-    job = cluster.client.jobs.submit(SPEC)
-    wait_until(lambda: running(job), 90, "the job runs")
+    [worker] = cluster.crew(1, SCRIPTED)
+    job = cluster.submit_held(SPEC)
+    wait_until(lambda: reached(job, HELD_AT), "the job runs")
     queued = cluster.client.jobs.submit(TINY)
     os.kill(cluster.redis.pid, signal.SIGKILL)
-    wait_until(lambda: not cluster.redis.running, what="Redis is gone")
-    step = job.refresh().step
-    wait_until(lambda: job.refresh().step > step, what="the running job never notices")
+    wait_until(lambda: not cluster.redis.running, "Redis is gone")
+    cluster.train_to(job, HELD_AT + 2 * BLOCK)  # the running job never notices
     cluster.redis.start()
-    assert_undisturbed(job.wait(timeout=120), undisturbed)
-    ended = [queued.wait(timeout=120)]
+    assert_undisturbed(cluster.finish(job), scripted())
+    ended = [queued.wait(timeout=DEADLINE_S)]
     # Nothing waits any more: from here on the worker runs what it hears of, and only that.
-    ended.append(cluster.client.jobs.submit(TINY).wait(timeout=60))
+    ended.append(cluster.client.jobs.submit(TINY).wait(timeout=DEADLINE_S))
     assert [(job.state, job.attempt) for job in ended] == [(State.SUCCEEDED, 1)] * 2
     assert job.refresh().attempt == 1
     assert worker.running

@@ -9,17 +9,20 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
 from ampclient import Job
 from ampcore.series.jsonable import column_from_json
 from ampcore.spec import State
-from tests.chaos.cluster import Cluster
+from tests.chaos import groups
+from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.members import Api
-from tests.chaos.runs import SPEC, STEPS, Record, assert_undisturbed
-from tests.chaos.waiting import wait_until
+from tests.chaos.runs import BLOCK, HELD_AT, SPEC, STEPS, assert_undisturbed, reached, scripted
+from tests.waiting import join, wait_until
 
-pytestmark = pytest.mark.xdist_group("chaos-2")
+pytestmark = groups.SCRIPTED
+
+MOST = 3
+"""Entries that are read of one stream: few, so that it is cut often."""
 
 Told = tuple[int | None, str, Any]
 
@@ -48,7 +51,7 @@ class Listener(threading.Thread):
         return bool(self.told) and self.told[-1][1] == "end"
 
     def _read_some(self) -> None:
-        api, most = self._random.choice(self._apis), self._random.randint(1, 100)
+        api, most = self._random.choice(self._apis), self._random.randint(1, MOST)
         heard = [seq for seq, _, _ in self.told if seq is not None]
         headers = {"Last-Event-ID": str(heard[-1])} if heard else {}
         path = f"/api/v1/jobs/{self._job.id}/stream"
@@ -75,16 +78,16 @@ def events(answer: httpx.Response) -> Iterator[Told]:
 
 
 def test_a_stream_cut_at_random_tells_the_story_once_whatever_falls(
-    cluster: Cluster, undisturbed: Record
+    cluster: Cluster,
 ) -> None:
     """The guards: ids are seqs, also inside merged blocks; streams hold nothing and end in time.
 
     Checked: where store/stories.py reads from the last seq on, and not behind it, entries come
     twice.
     """
-    cluster.crew(2)
+    cluster.crew(2, SCRIPTED)
     first, second = cluster.apis[0], cluster.api()
-    job = cluster.client.jobs.submit(SPEC)
+    job = cluster.submit_held(SPEC)
     listener = Listener(job, [first, second])
     listener.start()
     worker = cluster.past_a_checkpoint(job)
@@ -92,23 +95,22 @@ def test_a_stream_cut_at_random_tells_the_story_once_whatever_falls(
     worker.kill()
     first.start()
     first.wait_ready()
-    wait_until(lambda: job.refresh().attempt == 2, 60, "another worker takes the job")
-    wait_until(lambda: job.refresh().state is State.RUNNING, 60, "the job runs again")
+    cluster.lapse(job)
+    wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
+    wait_until(lambda: reached(job, HELD_AT), "the job runs again")
     cluster.redis.stop(3.0)  # no bell rings any more
-    step = job.refresh().step
-    wait_until(lambda: job.refresh().step > step + 100, 60, "the job goes on")
+    cluster.train_to(job, HELD_AT + 2 * BLOCK)
     cluster.redis.start()
     assert first.stop() is not None
     first.start()
     first.wait_ready()
-    job = job.wait(timeout=120)
-    listener.join(60)
-    assert not listener.is_alive()
+    job = cluster.finish(job)
+    join(listener)
     assert listener.failure is None
     assert job.state is State.SUCCEEDED
     assert listener.cuts > 5
     assert_whole(listener.told, job)
-    assert_undisturbed(job, undisturbed)
+    assert_undisturbed(job, scripted())
 
 
 def assert_whole(told: list[Told], job: Job) -> None:

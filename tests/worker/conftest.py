@@ -17,6 +17,7 @@ from store import artifacts, events, jobs, steps
 from store import logs as stored_logs
 from store.database import Database
 from store.tables import Artifact, EventRow, Job
+from tests.waiting import join
 from worker.scratch import Scratch
 from worker.standby import Standby
 from worker.tasks import work
@@ -91,9 +92,8 @@ class Running:
             rows = stored_logs.read(session, self.job_id, after=0, limit=1000)
         return "".join(row.text for row in rows if row.stream == stream)
 
-    def ended(self, timeout_s: float = 30) -> Job:
-        self._thread.join(timeout_s)
-        assert not self._thread.is_alive()
+    def ended(self) -> Job:
+        join(self._thread)
         return self.job()
 
 
@@ -151,6 +151,6 @@ def start(
 @pytest.fixture
 def until_running(wait_until: Callable[..., None]) -> Callable[[Running], None]:
     def wait(running: Running) -> None:
-        wait_until(lambda: running.job().step >= 10)
+        wait_until(lambda: running.job().step >= 10, "the job runs")
 
     return wait

@@ -18,8 +18,7 @@ from service.celery_names import TASK, queue_key
 from store import jobs, workers
 from store.database import Database
 from store.tables import Worker
-
-LONG_S = 60
+from tests.waiting import DEADLINE_S
 
 
 class Process:
@@ -68,7 +67,7 @@ def worker(
         "AMPCORE_WORKER_QUEUES": "default,night",
     }
     worker = Process(database, environment, tmp_path / "worker.log")
-    wait_until(worker.is_online, timeout_s=LONG_S)
+    wait_until(worker.is_online)
     yield worker
     worker.process.kill()
     worker.process.wait()
@@ -84,14 +83,14 @@ def test_a_bell_in_any_of_its_queues_makes_it_work_and_a_drain_makes_it_end(
 ) -> None:
     job = make_job(train={"steps": 3}, runtime={"queue": "night"})
     ring(redis_url, "night")
-    wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED, timeout_s=LONG_S)
+    wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
     row = worker.row()
     assert row is not None
     assert row[0].queues == ["default", "night"]
-    wait_until(lambda: worker.row()[0].usage["steps_total"] == 3, timeout_s=LONG_S)  # type: ignore[index]
+    wait_until(lambda: worker.row()[0].usage["steps_total"] == 3)  # type: ignore[index]
     with worker.database.write() as session:
         workers.request_drain(session, row[0].id)
-    assert worker.process.wait(LONG_S) == 0
+    assert worker.process.wait(DEADLINE_S) == 0
     assert worker.row()[1] == "stopped"  # type: ignore[index]
     assert list((worker.log_file.parent / "data" / "scratch").iterdir()) == []
     about = [line for line in worker.lines() if line.get("job_id") == job.id]
@@ -104,7 +103,7 @@ def test_trainers_die_with_a_worker_that_is_killed(
     children = psutil.Process(worker.process.pid).children(recursive=True)
     assert any("ampcore.child" in " ".join(child.cmdline()) for child in children)
     worker.process.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(children, timeout=LONG_S)
+    _, alive = psutil.wait_procs(children, timeout=DEADLINE_S)
     assert alive == []
 
 

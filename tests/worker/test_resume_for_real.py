@@ -2,11 +2,11 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from sqlalchemy import update
 
@@ -17,18 +17,22 @@ from service.storage import Storage
 from store import artifacts, attempts, jobs, steps
 from store.database import Database
 from store.tables import Job
+from tests.chaos.programs import control as programs
+from tests.chaos.programs.control import Control
 from tests.worker.conftest import WORKER, Running
 from worker.scratch import Scratch
 from worker.standby import Standby
-from worker.supervisor import PROGRAM
 from worker.workshop import Workshop
 
-LONG_S = 120
+TRAINER = Path(programs.__file__).with_name("paced_trainer.py")
+BLOCK, STEPS = 22, 264
+HELD_AT = 6 * BLOCK
+"""Where the trainer waits to be killed."""
 SPEC: dict[str, Any] = {
     "data": {"kind": "digits", "batch_size": 64},
     "precision": {"policy": "mixed_float16"},
     "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 50},
-    "train": {"steps": 4_000, "checkpoint_every_s": 0.5},
+    "train": {"steps": STEPS, "checkpoint_every_s": 1e-6},
     "runtime": {"engine": "graph"},
 }
 
@@ -42,14 +46,22 @@ def database(sqlite_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def shop(database: Database, tmp_path: Path) -> Iterator[Workshop]:
+def control(tmp_path: Path) -> Control:
+    """How far trainers may train."""
+    folder = tmp_path / "control"
+    folder.mkdir()
+    return Control(folder, BLOCK)
+
+
+@pytest.fixture
+def shop(database: Database, control: Control, tmp_path: Path) -> Iterator[Workshop]:
     shop = Workshop(
         worker_id=WORKER,
         queues=("default",),
         database=database,
         storage=Storage((tmp_path / "artifacts").as_uri()),
         scratch=Scratch(tmp_path / "scratch", WORKER),
-        standby=Standby(),
+        standby=Standby((sys.executable, "-u", str(TRAINER), control.argument())),
         data_root=tmp_path,
         bell=Bell("redis://127.0.0.1:1"),
     )
@@ -66,30 +78,33 @@ def series(database: Database, job_id: str) -> StepBlock:
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     shop: Workshop,
+    control: Control,
     database: Database,
     make_job: Callable[..., Any],
     wait_until: Callable[..., Any],
 ) -> None:
+    control.hold(HELD_AT)
     disturbed = Running(shop, database, make_job(**SPEC).id).start()
 
     def has_steps_behind_a_checkpoint() -> bool:
         with database.read() as session:
             saved = artifacts.checkpoints(session, disturbed.job_id)
-        return bool(saved) and disturbed.job().step > (saved[0].step or 0) + 1
+        return bool(saved) and disturbed.job().step >= HELD_AT > (saved[0].step or 0) + 1
 
-    wait_until(has_steps_behind_a_checkpoint, timeout_s=LONG_S)
-    os.kill(trainer(), signal.SIGKILL)
-    assert disturbed.ended(LONG_S).state == State.QUEUED
+    wait_until(has_steps_behind_a_checkpoint)
+    os.kill(wait_until(lambda: control.pid(disturbed.job_id, 1)), signal.SIGKILL)
+    assert disturbed.ended().state == State.QUEUED
     with database.write() as session:
         session.execute(update(Job).values(not_before=None))
     undisturbed = make_job(**SPEC)
-    disturbed.start().ended(LONG_S)
+    control.release()
+    disturbed.start().ended()
 
     with database.read() as session:
         first, second = attempts.listing(session, disturbed.job_id)
         other = jobs.get(session, undisturbed.id)
     assert (first.first_step, first.reason) == (0, "process_killed")
-    assert 0 < (second.first_step or 0) < 4_000
+    assert 0 < (second.first_step or 0) < STEPS
     assert disturbed.job().state == State.SUCCEEDED
     assert other is not None
     assert other.state == State.SUCCEEDED
@@ -110,10 +125,3 @@ def reached(database: Database, job_id: str) -> int:
     """How many steps the first attempt told of."""
     with database.read() as session:
         return steps.stretches(session, job_id, attempt=1)[0].end
-
-
-def trainer() -> int:
-    """The process that trains: the standby for the next job came later."""
-    children = psutil.Process().children()
-    found = [child for child in children if PROGRAM[-1] in child.cmdline()]
-    return min(found, key=lambda child: child.create_time()).pid

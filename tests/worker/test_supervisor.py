@@ -2,7 +2,6 @@ import errno
 import fcntl
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -117,19 +116,18 @@ import os, sys, time
 if os.fork() == 0:
     os.setsid()
     print(os.getpid(), flush=True)
-    time.sleep(120)
-time.sleep(0.5)
+    time.sleep(600)
 """
 
 
 def test_pipes_that_somebody_else_holds_open_are_left_alone(make: Make) -> None:
     process = make(sys.executable, "-c", HOLDS_THE_PIPES)
-    began = time.monotonic()
     while process.tells_more:
         process.hear(timeout_s=0.1)
     process.end(grace_s=10)
-    assert time.monotonic() - began < 30
-    psutil.Process(int(process.printed.last_line())).kill()
+    holder = psutil.Process(int(process.printed.last_line()))
+    assert holder.is_running(), "its end was waited for"
+    holder.kill()
 
 
 def test_a_process_that_cannot_be_started_leaves_no_pipe() -> None:

@@ -1,0 +1,117 @@
+"""What a test and its trainers share: a folder that says how far they may train, and how fast.
+
+Imported by the tests and, as a file beside them, by the trainer programs; standard library only.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+@dataclass
+class Control:
+    """The folder, as the test writes it and the trainers read it.
+
+    A trainer tells its steps in blocks of `block_steps`, however fast the machine is. With a
+    `pace` below 1 it waits after each block, as a machine would take that is so much slower.
+    """
+
+    folder: Path
+    block_steps: int
+    pace: float = 1.0
+    _stopped: Callable[[], bool] = field(default=lambda: False, init=False, repr=False)
+    _since: float = field(default=0.0, init=False, repr=False)
+
+    # ---- The test's side
+
+    def argument(self) -> str:
+        """This object as a word of a trainer's command line."""
+        values = {name: value for name, value in asdict(self).items() if name[0] != "_"}
+        return json.dumps(values | {"folder": str(self.folder)})
+
+    def hold(self, step: int) -> None:
+        """Let every trainer wait once it has told this step, until it may go on or has to stop."""
+        unfinished = self._hold_file.with_suffix(".new")
+        unfinished.write_text(str(step))
+        unfinished.rename(self._hold_file)
+
+    def release(self) -> None:
+        """Let the trainers train to the end."""
+        self._hold_file.unlink(missing_ok=True)
+
+    def leave_memory(self, size_bytes: int | None) -> None:
+        """How much more memory a trainer gets that is given a job from now on; None: no limit."""
+        if size_bytes is None:
+            self._memory_file.unlink(missing_ok=True)
+        else:
+            self._memory_file.write_text(str(size_bytes))
+
+    def pid(self, job_id: str, attempt: int) -> int | None:
+        """The process that trains this attempt; None before it has begun to."""
+        try:
+            return int(self._pid_file(job_id, attempt).read_text())
+        except FileNotFoundError:
+            return None
+
+    # ---- The trainer's side
+
+    @classmethod
+    def from_argument(cls, word: str) -> "Control":
+        """What `argument` made."""
+        values = json.loads(word)
+        return cls(**values | {"folder": Path(values["folder"])})
+
+    def begin(self, job_id: str, attempt: int, stopped: Callable[[], bool]) -> None:
+        """This process trains the attempt; whoever waits here ends to wait when it is `stopped`."""
+        self._stopped, self._since = stopped, time.monotonic()
+        self._limit_memory()
+        file = self._pid_file(job_id, attempt)
+        unfinished = file.with_suffix(".new")
+        unfinished.write_text(str(os.getpid()))
+        unfinished.rename(file)
+
+    def after(self, steps: int, took_s: float | None = None) -> None:
+        """So many steps are told: wait as the pace asks, and as long as the test holds them.
+
+        `took_s`, where it is given, counts as the time that they took, and is waited for, too.
+        """
+        if took_s is None:
+            took_s = time.monotonic() - self._since
+        else:
+            time.sleep(took_s / max(self.pace, 1))
+        until = time.monotonic() + took_s * (1 / self.pace - 1)
+        # Not by an event: a signal that sets it would wait for the lock of who waits for it.
+        while (self._holds(steps) or time.monotonic() < until) and not self._stopped():
+            time.sleep(POLL_S)
+        self._since = time.monotonic()
+
+    def _holds(self, steps: int) -> bool:
+        try:
+            return steps >= int(self._hold_file.read_text())
+        except FileNotFoundError:
+            return False
+
+    def _limit_memory(self) -> None:
+        if not self._memory_file.exists() or not sys.platform.startswith("linux"):
+            return
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size_bytes = pages * resource.getpagesize() + int(self._memory_file.read_text())
+        resource.setrlimit(resource.RLIMIT_AS, (size_bytes, resource.RLIM_INFINITY))
+
+    @property
+    def _hold_file(self) -> Path:
+        return self.folder / "hold"
+
+    @property
+    def _memory_file(self) -> Path:
+        return self.folder / "memory"
+
+    def _pid_file(self, job_id: str, attempt: int) -> Path:
+        return self.folder / f"{job_id}-{attempt}"

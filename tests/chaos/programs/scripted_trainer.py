@@ -1,0 +1,143 @@
+"""A trainer process without TensorFlow, for whatever is not about what a step computes.
+
+It tells, saves, resumes, stops and is held as the real one under `paced_trainer.py`, but its steps
+are a formula's. A job's label `script` names the function that trains it.
+
+`scripted_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the trainer's.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from control import Control
+from formula import UNTRAINED, steps, trained
+
+from ampcore.series import StepBlock
+from ampcore.series.codec import encode
+from ampcore.series.frames import Frame, FrameType, write_frame
+
+READY = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
+BALLAST = "x" * 2**14
+"""So that a checkpoint is as large as one of weights."""
+BLOCK_S = 0.005
+"""How long it takes a block at the pace 1: a little, so that blocks are not all told at once."""
+
+
+class Trainer:
+    """One job: what it says, and what it has made so far."""
+
+    def __init__(self, control: Control, frames: BinaryIO, job: dict[str, Any]) -> None:
+        self.control, self.job = control, job
+        self.spec: dict[str, Any] = job["spec"]
+        self.total: int = self.spec["train"]["steps"]
+        self.done, self.weights = 0, UNTRAINED
+        self.skipped = 0
+        self.stopped = False
+        self._frames = frames
+        self._folder = Path(job["output_dir"]) / "checkpoints"
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def say(self, kind: FrameType, payload: bytes = b"", **header: Any) -> None:
+        write_frame(self._frames, Frame(kind, header, payload))
+
+    def event(self, event: str, step: int | None, **data: Any) -> None:
+        self.say(FrameType.EVENT, event=event, step=step, data=data)
+
+    def begin(self) -> None:
+        if self.job["resume"]:
+            [file] = self._folder.iterdir()
+            saved = json.loads(file.read_text())
+            self.done, self.weights = saved["done"], saved["weights"]
+            self.skipped = saved["skipped"]
+        self.control.begin(self.job["job_id"], self.job["attempt"], lambda: self.stopped)
+        self.control.after(0)
+        facts = {"total_steps": self.total, "first_step": self.done}
+        self.say(FrameType.RUNNING, **facts)
+        self.event("started", self.done, **facts)
+
+    def train(self, loss: float | None = None) -> None:
+        """One block: tell it, wait as the test asks, and save."""
+        count = min(self.control.block_steps, self.total - self.done)
+        block = steps(self.done, count, loss)
+        self.weights = trained(self.weights, self.done, count)
+        self.done += count
+        self.skipped += int(block["skipped"].sum())
+        self._tell(block)
+        print(f"step {self.done} of {self.total}", flush=True)
+        self.control.after(self.done, BLOCK_S)
+        if self.spec["train"]["checkpoint_every_s"] is not None:
+            self.save()
+
+    def save(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        file = self._folder / f"checkpoint-{self.done:09}-step-{self.done}.safetensors"
+        saved = {"done": self.done, "weights": self.weights, "skipped": self.skipped}
+        file.write_text(json.dumps(saved | {"ballast": BALLAST}))
+        name = f"checkpoints/{file.name}"
+        self.event("checkpoint_saved", self.done - 1, file=name, size_bytes=1, seconds=0.0)
+
+    def succeed(self) -> None:
+        summary = {"steps": self.done, "skipped": self.skipped, "weights_digest": self.weights}
+        self.say(FrameType.SUCCEEDED, summary=summary)
+
+    def _tell(self, block: StepBlock) -> None:
+        names = ("loss", "loss_scale", "grad_norm", "learning_rate")
+        last = {name: float(block[name][-1]) for name in names} | {"examples_per_s": 9.0}
+        header = {"first_step": block.first_step, "count": len(block), "last": last}
+        self.say(FrameType.STEPS, encode(block), **header, facts=asdict(block.facts))
+
+    def _stop(self, *_: object) -> None:
+        self.stopped = True
+
+
+def usual(trainer: Trainer) -> None:
+    """Trains to the end, or until it is told to stop."""
+    trainer.begin()
+    while trainer.done < trainer.total:
+        if trainer.stopped:
+            return trainer.say(FrameType.STOPPED)
+        trainer.train()
+    return trainer.succeed()
+
+
+def not_a_number(trainer: Trainer) -> None:
+    """Fails for the reason in the label `reason`, after steps of which none has a finite loss."""
+    trainer.begin()
+    while trainer.done < trainer.total:
+        trainer.train(float("nan"))
+    trainer.say(FrameType.FAILED, reason=trainer.spec["labels"]["reason"], message="It is NaN.")
+
+
+SCRIPTS = {"usual": usual, "not_a_number": not_a_number}
+
+
+def end_with_input() -> None:
+    """End this process when its supervisor's end of the pipe is closed."""
+    while os.read(0, 65_536):
+        pass
+    os._exit(1)
+
+
+def main() -> None:
+    control = Control.from_argument(sys.argv.pop(1))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frames-fd", type=int, required=True)
+    frames = os.fdopen(parser.parse_args().frames_fd, "wb")
+    write_frame(frames, Frame(FrameType.READY, READY))
+    line = sys.stdin.readline()
+    if not line:
+        return
+    threading.Thread(target=end_with_input, daemon=True).start()
+    job = json.loads(line)
+    SCRIPTS[job["spec"]["labels"].get("script", "usual")](Trainer(control, frames, job))
+
+
+if __name__ == "__main__":
+    main()
