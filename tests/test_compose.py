@@ -26,6 +26,7 @@ from server.access.door import OPEN
 from server.http.limits import MAX_BODY_BYTES
 from server.serving.serve import SHUTDOWN_S
 from server.settings import Settings as ServerSettings
+from tests.waiting import DEADLINE_S
 from worker.halts import GRACE_S
 from worker.settings import Settings as WorkerSettings
 
@@ -75,7 +76,7 @@ def seconds(text: str) -> int:
 
 def fulfils_the_schema(file: Path) -> bool:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    return subprocess.run([*command, str(file)], check=False, timeout=60).returncode == 0
+    return subprocess.run([*command, str(file)], check=False, timeout=DEADLINE_S).returncode == 0
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -245,7 +246,7 @@ def test_the_proxy_keeps_the_one_capability_that_its_program_needs() -> None:
 def test_caddy_takes_its_file(file: dict[str, Any]) -> None:
     given = {k: VARIABLE.sub("train.example.org", v) for k, v in file["environment"].items()}
     command = ["caddy", "validate", "--config", "docker/Caddyfile", "--adapter", "caddyfile"]
-    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **given}, timeout=60)
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **given}, timeout=DEADLINE_S)
 
 
 def test_no_password_has_a_default() -> None:
@@ -348,7 +349,7 @@ def test_the_command_exists(command: str) -> None:
     program, *arguments = shlex.split(command)
     assert program == "ampserver"
     run = [sys.executable, "-m", "server", *arguments, "--help"]
-    subprocess.run(run, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run(run, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
@@ -386,7 +387,7 @@ def test_the_health_check_tells_a_good_answer_from_a_bad_one(
     assert (how, python, flag) == ("CMD", "python", "-c")
     assert "8470" in program
     program = program.replace("8470", str(health.server_port)).replace("/healthz", path)
-    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=DEADLINE_S)
     assert ended.returncode == code
 
 
@@ -479,7 +480,7 @@ def test_what_an_image_starts_needs_only_the_libraries_in_it(extra: str, modules
     missing = missing_modules(extra)
     assert ("tensorflow" in missing, "fastapi" in missing) == (extra == "server", extra != "server")
     program = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); import {modules}"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)

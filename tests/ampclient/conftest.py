@@ -19,6 +19,7 @@ from ampclient.wire import AsyncWire
 from ampcore.series.jsonable import column_from_json
 from ampcore.spec import JobSpec, SpecInvalid
 from tests.ampclient.driven import Driven
+from tests.waiting import DEADLINE_S
 
 URL = "http://ampcore.test:8000"
 TOKEN = "a-secret-token"
@@ -631,7 +632,7 @@ def address(server: FakeServer) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{http_server.server_port}"
         http_server.shutdown()
-        thread.join(timeout=5)
+        thread.join(DEADLINE_S)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 SERVER_SIDE = {"tensorflow", "keras", "fastapi", "sqlalchemy", "celery"}
 SLOW = {"asyncio", "httpx", "numpy", "pandas", "pyarrow", "rich", "typer"}
 
@@ -19,7 +21,7 @@ def modules_after(program: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     return {name.partition(".")[0] for name in json.loads(done.stdout)}
 

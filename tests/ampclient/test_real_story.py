@@ -14,8 +14,7 @@ from server.app import create_app
 from server.settings import Settings
 from store import attempts, ingest
 from store.ingest import LogChunk
-
-DEADLINE_S = 20
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded, State
 from store import artifacts, attempts, ingest, jobs, workers
+from tests.waiting import join
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}, "name": "one"}
 
@@ -107,7 +108,7 @@ def test_logs_are_followed_live_to_the_end(api, running, wait_until):
     tell(api, running.id, 2, "three\n")
     with api.database.write() as session:
         attempts.mark_succeeded(session, running.id, 1, {"steps": 100})
-    reader.join(timeout=20)
+    join(reader)
     assert found == ["one\n", "two\u2028\n", "three\n"]
     assert [entry.text for entry in running.logs(attempt=1)] == found
     assert list(running.logs(attempt=2)) == []

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -18,8 +17,8 @@ from ampcore.series.codec import decode
 from ampcore.series.frames import FrameReader, FrameType
 from ampcore.spec import Reason
 from ampcore.train import Trainer
+from tests.waiting import DEADLINE_S, wait_until
 
-DEADLINE_S = 60
 ENDLESS = {"train": {"epochs": 1_000_000}}
 
 
@@ -187,9 +186,7 @@ def test_a_process_dies_with_its_parent_even_while_its_input_stays_open(start):
     [trainer] = psutil.Process(process.process.pid).children()
     process.process.kill()
     list(process.frames())  # ends only when the trainer's end of the pipe is closed
-    deadline = time.monotonic() + DEADLINE_S
-    while trainer.is_running() and trainer.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
+    wait_until(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE)
 
 
 def ended(document, *, stop=False):

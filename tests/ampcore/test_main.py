@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from ampcore.__main__ import app
 from ampcore.spec import JobSpec
+from tests.waiting import DEADLINE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = ["--set", "model.kind=mlp", "--set", "train.steps=2"]
@@ -119,7 +120,7 @@ def test_control_c_ends_a_run_with_130_and_keeps_its_state(spec_file, tmp_path):
         try:
             first = process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            _, rest = process.communicate(timeout=30)
+            _, rest = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -3,6 +3,8 @@ import threading
 
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 
 @pytest.fixture
 def under_load(monkeypatch, request):
@@ -36,7 +38,7 @@ def answering():
 
     yield start
     for thread in threads:
-        thread.join(10)
+        thread.join(DEADLINE_S)
     listener.close()
 
 

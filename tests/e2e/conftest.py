@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ import psutil
 import pytest
 
 from ampclient import Client
+from tests.waiting import DEADLINE_S, wait_until
 
-READY_S = 60
 TRAINER = "ampcore.child"
 
 
@@ -39,7 +38,7 @@ class Stack:
         """Ctrl-C's polite sister; returns the exit code."""
         self.client.close()
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(DEADLINE_S)
 
 
 def start_stack(data: Path, port: int = 0) -> Stack:
@@ -54,12 +53,16 @@ def start_stack(data: Path, port: int = 0) -> Stack:
             env=environment,
         )
     connection = data / "connection.json"
-    deadline = time.monotonic() + READY_S
-    while not connection.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            pytest.fail(f"the stack did not start:\n{log.read_text()}")
-        time.sleep(0.05)
+    try:
+        wait_until(
+            lambda: connection.exists() or process.poll() is not None,
+            "the stack has started",
+            show=log.read_text,
+        )
+        assert process.poll() is None, f"the stack did not start:\n{log.read_text()}"
+    except AssertionError:
+        process.kill()
+        raise
     return Stack(data, process, Client.from_file(connection))
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("demo")
@@ -19,7 +21,7 @@ def test_the_demo_trains_three_precisions_and_leaves_nothing(tmp_path: Path) -> 
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=2 * DEADLINE_S,
         check=False,
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr

@@ -15,11 +15,11 @@ import yaml
 from ampclient.job import Job
 from ampclient.wait import wait_for
 from ampcore.spec import JobSpec, State
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 300
 PLACEHOLDER = re.compile(r"\bID\b")
 LONG = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"steps": 1_000_000}}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -126,7 +126,7 @@ class Reader:
         return next(jobs.list(state=State.SUCCEEDED)).id
 
     def _once(self, state: State, job: Job) -> str:
-        wait_for([job], timeout_s=60, done=lambda view: view.state is state)
+        wait_for([job], timeout_s=DEADLINE_S, done=lambda view: view.state is state)
         return job.id
 
     def _call(self, command: list[str], block: Block) -> None:
@@ -138,7 +138,7 @@ class Reader:
             env=home | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=2 * DEADLINE_S,
             check=False,
         )
         assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout}\n{done.stderr}"

@@ -15,6 +15,7 @@ from ampclient import Client, InvalidSpec, Unauthorized
 from ampcore.series import StepBlock
 from ampcore.series.codec import decode
 from ampcore.spec import State
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")
 
@@ -42,7 +43,7 @@ print(result.weights_digest)
 
 @pytest.fixture(scope="module")
 def trained(stack: Any) -> Any:
-    return stack.client.jobs.submit(SPEC).wait(timeout=180)
+    return stack.client.jobs.submit(SPEC).wait(timeout=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_following_a_job_gives_each_step_once(stack: Any) -> None:
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_the_other_precisions_train_without_a_skip(stack: Any, policy: str) -> None:
     spec = {"model": {"kind": "mlp"}, "data": SPEC["data"], "precision": {"policy": policy}}
-    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout=180)
+    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout=DEADLINE_S)
     assert job.state == State.SUCCEEDED
     assert job.summary.skipped == 0
     assert job.summary.val_accuracy > 0.85
@@ -131,7 +132,7 @@ def test_the_command_line_submits_and_watches(stack: Any, tmp_path: Path) -> Non
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -183,7 +184,7 @@ class TestBadData:
         np.savez(datasets / f"{name}.npz", **{**arrays, **change})
         data = {"kind": "npz", "path": f"{name}.npz", "batch_size": 16}
         job = stack.client.jobs.submit({"model": {"kind": "mlp"}, "data": data})
-        job = job.wait(timeout=60)
+        job = job.wait(timeout=DEADLINE_S)
         assert (job.state, job.reason) == (State.FAILED, "invalid_data")
         assert said in job.message
 
@@ -198,13 +199,13 @@ class TestEndings:
     @pytest.fixture
     def running(self, stack: Any, wait_until: Callable[..., None]) -> Any:
         job = stack.client.jobs.submit(self.LONG)
-        wait_until(lambda: job.refresh().step > 0, timeout_s=60)
+        wait_until(lambda: job.refresh().step > 0)
         return job
 
     def test_cancelled_means_that_the_process_is_gone(self, stack: Any, running: Any) -> None:
         trainer = stack.trainer()
         assert running.cancel().state == State.STOPPING
-        job = running.wait(timeout=60)
+        job = running.wait(timeout=DEADLINE_S)
         assert (job.state, job.reason) == (State.CANCELLED, "user_request")
         assert not trainer.is_running()
         assert len(job.steps()) == job.step
@@ -213,9 +214,9 @@ class TestEndings:
         self, stack: Any, wait_until: Callable[..., None]
     ) -> None:
         job = stack.client.jobs.submit({**self.LONG, "runtime": {"max_attempts": 1}})
-        wait_until(lambda: job.refresh().step > 0, timeout_s=60)
+        wait_until(lambda: job.refresh().step > 0)
         stack.trainer().kill()
-        job = job.wait(timeout=60)
+        job = job.wait(timeout=DEADLINE_S)
         assert (job.state, job.reason) == (State.FAILED, "process_killed")
         assert len(job.steps()) == job.step
 
@@ -223,7 +224,7 @@ class TestEndings:
         waiting = stack.client.jobs.submit(self.LONG)
         assert waiting.cancel().state == State.CANCELLED
         running.cancel()
-        assert running.wait(timeout=60).state == State.CANCELLED
+        assert running.wait(timeout=DEADLINE_S).state == State.CANCELLED
         assert waiting.refresh().attempt == 0
 
 
@@ -232,7 +233,7 @@ def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_goes_on_when_s
 ) -> None:
     first = start(tmp_path / "data")
     job = first.client.jobs.submit(TestEndings.LONG)
-    wait_until(lambda: job.refresh().step > 0, timeout_s=90)
+    wait_until(lambda: job.refresh().step > 0)
     family = first.family()
     assert first.stop() == 0
     assert not [process for process in family if process.is_running()]
@@ -241,11 +242,11 @@ def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_goes_on_when_s
         job = second.client.jobs.get(job.id)
         told = job.step
         assert (job.attempts()[0].outcome, job.failures) == ("handed_back", 0)
-        wait_until(lambda: job.refresh().step > told, timeout_s=90)
+        wait_until(lambda: job.refresh().step > told)
         went_on_at = job.attempts()[1].first_step
         assert went_on_at == told, "it went on from the checkpoint that its worker made"
         job.cancel()
-        job = job.wait(timeout=60)
+        job = job.wait(timeout=DEADLINE_S)
         assert job.steps()["step"].tolist() == list(range(job.step))
     finally:
         assert second.stop() == 0

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -77,7 +79,9 @@ def ended(stack: Any) -> str:
     code = BEGINNING.code.replace("client = Client()", "client = None")
     exec(compile(code, "beginning", "exec"), made)  # noqa: S102
     too_high = {"loss_scale": {"mode": "dynamic", "initial": 2.0**24}}
-    return str(stack.client.jobs.submit({**made["spec"], **too_high}).wait(timeout=180).id)
+    return str(
+        stack.client.jobs.submit({**made["spec"], **too_high}).wait(timeout=2 * DEADLINE_S).id
+    )
 
 
 def compared(made: dict[str, Any], place: Path, plots: list[Any]) -> None:

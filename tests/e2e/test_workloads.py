@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ampcore.spec import JobSpec, State
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")
 
@@ -33,7 +34,7 @@ def submitted(stack: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [file.stem for file in EXAMPLES])
 def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: str) -> None:
-    job = submitted[name].wait(timeout=300)
+    job = submitted[name].wait(timeout=2 * DEADLINE_S)
     assert (job.state, job.message) == (State.SUCCEEDED, None)
     steps = job.steps()
     assert steps["step"].tolist() == list(range(STEPS))
@@ -42,6 +43,6 @@ def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: s
 
 
 def test_the_columns_of_each_network_come_back(submitted: dict[str, Any]) -> None:
-    steps = submitted["gan"].wait(timeout=300).steps()
+    steps = submitted["gan"].wait(timeout=2 * DEADLINE_S).steps()
     losses = [steps[f"loss/{network}"] for network in ("generator", "discriminator")]
     np.testing.assert_allclose(steps["loss"], sum(losses), rtol=1e-6)

@@ -12,6 +12,7 @@ from ampcore.spec import State
 from ampcore.spec.problems import MOST_PROBLEMS
 from server.http.limits import MAX_HEADER_BYTES, MAX_HEADERS
 from store.tables import Base
+from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -233,13 +234,13 @@ def raw_port():
     thread.start()
     yield listener.getsockname()[1]
     server.should_exit = True
-    thread.join(20)
+    thread.join(DEADLINE_S)
     listener.close()
 
 
 def answer_to(port, *pieces):
     """The status, the headers and the body that come back for some bytes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         try:
             for piece in pieces:
                 connection.sendall(piece)

@@ -12,6 +12,7 @@ from ampcore.spec import State
 from server import reads as reading
 from server.reads import Reads
 from store.tables import Job
+from tests.waiting import DEADLINE_S
 
 
 class Counted:
@@ -46,7 +47,7 @@ def step_of(standing):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from server.together import MOST, Together
+from tests.waiting import DEADLINE_S
 
 
 class Rounds:
@@ -33,7 +34,7 @@ def together(rounds):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.001)
 

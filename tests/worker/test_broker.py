@@ -9,6 +9,7 @@ import pytest
 from kombu import Connection
 
 from server.embedded.private_redis import PrivateRedis, start_redis
+from tests.waiting import DEADLINE_S
 from worker.broker import Transport
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ def test_a_message_whose_acknowledgement_is_lost_takes_up_no_place(redis: Privat
     with connection, connection.SimpleQueue("bells") as bells:
         bells.channel.basic_qos(0, 1, False)
         bells.put("a bell")
-        message = bells.get(timeout=10)
+        message = bells.get(timeout=DEADLINE_S)
         assert not bells.channel.qos.can_consume()
         redis.stop(grace_s=3)
         message.ack_log_error(log, connection.connection_errors)

@@ -8,6 +8,7 @@ import pytest
 from ampclient.exports import TRIES
 from ampcore.spec import State
 from store import ingest
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_every_form_can_be_exported(ampctl, real_job, tmp_path, form, name):
 def test_binary_forms_reach_standard_output_whole(start_ampctl, real_job):
     process = start_ampctl("export", real_job, "-f", "parquet", "-o", "-", "--max-points", "10")
     content = process.stdout.buffer.read()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=DEADLINE_S) == 0
     table = pyarrow.parquet.read_table(io.BytesIO(content))
     assert sum(table["count"].to_pylist()) == 30
 

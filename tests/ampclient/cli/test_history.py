@@ -7,6 +7,7 @@ import pytest
 from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.step_output import write_steps
 from ampcore.series import COLUMNS, StepBlock
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_a_reader_that_goes_away_is_no_traceback(start_ampctl, server):
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=30) == 1
+    assert process.wait(timeout=DEADLINE_S) == 1
 
 
 def test_events_are_a_row_each(ampctl, server, events):
@@ -201,7 +202,7 @@ def test_ctrl_c_detaches_from_the_logs(start_ampctl, server):
     process = start_ampctl("logs", "a", "-f")
     assert process.stdout.readline() == "one\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert "ampctl logs -f a" in err
     assert "Traceback" not in err

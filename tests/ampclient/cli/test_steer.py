@@ -3,6 +3,8 @@ import signal
 
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 
 def test_cancel_says_what_became_of_the_job(ampctl, server):
     server.add_job("q")
@@ -63,7 +65,7 @@ def test_ctrl_c_while_a_pause_is_waited_for_changes_nothing(start_ampctl, server
     process = start_ampctl("pause", "r", "--wait")
     assert "waiting" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, server.jobs["r"]["state"]) == (130, "pausing")
     assert "ampctl get r" in err
     assert [request.method for request in server.requests].count("POST") == 1

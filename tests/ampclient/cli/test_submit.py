@@ -1,5 +1,7 @@
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 
 def test_submit_prints_the_id_alone_so_that_scripts_can_use_it(ampctl, spec_file, server):
     result = ampctl("submit", spec_file)
@@ -107,7 +109,7 @@ def test_a_missing_file_is_wrong_usage(ampctl):
 def test_the_spec_can_come_from_standard_input(start_ampctl, spec_file, server):
     process = start_ampctl("submit", "-", "--set", "name=from-stdin")
     with open(spec_file, encoding="utf-8") as file:
-        out, err = process.communicate(file.read(), timeout=30)
+        out, err = process.communicate(file.read(), timeout=DEADLINE_S)
     assert (process.returncode, out) == (0, "000000\n"), err
     assert server.jobs["000000"]["name"] == "from-stdin"
 

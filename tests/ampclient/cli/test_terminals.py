@@ -4,6 +4,7 @@ import pytest
 import typer.main
 
 from ampclient.cli.app import app
+from tests.waiting import DEADLINE_S
 
 NO_JSON = {"completion"}
 """Commands whose output is no answer."""
@@ -33,7 +34,7 @@ def test_what_an_encoding_lacks_is_replaced(start_ampctl, server, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     server.add_job("a", name="a – 名")
     process = start_ampctl("list")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, err) == (0, "")
     assert "a - ?" in out
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from ampclient.cli import following
+from tests.waiting import DEADLINE_S
 
 
 def test_watch_exits_0_only_for_success(ampctl, server, summary):
@@ -34,7 +35,7 @@ def test_ctrl_c_detaches_and_says_how_to_go_on(start_ampctl, server):
     process = start_ampctl("watch", "a")
     assert "running" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert "ampctl watch a" in err
     assert "Traceback" not in err
@@ -120,7 +121,7 @@ def sampled(server, monkeypatch):
     monkeypatch.setattr(server, "answer", answer)
 
 
-def read_until(terminal, words, seconds=60.0):
+def read_until(terminal, words, seconds=DEADLINE_S):
     """What a terminal was sent, up to all of these words."""
     sent, deadline = b"", time.monotonic() + seconds
     while not all(word.encode() in sent for word in words):
@@ -150,5 +151,5 @@ def test_a_terminal_shows_plots_in_place_with_the_skip_and_ctrl_c_detaches(
     assert any(0x2801 <= ord(character) <= 0x28FF for character in sent)
     process.send_signal(signal.SIGINT)
     assert "ampctl watch a" in read_until(ours, ["Detached", "ampctl watch a"])
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=DEADLINE_S) == 130
     os.close(ours)

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from dashboard.browser import NoBrowser, chromium
 from tests.e2e.dashboard.specs import HEALTHY, LIVE, SKIPPING
+from tests.waiting import DEADLINE_S
 
-PATIENCE_MS = 60_000
 NOT_LOADED = "Failed to load resource"
 """What the browser says of an answer like 401, and of none; the page shows them to people."""
 
@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
     It ends with the module: as long as it runs, nothing else in this process can have an event
     loop.
     """
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=1000 * DEADLINE_S)
     with ExitStack() as stack:
         try:
             browser = stack.enter_context(chromium())
@@ -61,7 +61,7 @@ class Visitor:
         context = self.browser.new_context(
             viewport=size, color_scheme=scheme, reduced_motion="reduce"
         )
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(1000 * DEADLINE_S)
         page = context.new_page()
         page.on("pageerror", lambda error: self.mistakes.append(str(error)))
         page.on("console", self._listen)
@@ -135,7 +135,7 @@ def enter(visitor: Visitor, token: str) -> Callable[..., Page]:
 def trained(stack: Any) -> tuple[Any, Any]:
     """Two jobs that succeeded: one that skipped no step, and one that skipped some."""
     jobs = [stack.client.jobs.submit(spec) for spec in (HEALTHY, SKIPPING)]
-    healthy, skipping = stack.client.jobs.wait(jobs, 300)
+    healthy, skipping = stack.client.jobs.wait(jobs, 2 * DEADLINE_S)
     return healthy, skipping
 
 

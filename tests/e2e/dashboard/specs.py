@@ -21,5 +21,5 @@ LIVE: dict[str, Any] = {
     **SKIPPING,
     "name": "live",
     "optimizer": {"kind": "adam", "learning_rate": 1e-6},  # it stays where steps overflow
-    "train": {"steps": 1_000_000, "seed": 1},
+    "train": {"steps": 1_000_000_000, "seed": 1},
 }

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.waiting import DEADLINE_S
+
 pytestmark = pytest.mark.xdist_group("dashboard")
 
 
@@ -25,7 +27,7 @@ def test_a_job_is_made_with_the_form_and_trains(enter: Any, stack: Any) -> None:
     expect(page.get_by_role("heading", name="made in a browser")).to_be_visible()
     [job] = stack.client.jobs.list(q="made in a browser")
     assert f"#/jobs/{job.id}" in page.url
-    assert job.wait(timeout=120).state.value == "succeeded"
+    assert job.wait(timeout=DEADLINE_S).state.value == "succeeded"
     assert (job.spec["model"]["hidden"], job.policy) == ([24, 12], "mixed_float16")
 
 

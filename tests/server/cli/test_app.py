@@ -18,9 +18,9 @@ from server.embedded.private_redis import start_redis
 from server.migrate import migrate
 from store import attempts, jobs, tokens
 from store.database import Database
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 40
 
 
 def command(*arguments):
@@ -35,7 +35,7 @@ def run(*arguments, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=DEADLINE_S,
         check=False,
     )
 
@@ -58,7 +58,7 @@ class Up:
         wait_until(lambda: connection.exists() or self.process.poll() is not None)
         told = json.loads(connection.read_text())
         headers = {"Authorization": f"Bearer {told['token']}"}
-        self.client = httpx.Client(base_url=told["url"], headers=headers, timeout=LIMIT_S)
+        self.client = httpx.Client(base_url=told["url"], headers=headers, timeout=DEADLINE_S)
         self.url = told["url"]
 
     def child(self, name):
@@ -72,9 +72,9 @@ class Up:
         """The output after a signal; nothing that it started may be left."""
         started = self.descendants()
         self.process.send_signal(number)
-        output, _ = self.process.communicate(timeout=LIMIT_S)
+        output, _ = self.process.communicate(timeout=DEADLINE_S)
         self.client.close()
-        _, alive = psutil.wait_procs(started, timeout=LIMIT_S / 4)
+        _, alive = psutil.wait_procs(started, timeout=DEADLINE_S)
         assert alive == []
         return output
 
@@ -214,7 +214,7 @@ def test_a_token_is_not_made_where_there_are_no_tables(tmp_path, new_postgres):
 def test_an_empty_folder_name_is_refused(tmp_path):
     outcome = subprocess.run(
         command("up", "--data", ""), cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert outcome.returncode == 2
     assert "received an empty name" in outcome.stderr
@@ -277,7 +277,7 @@ def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, 
         assert httpx.get(f"{address}/readyz").json() == {"status": "ready"}
     finally:
         api.send_signal(signal.SIGINT)
-        _, errors = api.communicate(timeout=LIMIT_S)
+        _, errors = api.communicate(timeout=DEADLINE_S)
     assert api.returncode == 0
     assert "TLS" in errors
     assert "Traceback" not in errors

@@ -1,6 +1,7 @@
 import json
 import logging
 import re
+import time
 
 import pytest
 
@@ -12,15 +13,30 @@ ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @pytest.fixture
-def lines(caplog):
-    """What is logged, as it is written."""
+def logged(caplog):
+    """What is logged so far, as it is written."""
     formatter = JsonFormatter()
     caplog.handler.addFilter(context := AddContext())
     caplog.set_level(logging.INFO)
-    yield lambda logger="server.access": [
-        json.loads(formatter.format(record)) for record in caplog.records if record.name == logger
+    yield lambda logger: [
+        json.loads(formatter.format(record))
+        for record in list(caplog.records)
+        if record.name == logger
     ]
     caplog.handler.removeFilter(context)
+
+
+@pytest.fixture
+def lines(logged, wait_until):
+    """So many lines, which come when an answer has gone out; that there are no more."""
+
+    def wait(count, logger="server.access"):
+        wait_until(lambda: len(logged(logger)) >= count, f"{count} lines of {logger}")
+        found = logged(logger)
+        assert len(found) == count
+        return found
+
+    return wait
 
 
 @pytest.mark.parametrize("given", ["a", "0.9_Z-", "x" * 128])
@@ -64,18 +80,19 @@ def test_every_answer_carries_the_id_errors_included(api, monkeypatch):
 
 
 def test_a_request_is_one_line_in_the_log(api, lines):
+    began = time.monotonic()
     answer = api.client.get("/api/v1/jobs?limit=5", headers={"X-Request-ID": "mine"})
-    [line] = lines()
+    [line] = lines(1)
     assert line["request_id"] == "mine"
     assert (line["method"], line["path"], line["status"]) == ("GET", "/api/v1/jobs", 200)
-    assert 0 <= line["duration_ms"] < 20_000
+    assert 0 <= line["duration_ms"] <= 1000 * (time.monotonic() - began)
     assert re.fullmatch(r"[0-9a-f]{12}", line["token_id"])
     assert answer.status_code == 200
 
 
 def test_a_stranger_is_logged_without_a_token(api, lines):
     api.anonymous.get("/api/v1/jobs")
-    [line] = lines()
+    [line] = lines(1)
     assert line["status"] == 401
     assert "token_id" not in line
 
@@ -83,18 +100,19 @@ def test_a_stranger_is_logged_without_a_token(api, lines):
 def test_no_secret_gets_into_the_log(api, lines):
     api.client.get(f"/api/v1/jobs?token={api.token}&q=hush")
     api.client.get(f"/api/v1/{api.token}")
-    text = json.dumps(lines())
-    assert len(lines()) == 2
+    text = json.dumps(lines(2))
     assert api.token not in text
     assert "hush" not in text
 
 
 def test_a_very_long_path_is_cut_in_the_log(api, lines):
     api.client.get("/" + "x" * 10_000)
-    assert len(lines()[0]["path"]) == request_id.LONGEST_PATH
+    assert len(lines(1)[0]["path"]) == request_id.LONGEST_PATH
 
 
-def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(api, lines, monkeypatch):
+def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(
+    api, lines, logged, monkeypatch
+):
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
@@ -102,10 +120,10 @@ def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(api, line
     answer = api.client.get("/readyz", headers={"X-Request-ID": "mine"})
     assert answer.status_code == 500
     assert "RuntimeError" not in answer.text
-    [line] = lines("server.http.request_id")
+    [line] = lines(1, "server.http.request_id")
     assert line["request_id"] == "mine"
     assert "nobody expected this" in line["exc_info"]
-    assert lines("uvicorn.error") == []
+    assert logged("uvicorn.error") == []
 
 
 def test_what_a_route_logs_carries_the_id_too(api, lines, monkeypatch):
@@ -114,9 +132,9 @@ def test_what_a_route_logs_carries_the_id_too(api, lines, monkeypatch):
 
     monkeypatch.setattr("server.routes.health.check", tell)
     api.client.get("/readyz", headers={"X-Request-ID": "mine"})
-    assert [line["request_id"] for line in lines("inside")] == ["mine"]
+    assert [line["request_id"] for line in lines(1, "inside")] == ["mine"]
     logging.getLogger("inside").info("outside")
-    assert "request_id" not in lines("inside")[-1]
+    assert "request_id" not in lines(2, "inside")[-1]
 
 
 def test_a_posted_job_keeps_the_id_of_its_request(api, make_spec):

@@ -10,6 +10,7 @@ from ampcore.spec import State
 from server.http import ranges
 from store import artifacts
 from store.artifacts import Stored
+from tests.waiting import DEADLINE_S
 
 PATH = "attempt-1/model ü.keras"
 BYTES = bytes(range(256)) * 4000  # 1 MB: some pieces
@@ -168,7 +169,7 @@ def test_only_what_is_listed_is_ever_read(api, job, publish, path):
     for place in (api.data_dir, folder, folder / job.id):  # without a row
         (place / "secret").write_bytes(b"hidden bytes")
     # With http.client, since httpx would tidy the path up.
-    connection = HTTPConnection(api.url.removeprefix("http://"), timeout=20)
+    connection = HTTPConnection(api.url.removeprefix("http://"), timeout=DEADLINE_S)
     headers = {"Authorization": f"Bearer {api.token}"}
     connection.request("GET", f"/api/v1/jobs/{job.id}/artifacts/{path}", headers=headers)
     answer = connection.getresponse()

@@ -11,6 +11,7 @@ from server.streaming import follow, streams
 from store import attempts, ingest, tokens
 from store.ingest import LogChunk
 from store.tables import Job
+from tests.waiting import DEADLINE_S
 
 TEXT = {"Accept": "text/plain"}
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -240,7 +241,7 @@ def test_there_are_no_more_streams_than_a_server_bears(job, follow_log, monkeypa
 def connect(api, job):
     """A follower that reads nothing."""
     address = ("127.0.0.1", int(api.url.rpartition(":")[2]))
-    client = socket.create_connection(address, timeout=20)
+    client = socket.create_connection(address, timeout=DEADLINE_S)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     head = (
         f"GET /api/v1/jobs/{job.id}/logs?follow=true HTTP/1.1\r\nHost: x\r\n"

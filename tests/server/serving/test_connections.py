@@ -1,4 +1,3 @@
-import asyncio
 import socket
 import threading
 from contextlib import ExitStack, suppress
@@ -9,15 +8,33 @@ import uvicorn
 
 from server.serving import connections
 from server.serving.connections import Connection
+from tests.waiting import DEADLINE_S
 
 MOST = 3
 
 
 @pytest.fixture
-def address(monkeypatch):
-    """Where a server answers with 'ok', and is not patient."""
+def impatient(monkeypatch):
+    """A client may take no time worth the name."""
     monkeypatch.setattr(connections, "HEAD_S", 0.2)
     monkeypatch.setattr(connections, "BODY_S", 0.3)
+
+
+@pytest.fixture
+def waits():
+    """Whether somebody waits for the client, at each moment at which an answer is being made."""
+    return []
+
+
+@pytest.fixture
+def address(waits):
+    """Where a server answers with 'ok'."""
+    made = []
+
+    class Seen(Connection):
+        def connection_made(self, transport):
+            made.append(self)
+            super().connection_made(transport)
 
     async def app(scope, receive, send):
         if scope["path"] == "/refused":
@@ -26,14 +43,14 @@ def address(monkeypatch):
             return
         while (await receive()).get("more_body"):
             pass
-        await asyncio.sleep(0.5)  # longer than a client may take for its head, or its body
+        waits.append(made[-1]._patience is not None)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=Seen,
         lifespan="off",
         limit_concurrency=MOST,
         log_config=None,
@@ -45,23 +62,25 @@ def address(monkeypatch):
     thread.start()
     yield listener.getsockname()
     server.should_exit = True
-    thread.join(20)
+    thread.join(DEADLINE_S)
     listener.close()
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow:"])
 def test_a_client_that_never_finishes_its_head_is_hung_up_on(address, begun):
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=DEADLINE_S) as client:
         client.sendall(begun)
         assert client.recv(100) == b""
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("path", [b"/", b"/refused"])
 def test_a_client_that_never_finishes_its_body_is_hung_up_on(address, path):
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=DEADLINE_S) as client:
         client.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
         with suppress(ConnectionError):  # it is gone between two letters
-            deadline = monotonic() + 20
+            deadline = monotonic() + DEADLINE_S
             while monotonic() < deadline:
                 client.sendall(b"x")  # never silent for long
                 client.settimeout(0.05)
@@ -71,8 +90,9 @@ def test_a_client_that_never_finishes_its_body_is_hung_up_on(address, path):
             pytest.fail("the connection is still open")
 
 
-def test_an_answer_may_take_its_time(address):
-    with socket.create_connection(address, timeout=20) as client:
+def test_an_answer_may_take_its_time(address, waits):
+    """Fails where `on_message_complete` does not stop to wait."""
+    with socket.create_connection(address, timeout=DEADLINE_S) as client:
         for _ in range(2):  # over one connection
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             received = b""
@@ -80,6 +100,7 @@ def test_an_answer_may_take_its_time(address):
                 received += (piece := client.recv(1000))
                 assert piece
             assert b"ok" in received
+    assert waits == [False, False]
 
 
 def ask(client):
@@ -98,9 +119,9 @@ def test_one_connection_too_many_is_told_so_and_those_that_are_there_stay(addres
     """Fails with uvicorn's own limit, which answers with plain text."""
     with ExitStack() as open_ones:
         for _ in range(MOST):
-            client = open_ones.enter_context(socket.create_connection(address, timeout=20))
+            client = open_ones.enter_context(socket.create_connection(address, timeout=DEADLINE_S))
             assert ask(client)[0] == 200
-        with socket.create_connection(address, timeout=20) as late:
+        with socket.create_connection(address, timeout=DEADLINE_S) as late:
             status, head, body = ask(late)
         assert status == 503
         assert b"content-type: application/problem+json" in head

@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,12 +12,19 @@ import pytest
 
 from ampcore.spec import State
 from server.migrate import migrate
-from server.serving.serve import SHUTDOWN_S, listen, url_of, warning_about
+from server.serving.serve import listen, url_of, warning_about
 from store import projects, tokens
 from store.database import Database
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 40
+UP_TO_THE_END = """
+from server.cli.app import main
+from server.serving import serve
+
+serve.SHUTDOWN_S = 10**6  # whoever waits for what is under way waits for ever
+main()
+"""
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ class RunningApi:
         self.log = folder / "api.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "server", "api"],
+                [sys.executable, "-c", UP_TO_THE_END, "api"],
                 cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
                 env={
                     **os.environ, "AMPCORE_DATABASE_URL": database_url,
@@ -70,12 +76,10 @@ class RunningApi:
         return [line["message"] for line in self.lines()]
 
     def stop(self):
-        """Ask it to end; returns how long that took."""
-        began = time.monotonic()
+        """Ask it to end, and wait until it has."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=LIMIT_S)
+        self.process.communicate(timeout=DEADLINE_S)
         assert self.process.returncode == 0
-        return time.monotonic() - began
 
 
 @pytest.fixture
@@ -106,14 +110,14 @@ def test_many_open_streams_hold_up_neither_requests_nor_the_end(
     with ExitStack() as stack:
         readers = []
         for _ in range(60):  # more than threads, and than connections to the database
-            reader = socket.create_connection(("127.0.0.1", api.port), timeout=LIMIT_S)
+            reader = socket.create_connection(("127.0.0.1", api.port), timeout=DEADLINE_S)
             readers.append(stack.enter_context(reader))
             reader.sendall(head.encode())
         for reader in readers:
             assert reader.recv(12) == b"HTTP/1.1 200"
-        answer = httpx.get(f"{api.url}/readyz", timeout=LIMIT_S)
+        answer = httpx.get(f"{api.url}/readyz", timeout=DEADLINE_S)
         assert answer.status_code == 200
-        assert api.stop() < SHUTDOWN_S
+        api.stop()  # though the streams would last for as long as they may
         for reader in readers:
             received = b"".join(iter(lambda reader=reader: reader.recv(65_536), b""))
             assert received.endswith(b"0\r\n\r\n")  # a whole answer
@@ -155,7 +159,7 @@ def test_the_log_is_json_unless_text_is_asked_for(tmp_path, start):
 
 def test_what_is_no_http_is_a_problem_like_every_other(sqlite_url, start):
     api = start(sqlite_url)
-    with socket.create_connection(("127.0.0.1", api.port), timeout=LIMIT_S) as client:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=DEADLINE_S) as client:
         client.sendall(b"nonsense\r\n\r\n")
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith(b"HTTP/1.1 400 ")
