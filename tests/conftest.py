@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 
 from tests import waiting
 from tests.waiting import DEADLINE_S
+
+# How long an example takes says something about the machine, and nothing about the code.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
