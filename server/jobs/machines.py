@@ -11,5 +11,5 @@ def online_machines(session: Session) -> list[tuple[DeviceFacts, ...]]:
     return [
         DeviceFacts.from_json(worker.hardware)
         for worker, state in workers.listing(session)
-        if state == "online" and worker.hardware is not None
+        if state == "online" and isinstance(worker.hardware, dict)
     ]

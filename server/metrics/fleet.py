@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -69,11 +70,19 @@ def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:
     for field, (name, text) in GPU.items():
         family = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
         for worker in online:
-            for gpu in (worker.usage or {}).get("gpus") or ():
-                family.add_metric([worker.id, str(gpu["index"])], gpu[field])
+            for gpu in _usage(worker).get("gpus") or ():
+                with suppress(KeyError, TypeError, ValueError):  # as another version tells it
+                    family.add_metric([worker.id, str(gpu["index"])], float(gpu[field]))
         yield family
 
 
 def _measured(worker: Worker, field: str) -> float:
     """What a worker measured, which may be `"Infinity"` in JSON; 0 where it has not yet."""
-    return float((worker.usage or {}).get(field, 0.0))
+    with suppress(TypeError, ValueError):
+        return float(_usage(worker).get(field, 0.0))
+    return 0.0
+
+
+def _usage(worker: Worker) -> dict[str, Any]:
+    """What a worker measured; nothing, where it cannot be read."""
+    return worker.usage if isinstance(worker.usage, dict) else {}

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from ampcore.spec import State
 from server.reads import Reads
+from store import workers
 
 NEW_CODES = {"state": "archived", "reason": "preempted"}
 
@@ -114,6 +115,23 @@ def test_a_damaged_row_is_shown_with_what_can_be_read(api, damaged_job, make_job
     assert not any("unreadable" in listed[other] for other in others)
     [record] = {r.getMessage() for r in caplog.records if damaged_job in r.getMessage()}
     assert "labels, started_at" in record
+
+
+def test_a_damaged_worker_breaks_neither_lists_nor_checks_nor_metrics(api, make_job, write):
+    with api.database.write() as session:
+        known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["default"]}
+        for name in ("good", "bad"):
+            workers.register(session, name, slots=1, **known)
+    bad = "{" if api.database.engine.dialect.name == "sqlite" else '"text"'
+    columns = f"queues = '{bad}', hardware = '{bad}', usage = '{bad}'"
+    write(f"UPDATE workers SET {columns} WHERE id = 'bad'")  # noqa: S608
+    listed = {worker["id"]: worker for worker in get(api, "/workers")["items"]}
+    assert listed["bad"]["unreadable"] == ["hardware", "queues", "usage"]
+    assert listed["good"]["queues"] == ["default"]
+    spec = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    assert api.client.post("/api/v1/jobs/validate", json=spec).status_code == 200
+    assert "ampcore_workers" in api.client.get("/metrics").text
+    assert "number 1" in get(api, f"/jobs/{make_job().id}")["waiting"]
 
 
 def test_pages_go_on_behind_a_damaged_row(api, damaged_job, make_job):
