@@ -18,6 +18,7 @@ from server.access.rate_limit import RateLimit, limit_of
 from server.compact import Compactor
 from server.datasets import Datasets
 from server.deps import Services
+from server.http.client_address import ClientAddress
 from server.http.direct import DirectRoutes, direct_routes
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
@@ -123,7 +124,9 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
     app.add_middleware(Door, keyring=services.keyring, limit=limit)
     app.add_middleware(HeaderLimit)
     app.add_middleware(RequestTimes, times=services.metrics.request_times)
-    app.add_middleware(HeadAsGet)  # added last: the outermost
+    app.add_middleware(HeadAsGet)
+    # Added last: the outermost, so that all others see the client and not the proxy.
+    app.add_middleware(ClientAddress, trusted=settings.trusted_proxies)
     return app
 
 

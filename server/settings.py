@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, Self
 
@@ -13,7 +14,27 @@ DEFAULT_REDIS_URL: Final = "redis://127.0.0.1:6379/0"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8470
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
+DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
+NO_PROXY: Final = "none"
 RATE: Final = re.compile(r"off|[1-9][0-9]{0,8}/(second|minute|hour|day)")
+
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+def networks(text: str) -> Networks:
+    """The addresses and networks in a comma-separated list. Raises SettingsInvalid."""
+    if text == NO_PROXY:
+        return ()
+    try:
+        return tuple(ip_network(part.strip()) for part in text.split(","))
+    except ValueError as error:
+        raise SettingsInvalid(
+            "AMPCORE_TRUSTED_PROXIES: expected none, or addresses and networks with commas "
+            f"between as in {DEFAULT_TRUSTED_PROXIES}, received {text[:80]!r}: {error}."
+        ) from None
+
+
+LOOPBACK: Final = networks(DEFAULT_TRUSTED_PROXIES)
 
 
 @dataclass(frozen=True)
@@ -24,6 +45,8 @@ class Settings(Surroundings):
     port: int = DEFAULT_PORT
     rate_limit: str = DEFAULT_RATE_LIMIT
     """How many requests a token may send to this process, as in 60000/minute; or off."""
+    trusted_proxies: Networks = LOOPBACK
+    """Whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -36,6 +59,9 @@ class Settings(Surroundings):
             host=given.text("AMPCORE_HOST", DEFAULT_HOST),
             port=given.whole_number("AMPCORE_PORT", DEFAULT_PORT, least=0, most=65_535),
             rate_limit=_rate(given.text("AMPCORE_RATE_LIMIT", DEFAULT_RATE_LIMIT)),
+            trusted_proxies=networks(
+                given.text("AMPCORE_TRUSTED_PROXIES", DEFAULT_TRUSTED_PROXIES)
+            ),
             **given.shared(),
         )
 

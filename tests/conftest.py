@@ -249,7 +249,9 @@ def stage() -> Iterator[Stage]:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     clients = [httpx.Client(base_url=url, timeout=DEADLINE_S) for _ in range(2)]
     stage = Stage(url, *clients)
-    config = uvicorn.Config(stage, lifespan="off", log_config=None, access_log=False, ws="none")
+    # As the server itself does, which reads the headers of proxies in the application.
+    options: dict[str, Any] = {"lifespan": "off", "proxy_headers": False, "ws": "none"}
+    config = uvicorn.Config(stage, log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

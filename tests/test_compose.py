@@ -227,8 +227,16 @@ def test_who_comes_by_tls_cannot_say_where_he_comes_from() -> None:
     assert TLS["environment"]["TRUSTED_PROXIES"] == "127.0.0.1/32"
 
 
-def test_the_servers_believe_the_proxy_since_nobody_else_reaches_them() -> None:
-    assert environment("server")["FORWARDED_ALLOW_IPS"] == "*"
+def test_the_servers_believe_the_addresses_of_the_network_of_the_proxy_and_no_others() -> None:
+    subnet = interpolate(COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"])
+    settings = ServerSettings.from_environment(environment("server"))
+    assert [str(network) for network in settings.trusted_proxies] == [subnet]
+    assert interpolate(SERVICES["proxy"]["environment"]["TRUSTED_PROXIES"]) == subnet
+    assert {name for name in SERVICES if "front" in SERVICES[name].get("networks", [])} == {
+        "proxy",
+        "server",
+    }
+    assert "FORWARDED_ALLOW_IPS" not in environment("server")
     assert "ports" not in SERVICES["server"]
 
 

@@ -10,7 +10,7 @@ from server.access.keyring import Credential, Keyring, Kind
 from server.access.principal import Principal
 from server.access.rate_limit import Limit
 from server.access.sessions import SAFE, refuse_cross_origin
-from server.errors import DATABASE_ERRORS, ServerError, answer
+from server.errors import DATABASE_ERRORS, ServerError, TooManyRequests, answer
 from store.outages import is_outage
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
@@ -63,6 +63,9 @@ class Door:
     async def _ask(self, credential: Credential, scope: Scope) -> Principal | None:
         try:
             return await self._keyring.ask(credential, address_of(scope))
+        except TooManyRequests:
+            scope["state"]["unlogged"] = True  # a flood of guesses would fill the log
+            raise
         except DATABASE_ERRORS as error:
             known = self._keyring.recall(credential, grace_s=OUTAGE_S)
             if scope["path"] != WATCHED or known is None or not is_outage(error):

@@ -80,7 +80,7 @@ def _given(scope: Scope) -> str | None:
 
 def _tell(scope: Scope, answer: _Answer) -> None:
     """The line in the log. Of the query nothing is told: people put secrets there."""
-    if not access.isEnabledFor(logging.INFO):
+    if not access.isEnabledFor(logging.INFO) or scope["state"].get("unlogged"):
         return
     facts: dict[str, Any] = {
         "method": scope["method"],

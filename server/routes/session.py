@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from ampcore.spec import Problem
 from server.access.credentials import BEARER
 from server.access.door import address_of
-from server.access.keyring import principal_of
+from server.access.keyring import Credential, Kind, principal_of
 from server.access.principal import Role
 from server.access.sessions import (
     COOKIE,
@@ -18,11 +18,12 @@ from server.access.sessions import (
     set_cookie,
 )
 from server.deps import DatabaseDep, DocumentDep, KeyringDep, PrincipalDep, actor
-from server.errors import Unauthorized
+from server.errors import TooManyRequests, Unauthorized
 from server.http.parameters import RequestInvalid
 from server.openapi import problems
 from server.views import View
 from store import audit, sessions, tokens
+from store.tokens import Valid
 
 router = APIRouter(prefix="/session", tags=["access"])
 
@@ -61,6 +62,24 @@ async def _posted_token(document: DocumentDep) -> str:
     return token
 
 
+async def _signed_in(
+    secret: Annotated[str, Depends(_posted_token)], request: Request, keyring: KeyringDep
+) -> Valid:
+    """The token in the body. Raises CrossOrigin, Unauthorized and TooManyRequests."""
+    if comes_from_a_page(request.scope):
+        refuse_cross_origin(request.scope)
+    address = address_of(request.scope)
+    valid = await keyring.find(Credential(Kind.TOKEN, tokens.digest_of(secret)), address)
+    if valid is not None:
+        return valid
+    try:
+        keyring.count_failure(address)
+    except TooManyRequests:
+        request.scope["state"]["unlogged"] = True
+        raise
+    raise Unauthorized("Expected a valid token in the body.", (BEARER,))
+
+
 @router.post(
     "",
     summary="Sign a browser in",
@@ -69,22 +88,13 @@ async def _posted_token(document: DocumentDep) -> str:
     openapi_extra=TOKEN_BODY,
 )
 def create(
-    secret: Annotated[str, Depends(_posted_token)],
+    valid: Annotated[Valid, Depends(_signed_in)],
     request: Request,
     response: Response,
     database: DatabaseDep,
     keyring: KeyringDep,
 ) -> Session:
     """Exchange a token for a cookie that scripts cannot read; it ends after 12 hours."""
-    if comes_from_a_page(request.scope):
-        refuse_cross_origin(request.scope)
-    address = address_of(request.scope)
-    keyring.failures.check(address)
-    with database.read() as session:  # who has no token must not hold up those who write
-        valid = tokens.find(session, tokens.digest_of(secret))
-    if valid is None:
-        keyring.failures.hit(address)
-        raise Unauthorized("Expected a valid token in the body.", (BEARER,))
     principal = principal_of(valid)
     with database.write() as session:
         sessions.remove(session, _digest(request))  # what this browser had before

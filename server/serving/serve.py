@@ -6,6 +6,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import resource
 import socket
 import sys
@@ -101,6 +102,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
             if self.started:
                 announce()
                 _warn(listener)
+                _warn_of_old_setting()
                 await asyncio.to_thread(_say_if_nobody_has_a_token, app.state.services.database)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -114,6 +116,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
         limit_concurrency=_connections(),
         log_config=None,
         loop="uvloop",
+        proxy_headers=False,  # server.http.client_address reads them
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -126,6 +129,14 @@ def _warn(listener: socket.socket) -> None:
     if warning_about(listener):
         host = listener.getsockname()[0]
         log.warning("%s is reachable from other machines, and without TLS", host)
+
+
+def _warn_of_old_setting() -> None:
+    """Earlier versions let uvicorn read this variable; with `*` clients chose their address."""
+    if os.environ.get("FORWARDED_ALLOW_IPS"):
+        log.warning(
+            "FORWARDED_ALLOW_IPS is not read any more: name the proxies in AMPCORE_TRUSTED_PROXIES"
+        )
 
 
 def _say_if_nobody_has_a_token(database: Database) -> None:

@@ -164,3 +164,19 @@ def test_what_is_no_http_is_a_problem_like_every_other(sqlite_url, start):
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in answer
+
+
+def test_the_variable_of_uvicorn_lets_no_client_choose_its_address(sqlite_url, start):
+    """Fails where uvicorn reads it: with `*` it takes the entry that the client wrote itself."""
+    database = Database(sqlite_url)
+    with database.write() as session:
+        projects.ensure(session, "default")
+        token = tokens.create(session, "ada", role="admin")
+    database.close()
+    api = start(sqlite_url, FORWARDED_ALLOW_IPS="*")
+    headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7", "Authorization": f"Bearer {token}"}
+    posted = httpx.post(f"{api.url}/api/v1/session", json={"token": token}, headers=headers)
+    assert posted.status_code == 201
+    entry = httpx.get(f"{api.url}/api/v1/audit", headers=headers).json()["items"][0]
+    assert entry["address"] == "198.51.100.7"
+    assert any("AMPCORE_TRUSTED_PROXIES" in message for message in api.messages())
