@@ -25,6 +25,9 @@ from store.tokens import LastAdmin
 
 log = logging.getLogger(__name__)
 
+OPEN_AGAIN_S: Final = 2.0
+"""When to try again where too much is open."""
+
 
 class ServerError(Exception):
     """An answer that is no success; the message is for the person who asked."""
@@ -60,6 +63,13 @@ class TooManyRequests(ServerError):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class TooManyOpen(TooManyRequests):
+    """A token or an address has as many long answers or connections open as it may."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message} Close one, or try again soon.", OPEN_AGAIN_S)
 
 
 class NotFound(ServerError):
@@ -138,6 +148,7 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     KeyReused: Kind(422, "idempotency_key_reused", "The key belongs to another request"),
     QuotaExceeded: Kind(429, "quota_exceeded", "The project's quota is used up"),
     TooManyRequests: Kind(429, "too_many_requests", "Too many requests in a short time"),
+    TooManyOpen: Kind(429, "too_many_open", "Too much is open at one time"),
     HeadersTooLarge: Kind(431, "headers_too_large", "The headers are too long"),
     RequestValidationError: INVALID_REQUEST,
     PathInvalid: Kind(404, "not_found", "There is no such thing"),

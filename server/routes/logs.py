@@ -13,6 +13,7 @@ from server.http.responses import ModelResponse
 from server.openapi import TAGGED, problems
 from server.streaming.follow import Feed, Wanted, log_pages
 from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
+from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse
 from server.views import LogEntry, LogPage
 from store import logs
@@ -68,7 +69,8 @@ async def read(
         between = (after, before)
         page = await run_sync(_page, database, job_id, between, limit, attempt)
         return conditional_on_body(request, ModelResponse(page))
-    streams.refuse_if_full()
+    owner = owner_of(request)
+    streams.followers.check(owner)
     wanted, allowed = Wanted(job_id, after, follow), still_allowed(request, keyring)
     feed = Feed(database, streams, wanted, log_pages(job_id, attempt), allowed)
     return LongResponse(
@@ -76,6 +78,8 @@ async def read(
         _encoded(feed, form),
         media_type=form,
         headers=AS_IT_COMES,
+        among=streams.followers,
+        owner=owner,
         patience_s=PATIENCE_S,
     )
 

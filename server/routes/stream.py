@@ -8,6 +8,7 @@ from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
 from server.openapi import problems
 from server.streaming.follow import Feed, Wanted, story_pages
 from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
+from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse
 from server.telemetry.story import MEDIA_TYPE, as_events, server_sent_events
 from store.stories import Kind
@@ -66,7 +67,8 @@ async def stream(
     seq as id: who comes again with the last one goes on behind it, without a gap or a repeat.
     `end` is the last: the job has ended, and all is told.
     """
-    streams.refuse_if_full()
+    owner = owner_of(request)
+    streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     wanted = Wanted(job_id, after if last_event_id is None else last_event_id, follow=True)
     allowed = still_allowed(request, keyring)
@@ -76,5 +78,7 @@ async def stream(
         server_sent_events(feed),
         media_type=MEDIA_TYPE,
         headers=AS_IT_COMES,
+        among=streams.followers,
+        owner=owner,
         patience_s=PATIENCE_S,
     )

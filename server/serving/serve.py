@@ -14,7 +14,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from server.http.client_address import trusts
 from server.serving.memory import give_back
+from server.serving.open_connections import Bounds, OpenConnections
 from server.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,9 +29,8 @@ SHUTDOWN_S: Final = 5
 KEEP_ALIVE_S: Final = 15
 """How long a connection may be silent between two requests: longer than pollers pause."""
 KEEP_ALIVE_PROBES: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-MOST_CONNECTIONS: Final = 4000
 SPARE_FILES: Final = 500
-"""Files and connections beside those of clients: of the database, of Redis, of downloads."""
+"""Files and connections beside those: of the database, of Redis, of downloads, of the refused."""
 
 
 class StartFailed(Exception):
@@ -86,7 +87,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     import uvicorn
 
     from server.app import create_app
-    from server.serving.connections import Connection
+    from server.serving.connections import connection_class
 
     app = create_app(settings)
 
@@ -112,8 +113,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     config = uvicorn.Config(
         app,
         access_log=False,
-        http=Connection,
-        limit_concurrency=_connections(),
+        http=connection_class(OpenConnections(_bounds(), trusts(settings.trusted_proxies))),
         log_config=None,
         loop="uvloop",
         proxy_headers=False,  # server.http.client_address reads them
@@ -156,12 +156,15 @@ def _say_if_nobody_has_a_token(database: Database) -> None:
         log.warning("the database does not answer yet: %s", error)
 
 
-def _connections() -> int:
+def _bounds() -> Bounds:
     """How many connections there may be, so that files can be opened beside them all."""
+    bounds = Bounds()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + SPARE_FILES
+    wanted = bounds.in_all + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        return max(1, soft - SPARE_FILES)
-    return MOST_CONNECTIONS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return bounds
+    fewer = max(1, soft - SPARE_FILES)
+    return Bounds(fewer, max(1, fewer // 4), max(1, fewer // 8))

@@ -6,6 +6,7 @@ from fastapi import Request, Response
 from server.http.etag import is_known
 from server.http.ranges import wanted
 from server.http.responses import attachment
+from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse, Streams, loaded
 from service.storage import Storage
 from store.tables import Artifact
@@ -28,7 +29,8 @@ async def answer(request: Request, file: Artifact, storage: Storage, streams: St
     headers["Content-Length"] = str(end - start)
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size_bytes}"
-    streams.refuse_if_full()
+    owner = owner_of(request)
+    streams.files.check(owner)
     pieces = await anyio.to_thread.run_sync(
         storage.read, file.job_id, file.path, start, end, limiter=streams.loaders
     )
@@ -38,4 +40,6 @@ async def answer(request: Request, file: Artifact, storage: Storage, streams: St
         status_code=206 if part is not None else 200,
         headers=headers,
         media_type="application/octet-stream",
+        among=streams.files,
+        owner=owner,
     )

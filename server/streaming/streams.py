@@ -1,24 +1,23 @@
-"""Answers that stay open for long: how many there may be, and how they end with the server."""
+"""Answers that stay open for long, and how they end with the server."""
 
 import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 from anyio import CancelScope, CapacityLimiter
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from server.errors import Unavailable
 from server.streaming.bells import Bells
+from server.streaming.shares import FILES, STREAMS, OpenAnswers, Owner
 
 log = logging.getLogger(__name__)
 
-MOST: Final = 500
 READERS: Final = 2
 """Threads that look for news in the database, for all streams together."""
 LOADERS: Final = 4
@@ -36,12 +35,12 @@ class Streams:
         self.bells = Bells()
         self.readers = CapacityLimiter(READERS)
         self.loaders = CapacityLimiter(LOADERS)
-        self._open = 0
+        self.followers = OpenAnswers(STREAMS)
+        self.files = OpenAnswers(FILES)
 
-    def refuse_if_full(self) -> None:
-        """Raises Unavailable when there are as many streams as a server keeps open."""
-        if self._open >= MOST:
-            raise Unavailable(f"This server keeps {MOST} streams open and no more; try again soon.")
+    @property
+    def _open(self) -> int:
+        return self.followers.count + self.files.count
 
     async def ring_or_end(self, bell: asyncio.Event) -> None:
         """Wait until the bell rings, or until the server begins to stop."""
@@ -54,22 +53,15 @@ class Streams:
             group.start_soon(wait_for, bell)
             group.start_soon(wait_for, self.ending)
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Counts a stream while it is open."""
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-
 
 class LongResponse(StreamingResponse):
     """A response whose generator is closed whatever happens, and that no reader keeps open.
 
     Args:
-        streams: What it counts among.
+        streams: What it shares with the others.
         pieces: Its body.
+        among: What it counts among. It is refused when it is sent where they are too many.
+        owner: Who asked for it.
         patience_s: How long a client may take no further piece before the connection is cut.
     """
 
@@ -78,29 +70,37 @@ class LongResponse(StreamingResponse):
         streams: Streams,
         pieces: AsyncGenerator[bytes, None],
         *args: Any,
+        among: OpenAnswers,
+        owner: Owner,
         patience_s: float | None = None,
         **options: Any,
     ) -> None:
         super().__init__(pieces, *args, **options)
         self._streams = streams
         self._pieces = pieces
+        self._among, self._owner = among, owner
         self._patience_s = patience_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Raises TooManyOpen or Unavailable before anything is sent."""
+        with self._among.one(self._owner):
+            async with aclosing(self._pieces):
+                await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         """Send piece after piece, each once the client has taken the one before."""
-        with self._streams.one():
-            async with aclosing(self._pieces), anyio.create_task_group() as group:
-                group.start_soon(self._cut, group.cancel_scope)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._cut, group.cancel_scope)
 
-                async def send_soon(message: Message) -> None:
-                    with anyio.move_on_after(self._patience_s or math.inf) as waiting:
-                        await send(message)
-                    if waiting.cancelled_caught:
-                        log.info("a client took nothing for %g s, and is cut off", self._patience_s)
-                        group.cancel_scope.cancel()
+            async def send_soon(message: Message) -> None:
+                with anyio.move_on_after(self._patience_s or math.inf) as waiting:
+                    await send(message)
+                if waiting.cancelled_caught:
+                    log.info("a client took nothing for %g s, and is cut off", self._patience_s)
+                    group.cancel_scope.cancel()
 
-                await super().stream_response(send_soon)
-                group.cancel_scope.cancel()
+            await super().stream_response(send_soon)
+            group.cancel_scope.cancel()
 
     async def _cut(self, scope: CancelScope) -> None:
         """A client that takes nothing must not hold up the end of the server."""

@@ -11,6 +11,7 @@ from server.deps import no_job, principal_of, services_of
 from server.http.etag import HEADERS, etag_of, is_known
 from server.http.responses import attachment
 from server.streaming.live import PATIENCE_S
+from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse, loaded
 from server.telemetry.documents import json_document
 from server.telemetry.forms import FORMS, JSON, writer
@@ -49,7 +50,8 @@ async def answer(request: Request, job_id: str, wanted: Wanted) -> Response:
         if told.body is None:
             return Response(status_code=304, headers=headers)
         return Response(told.body, media_type=media_type, headers=headers)
-    streams.refuse_if_full()
+    owner = owner_of(request)
+    streams.files.check(owner)
     name, pieces = await run_sync(_file, database, job_id, wanted, sees, limiter=streams.loaders)
     headers = {**HEADERS, "Content-Disposition": attachment(name), "Vary": VARY}
     return LongResponse(
@@ -57,6 +59,8 @@ async def answer(request: Request, job_id: str, wanted: Wanted) -> Response:
         loaded(streams, pieces),
         headers=headers,
         media_type=media_type,
+        among=streams.files,
+        owner=owner,
         patience_s=PATIENCE_S,
     )
 

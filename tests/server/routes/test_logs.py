@@ -230,14 +230,6 @@ def test_streams_hold_up_no_other_request(api, job, say, follow_log):
     assert get(api, job).status_code == 200
 
 
-def test_there_are_no_more_streams_than_a_server_bears(job, follow_log, monkeypatch):
-    monkeypatch.setattr(streams, "MOST", 1)
-    follow_log()
-    refused = follow_log()
-    refused.read()
-    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
-
-
 def connect(api, job):
     """A follower that reads nothing."""
     address = ("127.0.0.1", int(api.url.rpartition(":")[2]))

@@ -12,7 +12,7 @@ from sqlalchemy import delete
 from ampcore.series import Event, EventType
 from ampcore.spec import State
 from server.compact import Compactor
-from server.streaming import follow, streams
+from server.streaming import follow
 from server.streaming.follow import Page
 from server.telemetry import story
 from store import attempts, ingest, jobs, stories
@@ -308,10 +308,3 @@ def test_a_stream_asked_for_wrongly_is_refused(api, job, query, headers):
     answer = api.client.get(f"/api/v1/jobs/{job.id}/stream?{query}", headers=headers)
     assert answer.status_code == 422
     assert answer.json()["code"] == "invalid_request"
-
-
-def test_there_are_no_more_streams_than_a_server_bears(api, job, follow_story, monkeypatch):
-    monkeypatch.setattr(streams, "MOST", 1)
-    events = follow_story()
-    next(events)
-    assert api.client.get(f"/api/v1/jobs/{job.id}/stream").status_code == 503

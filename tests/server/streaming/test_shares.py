@@ -1,0 +1,170 @@
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ampcore.spec import State
+from server.errors import TooManyOpen, Unavailable
+from server.streaming import shares
+from server.streaming.shares import FILES, STREAMS, OpenAnswers, Owner, Share
+from store import artifacts
+from store.artifacts import Stored
+
+FOLLOW = {
+    "stream": ("stream", {}),
+    "logs": ("logs?follow=true", {"Accept": "text/plain"}),
+}
+
+
+def refusal(answers, token_id, address):
+    """What is said of one more, which must not be opened."""
+    with (
+        pytest.raises((TooManyOpen, Unavailable)) as refused,
+        answers.one(Owner(token_id, address)),
+    ):
+        pytest.fail("it was opened")
+    return refused.value
+
+
+def test_a_token_has_a_share_an_address_has_one_and_the_total_is_bounded():
+    answers = OpenAnswers(Share("streams", in_all=4, per_token=2, per_address=3))
+    with ExitStack() as stack:
+        for token_id in ("ada", "ada"):
+            stack.enter_context(answers.one(Owner(token_id, "192.0.2.1")))
+        assert "This token has 2 streams open" in str(refusal(answers, "ada", "192.0.2.2"))
+        stack.enter_context(answers.one(Owner("bob", "192.0.2.1")))
+        assert "This address has 3 streams open" in str(refusal(answers, "eve", "192.0.2.1"))
+        with answers.one(Owner("eve", "192.0.2.2")):
+            error = refusal(answers, "bob", "192.0.2.3")
+        assert isinstance(error, Unavailable)
+        with answers.one(Owner("bob", "192.0.2.3")):
+            assert answers.count == 4
+    assert answers.count == 0
+    assert not answers._by_token
+    assert not answers._by_address
+
+
+def test_a_share_is_free_again_when_an_answer_fails():
+    answers = OpenAnswers(Share("streams", in_all=1, per_token=1, per_address=1))
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), answers.one(Owner("ada", "192.0.2.1")):
+            raise ZeroDivisionError
+    assert answers.count == 0
+
+
+@pytest.mark.parametrize("share", [STREAMS, FILES], ids=["streams", "files"])
+def test_no_token_and_no_address_can_take_everything(share):
+    assert share.per_token <= share.per_address <= share.in_all // 2
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+@pytest.fixture
+def job(api, make_job):
+    return make_job(State.RUNNING)
+
+
+@pytest.fixture
+def share(api, monkeypatch, wait_until):
+    """Have the server give a token one stream and one file, and an address two of each."""
+    streams = api.app.state.services.streams
+    one = {"in_all": 4, "per_token": 1, "per_address": 2}
+    streams.followers = OpenAnswers(Share("streams", **one))
+    streams.files = OpenAnswers(Share("downloads and exports", **one))
+    yield
+    streams.ending.set()
+    wait_until(lambda: streams._open == 0)
+
+
+@pytest.mark.parametrize("kind", FOLLOW)
+def test_who_opens_too_many_streams_is_refused_and_others_are_not(
+    *, api, job, share, client_of, kind
+):
+    path, headers = FOLLOW[kind]
+    url = f"/api/v1/jobs/{job.id}/{path}"
+    greedy, other = client_of("viewer"), client_of("viewer")
+    with greedy.stream("GET", url, headers=headers) as first:
+        assert first.status_code == 200
+        refused = greedy.get(url, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_open")
+        assert "This token has 1 streams open" in refused.json()["detail"]
+        assert int(refused.headers["Retry-After"]) > 0
+        with other.stream("GET", url, headers=headers) as second:
+            assert second.status_code == 200
+            third = client_of("viewer").get(url, headers=headers)
+            assert (third.status_code, third.json()["code"]) == (429, "too_many_open")
+            assert "This address has 2 streams open" in third.json()["detail"]
+            forwarded = headers | {"X-Forwarded-For": "198.51.100.7"}
+            with client_of("viewer").stream("GET", url, headers=forwarded) as fourth:
+                assert fourth.status_code == 200
+
+
+def test_streams_leave_room_for_downloads_and_exports(*, api, job, share, client_of, make_block):
+    from store import ingest
+
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, [make_block(1, 10)], told=0)
+        file = api.data_dir / "report"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"x" * 1000)
+        size, sha256 = api.app.state.services.storage.put(job.id, "attempt-1/report", file)
+        artifacts.add(
+            session, job.id, 1, Stored("attempt-1/report", artifacts.REPORT, 1, size, sha256)
+        )
+    client = client_of("viewer")
+    with client.stream("GET", f"/api/v1/jobs/{job.id}/stream") as following:
+        assert following.status_code == 200
+        for path in ("artifacts/attempt-1/report", "steps?format=csv"):
+            assert client.get(f"/api/v1/jobs/{job.id}/{path}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["artifacts/attempt-1/report", "steps?format=csv"])
+def test_who_downloads_too_much_at_one_time_is_refused_and_others_are_not(
+    *, api, job, share, client_of, path
+):
+    streams = api.app.state.services.streams
+    greedy = client_of("viewer")
+    token_id = greedy.get("/api/v1/session").json()["token_id"]
+    with api.database.write() as session:
+        artifacts.add(session, job.id, 1, Stored("attempt-1/report", artifacts.REPORT, 1, 9, "00"))
+    with streams.files.one(Owner(token_id, "192.0.2.1")):
+        refused = greedy.get(f"/api/v1/jobs/{job.id}/{path}")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_open")
+        # The bytes of the file are not there, which is told to who is not refused before.
+        other = client_of("viewer").get(f"/api/v1/jobs/{job.id}/{path}")
+        assert other.status_code in (200, 404)
+
+
+def test_a_stream_that_is_one_too_many_when_it_begins_is_refused(*, api, job, share, monkeypatch):
+    """Two requests at one time have both found room for one."""
+    monkeypatch.setattr(shares.OpenAnswers, "check", _later(shares.OpenAnswers.check))
+    url = f"{api.url}/api/v1/jobs/{job.id}/stream"
+    headers = {"Authorization": f"Bearer {api.token}"}
+    with httpx.stream("GET", url, headers=headers, timeout=20) as first:
+        assert first.status_code == 200
+        assert httpx.get(url, headers=headers, timeout=20).status_code == 429
+
+
+def _later(check):
+    """A check that lets the routes pass, and refuses only what is sent."""
+    calls = []
+
+    def checked(answers, owner):
+        calls.append(owner)
+        if len(calls) % 2 == 0:
+            check(answers, owner)
+
+    return checked
+
+
+def test_the_reference_tells_the_shares():
+    rows = (Path(__file__).parents[3] / "docs/reference/http.md").read_text("utf-8").splitlines()
+    for first_word, share in (("streams", STREAMS), ("downloads", FILES)):
+        [row] = [row for row in rows if row.startswith(f"| {first_word}")]
+        told = [int(cell) for cell in row.split("|")[2:-1]]
+        assert told == [share.per_token, share.per_address, share.in_all]
