@@ -4,8 +4,11 @@ The state, the data and the records of the steps stay on the device; the host he
 when it is done. Everything that changes between calls is a tensor, so it is traced once.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -71,6 +74,13 @@ class Loop:
             scalar,
             tf.TensorSpec([], tf.bool),
         )
+
+    @cached_property
+    def operations(self) -> Counter[str]:
+        """How often each TensorFlow operation stands in the loop and in what it calls."""
+        graph = self._call.graph.as_graph_def()
+        nodes = chain(graph.node, *(function.node_def for function in graph.library.function))
+        return Counter(node.op for node in nodes)
 
     def run(
         self,

@@ -203,7 +203,7 @@ def _use_engine(
         pinned = engine_name(made.engine)
         session.use(pinned, step)
         return Decision(pinned, "the checkpoint was made with it")
-    return choose(session, step, run.steps_left)
+    return choose(session, step, run.steps_left, device)
 
 
 def _preflight(material: Material, run: Run) -> Iterator[Event]:
