@@ -1,0 +1,53 @@
+"""The benchmark of short jobs with `engine: auto`, without training any."""
+
+import importlib
+
+import pytest
+
+from ampcore.spec import JobSpec
+
+
+@pytest.fixture
+def auto_engine(monkeypatch, request):
+    """The benchmark."""
+    monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
+    return importlib.import_module("auto_engine")
+
+
+def test_every_job_is_one_that_the_trainer_takes(auto_engine):
+    for name, document in auto_engine.jobs("text.txt").items():
+        assert JobSpec.parse(document).train.steps, name
+
+
+def test_auto_is_compared_with_the_best_engine_by_name(auto_engine, monkeypatch):
+    walls = {"graph": [4, 9, 4], "auto": [5, 3, 3.3], "xla_step": [8, 8, 8], "xla_loop": [3, 3, 7]}
+    limits = []
+
+    def measured(job, engine, limit_s):
+        limits.append((engine, limit_s))
+        wall_s = walls[engine].pop(0)
+        return {"wall_s": wall_s, "cpu_s": 2 * wall_s, "trial_s": 0.1, "engine": "xla_loop"}
+
+    monkeypatch.setattr(auto_engine, "measure", measured)
+    found = auto_engine.contest({}, 3)
+    assert found["auto_over_best"] == {"wall_s": 1.1, "cpu_s": 1.1}
+    assert found["engines"]["graph"] == {"wall_s": 4, "cpu_s": 8, "trial_s": 0.1}
+    # What is not limited runs first, and the turns rotate.
+    assert limits[:2] == [("graph", None), ("auto", None)]
+    assert [engine for engine, _ in limits[::4]] == ["graph", "auto", "xla_step"]
+    assert dict(limits)["xla_loop"] == auto_engine.LIMIT_S + 4 * auto_engine.LIMIT
+
+
+def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
+    asked = []
+
+    def measured(job, engine, limit_s):
+        asked.append(engine)
+        figures = {"wall_s": 1, "cpu_s": 1, "trial_s": 0, "engine": "graph"}
+        return None if engine == "xla_loop" else figures
+
+    monkeypatch.setattr(auto_engine, "measure", measured)
+    found = auto_engine.contest({}, 2)
+    assert found["over_the_limit"] == ["xla_loop"]
+    assert "xla_loop" not in found["engines"]
+    assert asked.count("xla_loop") == 1
