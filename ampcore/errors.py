@@ -41,9 +41,15 @@ class UnsupportedDevice(TrainingError):
 
 
 class NonFiniteLoss(TrainingError):
-    """Without a finite check, the loss was NaN or infinite for too many steps in a row."""
+    """Without a finite check, too many losses or gradients in a row were NaN or infinite."""
 
     reason = Reason.NON_FINITE_LOSS
+
+
+class NonFiniteResult(TrainingError):
+    """The trained weights, or the loss that they were left with, are not finite."""
+
+    reason = Reason.NON_FINITE_RESULT
 
 
 class SkipBudgetExceeded(TrainingError):

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-import ml_dtypes
 import numpy as np
 from pydantic import JsonValue, ValidationError
 
+from ampcore.checkpoint.finite import FLOATS
 from ampcore.checkpoint.layout import Array, Arrays
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.errors import IncompatibleCheckpoint
@@ -30,8 +30,6 @@ MAY_CHANGE: Final = (
 
 MAX_NAMED: Final = 8
 """So many differences stand in a message; the rest is counted."""
-
-_FLOATS: Final = {np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, float)}
 
 Wanted = Mapping[str, tuple[tuple[int, ...], str]]
 """By name of an array: its shape and the name of its dtype."""
@@ -100,7 +98,7 @@ def _fitted(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
         return f"has the shape {list(array.shape)} instead of {list(shape)}"
     if array.dtype == dtype:
         return array
-    if not {array.dtype, dtype} <= _FLOATS:
+    if not {array.dtype, dtype} <= FLOATS:
         return f"is {array.dtype.name} instead of {dtype.name}"
     with np.errstate(over="ignore"):
         cast = array.astype(dtype)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ampcore.checkpoint.finite import not_finite
 from ampcore.checkpoint.image import Image
 from ampcore.checkpoint.layout import Checkpoint
 from ampcore.checkpoint.reading import is_whole, load
@@ -53,7 +54,8 @@ def newest(
 ) -> Found | None:
     """The checkpoint that was saved last; None when there is none.
 
-    Those that cannot be read are handed to `on_unreadable` and passed over. Raises
+    Those that cannot be read, or hold values that are not finite (as earlier versions saved
+    them), are handed to `on_unreadable` and passed over. Raises
     UnreadableCheckpoint when it is the folder that cannot be read.
     """
     try:
@@ -64,11 +66,19 @@ def newest(
         raise UnreadableCheckpoint(folder, expected=expected, received=received) from error
     for file in reversed(files):
         try:
-            return Found(file, load(file))
+            return Found(file, _undamaged(file))
         except UnreadableCheckpoint as error:
             if on_unreadable is not None:
                 on_unreadable(error)
     return None
+
+
+def _undamaged(file: Path) -> Checkpoint:
+    found = load(file)
+    if names := not_finite(found.arrays):
+        received = f"others in {len(names)} of them, {names[0]} first"
+        raise UnreadableCheckpoint(file, expected="arrays of finite numbers", received=received)
+    return found
 
 
 def prune(folder: Path, keep: int = 2) -> None:

@@ -15,6 +15,8 @@ from ampcore.checkpoint.layout import (
     DIGEST_SIZE,
     DTYPES,
     FORMAT,
+    FORMAT_WITH_GOOD_STATE,
+    GOOD_STATE,
     LENGTH_SIZE,
     METADATA,
     Array,
@@ -36,8 +38,9 @@ class Image:
     def of(cls, checkpoint: Checkpoint) -> Self:
         """The file of a checkpoint. Raises ValueError for a name or dtype that it cannot hold."""
         # Wide items first, as in the safetensors library: so every array lies aligned.
-        arrays = sorted(checkpoint.arrays.items(), key=lambda item: -item[1].dtype.itemsize)
-        header = _header(checkpoint.manifest, arrays)
+        arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
+        format_ = FORMAT if checkpoint.good_arrays is None else FORMAT_WITH_GOOD_STATE
+        header = _header(format_, checkpoint.manifest, arrays)
         length = len(header).to_bytes(LENGTH_SIZE, "little")
         return cls((memoryview(length), memoryview(header), *(_bytes(a) for _, a in arrays)))
 
@@ -56,8 +59,15 @@ class Image:
         _write_all(descriptor, memoryview(digest.digest()))
 
 
-def _header(manifest: Manifest, arrays: Iterable[tuple[str, Array]]) -> bytes:
-    metadata = {"format": FORMAT, "manifest": manifest.model_dump_json()}
+def _all_arrays(checkpoint: Checkpoint) -> list[tuple[str, Array]]:
+    if reserved := next((name for name in checkpoint.arrays if name.startswith(GOOD_STATE)), None):
+        raise ValueError(f"An array of a checkpoint cannot have the name {reserved!r}.")
+    good = (checkpoint.good_arrays or {}).items()
+    return [*checkpoint.arrays.items(), *((f"{GOOD_STATE}{name}", array) for name, array in good)]
+
+
+def _header(format_: str, manifest: Manifest, arrays: Iterable[tuple[str, Array]]) -> bytes:
+    metadata = {"format": format_, "manifest": manifest.model_dump_json()}
     header: dict[str, Any] = {METADATA: metadata}
     end = 0
     for name, array in (*arrays, (DIGEST, _ROOM_FOR_DIGEST)):

@@ -20,7 +20,13 @@ from ampcore.checkpoint.manifest import Manifest
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
-FORMAT: Final = "ampcore-checkpoint-1"
+FORMAT_PREFIX: Final = "ampcore-checkpoint-"
+FORMAT: Final = f"{FORMAT_PREFIX}1"
+FORMAT_WITH_GOOD_STATE: Final = f"{FORMAT_PREFIX}2"
+"""Holds the arrays of a second state, which readers of the first format do not know."""
+FORMATS: Final = (FORMAT, FORMAT_WITH_GOOD_STATE)
+GOOD_STATE: Final = "good_state:"
+"""How the names of that state's arrays begin."""
 METADATA: Final = "__metadata__"
 DIGEST: Final = "__sha256__"
 DIGEST_SIZE: Final = hashlib.sha256().digest_size
@@ -48,7 +54,12 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run: its manifest, and its arrays by name (of the dtypes in `DTYPES`)."""
+    """The state of a run: its manifest, and its arrays by name (of the dtypes in `DTYPES`).
+
+    `good_arrays` are those of an earlier state that the run goes back to when it no longer
+    learns; None when it is this one, or none is wanted.
+    """
 
     manifest: Manifest
     arrays: dict[str, Array]
+    good_arrays: dict[str, Array] | None = None

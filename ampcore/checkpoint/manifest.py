@@ -27,7 +27,8 @@ Facts = Annotated[dict[str, JsonValue], BeforeValidator(_numbers), PlainSerializ
 class Manifest(Part):
     """What stands in a checkpoint beside its arrays; the file lists those itself."""
 
-    model_config = ConfigDict(allow_inf_nan=True)
+    # A later version may say more: what is not known here cannot be needed to go on.
+    model_config = ConfigDict(allow_inf_nan=True, extra="ignore")
 
     step: int = Field(ge=0)
     """How many steps are done; the next one has this number."""

@@ -15,11 +15,16 @@ from typing import Annotated, Any, Final, NoReturn
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ampcore import __version__
 from ampcore.checkpoint.layout import (
     DIGEST,
     DIGEST_SIZE,
     DTYPES,
     FORMAT,
+    FORMAT_PREFIX,
+    FORMAT_WITH_GOOD_STATE,
+    FORMATS,
+    GOOD_STATE,
     LENGTH_SIZE,
     MAX_HEADER_SIZE,
     METADATA,
@@ -58,6 +63,7 @@ class _Header:
     """The bytes before the arrays and what they say; the last entry is the digest."""
 
     data: bytes
+    format: str
     manifest: object
     entries: dict[str, _Entry]
 
@@ -109,7 +115,11 @@ def _read(stream: BufferedReader) -> Checkpoint:
     if digest.digest() != written:
         raise _Broken(f"bytes with the SHA-256 {written.hex()}", digest.hexdigest())
     arrays = {name: _array(buffer, header.entries[name]) for name, buffer in buffers.items()}
-    return Checkpoint(_manifest(header.manifest), arrays)
+    good = None
+    if header.format == FORMAT_WITH_GOOD_STATE:
+        names = [name for name in arrays if name.startswith(GOOD_STATE)]
+        good = {name.removeprefix(GOOD_STATE): arrays.pop(name) for name in names}
+    return Checkpoint(_manifest(header.manifest), arrays, good)
 
 
 def _read_header(stream: BufferedReader) -> _Header:
@@ -122,10 +132,21 @@ def _read_header(stream: BufferedReader) -> _Header:
     document = _object(text)
     metadata = document.pop(METADATA, None)
     made = metadata.get("format") if isinstance(metadata, dict) else None
-    if made != FORMAT:
-        raise _Broken(f"the format {FORMAT}", made)
+    if made not in FORMATS:
+        _refuse_format(made, metadata)
     entries = _entries(document, size - LENGTH_SIZE - header_size)
-    return _Header(length + text, metadata.get("manifest"), entries)
+    return _Header(length + text, str(made), metadata.get("manifest"), entries)
+
+
+def _refuse_format(made: object, metadata: Any) -> NoReturn:
+    if not str(made).startswith(FORMAT_PREFIX):
+        raise _Broken(f"the format {FORMAT}", made)
+    try:
+        version = json.loads(metadata["manifest"])["versions"]["ampcore"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        version = "of an unknown version"
+    expected = f"a format that ampcore {__version__} reads, {' or '.join(FORMATS)}"
+    raise _Broken(expected, f"{made}, made by ampcore {version}")
 
 
 def _object(text: bytes) -> dict[str, Any]:

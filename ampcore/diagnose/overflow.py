@@ -6,7 +6,7 @@ computed, and nothing traced, before the first skip.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 import tensorflow as tf
@@ -104,7 +104,8 @@ class OverflowVerdicts:
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Go on counting from what `to_json` wrote."""
-        self.sampling = Sampling(**document)
+        known = {item.name for item in fields(Sampling)}
+        self.sampling = Sampling(**{n: value for n, value in document.items() if n in known})
         self._began = self._clock()
 
     @property

@@ -6,7 +6,7 @@ well, bound the scales that are suggested. What vanished at the scale of a sampl
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -57,9 +57,10 @@ class Samples:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Samples":
         """The samples that `to_json` wrote."""
-        rows = document["variables"].items()
+        rows = document.get("variables", {}).items()
         variables = {name: ExponentHistogram.from_json(found) for name, found in rows}
-        return cls(**{**document, "variables": variables})
+        known = {item.name for item in fields(cls)} & document.keys()
+        return cls(**{name: document[name] for name in known} | {"variables": variables})
 
 
 class ScaleTable:
@@ -144,6 +145,7 @@ class ScaleTable:
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Go on from what `to_json` wrote."""
+        document = {**self.to_json(), **document}
         self.samples = Samples.from_json(document["samples"])
         self._next_step, self._spent_s = document["next_step"], document["spent_s"]
         self._run_before_s, self._began = document["run_s"], self._clock()

@@ -133,6 +133,7 @@ class ScaleHealth:
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Go on from what `to_json` wrote."""
+        document = {**self.to_json(), **document}
         self._scales = np.asarray(document["scales"], np.float32)
         self._skipped = np.zeros(len(self._scales), np.bool_)
         self._skipped[np.asarray(document["skipped"], np.int64)] = True

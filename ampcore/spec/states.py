@@ -61,6 +61,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "invalid_spec"
     UNSUPPORTED_DEVICE = "unsupported_device"
     NON_FINITE_LOSS = "non_finite_loss"
+    NON_FINITE_RESULT = "non_finite_result"
     SKIP_BUDGET_EXCEEDED = "skip_budget_exceeded"
     OUT_OF_MEMORY = "out_of_memory"
     INVALID_CHECKPOINT = "invalid_checkpoint"

@@ -17,15 +17,17 @@ class Train(Part):
     accumulate: int = Field(default=1, ge=1, le=65_536)
     eval_every_epochs: int = Field(default=1, ge=1, le=10_000_000)
     checkpoint_every_s: float | None = Field(default=60.0, gt=0)
-    """Seconds between two checkpoints; null: none are saved."""
+    """Seconds between two checkpoints; null: only a run that is stopped or fails saves one."""
 
 
 class Guard(Part):
     """What to do about a run that no longer learns."""
 
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
-    """So many skipped steps (or, without a finite check, non-finite losses) in a row."""
+    """So many skipped steps in a row; without a finite check, non-finite losses or gradients."""
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
+    keep_state_every_steps: int = Field(default=500, ge=1, le=2**53)
+    """Steps between two states to go back to; before the first one, after 1, 2, 4, 8, … steps."""
 
 
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]

@@ -3,9 +3,12 @@
 import platform
 import time
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
+
+from numpy.typing import NDArray
 
 from ampcore import __version__, checkpoint
 from ampcore.checkpoint import Checkpoint, Difference, Found, Manifest
@@ -14,6 +17,7 @@ from ampcore.series import Event, EventType
 from ampcore.spec import JobSpec
 from ampcore.train.report import warning
 from ampcore.train.session import Session
+from ampcore.train.state import Arrays
 
 FOLDER: Final = "checkpoints"
 """In a job's output folder."""
@@ -33,6 +37,8 @@ class Checkpoints:
     def __init__(self, folder: Path | None, every_s: float | None) -> None:
         self._folder, self._every_s = folder, every_s
         self._saved_at = time.monotonic()
+        self.newest_steps: int | None = None
+        """The steps that were done when the newest checkpoint was made; None without one."""
 
     @property
     def saves(self) -> bool:
@@ -61,6 +67,7 @@ class Checkpoints:
             "size_bytes": file.stat().st_size,
             "seconds": time.perf_counter() - start,
         }
+        self.newest_steps = made.manifest.step
         return Event(EventType.CHECKPOINT_SAVED, last, facts)
 
 
@@ -86,6 +93,7 @@ def manifest(
     )
 
 
+@cache
 def versions() -> dict[str, str]:
     """By distribution, those that decide what a step computes."""
     found = {"ampcore": __version__, "python": platform.python_version()}
@@ -121,12 +129,33 @@ def restore(session: Session, found: Checkpoint) -> None:
     The loss scales are taken over where they are of the same kind, within the bounds that hold
     now; others begin anew. Raises IncompatibleCheckpoint.
     """
-    arrays, scales = session.divided(found.arrays)
-    session.restore(checkpoint.matched(arrays, session.wanted()), scales=False)
-    before: Mapping[str, Any] = next(iter(found.manifest.loss_scales.values()))
+    variables, scales = _fitted(session, found.manifest, found.arrays)
+    session.restore(variables, scales=False)
+    session.restore_scales(scales)
+
+
+def good_arrays(session: Session, found: Checkpoint) -> Arrays | None:
+    """The good state in a checkpoint, as `Session.restore` takes it; None when it holds none.
+
+    Asked for right after `restore`. Raises IncompatibleCheckpoint.
+    """
+    if found.good_arrays is None:
+        return None
+    variables, scales = _fitted(session, found.manifest, found.good_arrays)
+    return variables | scales
+
+
+def _fitted(
+    session: Session, made: Manifest, found: Mapping[str, NDArray[Any]]
+) -> tuple[Arrays, Arrays]:
+    """The variables, in the dtypes of the session, and the states of its loss scales."""
+    variables, scales = session.divided(found)
+    before: Mapping[str, Any] = next(iter(made.loss_scales.values()))
     now = session.scale_spec
-    if before["mode"] == now["mode"] and before.get("scale") == now.get("scale"):
-        session.restore_scales(scales)
+    is_same = before["mode"] == now["mode"] and before.get("scale") == now.get("scale")
+    # A version that counted less of a scale's state has left out the rest.
+    kept = session.first_scales | scales if is_same else session.first_scales
+    return checkpoint.matched(variables, session.wanted()), kept
 
 
 def resumed_event(found: Found, differences: list[Difference]) -> Event:

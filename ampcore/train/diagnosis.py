@@ -73,12 +73,16 @@ class Diagnosis:
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on counting from what `to_json` wrote, as far as this session counts it."""
-        self._verdicts.restore(document["verdicts"])
-        if self._table is not None and document["table"] is not None:
-            self._table.restore(document["table"])
+        """Go on counting from what `to_json` wrote, as far as this session counts it.
+
+        What the document of another version does not say is counted from the beginning.
+        """
+        self._verdicts.restore(document.get("verdicts") or {})
+        if self._table is not None:
+            self._table.restore(document.get("table") or {})
+        found = document.get("health") or {}
         for name, health in self._health.items():
-            health.restore(document["health"][name])
+            health.restore(found.get(name) or {})
 
     def _explained(self, step: int, scales: list[float], batch: Batch, seed: Any) -> dict[str, Any]:
         place = BatchPlace(*self._session.place(step), self._session.examples_of(step))

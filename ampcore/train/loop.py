@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,8 +31,26 @@ xla_loop: all of it in one XLA program."""
 MAX_STEPS: Final = 4096
 """In one call of xla_loop, whose shapes are fixed when it is compiled."""
 
+LOSS: Final = 0
 SKIPPED: Final = 2
-"""Where `skipped` stands in a row."""
+GRAD_NORM: Final = 3
+"""Where these columns stand in a row."""
+
+
+class Halt(NamedTuple):
+    """When a block ends before its last step: after `limit` bad steps in a row.
+
+    A bad step was skipped; without a finite check, one with a loss or a gradient norm that is not
+    finite. `bad_steps` of them in a row came right before the block.
+    """
+
+    bad_steps: int = 0
+    limit: int = 2**31 - 1
+
+
+NEVER: Final = Halt()
+ON_SKIP: Final = Halt(limit=1)
+"""After the first bad step."""
 
 
 def engine_name(text: str) -> EngineName:
@@ -62,7 +80,9 @@ class Loop:
         width = len(step.columns)
         size = batch_size * step.accumulate
         step = replace(step, xla=engine != "graph")
-        block = _block(_compiled(step, engine), width, size, engine, seed)
+        checked = any(scale.checks_finite for scale in step.loss_scales)
+        bad = _was_skipped if checked else _is_not_finite
+        block = _block(_compiled(step, engine), bad, width, size, engine, seed)
         self.function = tf.function(block, autograph=False, jit_compile=engine == "xla_loop")
         scalar = tf.TensorSpec([], tf.int32)
         # A concrete function cannot be traced again: other shapes would be an error.
@@ -72,7 +92,7 @@ class Loop:
             scalar,
             tf.TensorSpec([], tf.int64),
             scalar,
-            tf.TensorSpec([], tf.bool),
+            Halt(scalar, scalar),
         )
 
     @cached_property
@@ -89,13 +109,13 @@ class Loop:
         first_step: int,
         count: int,
         *,
-        halt_on_skip: bool = False,
+        halt: Halt = NEVER,
     ) -> NDArray[np.float32]:
         """Train up to `count` steps from batch `first_batch` of the window on.
 
-        Returns one row a step, in the order of the step's columns. With `halt_on_skip` a skipped
-        step is the last one: all but the loss scale is then as it was when that step ran. There
-        may be fewer rows than asked for, never none.
+        Returns one row a step, in the order of the step's columns. `halt` says which step is the
+        last one at the latest: when that was skipped, everything but the loss scale is as it was
+        when the step ran. There may be fewer rows than asked for, never none.
         """
         count = min(count, MAX_STEPS) if self.engine == "xla_loop" else count
         self.states, records, done = self._call(
@@ -104,7 +124,7 @@ class Loop:
             tf.constant(first_batch),
             tf.constant(first_step, tf.int64),
             tf.constant(count),
-            tf.constant(halt_on_skip),
+            Halt(tf.constant(halt.bad_steps), tf.constant(halt.limit)),
         )
         rows: NDArray[np.float32] = records.numpy()
         return rows[: int(done)]
@@ -122,8 +142,22 @@ def step_seed(seed: int, step: Tensor) -> Tensor:
     return tf.stack([tf.constant(seed, tf.int64), step])
 
 
-def _block(
-    step: Step, width: int, size: int, engine: EngineName, seed: int
+def _was_skipped(row: Tensor) -> Tensor:
+    return row[SKIPPED] > 0
+
+
+def _is_not_finite(row: Tensor) -> Tensor:
+    finite = tf.math.is_finite(row)
+    return tf.logical_not(tf.logical_and(finite[LOSS], finite[GRAD_NORM]))
+
+
+def _block(  # noqa: PLR0917 - what is fixed when the loop is traced
+    step: Step,
+    bad: Callable[[Tensor], Tensor],
+    width: int,
+    size: int,
+    engine: EngineName,
+    seed: int,
 ) -> Callable[..., tuple[States, Tensor, Tensor]]:
     def block(  # noqa: PLR0917 - a compiled function is called by place
         states: States,
@@ -131,27 +165,29 @@ def _block(
         first_batch: Tensor,
         first_step: Tensor,
         count: Tensor,
-        halt_on_skip: Tensor,
+        halt: Halt,
     ) -> tuple[States, Tensor, Tensor]:
         capacity, cut = (MAX_STEPS, lookup) if engine == "xla_loop" else (count, view)
         records = tf.TensorArray(tf.float32, size=capacity, element_shape=(width,))
 
-        def goes_on(index: Tensor, halted: Tensor, *_: Any) -> Tensor:
+        def goes_on(index: Tensor, bad_steps: Tensor, halted: Tensor, *_: Any) -> Tensor:
             return tf.logical_and(index < count, tf.logical_not(halted))
 
         def body(
-            index: Tensor, _: Tensor, states: States, records: Any
-        ) -> tuple[Tensor, Tensor, States, Any]:
+            index: Tensor, bad_steps: Tensor, _: Tensor, states: States, records: Any
+        ) -> tuple[Tensor, Tensor, Tensor, States, Any]:
             batch = cut(window, first_batch + index, size)
             own_seed = step_seed(seed, first_step + tf.cast(index, tf.int64))
             states, row = step(states, batch, own_seed)
-            halted = tf.logical_and(halt_on_skip, row[SKIPPED] > 0)
+            is_bad = bad(row)
+            bad_steps = tf.where(is_bad, bad_steps + 1, 0)
+            # A run that failed at its limit may begin with as many: a good step is no halt then.
+            halted = tf.logical_and(is_bad, bad_steps >= halt.limit)
             # One row for all values: a write costs the same for one number as for five.
-            return index + 1, halted, states, records.write(index, row)
+            return index + 1, bad_steps, halted, states, records.write(index, row)
 
-        done, _, states, records = tf.while_loop(
-            goes_on, body, (tf.constant(0), tf.constant(False), states, records)
-        )
+        start = (tf.constant(0), halt.bad_steps, tf.constant(False), states, records)
+        done, _, _, states, records = tf.while_loop(goes_on, body, start)
         return states, records.stack(), done
 
     return block

@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore import models, optimizers, precision
+from ampcore.checkpoint import all_finite
 from ampcore.data import Batch, Dataset
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
@@ -19,7 +20,7 @@ from ampcore.spec.precision import Precision
 from ampcore.train import state
 from ampcore.train.cut import view
 from ampcore.train.feed import Feed, Window
-from ampcore.train.loop import EngineName, Loop, step_seed
+from ampcore.train.loop import NEVER, EngineName, Halt, Loop, step_seed
 from ampcore.train.pacing import Pacing
 from ampcore.train.plan import Plan
 from ampcore.train.report import step_block
@@ -60,6 +61,8 @@ class Session:
             accumulate=spec.train.accumulate,
         )
         self._states = tuple(scale.init() for scale in self.scales)
+        self.first_scales = state.capture_scales(self.networks, self._states)
+        """The states of the loss scales before the first step."""
 
     @property
     def networks(self) -> Sequence[Network]:
@@ -148,8 +151,10 @@ class Session:
         """The examples that a step and those around it train on."""
         return self._feed.window(*self._plan.place(step))
 
-    def run_block(self, first_step: int, *, halt_on_skip: bool = False) -> StepBlock:
-        """Train the next steps, as many as take about half a second."""
+    def run_block(
+        self, first_step: int, *, most: int | None = None, halt: Halt = NEVER
+    ) -> StepBlock:
+        """Train the next steps: as many as take about half a second, `most` of them or fewer."""
         if self._loop is None:
             raise RuntimeError("An engine must be chosen before the first block; see use().")
         # To wait for data, or to put an epoch in order, takes time like any other part of a step.
@@ -157,6 +162,7 @@ class Session:
         _, batch = self._plan.place(first_step)
         window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
+        left = left if most is None else min(left, most)
         count = self._pacing.next_size(left)
         start = time.perf_counter()
         rows = self._loop.run(
@@ -164,7 +170,7 @@ class Session:
             batch - window.first_batch,
             first_step,
             count,
-            halt_on_skip=halt_on_skip,
+            halt=halt,
         )
         ended = time.perf_counter()
         self._pacing.observe(len(rows), ended - start)
@@ -181,6 +187,18 @@ class Session:
         """Make the moving averages the weights, at the end of the training."""
         for optimizer, network in zip(self.optimizers, self.networks, strict=True):
             optimizers.adopt_averages(optimizer, network.model.trainable_variables)
+
+    def not_finite(self) -> list[str]:
+        """What goes into the saved models and is not finite: variables, and averages of them."""
+        found: dict[str, bool] = {}
+        for network, weights in zip(self.networks, self.averaged(), strict=True):
+            model = network.model
+            pairs = [(variable, variable.value) for variable in model.variables]
+            pairs += zip(model.trainable_variables, weights, strict=True)
+            for variable, value in pairs:
+                name = f"{network.name}/{state.stable_path(variable)}"
+                found[name] = found.get(name, True) and all_finite(np.asarray(value.numpy()))
+        return [name for name, is_finite in found.items() if not is_finite]
 
     def capture(self) -> state.Arrays:
         """Copies on the host of everything that the next step depends on."""

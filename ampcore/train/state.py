@@ -36,19 +36,31 @@ def named_variables(
         parts = {"model": network.model.variables, "optimizer": optimizer.variables}
         for part, variables in parts.items():
             for number, variable in enumerate(variables):
-                path = _NUMBERED.sub("", variable.path)
-                yield f"{network.name}/{part}/{number}/{path}", variable
+                yield f"{network.name}/{part}/{number}/{stable_path(variable)}", variable
+
+
+def stable_path(variable: Any) -> str:
+    """The path of a variable, the same in every process."""
+    return _NUMBERED.sub("", variable.path)
 
 
 def capture(networks: Sequence[Network], optimizers: Sequence[Any], states: States) -> Arrays:
     """Copies on the host of everything that the next step depends on."""
     arrays = {
-        name: np.array(variable.numpy()) for name, variable in named_variables(networks, optimizers)
+        # The TensorFlow variable's own `numpy` is the only copy; Keras's makes one more.
+        name: np.asarray(variable.value.numpy())
+        for name, variable in named_variables(networks, optimizers)
     }
-    for network, state in zip(networks, states, strict=True):
-        for field, value in state._asdict().items():
-            arrays[_scale_name(network, field)] = np.array(value.numpy())
-    return arrays
+    return arrays | capture_scales(networks, states)
+
+
+def capture_scales(networks: Sequence[Network], states: States) -> Arrays:
+    """Copies on the host of the states of the loss scales."""
+    return {
+        _scale_name(network, field): np.array(value.numpy())
+        for network, state in zip(networks, states, strict=True)
+        for field, value in state._asdict().items()
+    }
 
 
 def restore(

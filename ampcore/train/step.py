@@ -39,6 +39,13 @@ class Clip:
     norm: float | None = None
     value: float | None = None
 
+    def told_norm(self, grads: list[Any], norm: Tensor) -> Tensor:
+        """`norm`; where its squares overflowed and a limit makes that harmless, the true norm."""
+        if self.norm is None and self.value is None:
+            return norm
+        exact = exact_norm(grads, norm)
+        return tf.where(tf.math.is_finite(exact), exact, norm)
+
     def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
         """The gradients within the limits; `norm` is their global norm."""
         if self.norm is not None:
@@ -83,7 +90,10 @@ class TrainStep:
         """
         before = self.task.held()
         found, bad, remade = self._gradients(states, before, batch, seed)
-        norms = [global_norm(grads, xla=self.xla) for grads in found.scaled]
+        norms = [
+            clip.told_norm(grads, global_norm(grads, xla=self.xla))
+            for clip, grads in zip(self.clips, found.scaled, strict=True)
+        ]
         # Read before the step counts: a schedule's next value belongs to the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
         groups = [

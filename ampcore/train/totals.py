@@ -1,8 +1,7 @@
 """What a run's blocks add up to: steps, skips, losses, throughput; a checkpoint keeps them."""
 
 import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -77,15 +76,3 @@ class Totals:
         """Keep the evaluation after the steps so far; returns its event."""
         self.evaluation = dict(evaluation)
         return Event(EventType.EVALUATION, self.steps - 1, dict(evaluation))
-
-    def to_json(self) -> dict[str, Any]:
-        """Every field, for a checkpoint."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """The totals that `to_json` wrote; fields of other versions are left out."""
-        known = {item.name for item in fields(cls)} & document.keys()
-        totals = cls(**{name: document[name] for name in known})
-        totals.epoch = Epoch(**document["epoch"])
-        return totals

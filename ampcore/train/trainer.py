@@ -14,18 +14,19 @@ from ampcore.checkpoint import Checkpoint
 from ampcore.data import Dataset
 from ampcore.diagnose import hardware
 from ampcore.diagnose.preflight import preflight_events
-from ampcore.errors import OutOfMemory
+from ampcore.errors import OutOfMemory, TrainingError
 from ampcore.precision.float16_on_cpu import unfused
 from ampcore.series import Event, EventType
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceFacts
 from ampcore.train.checkpoints import FOLDER, Checkpoints, newest, resumed_event
+from ampcore.train.counters import Counters
 from ampcore.train.feed import feed_for
 from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.outbox import OnBlock, OnEvent, Outbox
 from ampcore.train.plan import Plan
 from ampcore.train.result import TrainResult, weights_digest
-from ampcore.train.run import IN_FLOAT32, Material, Run
+from ampcore.train.run import Material, Run
 from ampcore.train.saving import save_models
 from ampcore.train.session import parameters
 from ampcore.train.trial import Decision, choose
@@ -112,6 +113,12 @@ class Trainer:
         try:
             while not run.is_done and not should_stop():
                 run.advance()
+            if run.is_done:
+                run.check_result()
+        except TrainingError:
+            # Whoever finds out what is wrong can go on from there.
+            run.save()
+            raise
         finally:
             # Whoever looks into a run that failed wants it most.
             run.tell_scale_table()
@@ -129,10 +136,12 @@ class Trainer:
         checkpoints = Checkpoints(folder, spec.train.checkpoint_every_s)
         # Whoever changes the precision does not want the fallback from the former one.
         asked_anew = any(difference.field.startswith(PRECISION) for difference in differences)
-        float32 = bool(saved and saved.manifest.counters[IN_FLOAT32]) and not asked_anew
+        float32 = bool(saved and Counters.of(saved.manifest).in_float32) and not asked_anew
         run = Run(material, checkpoints, outbox, float32=float32)
         if saved:
             run.restore(saved)
+        else:
+            run.start()
         outbox.event(_started(material, run))
         for event in (*_preflight(material, run), *told):
             outbox.event(event)

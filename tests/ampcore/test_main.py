@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -55,10 +56,20 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(cli, spec_file, capf
     assert "oneDNN" not in said
 
 
-def test_numbers_that_json_cannot_write_become_strings(cli, spec_file):
+def test_numbers_that_json_cannot_write_become_strings(cli, spec_file, tmp_path):
+    file, y = tmp_path / "outliers.npz", np.arange(8) % 2
+    x, outliers = np.ones((8, 4), np.float32), np.full((8, 4), 3e38, np.float32)
+    np.savez(file, x_train=x, y_train=y, x_test=outliers, y_test=y)
+    data = f"data={{kind: npz, path: {file}, batch_size: 4, validation_split: 0.0}}"
+    result = cli(spec_file, *SMALL, "--json", "--set", data)
+    assert json.loads(result.stdout)["val_loss"] in ("NaN", "Infinity")
+
+
+def test_weights_that_are_not_finite_are_a_failure(cli, spec_file, capfd):
     settings = ["--set", "optimizer={kind: sgd, learning_rate: 1e6}", "--set", "train.steps=9"]
     result = cli(spec_file, "--json", "--set", "model.activation=linear", *settings)
-    assert json.loads(result.stdout)["final_loss"] in ("NaN", "Infinity")
+    assert result.exit_code == 1
+    assert "non_finite_result: After all 9 steps no model is saved" in capfd.readouterr().err
 
 
 def test_a_bad_spec_ends_with_2_and_every_problem(cli, spec_file):

@@ -758,7 +758,7 @@ export interface components {
          * @description Why a job ended as it did; stored beside the state, stable for programs.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
         /**
          * Result
          * @description A figure of the jobs' states and summaries.
@@ -1604,6 +1604,11 @@ export interface components {
              * @enum {string}
              */
             on_exceeded: "fail" | "rollback" | "float32";
+            /**
+             * Keep State Every Steps
+             * @default 500
+             */
+            keep_state_every_steps: number;
         };
         /**
          * KerasApplication
@@ -2238,7 +2243,8 @@ export interface components {
             /**
              * @default {
              *       "max_consecutive_skips": 200,
-             *       "on_exceeded": "fail"
+             *       "on_exceeded": "fail",
+             *       "keep_state_every_steps": 500
              *     }
              */
             guard: components["schemas"]["Guard"];

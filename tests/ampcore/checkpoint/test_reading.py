@@ -89,7 +89,7 @@ def test_other_bytes_as_the_header_are_no_checkpoint(refusal, text):
         (b"{}", "the format ampcore-checkpoint-1"),
         (b'{"__metadata__": []}', "the format ampcore-checkpoint-1"),
         (b'{"__metadata__": {"format": "pt"}}', "the format ampcore-checkpoint-1"),
-        (b'{"__metadata__": {"format": "ampcore-checkpoint-2"}}', "ampcore-checkpoint-1"),
+        (b'{"__metadata__": {"format": "ampcore-checkpoint-3"}}', "ampcore-checkpoint-1"),
     ],
 )
 def test_a_header_of_another_kind_is_refused(refusal, document, expected):

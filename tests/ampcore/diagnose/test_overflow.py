@@ -20,7 +20,7 @@ from ampcore.precision import DynamicLossScale, FixedLossScale, layer_policies
 from ampcore.spec.data import Digits
 from ampcore.spec.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
 from ampcore.spec.precision import Override, Precision
-from ampcore.train.loop import Loop, step_seed
+from ampcore.train.loop import ON_SKIP, Loop, step_seed
 from ampcore.train.step import Clip, TrainStep
 
 SIZE = 32
@@ -284,7 +284,7 @@ def test_a_halted_run_is_where_the_skipped_step_was(digits, place):
     step = TrainStep(task, [optimizer], [scale], [Clip()])
     window = Batch(tf.constant(digits.x_train), tf.constant(digits.y_train))
     loop = Loop(step, (scale.init(),), window, batch_size=SIZE, seed=5)
-    rows = loop.run(window, 0, 100, 20, halt_on_skip=True)
+    rows = loop.run(window, 0, 100, 20, halt=ON_SKIP)
     skipped = dict(zip(step.columns, rows[-1], strict=True))
     number = len(rows) - 1
     seed = step_seed(5, tf.constant(100 + number, tf.int64))

@@ -233,11 +233,15 @@ def stepwise(monkeypatch):
 class Told:
     """A run with everything that it told on the way."""
 
-    def __init__(self, spec, should_stop=None, **trainer):
-        self.blocks, self.events = [], []
-        self.result = Trainer(spec, **trainer).run(
-            self.blocks.append, self.events.append, should_stop
-        )
+    def __init__(self, spec, should_stop=None, fails=(), **trainer):
+        self.blocks, self.events, self.result, self.error = [], [], None, None
+        try:
+            self.result = Trainer(spec, **trainer).run(
+                self.blocks.append, self.events.append, should_stop
+            )
+        except fails as error:
+            self.error = error
+        assert not fails or self.error, "the run did not fail"
         self.steps = StepBlock.concat(self.blocks) if self.blocks else None
 
     def of(self, kind):
@@ -251,10 +255,14 @@ class Told:
 
 @pytest.fixture(scope="session")
 def run_job(job):
-    """Runs the job of the parts given, on the graph engine unless they say otherwise."""
+    """Runs the job of the parts given, on the graph engine unless they say otherwise.
 
-    def run(should_stop=None, output_dir=None, resume=False, data_root=None, **parts):
+    `fails` is the class of the error that it is to end with.
+    """
+
+    def run(should_stop=None, output_dir=None, resume=False, data_root=None, fails=(), **parts):
         spec = job(**({"runtime": {"engine": "graph"}} | parts))
-        return Told(spec, should_stop, output_dir=output_dir, resume=resume, data_root=data_root)
+        where = {"output_dir": output_dir, "resume": resume, "data_root": data_root}
+        return Told(spec, should_stop, fails, **where)
 
     return run

@@ -15,7 +15,7 @@ from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train import loop
-from ampcore.train.loop import ENGINES
+from ampcore.train.loop import ENGINES, ON_SKIP
 from ampcore.train.step import Clip, TrainStep
 
 COMPILED = [engine for engine in ENGINES if engine != "graph"]
@@ -101,12 +101,12 @@ def test_the_batches_of_a_block_follow_one_another(make_step, make_task, make_lo
 
 
 def test_a_skip_that_halts_is_the_last_step_of_its_block(looped, keeps):
-    assert len(looped.run(0, 5, halt_on_skip=True)) == 5
+    assert len(looped.run(0, 5, halt=ON_SKIP)) == 5
     with keeps(looped.step):
-        rows = looped.run(5, 10, halt_on_skip=True)
+        rows = looped.run(5, 10, halt=ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
     assert looped.loop.states[0].scale == rows[0, 1] / 2
-    rows = looped.run(6, 10, halt_on_skip=True)
+    rows = looped.run(6, 10, halt=ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 

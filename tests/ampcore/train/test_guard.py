@@ -11,9 +11,11 @@ from ampcore.train.guard import Exceeded, Guard
 DYNAMIC = {"mode": "dynamic"}
 
 
-def block(first_step, skipped=(), loss=None):
+def block(first_step, skipped=(), loss=None, norm=None):
     loss = np.ones(len(skipped)) if loss is None else loss
-    return StepBlock(first_step, {"loss": loss, "skipped": np.resize(skipped or False, len(loss))})
+    norm = np.ones(len(loss)) if norm is None else norm
+    columns = {"loss": loss, "skipped": np.resize(skipped or False, len(loss)), "grad_norm": norm}
+    return StepBlock(first_step, columns)
 
 
 @pytest.fixture
@@ -57,6 +59,41 @@ def test_without_a_finite_check_losses_that_are_not_finite_count():
     guard = Guard(2, checked=False)
     assert guard.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf])) is None
     assert guard.observe(block(4, loss=[np.nan])) == Exceeded(3, 4, checked=False)
+
+
+def test_without_a_finite_check_gradients_that_are_not_finite_count():
+    guard = Guard(2, checked=False)
+    found = guard.observe(block(0, loss=[1.0, 1.0, np.nan], norm=[1.0, np.inf, np.nan]))
+    assert found == Exceeded(1, 2, checked=False)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_gradients_that_are_not_finite_damage_the_state_until_the_run_goes_back(checked):
+    guard = Guard(9, checked=checked)
+    guard.observe(block(0, loss=[1.0, 1.0, 1.0], norm=[1.0, np.inf, np.inf]))
+    assert guard.damage == "the gradients of step 1 were not finite"
+    guard.observe(block(3, loss=[1.0]))
+    assert guard.damage == "the gradients of step 1 were not finite"
+    guard.begin_anew()
+    assert guard.damage is None
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_loss_that_is_not_finite_counts_until_the_next_step_is_applied(checked):
+    guard = Guard(9, checked=checked)
+    guard.observe(block(0, loss=[np.inf, 1.0, np.inf]))
+    assert guard.damage == "the loss of step 2 was not finite"
+    if checked:
+        guard.observe(block(3, [True], loss=[1.0]))
+        assert guard.damage == "the loss of step 2 was not finite"
+    guard.observe(block(4, loss=[1.0]))
+    assert guard.damage is None
+
+
+def test_a_skipped_step_does_no_damage():
+    guard = Guard(9, checked=True)
+    guard.observe(block(0, [True], loss=[np.nan], norm=[np.inf]))
+    assert guard.damage is None
 
 
 def test_with_a_finite_check_only_skips_count():

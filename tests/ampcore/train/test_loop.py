@@ -5,7 +5,7 @@ import tensorflow as tf
 from ampcore.models.classification import Classification
 from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.spec.optimizer import Adam
-from ampcore.train.loop import ENGINES, engine_name, step_seed
+from ampcore.train.loop import ENGINES, ON_SKIP, engine_name, step_seed
 
 SKIPPED = 2
 
@@ -41,7 +41,7 @@ def test_the_states_after_a_block_are_those_of_the_next_step(looped):
 
 def test_a_skip_that_halts_leaves_all_but_the_scale_as_it_was(looped, keeps):
     with keeps(looped.step):
-        rows = looped.run(0, 20, halt_on_skip=True)
+        rows = looped.run(0, 20, halt=ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
     assert looped.loop.states[0].scale == 2.0**23
 
@@ -51,7 +51,7 @@ def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(looped, values)
     looped.begin()
     pieces, done = [], 0
     while done < 20:
-        pieces.append(looped.run(done, 20 - done, halt_on_skip=True))
+        pieces.append(looped.run(done, 20 - done, halt=ON_SKIP))
         done += len(pieces[-1])
     assert len(pieces) > 2
     assert not any(piece[:-1, SKIPPED].any() for piece in pieces)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from ampcore.errors import NonFiniteLoss, SkipBudgetExceeded
+from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
 from ampcore.series import EventType
 from ampcore.train import Trainer
 from ampcore.train.guard import Exceeded
-from ampcore.train.recovery import MOST_ROLLBACKS, Recovery
+from ampcore.train.recovery import MOST_ROLLBACKS, GoodState, Recovery
 
 BATCH, STEPS = 8, 24
 BAD = (10, 11, 12)
@@ -47,6 +47,10 @@ def parts(data):
     return make
 
 
+def kept_after_each_step(job):
+    return job | {"guard": job["guard"] | {"keep_state_every_steps": 1}}
+
+
 def applied(session, steps):
     """The losses of steps that a session trains one after the other."""
     return np.concatenate([session.run_block(step)["loss"] for step in steps])
@@ -55,16 +59,17 @@ def applied(session, steps):
 def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
     run_job, make_session, parts, stepwise
 ):
-    # Nothing is saved on the way: the good state is that before the first step.
-    run = run_job(**parts("rollback", train={"epochs": 1, "checkpoint_every_s": None}))
+    run = run_job(**parts("rollback"))
     [event] = run.of(EventType.ROLLBACK)
     assert event.step == BAD[-1]
     scale = 2.0**10 / 2  # half of that of the good state
     assert event.data["scale_after"] == scale
-    assert (event.data["first_bad_step"], event.data["steps_kept"]) == (BAD[0], 0)
+    # The states after 1, 2, 4 and 8 steps were kept.
+    assert (event.data["first_bad_step"], event.data["steps_kept"]) == (BAD[0], 8)
     assert "3 steps in a row, 10 to 12," in event.data["message"]
     again = make_session(**parts("rollback"))
     again.use("graph")
+    applied(again, range(8))
     expected = applied(again, range(13, STEPS))
     np.testing.assert_array_equal(run.steps["loss"][13:], expected)
     assert run.steps["loss_scale"][13:].tolist() == [scale] * (STEPS - 13)
@@ -72,7 +77,7 @@ def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
 
 
 def test_a_rollback_goes_back_to_the_newest_good_state(run_job, make_session, parts, stepwise):
-    run = run_job(**parts("rollback", train={"epochs": 1, "checkpoint_every_s": 1e-9}))
+    run = run_job(**kept_after_each_step(parts("rollback")))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
     again = make_session(**parts("rollback"))
@@ -85,8 +90,7 @@ def test_a_rollback_goes_back_to_the_newest_good_state(run_job, make_session, pa
 def test_without_a_finite_check_a_rollback_undoes_the_damage(
     run_job, make_session, parts, stepwise
 ):
-    train = {"epochs": 1, "checkpoint_every_s": 1e-9}
-    run = run_job(**parts("rollback", {"mode": "none"}, train=train))
+    run = run_job(**kept_after_each_step(parts("rollback", {"mode": "none"})))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
     assert not np.isfinite(run.steps["loss"][list(BAD)]).any()
@@ -98,16 +102,17 @@ def test_without_a_finite_check_a_rollback_undoes_the_damage(
 
 def test_the_count_of_bad_steps_begins_anew_after_a_rollback(run_job, parts, stepwise):
     job = parts("rollback", STUCK, precision={"policy": "mixed_float16"}, train={"steps": 9})
-    run = run_job(**job)
+    run = run_job(fails=NonFiniteResult, **job)
+    assert "every step was skipped" in str(run.error)
     assert [event.step for event in run.of(EventType.ROLLBACK)] == [2, 5, 8]
     assert [event.data["rollbacks"] for event in run.of(EventType.ROLLBACK)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("every_s", [None, 1e-9])
-def test_rollbacks_that_do_not_help_end_the_run(job, parts, stepwise, every_s):
+@pytest.mark.parametrize("every", [1, 500])
+def test_rollbacks_that_do_not_help_end_the_run(job, parts, every):
     made = parts("rollback", STUCK, precision={"policy": "mixed_float16"})
-    made["guard"] |= {"max_consecutive_skips": 2}
-    spec = job(**made, train={"epochs": 1, "checkpoint_every_s": every_s})
+    made["guard"] |= {"max_consecutive_skips": 2, "keep_state_every_steps": every}
+    spec = job(**made)
     blocks, events = [], []
     with pytest.raises(SkipBudgetExceeded, match="2 steps in a row, 16 to 17,"):
         Trainer(spec).run(blocks.append, events.append)
@@ -120,15 +125,16 @@ def test_a_new_good_state_may_be_gone_back_to_as_often_again(job):
     recovery = Recovery(job(guard={"on_exceeded": "rollback"}))
     row = Exceeded(0, 1, checked=True)
     for steps in (0, 5):
-        recovery.keep({}, steps)
+        recovery.keep(GoodState({}, steps))
         assert {recovery.way_back(row).steps for _ in range(MOST_ROLLBACKS)} == {steps}
     with pytest.raises(SkipBudgetExceeded):
         recovery.way_back(row)
 
 
-def test_a_run_that_is_to_fail_keeps_no_states(job):
+def test_a_run_that_is_to_fail_has_no_way_back(job):
     recovery = Recovery(job(guard={"on_exceeded": "fail"}))
-    assert not recovery.needs_states
+    recovery.keep(GoodState({}, 0))
+    assert not recovery.can_go_back
     with pytest.raises(NonFiniteLoss):
         recovery.way_back(Exceeded(0, 1, checked=False))
 
@@ -144,7 +150,7 @@ FALLBACK = {
         **{"kind": "momentum", "learning_rate": 0.1},
         "schedule": {"kind": "exponential", "decay_rate": 0.5, "decay_steps": 1},
     },
-    "train": {"epochs": 1, "checkpoint_every_s": 1e-9},
+    "train": {"epochs": 1},
 }
 
 

@@ -7,7 +7,7 @@ from ampcore.errors import SkipBudgetExceeded
 from ampcore.series import EventType
 from ampcore.train import Trainer
 from ampcore.train.guard import Exceeded
-from ampcore.train.recovery import Recovery
+from ampcore.train.recovery import GoodState, Recovery
 
 JOB = {
     "model": {"kind": "mlp", "hidden": [5]},
@@ -32,10 +32,10 @@ def test_what_was_sampled_in_float16_is_told_before_the_run_goes_on_in_float32(
 
 def test_a_state_that_nothing_goes_back_to_is_let_go(job):
     recovery = Recovery(job(**JOB))
-    recovery.keep({}, 0)
+    recovery.keep(GoodState({}, 0))
     recovery.fell_back()
     assert recovery.in_float32
-    assert recovery._good is None
+    assert recovery.good is None
     with pytest.raises(SkipBudgetExceeded):
         recovery.way_back(Exceeded(0, 2, checked=True))
 

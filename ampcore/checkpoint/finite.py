@@ -1,0 +1,27 @@
+"""Which arrays hold values that are not finite: a state with such values is not worth keeping."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+FLOATS: Final = {np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, float)}
+
+CHUNK: Final = 2**18
+"""Elements looked at in one go: what is computed about them stays in the processor's cache."""
+
+
+def not_finite(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+    """The names of the arrays with an element that is NaN or infinite, in their order."""
+    return [name for name, array in arrays.items() if not all_finite(array)]
+
+
+def all_finite(array: NDArray[Any]) -> bool:
+    """Whether no element is NaN or infinite; those of other dtypes than floats never are."""
+    if array.dtype not in FLOATS:
+        return True
+    flat = array.reshape(-1)
+    starts = range(0, flat.size, CHUNK)
+    return all(bool(np.isfinite(flat[start : start + CHUNK]).all()) for start in starts)

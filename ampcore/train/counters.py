@@ -1,0 +1,63 @@
+"""What a run has counted, as a checkpoint keeps it, whichever version has written or reads it."""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from ampcore import __version__
+from ampcore.checkpoint import Manifest
+from ampcore.errors import IncompatibleCheckpoint
+from ampcore.train.totals import Totals
+
+
+class GoodStateCounters(BaseModel):
+    """What belongs to the arrays of a good state: see `ampcore.train.recovery.GoodState`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    steps: NonNegativeInt
+    rollbacks: NonNegativeInt = 0
+
+
+class Counters(BaseModel):
+    """Every field has a default, for the checkpoints of versions that did not have it.
+
+    Those that only a later version has are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    totals: Totals = Field(default_factory=Totals)
+    guard_row: NonNegativeInt = 0
+    """Bad steps in a row."""
+    warned_of_damage: bool = False
+    in_float32: bool = False
+    """The run has fallen back to float32."""
+    diagnosis: dict[str, Any] = Field(default_factory=dict)
+    good_state: GoodStateCounters | None = None
+    """Of the state to go back to, when the checkpoint holds the arrays of one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, copied."""
+        return self.model_dump()
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """The counters of a checkpoint. Raises IncompatibleCheckpoint when one is no counter."""
+        document: dict[str, Any] = dict(manifest.counters)
+        totals = document.get("totals")
+        if isinstance(totals, dict):
+            document["totals"] = {"steps": manifest.step} | totals
+        elif totals is None:
+            document["totals"] = {"steps": manifest.step}
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            field = ".".join(map(str, ("counters", *problem["loc"])))
+            made_by = manifest.versions.get("ampcore", "an unknown version")
+            raise IncompatibleCheckpoint(
+                f"The checkpoint after step {manifest.step} cannot be read: {field}: expected "
+                f"{problem['msg']}; received {problem['input']!r}. It was made by ampcore "
+                f"{made_by}; this is ampcore {__version__}."
+            ) from None

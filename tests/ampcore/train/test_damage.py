@@ -1,0 +1,231 @@
+"""Weights that are not finite are neither a result, nor saved, nor gone back to."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ampcore.checkpoint import newest, not_finite, save
+from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
+from ampcore.series import EventType
+from ampcore.spec import Reason
+
+BATCH, STEPS = 8, 24
+UNCHECKED = {"mode": "none"}
+STUCK = {"mode": "dynamic", "initial": 2.0**24, "minimum": 2.0**24}
+"""A scale at which every float16 step overflows, and that cannot be lowered."""
+
+
+@pytest.fixture
+def parts(tmp_path_factory):
+    """A job of one epoch without a finite check; the batches of some steps hold one value only.
+
+    From 3e38 the first layer makes an infinity, and the loss NaN.
+    """
+
+    def make(bad, value=3e38, **others):
+        random = np.random.default_rng(0)
+        x = random.random((BATCH * STEPS, 4)).astype(np.float32)
+        for step in bad:
+            x[step * BATCH : (step + 1) * BATCH] = value
+        file = tmp_path_factory.mktemp("data") / "bad.npz"
+        np.savez(file, x_train=x, y_train=random.integers(3, size=len(x)))
+        return {
+            "data": {"kind": "npz", "path": str(file), "batch_size": BATCH, "shuffle": False},
+            "model": {"kind": "mlp", "hidden": [5]},
+            "optimizer": {"kind": "momentum", "learning_rate": 0.1},
+            "loss_scale": UNCHECKED,
+            **others,
+        }
+
+    return make
+
+
+def saved(run):
+    """After which steps checkpoints were saved, by the events."""
+    return [event.step for event in run.of(EventType.CHECKPOINT_SAVED)]
+
+
+def warnings(run, code):
+    return [event for event in run.of(EventType.WARNING) if event.data["code"] == code]
+
+
+def assert_all_finite(output_dir):
+    files = sorted((output_dir / "checkpoints").iterdir())
+    assert files
+    found = newest(output_dir / "checkpoints")
+    assert found.file == files[-1]
+    assert not not_finite(found.checkpoint.arrays)
+
+
+# ---- A result that is not finite
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"guard": {"on_exceeded": "rollback"}, "train": {"epochs": 4}},
+        {"optimizer": {"kind": "adam", "ema": 0.9}},
+        {"train": {"checkpoint_every_s": None}},
+    ],
+    ids=["as it is", "rollback", "averages", "without checkpoints"],
+)
+def test_a_run_whose_last_batch_gives_nan_fails_and_keeps_the_last_good_state(
+    run_job, parts, tmp_path, changed
+):
+    job = parts([STEPS - 1], precision={"policy": "mixed_bfloat16"}, **changed)
+    run = run_job(fails=NonFiniteResult, output_dir=tmp_path, **job)
+    assert run.error.reason is Reason.NON_FINITE_RESULT
+    assert "model/dense/kernel" in str(run.error)
+    # The states after 1, 2, 4, 8 and 16 steps were kept.
+    assert saved(run) == [15]
+    assert_all_finite(tmp_path)
+    assert not list(tmp_path.glob("*.keras"))
+    assert not run.of(EventType.MODEL_SAVED)
+
+
+def test_a_run_of_nothing_but_skips_has_no_result(run_job, parts):
+    policy = {"policy": "mixed_float16"}
+    run = run_job(fails=NonFiniteResult, **parts([], loss_scale=STUCK, precision=policy))
+    assert f"After all {STEPS} steps no model is saved: every step was skipped" in str(run.error)
+
+
+def test_a_last_loss_that_is_not_finite_is_no_result(run_job, parts, monkeypatch):
+    # Weights that no gradient reaches stay finite whatever the loss is.
+    job = parts([STEPS - 1], optimizer={"kind": "sgd", "learning_rate": 0.1})
+    monkeypatch.setattr("ampcore.train.session.Session.not_finite", lambda _: [])
+    run = run_job(fails=NonFiniteResult, **job)
+    assert "the last loss is nan" in str(run.error)
+
+
+@pytest.mark.parametrize("damaged", ["weight", "statistic", "average", "slot"])
+def test_everything_that_goes_into_the_saved_model_has_to_be_finite(make_session, damaged):
+    optimizer = {"kind": "momentum", "ema": 0.9}
+    session = make_session(model={"kind": "resnet", "depth": 8, "width": 2}, optimizer=optimizer)
+    assert session.not_finite() == []
+    model, [made] = session.networks[0].model, session.optimizers
+    weight = model.trainable_variables[0]
+    variable = {
+        "weight": weight,
+        "statistic": next(v for v in model.variables if v.path.endswith("moving_variance")),
+        "average": made.average_of(weight).value,
+        "slot": next(v for v in made.variables if v.path.endswith("momentum")),
+    }[damaged]
+    value = np.array(variable.value.numpy())
+    value.flat[-1] = np.inf
+    variable.assign(value)
+    found = session.not_finite()
+    assert len(found) == (damaged != "slot")
+    assert len(not_finite(session.capture())) == 1
+
+
+# ---- What is kept of a run that fails
+
+
+def test_a_run_that_the_guard_ends_keeps_the_last_good_state(run_job, parts, tmp_path):
+    job = parts([10], guard={"max_consecutive_skips": 3})
+    run = run_job(fails=NonFiniteLoss, output_dir=tmp_path, **job)
+    assert run.steps.end_step == 13  # the guard acts at the step of its limit
+    assert saved(run) == [7]
+    assert_all_finite(tmp_path)
+
+
+def test_a_run_that_only_skips_keeps_the_state_as_it_stands(run_job, parts, tmp_path):
+    guard = {"max_consecutive_skips": 3}
+    dynamic = {"mode": "dynamic", "initial": 2.0}
+    job = parts([10, 11, 12], loss_scale=dynamic, guard=guard)
+    run = run_job(fails=SkipBudgetExceeded, output_dir=tmp_path, **job)
+    assert saved(run) == [12]
+    # Tried again, it may skip as many steps again, and here it does not have to.
+    again = run_job(output_dir=tmp_path, resume=True, **job)
+    assert again.result.steps == STEPS
+
+
+def test_a_run_that_has_checkpoints_keeps_no_state_beside_them(run_job, parts, tmp_path, stepwise):
+    job = parts([10], train={"checkpoint_every_s": 1e-9}, guard={"max_consecutive_skips": 3})
+    run = run_job(fails=NonFiniteLoss, output_dir=tmp_path, **job)
+    assert saved(run) == list(range(10))
+    assert len(warnings(run, "damaged_state")) == 1
+    assert_all_finite(tmp_path)
+
+
+# ---- Pauses
+
+
+def stop_after(steps):
+    asked = iter(range(10**6))
+    return lambda: next(asked) == steps
+
+
+def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
+    run_job, parts, tmp_path, stepwise
+):
+    job = parts([10])
+    whole = run_job(fails=NonFiniteResult, **job)
+    first = run_job(stop_after(12), output_dir=tmp_path, **job)
+    assert first.result.stopped
+    assert saved(first) == [7]
+    [warning] = warnings(first, "damaged_state")
+    assert "A run that is resumed goes on after 8 steps." in warning.data["message"]
+    second = run_job(stop_after(6), output_dir=tmp_path, resume=True, **job)
+    assert second.steps.first_step == 8
+    assert saved(second) == []
+    assert "goes on after 8 steps" in warnings(second, "damaged_state")[0].data["message"]
+    assert_all_finite(tmp_path)
+    rest = run_job(fails=NonFiniteResult, output_dir=tmp_path, resume=True, **job)
+    assert rest.steps.first_step == 8
+    np.testing.assert_array_equal(rest.steps["loss"], whole.steps["loss"][8:])
+
+
+def test_a_checkpoint_of_an_earlier_version_with_damaged_weights_is_passed_over(
+    run_job, parts, tmp_path, stepwise
+):
+    job = parts([])
+    run_job(stop_after(4), output_dir=tmp_path, **job)
+    folder = tmp_path / "checkpoints"
+    good = newest(folder)
+    arrays = {name: array.copy() for name, array in good.checkpoint.arrays.items()}
+    next(array for array in arrays.values() if array.dtype == np.float32)[...] = np.nan
+    save(folder, replace(good.checkpoint, arrays=arrays))
+    rest = run_job(output_dir=tmp_path, resume=True, **job)
+    assert rest.steps.first_step == 4
+    [warning] = warnings(rest, "unreadable_checkpoint")
+    assert "expected arrays of finite numbers" in warning.data["message"]
+
+
+# ---- Gradients that are not finite, with a loss that is
+
+
+def huge(parts, **others):
+    """A batch whose gradients are too large for their norm; the weights become 1e18 or more."""
+    return parts([10], value=1e20, **others)
+
+
+def test_a_state_that_infinite_gradients_have_made_is_neither_saved_nor_gone_back_to(
+    run_job, parts, tmp_path
+):
+    guard = {"on_exceeded": "rollback", "keep_state_every_steps": 4}
+    run = run_job(output_dir=tmp_path, **huge(parts, guard=guard))
+    assert np.isfinite(run.steps["loss"][10])
+    assert np.isinf(run.steps["grad_norm"][10])
+    events = run.of(EventType.ROLLBACK)
+    assert [event.data["steps_kept"] for event in events] == [8]
+    assert "the gradients of step 10 were not finite" in events[0].data["message"]
+    assert saved(run) == [STEPS - 1]
+    arrays = newest(tmp_path / "checkpoints").checkpoint.arrays
+    assert all(np.abs(array).max() < 100 for name, array in arrays.items() if "kernel" in name)
+
+
+def test_a_result_that_infinite_gradients_have_made_is_none(run_job, parts):
+    run = run_job(fails=(NonFiniteResult, NonFiniteLoss), **huge(parts))
+    assert warnings(run, "non_finite_gradients")[0].step == 10
+
+
+@pytest.mark.parametrize("clip", [{"clip_norm": 1.0}, {"clip_value": 0.1}])
+def test_gradients_that_clipping_makes_harmless_do_no_damage(run_job, parts, clip):
+    optimizer = {"kind": "momentum", "learning_rate": 0.1, **clip}
+    run = run_job(**huge(parts, optimizer=optimizer))
+    assert np.float32(1.9e19) < run.steps["grad_norm"][10] < np.inf
+    assert run.result.steps == STEPS
+    assert not run.of(EventType.WARNING)

@@ -1,0 +1,124 @@
+"""A run that goes back to good states is the same however its steps are divided into blocks."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ampcore.series import EventType
+from ampcore.train import session
+from ampcore.train.pacing import Pacing
+
+BATCH, STEPS = 8, 40
+BAD = (10, 11, 12, 21, 22, 23, 24, 33, 34)
+"""The steps whose batches overflow."""
+
+JOBS = {
+    "skipped steps": {"loss_scale": {"mode": "dynamic", "initial": 2.0**10, "growth_interval": 7}},
+    "applied steps": {"loss_scale": {"mode": "none"}},
+    "to float32": {
+        "loss_scale": {"mode": "dynamic", "initial": 2.0**10},
+        "precision": {"policy": "mixed_float16"},
+        "guard": {"max_consecutive_skips": 3, "on_exceeded": "float32"},
+        # Before the next bad batches: they would end a run in float32.
+        "train": {"steps": 20},
+    },
+}
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A job of one epoch with rows of bad steps, and a guard that three in a row are too much
+    for."""
+    random = np.random.default_rng(0)
+    x = random.random((BATCH * STEPS, 4)).astype(np.float32)
+    for step in BAD:
+        x[step * BATCH : (step + 1) * BATCH] = 3e38
+    file = tmp_path / "bad.npz"
+    np.savez(file, x_train=x, y_train=random.integers(3, size=len(x)))
+
+    def make(name):
+        return {
+            "data": {"kind": "npz", "path": str(file), "batch_size": BATCH, "shuffle": False},
+            "model": {"kind": "mlp", "hidden": [5], "dropout": 0.2},
+            "optimizer": {"kind": "momentum", "learning_rate": 0.1, "ema": 0.9},
+            "guard": {
+                **{"max_consecutive_skips": 3, "on_exceeded": "rollback"},
+                "keep_state_every_steps": 6,
+            },
+            **JOBS[name],
+        }
+
+    return make
+
+
+@pytest.fixture
+def paced(monkeypatch):
+    """Makes blocks of so many seconds, or of one step."""
+    return lambda block_s: monkeypatch.setattr(session, "Pacing", partial(Pacing, block_s))
+
+
+class Series:
+    """What readers see: the steps of an attempt take the place of those told before."""
+
+    def __init__(self):
+        self._rows, self._events = {}, {}
+
+    def add(self, run):
+        told = run.timeless
+        columns = [told[name].tolist() for name in told.names]
+        kinds = (EventType.ROLLBACK, EventType.FLOAT32_FALLBACK)
+        events = {event.step: event.data for event in run.events if event.type in kinds}
+        for step, row in enumerate(zip(*columns, strict=True), start=told.first_step):
+            self._rows[step] = row
+            self._events.pop(step, None)
+        self._events |= events
+        return self
+
+    @property
+    def recoveries(self):
+        return sorted(self._events.items())
+
+    @property
+    def steps(self):
+        return np.array([self._rows[step] for step in range(len(self._rows))])
+
+
+def assert_same(found, last, whole):
+    series = Series().add(whole)
+    np.testing.assert_array_equal(found.steps, series.steps)
+    assert found.recoveries == series.recoveries
+    assert len(found.recoveries) > 0
+    assert last.result.weights_digest == whole.result.weights_digest
+    assert last.result.final_loss_scale == whole.result.final_loss_scale
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_length_of_blocks_changes_nothing(run_job, parts, paced, name):
+    paced(1e-9)
+    short = run_job(**parts(name))
+    paced(1e9)
+    assert_same(Series().add(short), short, run_job(**parts(name)))
+
+
+@pytest.mark.parametrize("stops", [[7], [12], [14, 6, 5]])
+@pytest.mark.parametrize("name", ["skipped steps", "applied steps"])
+def test_pauses_change_nothing(run_job, parts, paced, name, stops):
+    """Each attempt is stopped after so many steps, and the next one goes on."""
+    job = parts(name)
+    folder = Path(job["data"]["path"]).with_name("out")
+    paced(1e9)
+    whole = run_job(**job)
+    paced(1e-9)
+    series = Series()
+    for stop in [*stops, None]:
+        asked = iter(range(STEPS + 1))
+        stops_here = partial(_is_next, asked, stop)
+        run = run_job(stops_here, output_dir=folder, resume=True, **job)
+        series.add(run)
+    assert_same(series, run, whole)
+
+
+def _is_next(asked, stop):
+    return next(asked) == stop
