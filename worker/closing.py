@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from store.artifacts import REPORT
+from store.retries import RETRIED
 from worker.courier import Courier, Parcel
 from worker.endings import End, Outcome, broken
 from worker.halts import Orders
@@ -22,7 +23,8 @@ POLL_S: Final = 0.25
 REPORT_FILE: Final = "report.json"
 
 FINISHED_S: Final = 300.0
-"""How long a job that has trained to its end waits for its files to be in the storage."""
+"""How long a job that has trained to its end, or failed for good, waits for its files to be in the
+storage."""
 STOPPED_S: Final = 10.0
 """The same for one that is to stop: somebody waits for it."""
 PATIENCE_S: Final = 5.0
@@ -74,5 +76,8 @@ class Closing:
         return PATIENCE_S if self.orders.shutting_down.is_set() else math.inf
 
     def _time_for_files_s(self, end: End) -> float:
-        in_peace = end.outcome is Outcome.SUCCEEDED and self.orders.halt() is None
-        return FINISHED_S if in_peace else STOPPED_S
+        # Of a job that failed by its own fault no other attempt makes the files.
+        is_final = end.outcome is Outcome.SUCCEEDED or (
+            end.outcome is Outcome.FAILED and end.reason not in RETRIED
+        )
+        return FINISHED_S if is_final and self.orders.halt() is None else STOPPED_S

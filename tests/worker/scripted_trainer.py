@@ -168,6 +168,15 @@ def fails_when_stopped(trainer: Trainer) -> None:
     trainer.say(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))
 
 
+def fails_with_a_checkpoint(trainer: Trainer) -> None:
+    """What it saves last is the state before its weights were damaged."""
+    trainer.begin()
+    trainer.say(steps(0, 30))
+    trainer.save(20)
+    message = "The weights are not finite."
+    trainer.say(Frame(FrameType.FAILED, {"reason": "non_finite_result", "message": message}))
+
+
 def endless(trainer: Trainer) -> None:
     begun(trainer)
     first_step = 10

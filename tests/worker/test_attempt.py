@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +14,15 @@ import pytest
 from sqlalchemy import update
 
 from ampcore.spec import Reason, State
+from service.storage import Storage, StorageFailed
 from store import attempts, jobs
+from store.artifacts import CHECKPOINT
 from store.clock import after
 from store.database import Database
 from store.tables import Attempt, Job
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
+from worker.courier import Courier
 
 Wait = Callable[[Running], None]
 
@@ -60,6 +64,34 @@ def test_the_model_and_a_report_are_published(start: Start, tmp_path: Path) -> N
     assert told["hardware"] == {"device": "script"}
     assert told["versions"]["script"] == "1"
     assert running.events("state")[-1].seq > report.seq  # the end comes when all files are there
+
+
+def test_the_checkpoint_of_a_job_that_failed_by_its_own_fault_is_waited_for(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as for a model: nobody else makes it."""
+    monkeypatch.setattr("worker.closing.STOPPED_S", 0.0)
+    put, drained, waited = Storage.put, Courier.drained, threading.Event()
+
+    def unreliable(*arguments: Any) -> Any:
+        if not waited.is_set():
+            raise StorageFailed("It is away until somebody waits for it.")
+        return put(*arguments)
+
+    def told(*arguments: Any) -> bool:
+        try:
+            return drained(*arguments)
+        finally:
+            waited.set()
+
+    monkeypatch.setattr(Storage, "put", unreliable)
+    monkeypatch.setattr(Courier, "drained", told)
+    running = start("fails_with_a_checkpoint")
+    job = running.ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.NON_FINITE_RESULT)
+    assert (job.failures, job.not_before) == (1, None)
+    [checkpoint] = [file for file in running.files() if file.kind == CHECKPOINT]
+    assert checkpoint.step == 19
 
 
 def test_nothing_is_left_in_scratch(start: Start, tmp_path: Path) -> None:
