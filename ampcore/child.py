@@ -1,47 +1,73 @@
-"""The trainer process: stands by with TensorFlow loaded, trains one job, tells it in frames.
+"""The trainer process: forked with TensorFlow imported, trains one job, tells it in frames.
 
-`python -m ampcore.child --frames-fd N` writes frames (`ampcore.series.frames`) to the inherited
-descriptor N: READY; then, once a line of JSON with the job has come in on standard input,
-RUNNING, STEPS and EVENT, and last SUCCEEDED, FAILED or STOPPED. With `resume` the job goes on
-from the newest checkpoint in its output folder. Told by SIGTERM, it saves one and says STOPPED.
-Standard output and error are a log for people. The process never outlives its supervisor: the
-end of standard input ends it.
+`python -m ampcore.child --requests-fd N` is the process that trainers are forked from
+(`ampcore.fork_server`). It imports what a job may need, and neither calls TensorFlow nor looks
+for a device (docs/adr/0029).
+
+A trainer writes frames (`ampcore.series.frames`) to the descriptor that it was given: READY;
+then, once a line of JSON with the job has come in on standard input, RUNNING, STEPS and EVENT,
+and last SUCCEEDED, FAILED or STOPPED. With `resume` the job goes on from the newest checkpoint in
+its output folder. Told by SIGTERM, it saves one and says STOPPED. Standard output and error are a
+log for people. The process never outlives its supervisor: the end of standard input ends it.
 """
 
 import argparse
-import ctypes
+import gc
 import json
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from typing import BinaryIO, Final
 
-from ampcore import __version__, surroundings
+from ampcore import __version__, fork_server, surroundings
 from ampcore.series import Event, EventType, StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType, write_frame
 from ampcore.spec import JobSpec, Reason, SpecInvalid
 
 STDIN: Final = 0
-PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+PRELOADED: Final = ("ampcore.train.standby", "encodings.ascii", "encodings.cp437")
+"""All that a job imports; the encodings are those of the data that come with us, a zip file."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Stand by, train one job, and return the process's exit code."""
+    """Load what trainers need, and fork one for each request; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m ampcore.child", description=__doc__)
-    parser.add_argument("--frames-fd", type=int, required=True)
-    descriptor = parser.parse_args(arguments).frames_fd
-    _die_with_parent()
-    os.set_inheritable(descriptor, False)
-    with os.fdopen(descriptor, "wb") as frames:
-        write_frame(frames, _stand_by())
+    parser.add_argument("--requests-fd", type=int, required=True)
+    requests = parser.parse_args(arguments).requests_fd
+    fork_server.die_with_parent()  # also while it imports
+    preload()
+    fork_server.serve(requests, _run)
+    return 0
+
+
+def preload() -> None:
+    """Import everything that a job may need, and keep it from the garbage collector.
+
+    Nothing here may begin what a fork does not copy: no TensorFlow operation, no look for
+    devices, no thread (docs/adr/0029).
+    """
+    surroundings.settle()
+    for name in PRELOADED:
+        import_module(name)
+    gc.collect()
+    # Hundreds of thousands of objects are here to stay. The collector shall not walk them while
+    # a job's graph is traced, nor write into pages that all trainers share.
+    gc.freeze()
+
+
+def _run(frames_fd: int, is_standby: bool) -> int:
+    """A trainer's life: stand by, train one job, and return the exit code."""
+    with os.fdopen(frames_fd, "wb") as frames:
+        write_frame(frames, _stand_by(rehearse=is_standby))
         line = _read_line()
         if line is None:
             return 0
+        fork_server.call_this_process(fork_server.TRAINER_NAME)
         stop, done = threading.Event(), threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         threading.Thread(target=_die_with_input, args=[done], daemon=True).start()
@@ -51,22 +77,23 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if last.type is FrameType.FAILED else 0
 
 
-def _stand_by() -> Frame:
-    """Load everything that a job needs, and say what this process and its machine are."""
-    surroundings.settle()
+def _stand_by(*, rehearse: bool) -> Frame:
+    """Wake TensorFlow, and say what this process and its machine are."""
     import keras
     import tensorflow as tf
 
     from ampcore.diagnose import hardware
     from ampcore.train.standby import warm_up
 
-    warm_up()
+    described = hardware.describe()
+    if rehearse:
+        warm_up()
     versions = {
         "ampcore": __version__,
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
     }
-    return Frame(FrameType.READY, {"hardware": hardware.describe(), "versions": versions})
+    return Frame(FrameType.READY, {"hardware": described, "versions": versions})
 
 
 def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
@@ -142,12 +169,6 @@ def _read_line() -> bytes | None:
             return None
         line += piece
     return line.partition(b"\n")[0]
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _die_with_input(done: threading.Event) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from ampclient import Client
+from ampcore.fork_server import STANDBY_NAME, TRAINER_NAME
 
 STARTS = 3
 JOBS = 5
@@ -47,11 +48,11 @@ class Stack:
         raise LookupError(command)
 
     def standby_is_idle(self) -> bool:
-        """True once the standby trainer has finished warming up."""
+        """True once a trainer stands by and has rehearsed."""
         trainers = [
             process
             for process in psutil.Process(self.process.pid).children(recursive=True)
-            if "ampcore.child" in " ".join(process.cmdline())
+            if process.name() in (STANDBY_NAME, TRAINER_NAME)
         ]
         return len(trainers) == 1 and trainers[0].cpu_percent(interval=0.5) < 3
 

@@ -90,7 +90,10 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
         slots=slots,
         queues=shop.queues,
         hardware=shop.standby.hardware,
-        usage=lambda: shop.meter.reading() | {"gpus": gpus.reading(), "memory": usage.memory()},
+        usage=lambda: (
+            shop.meter.reading()
+            | {"gpus": gpus.reading(), "memory": usage.memory(shop.standby.peak_bytes)}
+        ),
     )
 
     @app.task(name=TASK)  # type: ignore[untyped-decorator]

@@ -136,7 +136,8 @@ class JobAttempt:
             process.exit_code,
             stopping.halt,
             last_line=process.printed.last_line(),
-            memory_ran_out=kills.has_risen(),
+            # Where that was the fork server, it was not this job that took too much.
+            memory_ran_out=kills.has_risen() and not process.died_with_server,
         )
 
     def _heard(self, process: TrainerProcess) -> list[Frame]:

@@ -11,17 +11,12 @@ log = logging.getLogger(__name__)
 KIB: Final = 1024
 
 
-def memory() -> dict[str, int]:
+def memory(trainer_peak_bytes: int) -> dict[str, int]:
     """Bytes at the peak: of this process, and of the largest trainer that has ended."""
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else KIB
-    return {
-        name: resource.getrusage(who).ru_maxrss * unit
-        for name, who in (
-            ("worker_peak_bytes", resource.RUSAGE_SELF),
-            ("trainer_peak_bytes", resource.RUSAGE_CHILDREN),
-        )
-    }
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {"worker_peak_bytes": own, "trainer_peak_bytes": trainer_peak_bytes}
 
 
 class Gpus:

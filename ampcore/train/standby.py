@@ -25,7 +25,7 @@ def warm_up() -> None:
     """
     if not tf.config.list_physical_devices("GPU"):
         Trainer(JobSpec.parse(REHEARSAL)).run()
-    # Hundreds of thousands of objects are here to stay: spare the collector from walking them
-    # again and again while the job's graph is traced.
+    # What is left of it is here to stay: spare the collector from walking it again and again
+    # while the job's graph is traced.
     gc.collect()
     gc.freeze()

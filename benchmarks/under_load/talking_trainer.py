@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from ampcore import fork_server
 from ampcore.series import StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType, write_frame
@@ -32,20 +33,27 @@ def steps(first_step: int) -> Frame:
     return Frame(FrameType.STEPS, header | {"last": LAST | {"examples_per_s": 32e3}}, encode(block))
 
 
-def main() -> None:
+def talk(frames_fd: int, _is_standby: bool) -> int:
     """Stand by, take a job, and talk."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--frames-fd", type=int, required=True)
-    frames = os.fdopen(parser.parse_args().frames_fd, "wb")
+    frames = os.fdopen(frames_fd, "wb")
     write_frame(frames, Frame(FrameType.READY, {"hardware": {"device": "none"}}))
     if not sys.stdin.readline():
-        return
+        return 0
+    fork_server.call_this_process(fork_server.TRAINER_NAME)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     write_frame(frames, Frame(FrameType.RUNNING, {"total_steps": 10**7, "first_step": 0}))
     begin = time.monotonic()
     for number in range(10**7 // COUNT):
         write_frame(frames, steps(number * COUNT))
         time.sleep(max(begin + (number + 1) * EVERY_S - time.monotonic(), 0))
+    return 0
+
+
+def main() -> None:
+    """Fork such trainers for a worker."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests-fd", type=int, required=True)
+    fork_server.serve(parser.parse_args().requests_fd, talk)
 
 
 if __name__ == "__main__":

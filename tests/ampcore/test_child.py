@@ -2,100 +2,43 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-from contextlib import contextmanager
 from dataclasses import asdict
 
-import psutil
 import pytest
 
 from ampcore import child
 from ampcore.series import StepBlock
 from ampcore.series.codec import decode
-from ampcore.series.frames import FrameReader, FrameType
+from ampcore.series.frames import FrameType
 from ampcore.spec import Reason
 from ampcore.train import Trainer
-from tests.waiting import DEADLINE_S, wait_until
+from tests.ampcore.fork_client import REAL, Server
+from tests.waiting import DEADLINE_S
 
 ENDLESS = {"train": {"epochs": 1_000_000}}
 
 
-class Child:
-    """A trainer process as its supervisor sees it."""
-
-    def __init__(self, process, reading, log_file):
-        self.process, self.log_file = process, log_file
-        self._reading, self._frames = reading, FrameReader()
-        self._waiting = []
-
-    def frames(self):
-        """Frames as they come, until the process has closed its end."""
-        while data := os.read(self._reading, 65_536):
-            self._waiting += self._frames.feed(data)
-            while self._waiting:
-                yield self._waiting.pop(0)
-
-    def next(self, kind):
-        """Read up to the next frame of a kind."""
-        return next(frame for frame in self.frames() if frame.type is kind)
-
-    def send(self, spec, output_dir, data_root=None, *, resume=False):
-        line = json.dumps(
-            {
-                "job_id": "j",
-                "attempt": 1,
-                "spec": spec.to_json(),
-                "data_root": data_root,
-                "output_dir": str(output_dir),
-                "resume": resume,
-            }
-        )
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-
-    def exit_code(self):
-        return self.process.wait(DEADLINE_S)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One for all tests: loading TensorFlow is what takes long."""
+    server = Server(REAL, tmp_path_factory.mktemp("trainers"))
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(server):
     """Starts trainer processes, as a supervisor does, and ends them after the test."""
-    started = []
-
-    @contextmanager
-    def alarm():
-        # A child that hangs must not hang the tests: reads are blocking.
-        timer = threading.Timer(DEADLINE_S, lambda: [one.process.kill() for one in started])
-        timer.start()
-        yield
-        timer.cancel()
-
-    def run(prefix=()):
-        reading, writing = os.pipe()
-        log_file = tmp_path / f"log-{len(started)}"
-        program = [*prefix, sys.executable, "-m", "ampcore.child", "--frames-fd", str(writing)]
-        with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                program,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[writing],
-                start_new_session=True,
-            )
-        os.close(writing)
-        started.append(Child(process, reading, log_file))
-        return started[-1]
-
-    with alarm():
-        yield run
-    for one in started:
-        one.process.kill()
-        one.process.wait()
-        one.process.stdin.close()
-        os.close(one._reading)
+    before = len(server.children)
+    # A child that hangs must not hang the tests: reads are blocking.
+    timer = threading.Timer(DEADLINE_S, server.process.kill)
+    timer.start()
+    yield server.fork
+    timer.cancel()
+    for one in server.children[before:]:
+        one.close()  # and so the server ends it
+    del server.children[before:]
 
 
 def test_a_job_is_told_from_ready_to_its_summary_with_every_step_once(start, job, tmp_path):
@@ -126,7 +69,7 @@ def test_a_job_is_told_from_ready_to_its_summary_with_every_step_once(start, job
         assert frame.header["last"]["loss"] == block["loss"][-1]
         assert frame.header["last"]["examples_per_s"] == block.examples_per_s
 
-    # The same job in this process, never warmed up: bit for bit the same weights.
+    # The same job in this process, not forked: bit for bit the same weights.
     summary = frames[-1].header["summary"]
     assert summary["weights_digest"] == Trainer(spec).run().weights_digest
     assert summary["steps"] == 10
@@ -137,7 +80,7 @@ def test_sigterm_stops_the_job_at_the_end_of_a_block(start, job, tmp_path):
     process = start()
     process.send(job(**ENDLESS), tmp_path)
     process.next(FrameType.STEPS)
-    process.process.send_signal(signal.SIGTERM)
+    os.kill(process.pid, signal.SIGTERM)
     *_, last = process.frames()
     assert last.type is FrameType.STOPPED
     assert process.exit_code() == 0
@@ -148,7 +91,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint_when_it_is_told_to(start, job
     process = start()
     process.send(job(**ENDLESS), tmp_path)
     process.next(FrameType.STEPS)
-    process.process.send_signal(signal.SIGTERM)
+    os.kill(process.pid, signal.SIGTERM)
     *_, saved, last = process.frames()
     assert (saved.header["event"], last.type) == ("checkpoint_saved", FrameType.STOPPED)
     assert (tmp_path / saved.header["data"]["file"]).is_file()
@@ -163,7 +106,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint_when_it_is_told_to(start, job
 def test_a_process_that_stands_by_leaves_quietly_when_its_input_ends(start):
     process = start()
     process.next(FrameType.READY)
-    process.process.stdin.close()
+    process.close_input()
     assert not list(process.frames())
     assert process.exit_code() == 0
 
@@ -172,21 +115,24 @@ def test_a_process_dies_when_its_supervisor_closes_the_input_of_a_running_job(st
     process = start()
     process.send(job(**ENDLESS), tmp_path)
     process.next(FrameType.STEPS)
-    process.process.stdin.close()
+    process.close_input()
     list(process.frames())
     assert process.exit_code() == 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
-def test_a_process_dies_with_its_parent_even_while_its_input_stays_open(start):
-    # The parent is a Python that starts the child with its own descriptors and waits.
-    parent = "import subprocess, sys; subprocess.run(sys.argv[1:], close_fds=False)"
-    process = start(prefix=[sys.executable, "-c", parent])
-    process.next(FrameType.READY)
-    [trainer] = psutil.Process(process.process.pid).children()
-    process.process.kill()
-    list(process.frames())  # ends only when the trainer's end of the pipe is closed
-    wait_until(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE)
+def test_all_trainers_of_a_server_train_a_job_to_the_same_weights(start, job, tmp_path):
+    """`benchmarks/forks.py` does so 500 times."""
+    spec = job(
+        precision={"policy": "mixed_float16"}, train={"steps": 3}, runtime={"engine": "graph"}
+    )
+    digests = set()
+    for number in range(10):
+        process = start(is_standby=number == 0)  # one rehearses before
+        process.send(spec, tmp_path / str(number))
+        digests.add(process.next(FrameType.SUCCEEDED).header["summary"]["weights_digest"])
+        assert process.exit_code() == 0
+        process.reap()
+    assert digests == {Trainer(spec).run().weights_digest}
 
 
 def ended(document, *, stop=False):

@@ -12,9 +12,8 @@ import psutil
 import pytest
 
 from ampclient import Client
+from ampcore.fork_server import TRAINER_NAME
 from tests.waiting import DEADLINE_S, wait_until
-
-TRAINER = "ampcore.child"
 
 
 @dataclass
@@ -30,9 +29,9 @@ class Stack:
         return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(True)]
 
     def trainer(self) -> psutil.Process:
-        """The process that trains: of the trainers that the worker has made, the oldest one."""
-        trainers = [process for process in self.family() if TRAINER in process.cmdline()]
-        return min(trainers, key=lambda process: process.create_time())
+        """The process that trains, which its name tells from one that stands by."""
+        (trainer,) = (process for process in self.family() if process.name() == TRAINER_NAME)
+        return trainer
 
     def stop(self) -> int:
         """Ctrl-C's polite sister; returns the exit code."""

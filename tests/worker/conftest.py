@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import psutil
 import pytest
 from sqlalchemy import update
 
+from ampcore.fork_server import TRAINER_NAME
 from service.bells import Bell
 from service.storage import Storage
 from store import artifacts, events, jobs, steps
@@ -31,9 +32,16 @@ def program(script: str) -> tuple[str, ...]:
     return (sys.executable, "-u", str(SCRIPT), script)
 
 
-def scripted_children() -> list[psutil.Process]:
+def fork_servers() -> list[psutil.Process]:
+    """Those of scripted trainers that this process has started."""
     children = psutil.Process().children()
     return [child for child in children if SCRIPT.name in " ".join(child.cmdline())]
+
+
+def scripted_trainers() -> list[psutil.Process]:
+    """The oldest one first."""
+    trainers = [trainer for server in fork_servers() for trainer in server.children()]
+    return sorted(trainers, key=lambda trainer: (trainer.create_time(), trainer.pid))
 
 
 @dataclass
@@ -43,7 +51,6 @@ class Running:
     shop: Workshop
     database: Database
     job_id: str
-    before: set[int] = field(default_factory=set)
 
     def start(self) -> "Running":
         self._thread = threading.Thread(target=work, args=[self.shop])
@@ -57,9 +64,9 @@ class Running:
             return job
 
     def process(self) -> psutil.Process:
-        """The trainer that runs the job: the standby for the next one came later."""
-        children = [child for child in scripted_children() if child.pid not in self.before]
-        return min(children, key=lambda child: child.create_time())
+        """The trainer that runs the job, which its name tells from one that stands by."""
+        (trainer,) = (one for one in scripted_trainers() if one.name() == TRAINER_NAME)
+        return trainer
 
     def ask(self, request: Callable[..., Any]) -> None:
         with self.database.write() as session:
@@ -145,7 +152,7 @@ def start(
         running.shop.shutting_down.set()
         running.ended()
         running.shop.standby.close()
-    assert scripted_children() == []
+    assert fork_servers() == []
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ampcore import fork_server
 from ampcore.series import StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType, write_frame
@@ -246,20 +247,30 @@ def begun(trainer: Trainer) -> None:
     trainer.say(steps(0, 10))
 
 
+def trainer(script: str) -> fork_server.Train:
+    """What a forked trainer does that follows the named script."""
+
+    def run(frames_fd: int, _is_standby: bool) -> int:
+        frames = os.fdopen(frames_fd, "wb")
+        if script == "hangs":  # amid its preparations
+            time.sleep(LONG_S)
+        print(f"ready for {script}", flush=True)
+        write_frame(frames, Frame(FrameType.READY, HERE))
+        line = sys.stdin.readline()
+        if line:
+            fork_server.call_this_process(fork_server.TRAINER_NAME)
+            globals()[script](Trainer(frames, json.loads(line)))
+        return 0
+
+    return run
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("script")
-    parser.add_argument("--frames-fd", type=int, required=True)
+    parser.add_argument("--requests-fd", type=int, required=True)
     arguments = parser.parse_args()
-    frames = os.fdopen(arguments.frames_fd, "wb")
-    if arguments.script == "hangs":  # amid its imports
-        time.sleep(LONG_S)
-    print(f"ready for {arguments.script}", flush=True)
-    write_frame(frames, Frame(FrameType.READY, HERE))
-    line = sys.stdin.readline()
-    if not line:
-        return
-    globals()[arguments.script](Trainer(frames, json.loads(line)))
+    fork_server.serve(arguments.requests_fd, trainer(arguments.script))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@ import errno
 import fcntl
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from ampcore.series.frames import Frame, FrameType
 from store.ingest import LogChunk
-from tests.worker.conftest import program, scripted_children
+from tests.worker.conftest import fork_servers, program, scripted_trainers
+from worker.fork_server import ForkServer, environment
 from worker.guard import Guard
 from worker.standby import Standby
-from worker.supervisor import TrainerProcess, environment
+from worker.supervisor import TrainerProcess
 
 JOB = {"attempt": 1, "output_dir": "none", "resume": False}
 
@@ -22,16 +24,28 @@ Make = Callable[..., TrainerProcess]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    guard, made = Guard(), []
+    guard, servers, made = Guard(), [], []
 
     def start(*command: str) -> TrainerProcess:
-        made.append(TrainerProcess(guard, command))
+        servers.append(ForkServer(command, guard))
+        made.append(TrainerProcess(servers[-1], guard))
         return made[-1]
 
     yield start
     for process in made:
         process.end(grace_s=0)
+    for server in servers:
+        server.close()
     guard.close()
+
+
+def forked(body: str) -> tuple[str, ...]:
+    """A fork server whose trainers do this."""
+    text = textwrap.dedent(body)
+    train = f"def train(frames, is_standby):\n{textwrap.indent(text, '    ')}\n    return 0\n"
+    imports = "import os, signal, sys, time\nfrom ampcore import fork_server\n"
+    code = f"{imports}{train}fork_server.serve(int(sys.argv[2]), train)"
+    return (sys.executable, "-u", "-c", code)
 
 
 def heard(process: TrainerProcess) -> list[Frame]:
@@ -90,8 +104,11 @@ def test_frames_that_nobody_has_heard_are_there_at_the_end(make: Make) -> None:
     assert process.end(grace_s=20) == []
 
 
-def test_a_spec_of_any_size_is_handed_over_without_waiting(make: Make) -> None:
-    process = make(sys.executable, "-c", "import time; time.sleep(60)")
+def test_a_spec_of_any_size_is_handed_over_without_waiting(
+    make: Make, wait_until: Callable[..., Any]
+) -> None:
+    process = make(*forked("time.sleep(60)"))
+    wait_until(lambda: process.is_alive and process.pid)
     process.assign({"labels": "x" * 900_000})
     assert process.is_alive
 
@@ -112,7 +129,6 @@ def test_a_user_whose_pipes_may_not_grow_any_more_can_train_all_the_same(
 
 
 HOLDS_THE_PIPES = """
-import os, sys, time
 if os.fork() == 0:
     os.setsid()
     print(os.getpid(), flush=True)
@@ -121,7 +137,7 @@ if os.fork() == 0:
 
 
 def test_pipes_that_somebody_else_holds_open_are_left_alone(make: Make) -> None:
-    process = make(sys.executable, "-c", HOLDS_THE_PIPES)
+    process = make(*forked(HOLDS_THE_PIPES))
     while process.tells_more:
         process.hear(timeout_s=0.1)
     process.end(grace_s=10)
@@ -133,8 +149,10 @@ def test_pipes_that_somebody_else_holds_open_are_left_alone(make: Make) -> None:
 def test_a_process_that_cannot_be_started_leaves_no_pipe() -> None:
     before = psutil.Process().num_fds()
     guard = Guard()
+    server = ForkServer(["/no/such/program"], guard)
     with pytest.raises(FileNotFoundError):
-        TrainerProcess(guard, ["/no/such/program"])
+        TrainerProcess(server, guard)
+    server.close()
     guard.close()
     assert psutil.Process().num_fds() == before
 
@@ -146,11 +164,13 @@ def standby() -> Iterator[Standby]:
     standby.close()
 
 
-def test_a_prepared_process_is_given_out_once(standby: Standby) -> None:
+def test_a_prepared_process_is_given_out_once(
+    standby: Standby, wait_until: Callable[..., Any]
+) -> None:
     standby.prepare()
     standby.prepare()
     taken = [standby.take(), standby.take()]
-    assert all(process.is_alive for process in taken)
+    wait_until(lambda: all(process.is_alive and process.pid for process in taken))
     assert taken[0].pid != taken[1].pid
     for process in taken:
         process.end(grace_s=0)
@@ -158,7 +178,7 @@ def test_a_prepared_process_is_given_out_once(standby: Standby) -> None:
 
 def test_a_standby_that_died_is_replaced(standby: Standby, wait_until: Callable[..., Any]) -> None:
     standby.prepare()
-    (first,) = wait_until(scripted_children)  # its command line shows a moment after exec
+    (first,) = wait_until(scripted_trainers)
     first.kill()
     wait_until(lambda: first.status() == psutil.STATUS_ZOMBIE)
     second = standby.take()
@@ -188,6 +208,8 @@ def test_what_a_standby_prints_belongs_to_the_job_that_gets_it(
 def test_a_standby_that_cannot_start_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     standby = Standby(["/no/such/program"])
     standby.prepare()
+    with pytest.raises(FileNotFoundError):
+        standby.take()
     standby.close()
     assert "no trainer can stand by" in caplog.text
 
@@ -196,4 +218,4 @@ def test_closing_leaves_no_process_and_lets_none_come(standby: Standby) -> None:
     standby.prepare()
     standby.close()
     standby.prepare()
-    assert scripted_children() == []
+    assert fork_servers() == []

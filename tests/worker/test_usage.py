@@ -66,4 +66,6 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_memory_is_in_bytes() -> None:
-    assert usage.memory()["worker_peak_bytes"] > 10 * 2**20
+    memory = usage.memory(trainer_peak_bytes=5)
+    assert memory["worker_peak_bytes"] > 10 * 2**20
+    assert memory["trainer_peak_bytes"] == 5

@@ -1,6 +1,7 @@
 """The real trainer process, but it trains only as far as the test lets it, and at its pace.
 
-`paced_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest is the trainer's.
+`paced_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the fork
+server's.
 """
 
 import json

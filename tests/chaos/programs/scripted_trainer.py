@@ -3,7 +3,8 @@
 It tells, saves, resumes, stops and is held as the real one under `paced_trainer.py`, but its steps
 are a formula's. A job's label `script` names the function that trains it.
 
-`scripted_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the trainer's.
+`scripted_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the fork
+server's.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any, BinaryIO
 from control import Control
 from formula import UNTRAINED, steps, trained
 
+from ampcore import fork_server
 from ampcore.series import StepBlock
 from ampcore.series.codec import encode
 from ampcore.series.frames import Frame, FrameType, write_frame
@@ -125,18 +127,25 @@ def end_with_input() -> None:
     os._exit(1)
 
 
+def run(control: Control, frames_fd: int) -> int:
+    """A forked trainer's life."""
+    frames = os.fdopen(frames_fd, "wb")
+    write_frame(frames, Frame(FrameType.READY, READY))
+    line = sys.stdin.readline()
+    if line:
+        fork_server.call_this_process(fork_server.TRAINER_NAME)
+        threading.Thread(target=end_with_input, daemon=True).start()
+        job = json.loads(line)
+        SCRIPTS[job["spec"]["labels"].get("script", "usual")](Trainer(control, frames, job))
+    return 0
+
+
 def main() -> None:
     control = Control.from_argument(sys.argv.pop(1))
     parser = argparse.ArgumentParser()
-    parser.add_argument("--frames-fd", type=int, required=True)
-    frames = os.fdopen(parser.parse_args().frames_fd, "wb")
-    write_frame(frames, Frame(FrameType.READY, READY))
-    line = sys.stdin.readline()
-    if not line:
-        return
-    threading.Thread(target=end_with_input, daemon=True).start()
-    job = json.loads(line)
-    SCRIPTS[job["spec"]["labels"].get("script", "usual")](Trainer(control, frames, job))
+    parser.add_argument("--requests-fd", type=int, required=True)
+    requests_fd = parser.parse_args().requests_fd
+    fork_server.serve(requests_fd, lambda frames_fd, _is_standby: run(control, frames_fd))
 
 
 if __name__ == "__main__":

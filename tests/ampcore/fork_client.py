@@ -1,0 +1,121 @@
+"""A supervisor of a fork server, reduced to what is said between the two."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ampcore.fork_server import JOB, REAP, STANDBY
+from ampcore.series.frames import Frame, FrameReader, FrameType
+
+
+class Child:
+    """A trainer process as its supervisor sees it."""
+
+    def __init__(
+        self, status: socket.socket, stdin: int, frames: int, log_file: Path, server: int
+    ) -> None:
+        self.status, self.log_file, self.server = status, log_file, server
+        self._stdin, self._frames_fd = os.fdopen(stdin, "wb", buffering=0), frames
+        self._frames, self._waiting = FrameReader(), list[Frame]()
+        self._said, self._lines = b"", list[dict[str, Any]]()
+        said = self._line()
+        self.pid: int | None = said.get("pid")
+        self.error: str | None = said.get("error")
+
+    def hear(self, name: str) -> Any:
+        """What the server tells next, which must have that name."""
+        return self._line()[name]
+
+    def _line(self) -> dict[str, Any]:
+        """The next line that the server says; an empty one when there is none."""
+        while not self._lines:
+            if not (data := self.status.recv(4096)):
+                return {}
+            *lines, self._said = (self._said + data).split(b"\n")
+            self._lines += map(json.loads, lines)
+        return self._lines.pop(0)
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames as they come, until the process has closed its end."""
+        while self._waiting or (data := os.read(self._frames_fd, 65_536)):
+            if not self._waiting:
+                self._waiting += self._frames.feed(data)
+            while self._waiting:
+                yield self._waiting.pop(0)
+
+    def next(self, kind: FrameType) -> Frame:
+        """Read up to the next frame of a kind."""
+        return next(frame for frame in self.frames() if frame.type is kind)
+
+    def send(
+        self, spec: Any, output_dir: Path, data_root: str | None = None, *, resume: bool = False
+    ) -> None:
+        job = {
+            "job_id": "j",
+            "attempt": 1,
+            "spec": spec.to_json(),
+            "data_root": data_root,
+            "output_dir": str(output_dir),
+            "resume": resume,
+        }
+        self._stdin.write(json.dumps(job).encode() + b"\n")
+
+    def close_input(self) -> None:
+        self._stdin.close()
+
+    def exit_code(self) -> int:
+        return int(self.hear("exit"))
+
+    def reap(self) -> int:
+        """Let the server forget it; the most memory that it held."""
+        self.status.sendall(REAP)
+        return int(self.hear("peak_bytes"))
+
+    def close(self) -> None:
+        self.status.close()
+        self.close_input()
+        os.close(self._frames_fd)
+
+
+class Server:
+    """A fork server and the trainers that it was asked for."""
+
+    def __init__(self, program: Sequence[str], folder: Path) -> None:
+        self.folder, self.children = folder, list[Child]()
+        self.requests, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [*program, "--requests-fd", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def fork(self, *, is_standby: bool = False) -> Child:
+        log_file = self.folder / f"log-{len(self.children)}"
+        stdin, writing = os.pipe()
+        reading, frames = os.pipe()
+        ours, theirs = socket.socketpair()
+        with log_file.open("wb") as log:
+            there = [stdin, log.fileno(), log.fileno(), frames, theirs.fileno()]
+            socket.send_fds(self.requests, [STANDBY if is_standby else JOB], there)
+        for descriptor in (stdin, frames):
+            os.close(descriptor)
+        theirs.close()
+        self.children.append(Child(ours, writing, reading, log_file, self.process.pid))
+        return self.children[-1]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.requests.close()
+        for child in self.children:
+            child.close()
+
+
+REAL = (sys.executable, "-u", "-m", "ampcore.child")

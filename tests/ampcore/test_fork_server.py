@@ -1,0 +1,218 @@
+"""The process that trainers are forked from: with trainers of a few lines, and as it really is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ampcore import fork_server
+from tests.ampcore.fork_client import Server
+
+CODE = """
+import os, signal, subprocess, sys, threading, time
+from ampcore import fork_server
+{before}
+def train(frames, is_standby):
+    say = lambda *words: print(*words, flush=True)
+    said = sys.stdin.readline
+{body}
+    return 0
+fork_server.serve(int(sys.argv[2]), train)
+"""
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts a server whose trainers do what they are told to."""
+    servers = []
+
+    def run(body, before=""):
+        code = CODE.format(before=before, body=textwrap.indent(textwrap.dedent(body), "    "))
+        servers.append(Server([sys.executable, "-c", code], tmp_path))
+        return servers[-1]
+
+    yield run
+    for server in servers:
+        server.close()
+
+
+def is_gone(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return 0", 0),
+        ("return 7", 7),
+        ("sys.exit(3)", 3),
+        ("sys.exit('no')", 1),
+        ("raise ValueError('no')", 1),
+        ("os._exit(9)", 9),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -signal.SIGTERM),
+        ("os.abort()", -signal.SIGABRT),
+    ],
+)
+def test_how_a_trainer_has_ended_is_told(serve, body, code):
+    child = serve(body).fork()
+    assert child.exit_code() == code
+    assert child.reap() > 0
+
+
+def test_an_ended_trainer_keeps_its_number_until_it_is_reaped(serve):
+    child = serve("return 0").fork()
+    child.exit_code()
+    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+    os.killpg(child.pid, signal.SIGKILL)  # and so a signal reaches nobody else
+    child.reap()
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_what_waits_to_run_at_the_end_of_the_trainer_runs(serve):
+    child = serve(
+        "threading.Thread(target=lambda: (time.sleep(0.2), say('the thread'))).start()\n"
+        "print('and what was not flushed ', end='')"
+    ).fork()
+    assert child.exit_code() == 0
+    assert sorted(child.log_file.read_text().split()) == sorted(
+        ["the", "thread", "and", "what", "was", "not", "flushed"]
+    )
+
+
+FACTS = """
+import json
+status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+names = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+         if os.path.exists(f"/proc/self/fd/{name}")}
+say(json.dumps({
+    "group": os.getpgrp(), "session": os.getsid(0), "is_standby": is_standby, "frames": frames,
+    "names": names, "score": int(open("/proc/self/oom_score_adj").read()),
+    "handlers": [str(signal.getsignal(n)) for n in (15, 1, 17)], "wakeup": signal.set_wakeup_fd(-1),
+    "ignored": status["SigIgn"], "blocked": status["SigBlk"], "line": said()}))
+"""
+
+
+def test_a_trainer_has_its_own_group_and_nothing_of_the_server(serve):
+    server = serve(FACTS)
+    others = [server.fork() for _ in range(3)]
+    child = server.fork(is_standby=True)
+    for one in (*others, child):
+        one.close_input()
+    assert child.exit_code() == 0
+    facts = json.loads(child.log_file.read_text())
+    assert facts["group"] == child.pid
+    assert facts["session"] == server.process.pid
+    assert facts["is_standby"]
+    assert facts["line"] == ""
+    assert facts["score"] == fork_server.OOM_SCORE_ADJ
+    # Its three streams and its frames; the one more that it had open was that of the look.
+    assert {int(number) for number in facts["names"]} == {0, 1, 2, facts["frames"]}
+    assert facts["names"]["1"] == str(child.log_file)
+    assert facts["handlers"] == ["Handlers.SIG_DFL"] * 3 or facts["handlers"] == ["0"] * 3
+    assert facts["wakeup"] == -1
+    assert int(facts["blocked"], 16) == 0
+    ours = int(facts["ignored"], 16)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        assert not ours >> (number - 1) & 1, number
+
+
+def test_a_signal_that_comes_at_once_is_not_lost(serve):
+    """Not even before the trainer has come to its own settings."""
+    server = serve("time.sleep(60)")
+    for _ in range(20):
+        child = server.fork()
+        os.killpg(child.pid, signal.SIGTERM)
+        assert child.exit_code() == -signal.SIGTERM
+        child.reap()
+
+
+def test_trainers_die_with_the_server(serve, wait_until):
+    server = serve("time.sleep(60)")
+    children = [server.fork() for _ in range(3)]
+    server.process.kill()
+    wait_until(lambda: all(is_gone(child.pid) for child in children))
+
+
+def test_the_server_dies_with_its_supervisor(serve):
+    server = serve("time.sleep(60)")
+    server.fork()
+    server.requests.close()
+    assert server.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("number", fork_server.IGNORED)
+def test_a_signal_to_all_processes_of_a_worker_is_not_for_the_server(serve, number):
+    server = serve("said()")
+    child = server.fork()
+    server.process.send_signal(number)
+    second = server.fork()
+    assert not is_gone(child.pid)
+    assert not is_gone(second.pid)
+
+
+def test_a_trainer_that_its_supervisor_has_dropped_is_killed(serve, wait_until):
+    server = serve("time.sleep(60)")
+    child = server.fork()
+    child.status.close()
+    wait_until(lambda: not psutil.pid_exists(child.pid))
+    server.fork()
+
+
+def test_a_trainer_that_cannot_be_forked_is_told_of(serve):
+    server = serve("pass", before="def no(): raise OSError(11, 'no more')\nos.fork = no")
+    child = server.fork()
+    assert child.pid is None
+    assert child.error == "[Errno 11] no more"
+
+
+BEFORE_THE_FORK = """
+import json, os, sys, threading
+from ampcore import child
+child.preload()
+loaded = [name for name in ("keras", "tensorflow", "ampcore.train.trainer") if name in sys.modules]
+from tensorflow.python.eager import context
+def comm(task):
+    return open(f"/proc/self/task/{task}/comm").read().strip()
+maps = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+print(json.dumps({
+    "loaded": loaded,
+    "context": context._context is not None and context._context._context_handle is not None,
+    "devices": context._context is not None and context._context._physical_devices is not None,
+    "python_threads": threading.active_count(),
+    "main": comm(os.getpid()),
+    "threads": [comm(task) for task in os.listdir("/proc/self/task") if int(task) != os.getpid()],
+    "openblas": len([name for name in maps if "openblas" in name]),
+    "cuda": [name for name in maps if "libcuda.so" in name or "/dev/nvidia" in name],
+    "files": [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+              if int(fd) > 2 and os.path.exists(f"/proc/self/fd/{fd}")],
+    "frozen": __import__("gc").get_freeze_count(),
+}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_before_the_fork_nothing_is_begun_that_a_fork_does_not_copy(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_THE_FORK], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["loaded"] == ["keras", "tensorflow", "ampcore.train.trainer"]
+    assert not found["context"], "TensorFlow's runtime was started"
+    assert not found["devices"], "TensorFlow has looked for devices"
+    assert found["cuda"] == []
+    assert found["python_threads"] == 1
+    # Two libraries start threads as they are loaded, and have handlers for a fork: pyarrow's
+    # jemalloc, and NumPy's OpenBLAS, whose threads bear the name of the program.
+    named = [name for name in found["threads"] if name != found["main"]]
+    assert named in ([], ["jemalloc_bg_thd"])
+    of_openblas = len(found["threads"]) - len(named)
+    assert of_openblas <= found["openblas"] * (len(os.sched_getaffinity(0)) - 1)
+    assert not [name for name in found["files"] if "socket:" in name]
+    assert found["frozen"] > 100_000

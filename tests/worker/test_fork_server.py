@@ -1,0 +1,191 @@
+"""The fork server as its worker sees it: slow, dead, unable to start."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from ampcore.fork_server import JOB, REAP, SERVER_NAME, STANDBY, STANDBY_NAME
+from ampcore.spec import Reason, State
+from store import attempts, jobs
+from store.database import Database
+from tests.worker.conftest import SCRIPT, Running, Start, fork_servers, program, scripted_trainers
+from worker import fork_server
+from worker.memory_kills import MemoryKills
+from worker.standby import Standby
+
+Wait = Callable[..., Any]
+LONG_S = 60
+
+
+@pytest.fixture
+def database(sqlite_url: str) -> Iterator[Database]:
+    """One kind is enough: what the kinds differ in is tested elsewhere."""
+    database = Database(sqlite_url)
+    yield database
+    database.close()
+
+
+def slow(gate: Any) -> tuple[str, ...]:
+    """Loads its modules until a file is there."""
+    code = (
+        "import os, runpy, sys, time\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+        f"sys.argv[0] = {str(SCRIPT)!r}\n"
+        f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
+    )
+    return (sys.executable, "-u", "-c", code, "saves")
+
+
+def test_both_sides_speak_the_same_language() -> None:
+    assert (fork_server.JOB, fork_server.STANDBY, fork_server.REAP) == (JOB, STANDBY, REAP)
+
+
+def test_a_running_job_of_a_fork_server_that_dies_is_tried_again_with_a_new_one(
+    start: Start, until_running: Callable[[Running], None], wait_until: Wait
+) -> None:
+    running = start("saves", runtime={"max_attempts": 2}, memory_events=None)
+    until_running(running)
+    (server,) = fork_servers()
+    trainer = running.process()
+    server.kill()
+    job = running.ended()
+    assert not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    with running.database.read() as session:
+        (first,) = attempts.listing(session, running.job_id)
+    assert (job.state, first.reason) == (State.QUEUED, Reason.PROCESS_KILLED)
+    # Nobody has asked for it: the next job finds a server that has loaded its modules.
+    (new,) = wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
+    wait_until(lambda: new.name() == SERVER_NAME)
+
+
+def test_memory_that_the_fork_server_was_killed_for_is_not_held_against_the_job(
+    start: Start,
+    until_running: Callable[[Running], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryKills, "has_risen", lambda _: True)
+    running = start("obedient")
+    until_running(running)
+    fork_servers()[0].kill()
+    assert running.ended().reason == Reason.PROCESS_KILLED
+
+
+def test_a_job_that_comes_while_the_fork_server_loads_waits_for_it(
+    start: Start, tmp_path: Any, wait_until: Wait, until_running: Callable[[Running], None]
+) -> None:
+    running = start("good", standby=Standby(slow(tmp_path / "gate")))
+    wait_until(lambda: running.job().state == State.STARTING)
+    assert not scripted_trainers()
+    (tmp_path / "gate").touch()
+    until_running(running)
+    running.ask(jobs.request_cancel)
+    assert running.ended(LONG_S).state == State.CANCELLED
+
+
+def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
+    start: Start, tmp_path: Any, wait_until: Wait
+) -> None:
+    running = start("good", standby=Standby(slow(tmp_path / "gate")))
+    wait_until(lambda: running.job().state == State.STARTING)
+    running.ask(jobs.request_cancel)
+    assert running.ended(LONG_S).state == State.CANCELLED
+    (tmp_path / "gate").touch()
+    assert running.steps() == []
+    # What was asked for in vain is not there, and the server takes the next one.
+    running.shop.standby.prepare()
+    wait_until(lambda: [one.name() for one in scripted_trainers()] == [STANDBY_NAME])
+
+
+def test_a_fork_server_that_does_not_load_is_not_waited_for(start: Start, tmp_path: Any) -> None:
+    job = start("good", standby=Standby(slow(tmp_path / "never")), ready_s=0.5).ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
+    assert "not ready after 0.5 s" in str(job.message)
+
+
+def test_a_fork_server_that_cannot_load_says_why(start: Start) -> None:
+    broken = (sys.executable, "-c", "import no_such_module_of_ours")
+    running = start("good", standby=Standby(broken))
+    job = running.ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
+    assert "No module named 'no_such_module_of_ours'" in str(job.message)
+    assert "exit code 1" in str(job.message)
+    assert "no_such_module_of_ours" in running.log("stderr")
+
+
+def test_a_fork_server_that_is_killed_while_a_job_waits_for_it_costs_an_attempt(
+    start: Start, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = threading.Event(), fork_server.Launched.ask
+
+    def ask_and_tell(*arguments: Any) -> None:
+        ask(*arguments)
+        asked.set()
+
+    monkeypatch.setattr(fork_server.Launched, "ask", ask_and_tell)
+    running = start("good", standby=Standby(slow(tmp_path / "gate")))
+    assert asked.wait(LONG_S)
+    fork_servers()[0].kill()
+    assert running.ended().reason == Reason.PROCESS_KILLED
+
+
+def test_a_worker_tries_by_itself_until_the_fork_server_can_be_started(
+    tmp_path: Any, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its program is being replaced."""
+    monkeypatch.setattr("worker.fork_server.LONGEST_PAUSE_S", 0.05)
+    command = tmp_path / SCRIPT.name
+    standby = Standby([str(command), "good"])
+    standby.prepare()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -u {SCRIPT} "$@"\n')
+    command.chmod(0o755)
+    wait_until(lambda: [one for one in fork_servers() if one.name() == SERVER_NAME])
+    process = standby.take()
+    wait_until(lambda: process.is_alive and process.pid)
+    process.end(grace_s=0)
+    standby.close()
+
+
+def test_a_job_does_not_wait_for_the_standby_that_rehearses(wait_until: Wait) -> None:
+    standby = Standby(program("hangs"))
+    standby.prepare()
+    wait_until(lambda: standby.hardware() or scripted_trainers())
+    (rehearsing,) = scripted_trainers()
+
+    def taken() -> bool:
+        process = standby.take()
+        wait_until(lambda: process.is_alive and process.pid)
+        is_another = process.pid != rehearsing.pid
+        process.end(grace_s=0)
+        return is_another
+
+    assert taken()
+    assert rehearsing.is_running()
+    standby.close()
+    assert not rehearsing.is_running()
+
+
+def test_the_memory_of_trainers_that_are_gone_is_known(start: Start) -> None:
+    running = start("good")
+    running.ended()
+    assert running.shop.standby.peak_bytes > 2**20
+
+
+def test_a_group_is_seen_to_be_gone_also_when_its_server_is(
+    start: Start, until_running: Callable[[Running], None], wait_until: Wait
+) -> None:
+    """`deaf` has a child that survives its trainer; the worker's kill must reach that, too."""
+    running = start("deaf")
+    until_running(running)
+    trainer = running.process()
+    (child,) = wait_until(trainer.children)
+    fork_servers()[0].kill()
+    running.ended()
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(trainer.pid, signal.SIGKILL)
