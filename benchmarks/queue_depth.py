@@ -159,6 +159,12 @@ def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
             for _, (depth, of) in itertools.product(range(ROUNDS), queues.items()):
                 taken[depth].append(timed(ask, of))
             found[ask.__name__] = {str(depth): millis(these) for depth, these in taken.items()}
+            if ask is Queue.read_finished:
+                beside = {depth: beside_pollers(of) for depth, of in queues.items()}
+                for name in ("finished", "polls"):
+                    found[f"{name}_beside_{POLLERS}_pollers"] = {
+                        str(depth): measured[name] for depth, measured in beside.items()
+                    }
     return found
 
 

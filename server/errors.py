@@ -18,8 +18,8 @@ from server.http.methods import allowed
 from server.http.parameters import RequestInvalid, from_validation_error
 from server.http.responses import FiniteJSONResponse
 from service.storage import Damaged, NotStored, PathInvalid, StorageFailed
+from store.database_errors import OutcomeUnknown, is_outage
 from store.idempotency import KeyReused
-from store.outages import OutcomeUnknown, is_outage
 from store.projects import QuotaExceeded
 from store.tokens import LastAdmin
 
@@ -163,7 +163,7 @@ KINDS: Final[dict[type[Exception], Kind]] = {
     Exception: INTERNAL_ERROR,
 }
 """The table: domain error to status and code. An error of the database that is an outage
-(`store.outages`) is UNAVAILABLE, whatever its class."""
+(`store.database_errors`) is UNAVAILABLE, whatever its class."""
 EXPECTED: Final = tuple(error for error in KINDS if error is not Exception)
 """What belongs to a day's work; anything else is a failure of ours."""
 

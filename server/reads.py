@@ -11,9 +11,9 @@ from typing import Any
 from server.http.etag import etag_of
 from server.together import Together
 from server.views import Job
-from store import salvage
 from store.database import Database
 from store.jobs import glance
+from store.partial_rows import is_row_error, read_partially
 from store.queue import is_queued, why_waiting
 
 
@@ -55,9 +55,9 @@ class Reads:
             try:
                 rows = glance(connection, wanted)
             except Exception as error:
-                if not salvage.is_of_a_row(error):
+                if not is_row_error(error):
                     raise
-                rows = salvage.salvage(connection, wanted)
+                rows = read_partially(connection, wanted)
         found = {row.id: Queued(row) if is_queued(row) else _standing(row) for row in rows}
         return [found.get(job_id) for job_id in job_ids]
 

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 
-from store.outages import OutcomeUnknown, is_unknown
-from store.salvage import read_json
+from store.database_errors import OutcomeUnknown, is_unknown
+from store.partial_rows import read_json
 
 BUSY_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 5

@@ -83,12 +83,12 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         return {}
     waiting = connection.execute(_WAITING, {"job_ids": ids}).all()
     due = [job for job in waiting if job.due_in_s is None or job.due_in_s <= 0]
-    crews = _crews(connection, {job.queue for job in due})
+    capacities = _capacities(connection, {job.queue for job in due})
     running = _running(connection, {job.project for job in due if job.most is not None})
     ranks = {
         queue: _ranks(connection, queue, [job.id for job in due if job.queue == queue])
-        for queue, crew in crews.items()
-        if crew.slots
+        for queue, capacity in capacities.items()
+        if capacity.slots
     }
     told = {job.id: _not_due(job.due_in_s) for job in waiting if job not in due}
     for job in due:
@@ -96,29 +96,29 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
             told[job.id] = _quota(job)
         else:
             rank = ranks.get(job.queue, {}).get(job.id)
-            told[job.id] = _place(job.queue, rank, crews[job.queue])
+            told[job.id] = _place(job.queue, rank, capacities[job.queue])
     return told
 
 
 @dataclass(frozen=True)
-class _Crew:
+class _Capacity:
     """The slots of the workers that serve a queue, and how many of them are taken."""
 
     slots: int
     busy: int
 
 
-def _crews(connection: Connection, queues: Collection[str]) -> dict[str, _Crew]:
+def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
     online = workers.online(connection) if queues else []
     ids = [worker.id for worker in online]
     rows = connection.execute(_BUSY, {"worker_ids": ids}) if ids else ()
     busy = {row.worker_id: row.jobs for row in rows}
-    crews = {}
+    capacities = {}
     for queue in queues:
         serving = [worker for worker in online if queue in worker.queues]
         slots = sum(worker.slots for worker in serving)
-        crews[queue] = _Crew(slots, sum(busy.get(worker.id, 0) for worker in serving))
-    return crews
+        capacities[queue] = _Capacity(slots, sum(busy.get(worker.id, 0) for worker in serving))
+    return capacities
 
 
 def _running(connection: Connection, projects: Collection[str]) -> dict[str, int]:
@@ -144,8 +144,8 @@ def _quota(job: Row[Any]) -> str:
     )
 
 
-def _place(queue: str, rank: int | None, crew: _Crew) -> str:
-    if not crew.slots:
+def _place(queue: str, rank: int | None, capacity: _Capacity) -> str:
+    if not capacity.slots:
         return (
             f"No online worker serves the queue {queue!r}; start one with "
             f"{queue!r} in AMPCORE_WORKER_QUEUES."
@@ -153,9 +153,13 @@ def _place(queue: str, rank: int | None, crew: _Crew) -> str:
     place = f"It is number {rank} in the queue {queue!r}"
     if rank is None:
         place = f"More than {MOST:,} jobs are before it in the queue {queue!r}"
-    if crew.busy < crew.slots:
+    if capacity.busy < capacity.slots:
         return f"{place}; a worker takes it in a moment." if rank else f"{place}."
-    taken = "the only slot of its workers is" if crew.slots == 1 else f"all {crew.slots} slots are"
+    taken = (
+        "the only slot of its workers is"
+        if capacity.slots == 1
+        else f"all {capacity.slots} slots are"
+    )
     return f"{place}, and {taken} taken."
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.sql.expression import FunctionElement
 
 from ampcore.spec import State
 from store.clock import now
-from store.salvage import Unreadable, is_of_a_row, salvage
+from store.partial_rows import Unreadable, is_row_error, read_partially
 from store.tables import Job
 
 
@@ -90,8 +90,8 @@ class Search:
 class Place:
     """Where a page ends: what its last job is sorted by, and its id.
 
-    `began` is when the first page was read. `is_among_moved` says that the list in its order is
-    through, and that the jobs that moved since then are being listed, by `created_at`.
+    `began` is when the first page was read. `is_among_moved`: the list in its order has come to its
+    end, and the jobs that changed since `began` are being listed, sorted by `created_at`.
     """
 
     value: Any
@@ -111,7 +111,7 @@ class Page:
 def page(session: Session, search: Search, *, sort: Sort, behind: Place | None, limit: int) -> Page:
     """At most `limit` jobs of a sorted list, those behind a place if one is named.
 
-    A job that can be read in part only is there as `salvage` reads it.
+    A job that can be read in part only is there as `read_partially` gives it.
     """
     began = behind.began if behind is not None else _present(session, sort)
     rows: list[Any] = []
@@ -185,10 +185,10 @@ def _fetch(session: Session, statement: Select[Job]) -> list[Any]:
     try:
         return list(session.scalars(statement))
     except Exception as error:
-        if not is_of_a_row(error):
+        if not is_row_error(error):
             raise
     ids = session.scalars(statement.with_only_columns(Job.id)).all()
-    return list(salvage(session.connection(), ids))
+    return list(read_partially(session.connection(), ids))
 
 
 def _conditions(search: Search) -> list[ColumnElement[bool]]:

@@ -11,7 +11,7 @@ from server.access.principal import Principal
 from server.access.rate_limit import Limit
 from server.access.sessions import SAFE, refuse_cross_origin
 from server.errors import DATABASE_ERRORS, ServerError, TooManyRequests, answer
-from store.outages import is_outage
+from store.database_errors import is_outage
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 SIGN_IN: Final = ("POST", "/api/v1/session")

@@ -14,7 +14,7 @@ from server.errors import DATABASE_ERRORS, TooManyRequests
 from server.streaming.streams import Streams
 from store import jobs, logs, stories
 from store.database import Database
-from store.outages import is_outage
+from store.database_errors import is_outage
 from store.tables import LogRow
 
 log = logging.getLogger(__name__)

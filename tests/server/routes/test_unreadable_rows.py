@@ -103,7 +103,7 @@ def test_a_job_in_an_unknown_state_says_what_it_allows(api, newer_job):
 
 
 def test_a_damaged_row_is_shown_with_what_can_be_read(api, damaged_job, make_job, caplog):
-    """Fails without `salvage`: the list, and each read in the same round, is 500."""
+    """Fails without `read_partially`: the list, and each read in the same round, is 500."""
     others = {make_job().id, make_job().id}
     job = get(api, f"/jobs/{damaged_job}")
     assert job["unreadable"] == ["labels", "started_at"]

@@ -30,12 +30,12 @@ def read_json(text: Any) -> Any:
         return Unreadable()
 
 
-def is_of_a_row(error: Exception) -> bool:
+def is_row_error(error: Exception) -> bool:
     """Whether an error, raised while rows were fetched, says that one of them is damaged."""
     return isinstance(error, DataError) or not isinstance(error, SQLAlchemyError)
 
 
-def salvage(connection: Connection, job_ids: Sequence[str]) -> Sequence[Any]:
+def read_partially(connection: Connection, job_ids: Sequence[str]) -> Sequence[Any]:
     """The jobs of those ids that are there, column by column where a row cannot be fetched."""
     return [row for job_id in job_ids if (row := _one(connection, job_id)) is not None]
 
@@ -44,7 +44,7 @@ def _one(connection: Connection, job_id: str) -> Any:
     try:
         return connection.execute(select(Job.__table__).where(Job.id == job_id)).one_or_none()
     except Exception as error:
-        if not is_of_a_row(error):
+        if not is_row_error(error):
             raise
     values = {column.name: _value(connection, job_id, column) for column in Job.__table__.columns}
     return SimpleNamespace(**values)
@@ -54,6 +54,6 @@ def _value(connection: Connection, job_id: str, column: Any) -> Any:
     try:
         return connection.scalar(select(column).where(Job.id == job_id))
     except Exception as error:
-        if not is_of_a_row(error):
+        if not is_row_error(error):
             raise
         return Unreadable()

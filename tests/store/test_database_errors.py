@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, insert, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from store.database import Database
-from store.outages import OutcomeUnknown, is_outage, is_unknown
+from store.database_errors import OutcomeUnknown, is_outage, is_unknown
 from store.tables import Project
 
 
