@@ -107,13 +107,13 @@ class Guard:
         self._bad_loss_at: int | None = None
         """The newest step that was applied, if its loss is not finite."""
         self._bad_gradients_at: int | None = None
-        """The first applied step whose gradients are not finite: no later step repairs that."""
+        """The first applied step whose gradient norm is not finite: no later step repairs that."""
 
     @property
     def damage(self) -> str | None:
         """What the steps say against the present state, as a sentence that goes on."""
         if self._bad_gradients_at is not None:
-            return f"the gradients of step {self._bad_gradients_at} were not finite"
+            return f"the gradient norm of step {self._bad_gradients_at} was not finite"
         if self._bad_loss_at is not None:
             return f"the loss of step {self._bad_loss_at} was not finite"
         return None

@@ -297,15 +297,15 @@ class Run:
         self._begin(session)
 
     def _warn_of_damage(self, block: StepBlock) -> None:
-        """Warn once when a step was applied although its loss or gradients are not finite."""
+        """Warn once when a step was applied although its loss or gradient norm is not finite."""
         damaging = damaging_steps(block)
         if not damaging.any() or self._warned_of_damage:
             return
         self._warned_of_damage = True
         first = int(damaging.argmax())
         if math.isfinite(block["loss"][first]):
-            code, what = "non_finite_gradients", "gradients are"
+            code, what = "non_finite_gradients", "gradient norm"
         else:
-            code, what = "non_finite_loss", "loss is"
-        message = f"The {what} not finite, and the step was applied all the same."
+            code, what = "non_finite_loss", "loss"
+        message = f"The {what} is not finite, and the step was applied all the same."
         self._outbox.event(warning(code, message, block.first_step + first))

@@ -211,7 +211,7 @@ def test_a_state_that_infinite_gradients_have_made_is_neither_saved_nor_gone_bac
     assert np.isinf(run.steps["grad_norm"][10])
     events = run.of(EventType.ROLLBACK)
     assert [event.data["steps_kept"] for event in events] == [8]
-    assert "the gradients of step 10 were not finite" in events[0].data["message"]
+    assert "the gradient norm of step 10 was not finite" in events[0].data["message"]
     assert saved(run) == [STEPS - 1]
     arrays = newest(tmp_path / "checkpoints").checkpoint.arrays
     assert all(np.abs(array).max() < 100 for name, array in arrays.items() if "kernel" in name)

@@ -71,9 +71,9 @@ def test_without_a_finite_check_gradients_that_are_not_finite_count():
 def test_gradients_that_are_not_finite_damage_the_state_until_the_run_goes_back(checked):
     guard = Guard(9, checked=checked)
     guard.observe(block(0, loss=[1.0, 1.0, 1.0], norm=[1.0, np.inf, np.inf]))
-    assert guard.damage == "the gradients of step 1 were not finite"
+    assert guard.damage == "the gradient norm of step 1 was not finite"
     guard.observe(block(3, loss=[1.0]))
-    assert guard.damage == "the gradients of step 1 were not finite"
+    assert guard.damage == "the gradient norm of step 1 was not finite"
     guard.begin_anew()
     assert guard.damage is None
 
