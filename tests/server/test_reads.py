@@ -29,7 +29,7 @@ class Counted:
         self.looks += 1
         with self._database.look() as session:
             yield session
-        assert self.open.wait(10)
+        assert self.open.wait(DEADLINE_S)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ class Rounds:
 
     def __call__(self, numbers):
         self.rounds.append(list(numbers))
-        assert self.open.wait(10)
+        assert self.open.wait(DEADLINE_S)
         return [ValueError(number) if number < 0 else 2 * number for number in numbers]
 
 

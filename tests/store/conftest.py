@@ -1,10 +1,15 @@
 """What the tests of the store share."""
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 
 from store import jobs
 from store.tables import Job
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -38,3 +43,23 @@ def state_of(database):
             return jobs.get(session, job_id).state
 
     return state_of
+
+
+@pytest.fixture
+def until_blocked(database: Any) -> Callable[[threading.Thread], None]:
+    """Wait until a thread waits for what another transaction holds, or needs not wait.
+
+    SQLite says nothing of who waits; there is one writer at a time anyway.
+    """
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    of_this = " AND datname = current_database()"
+
+    def is_blocked() -> bool:
+        with database.read() as session:
+            return bool(session.scalars(text(waiting + of_this)).one())
+
+    def wait(thread: threading.Thread) -> None:
+        if database.engine.dialect.name == "postgresql":
+            wait_until(lambda: is_blocked() or not thread.is_alive(), "the thread is blocked")
+
+    return wait

@@ -14,6 +14,7 @@ from server.compact import Compactor
 from store import attempts, compaction, ingest, jobs, loose, steps
 from store.loose import ENOUGH, SEGMENT, Loose
 from store.tables import Job, StepBlockRow, StepLevel, StepPoints
+from tests.waiting import join
 
 CHILD = Path(__file__).with_name("killed_compactor.py")
 
@@ -80,7 +81,9 @@ def test_a_full_block_is_merged_once(database, do, make_job, make_block):
         do(compaction.write, compaction.merge(tail))
 
 
-def test_who_deletes_a_job_amid_its_merging_waits_and_succeeds(database, do, told, monkeypatch):
+def test_who_deletes_a_job_amid_its_merging_waits_and_succeeds(
+    database, do, told, until_blocked, monkeypatch
+):
     with database.read() as session:
         merged = compaction.merge(compaction.read(session, Loose(told.id, 1)))
     deletion = threading.Thread(target=do, args=(jobs.remove, told.id))
@@ -89,12 +92,12 @@ def test_who_deletes_a_job_amid_its_merging_waits_and_succeeds(database, do, tol
     def amid(*args):
         if not deletion.is_alive():
             deletion.start()
-            deletion.join(0.3)  # until it waits for what this transaction holds
+            until_blocked(deletion)
         write_down(*args)
 
     monkeypatch.setattr(compaction, "write_down", amid)
     do(compaction.write, merged)
-    deletion.join()
+    join(deletion)
     assert rows(database, Job, *ALL) == [0, 0, 0, 0]
 
 

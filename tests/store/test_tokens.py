@@ -7,6 +7,7 @@ from sqlalchemy import update
 from store import projects, tokens
 from store.clock import after
 from store.tables import Project, Token
+from tests.waiting import join
 
 
 def make(database, name="ada", **values):
@@ -102,7 +103,7 @@ def test_the_last_valid_admin_cannot_be_revoked(database):
     assert revoke(database, root)
 
 
-def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database):
+def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database, until_blocked):
     # Checked by taking `with_for_update` out of revoke: on PostgreSQL both are then gone.
     (_, first), (_, second) = (make(database, role="admin") for _ in range(2))
     outcomes = []
@@ -117,8 +118,8 @@ def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database):
     with database.write() as session:
         tokens.revoke(session, tokens.get(session, first.id))
         thread.start()
-        thread.join(0.3)  # time enough to go wrong before this transaction ends
-    thread.join()
+        until_blocked(thread)
+    join(thread)
     assert isinstance(outcomes[0], tokens.LastAdmin)
 
 

@@ -15,6 +15,7 @@ from store import artifacts
 from store.artifacts import CHECKPOINT, Stored
 from store.database import Database
 from store.tables import Job
+from tests.waiting import DEADLINE_S
 from worker.courier import Courier
 from worker.patience import Lease, PatientWrites
 
@@ -32,7 +33,7 @@ class Unreliable(Storage):
 
     def put(self, job_id: str, path: str, file: Path) -> tuple[int, str]:
         self.tries += 1
-        self.answers.wait(30)
+        self.answers.wait(DEADLINE_S)
         if self.refuses:
             self.refuses -= 1
             raise StorageFailed("It is full.")

@@ -9,17 +9,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
-from dashboard.measuring import DRAWN, figures, held, opening_s
+from dashboard.measuring import DRAWN, figures, held
 from store.database import Database
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
 STEPS = 10_000_000
-OPENS_S = 1.5
+MOST_POINTS = 1000
 POLLS = 120
 POLL_MS = 2000
-SETTLED_MS = 2500
-"""By then a page has fetched what it will need next."""
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +43,18 @@ def test_ten_million_steps_open_at_once_and_zoom_at_once(
 ) -> None:
     page = enter(f"#/jobs/{long_job}")
     page.wait_for_function(DRAWN)
-    # Of several times the least: whatever else this machine does only adds to it.
-    assert min(opening_s(page) for _ in range(5)) < OPENS_S
+    with page.expect_response(lambda answer: "/steps?" in answer.url) as opened:
+        page.reload()
+    # What it takes to open is no more than for a short job; benchmarks/open_page.py measures it.
+    assert len(opened.value.json()["data"]["step"]) <= MOST_POINTS
+    page.wait_for_function(DRAWN)
     shown = page.get_by_role("status", name="What the plots show")
     near = 0
     while "Every step is a point" not in shown.inner_text():
         before = shown.inner_text()
         with page.expect_response(lambda answer: "start=" in answer.url) as answer:
             page.get_by_role("button", name="Zoom in").click()
-        assert len(answer.value.json()["data"]["step"]) <= 1000
+        assert len(answer.value.json()["data"]["step"]) <= MOST_POINTS
         expect(shown).not_to_have_text(before)
         near += 1
     assert near >= 10
@@ -63,20 +64,23 @@ def test_ten_million_steps_open_at_once_and_zoom_at_once(
 
 
 def test_an_idle_page_costs_nothing_but_304s(enter: Any, trained: Any) -> None:
-    told: list[int] = []
     page = enter("#/jobs?q=healthy")
     expect(page.locator("a.name").first).to_be_visible()
-    page.wait_for_timeout(SETTLED_MS)
-    page.on("response", lambda answer: told.append(answer.status))
-    page.wait_for_timeout(4 * POLL_MS)
-    assert len(told) >= 3
-    assert set(told) == {304}
+    told = [0, 0, 0]
+    while set(told[-3:]) != {304}:  # it fetches what it will need next
+        told.append(page.wait_for_event("response").status)
+        assert len(told) < 100
+    assert {page.wait_for_event("response").status for _ in range(4)} == {304}
 
 
 def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
     page = enter("#/jobs?q=healthy")
+    page.clock.install()
+    page.reload()
     expect(page.locator("a.name").first).to_be_visible()
-    page.wait_for_timeout(SETTLED_MS)
+    with page.expect_request(lambda _: True):  # as long as somebody looks at it
+        page.clock.run_for(2 * POLL_MS)
+    page.wait_for_load_state("networkidle")
     page.evaluate(
         """() => {
             Object.defineProperty(document, 'hidden', {value: true});
@@ -85,8 +89,9 @@ def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
     )
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(2 * POLL_MS)
-    assert asked == []
+    page.clock.run_for(10 * POLL_MS)
+    page.evaluate("() => fetch('/healthz').then((answer) => answer.text())")
+    assert [url for url in asked if not url.endswith("/healthz")] == []
 
 
 def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, live: Any) -> None:
@@ -111,14 +116,20 @@ def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, live: Any) -> N
     assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
     assert at_last["Nodes"] < at_first["Nodes"] + 500  # a mark for each skipped step
     assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + 500
-    assert statistics.median(polls[-30:]) < 3 * statistics.median(early) + 0.02
+    assert statistics.median(polls[-30:]) <= 2 * statistics.median(early)
 
 
 def poll(page: Page, devtools: CDPSession) -> float:
-    """Let the page ask once more; the seconds that it worked for it."""
-    before = figures(devtools)["TaskDuration"]
+    """Let the page ask once more; how often it put itself in order for that."""
+    before = work(devtools)
     with page.expect_response(lambda answer: "/steps?" in answer.url) as answer:
         page.clock.run_for(POLL_MS)
     answer.value.finished()
     page.clock.run_for(100)  # the frame in which it is drawn
-    return figures(devtools)["TaskDuration"] - before
+    return work(devtools) - before
+
+
+def work(devtools: CDPSession) -> float:
+    """How often a page has computed what it looks like, by now."""
+    counted = figures(devtools)
+    return counted["LayoutCount"] + counted["RecalcStyleCount"]

@@ -7,6 +7,7 @@ import pytest
 
 from server.embedded.data_folder import DataFolder
 from server.serving.serve import StartFailed
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_server_that_was_killed_holds_nothing(folder):
     taken = context.Event()
     process = context.Process(target=_hold, args=(folder.path, taken))
     process.start()
-    assert taken.wait(20)
+    assert taken.wait(DEADLINE_S)
     with pytest.raises(StartFailed):
         folder.lock().__enter__()
     process.kill()

@@ -8,6 +8,7 @@ from ampcore.spec import State
 from server.datasets import Datasets
 from store import projects
 from store.tables import AuditEntry, IdempotencyKey, Job
+from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 OTHER = {**SPEC, "name": "other"}
@@ -79,13 +80,13 @@ def test_a_request_with_the_key_of_one_under_way_gets_its_answer(post, count, mo
 
     def wait(*arguments):
         arrived.set()
-        assert go_on.wait(20)
+        assert go_on.wait(DEADLINE_S)
         return check(*arguments)
 
     monkeypatch.setattr(Datasets, "check", wait)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(post)
-        assert arrived.wait(20)
+        assert arrived.wait(DEADLINE_S)
         second = pool.submit(post)
         go_on.set()
         answers = [first.result(), second.result()]
@@ -98,7 +99,7 @@ def test_of_many_requests_at_one_time_one_posts_the_job(post, count):
     together = Barrier(8)
 
     def race(_):
-        together.wait(20)
+        together.wait(DEADLINE_S)
         return post()
 
     with ThreadPoolExecutor(8) as pool:
