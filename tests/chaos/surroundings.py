@@ -74,4 +74,4 @@ class Surroundings:
 
     def _connect_redis(self) -> socket.socket:
         address = urlsplit(self.redis.url)
-        return socket.create_connection(("127.0.0.1", address.port or 0), timeout=5)
+        return socket.create_connection(("127.0.0.1", address.port or 0))

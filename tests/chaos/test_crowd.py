@@ -1,4 +1,4 @@
-"""Ten thousand jobs wait: listing, claiming and cancelling read no more rows than with a few."""
+"""Ten thousand jobs wait: listing, claiming and cancelling do not read them all."""
 
 import json
 from collections.abc import Callable

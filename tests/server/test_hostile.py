@@ -1,9 +1,8 @@
-"""What strangers send: refused with a 4xx in problem+json, quickly, and nothing is written."""
+"""What strangers send: refused with a 4xx in problem+json, and nothing is written."""
 
 import json
 import socket
 import threading
-from time import monotonic
 
 import pytest
 from sqlalchemy import func, select
@@ -84,14 +83,12 @@ BODIES = [
         *("POST tokens", "PUT projects/default", "POST session"),
     ],
 )
-def test_a_strange_body_is_refused_at_once(api, refused, job_id, what):
+def test_a_strange_body_is_refused(api, refused, job_id, what):
     method, path = what.format(id=job_id).split()
     headers = {"Content-Type": "application/json"}
     for body in BODIES:
         content = body.encode() if isinstance(body, str) else body
-        began = monotonic()
         answer = api.client.request(method, f"/api/v1/{path}", content=content, headers=headers)
-        assert monotonic() - began < 5, body[:80]
         refused(answer, 400, 401, 422)
         assert len(answer.content) < 200_000, body[:80]
 

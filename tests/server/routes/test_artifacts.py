@@ -1,8 +1,10 @@
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from http.client import HTTPConnection
-from time import monotonic
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from store import artifacts
 from store.artifacts import Stored
 from tests.waiting import DEADLINE_S
 
+ROOT = Path(__file__).parents[3]
 PATH = "attempt-1/model ü.keras"
 BYTES = bytes(range(256)) * 4000  # 1 MB: some pieces
 SHA256 = hashlib.sha256(BYTES).hexdigest()
@@ -233,10 +236,17 @@ def test_a_number_without_end_is_no_range():
     assert ranges.wanted(Headers({"range": f"bytes={'9' * 5000}-"}), "x", 10) is None
 
 
-def test_a_header_full_of_blanks_is_read_once():
-    from starlette.datastructures import Headers
+READS_BLANKS = """
+from starlette.datastructures import Headers
 
-    began = monotonic()
-    for blanks in (" " * 60_000, "\t" * 60_000 + "-"):
-        assert ranges.wanted(Headers({"range": f"bytes={blanks}x"}), "x", 10) is None
-    assert monotonic() - began < 2
+from server.http import ranges
+
+for blanks in (" " * 10**6, "\\t" * 10**6 + "-"):
+    assert ranges.wanted(Headers({"range": f"bytes={blanks}x"}), "x", 10) is None
+"""
+
+
+def test_a_header_full_of_blanks_is_read_once():
+    """Read again from each blank on, a million of them take hours."""
+    command = [sys.executable, "-c", READS_BLANKS]
+    subprocess.run(command, check=True, cwd=ROOT, timeout=DEADLINE_S)

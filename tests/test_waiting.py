@@ -1,0 +1,77 @@
+"""How tests wait: on a condition, with one deadline, and never for a clock on the wall."""
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests import waiting
+
+ROOT = Path(__file__).parents[1]
+GUESSES = {
+    "a deadline of its own": re.compile(
+        r"(\btimeout(_s)?=|\.(join|wait|communicate)\()\d+(\.\d+)?[,)]"
+    ),
+    "a sleep": re.compile(r"\btime\.sleep\(|wait_for_timeout\("),
+    "a wall clock": re.compile(r"\b(perf_counter|monotonic)\(\) *(-|<|>)"),
+}
+ALLOWED = {
+    "waiting.py": "the one place",
+    "chaos/programs/control.py": "a trainer that waits for the test",
+    "worker/scripted_trainer.py": "a trainer that waits for the test",
+    "chaos/test_races.py": "moves the start of a thread, and nothing waits for it",
+    "worker/test_supervisor.py": "how long one reading may take, in a loop; processes that hang",
+    "worker/test_guard.py": "processes that hang",
+    "ampclient/test_wait.py": "the clock is the test's",
+    "server/serving/test_connections.py": "reads from a socket, with the one deadline",
+    "server/http/test_request_id.py": "a duration in the log against the one around it",
+}
+
+
+def sources():
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    return {
+        str(file.relative_to(ROOT / "tests")): file.read_text(encoding="utf-8") for file in files
+    }
+
+
+def test_no_test_guesses_how_long_something_takes():
+    found = [
+        f"{name}: {what}: {line.strip()}"
+        for name, text in sources().items()
+        if name not in ALLOWED
+        for line in text.splitlines()
+        for what, guess in GUESSES.items()
+        if guess.search(line)
+    ]
+    assert found == []
+
+
+def test_each_exception_is_needed():
+    texts = sources()
+    idle = [
+        name for name in ALLOWED if not any(guess.search(texts[name]) for guess in GUESSES.values())
+    ]
+    assert idle == []
+
+
+def test_what_does_not_come_is_named_with_what_there_is_instead(monkeypatch):
+    monkeypatch.setattr(waiting, "DEADLINE_S", 0.0)
+    steps = 7
+    with pytest.raises(AssertionError) as failed:
+        waiting.wait_until(lambda: steps > 8, "eight steps", show=lambda: "the log")
+    assert "eight steps" in str(failed.value)
+    assert "last answer: False" in str(failed.value)
+    assert "steps: 7" in str(failed.value)
+    assert "state: 'the log'" in str(failed.value)
+
+
+def test_a_thread_that_does_not_end_is_a_failure(monkeypatch):
+    monkeypatch.setattr(waiting, "DEADLINE_S", 0.0)
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name="endless", daemon=True)
+    thread.start()
+    with pytest.raises(AssertionError, match="endless"):
+        waiting.join(thread)
+    end.set()
