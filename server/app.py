@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Final
 
 import anyio.to_thread
 from anyio import CapacityLimiter
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp
 
 import ampcore
@@ -60,15 +61,22 @@ THREADS: Final = 12
 STEP_READERS: Final = 2
 
 
-def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool = True) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    wake: Wake | None = None,
+    reconcile: bool = True,
+    database: Database | None = None,
+) -> FastAPI:
     """The HTTP application; it opens nothing before the first request or its start-up.
 
     Args:
         settings: where the database, Redis and the data folder are.
         wake: the queue to use instead of the one at `settings.redis_url`.
         reconcile: False leaves the background threads out.
+        database: the database to use instead of a new one at `settings.database_url`.
     """
-    database = Database(settings.database_url)
+    database = database or Database(settings.database_url)
     wake = wake or CeleryWake(settings.redis_url)
     reconciler = Reconciler(database, wake, lease_s=settings.lease_s)
     compactor = Compactor(database)
@@ -112,10 +120,12 @@ def create_app(settings: Settings, *, wake: Wake | None = None, reconcile: bool 
         redirect_slashes=False,
         default_response_class=FiniteJSONResponse,
         lifespan=lifespan,
+        routes=_router().routes,
     )
     app.state.services = services
     app.state.reconciler = reconciler
-    _add_routes(app)
+    app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
+    dashboard.install(app)
     errors.install(app)
     openapi.install(app)
     app.add_middleware(DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.BUSIEST))
@@ -136,14 +146,16 @@ class _Application(FastAPI):
         return RequestId(super().build_middleware_stack())
 
 
-def _add_routes(app: FastAPI) -> None:
+@cache
+def _router() -> APIRouter:
+    """The routes of the API. They hold no state, and FastAPI takes a while to analyse them."""
+    router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(refuse_unknown)]
     # In the order in which a request looks for its route: what is asked most comes first.
     for module in (jobs, attempts, steps, events, workers, catalog, health):
-        app.include_router(module.router, prefix="/api/v1", dependencies=checked)
+        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (logs, stream, artifacts, compare, session, tokens, projects, audit):
-        app.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    app.include_router(health.root, dependencies=checked)
-    app.include_router(docs.router, prefix="/api/v1")
-    app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
-    dashboard.install(app)
+        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
+    router.include_router(health.root, dependencies=checked)
+    router.include_router(docs.router, prefix="/api/v1")
+    return router

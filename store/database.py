@@ -28,8 +28,9 @@ BINARY: Final = "ampcore_binary"
 class Database:
     """Opens nothing until the first session."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = _engine(url)
+    def __init__(self, url: str, *, engine: Engine | None = None) -> None:
+        """Make an engine for the address, or use the one that is given."""
+        self.engine = engine or _engine(url)
         self._writing = self.engine.execution_options(writes=True)
         self._turn: AbstractContextManager[object] = nullcontext()
         if self.engine.dialect.name == "sqlite":
