@@ -9,6 +9,12 @@ from store import leases, workers
 TAG = 'W/"abc"'
 
 
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: an ETag is made of the answer."""
+    return sqlite_url
+
+
 @pytest.mark.parametrize(
     ("headers", "known"),
     [

@@ -13,6 +13,12 @@ ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: ids come before it."""
+    return sqlite_url
+
+
+@pytest.fixture
 def logged(caplog):
     """What is logged so far, as it is written."""
     formatter = JsonFormatter()

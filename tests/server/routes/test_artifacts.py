@@ -22,6 +22,12 @@ SIZE = len(BYTES)
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: tests/store/test_artifacts.py asks both."""
+    return sqlite_url
+
+
+@pytest.fixture
 def job(api, make_job):
     return make_job(State.RUNNING)
 

@@ -15,6 +15,12 @@ HARDWARE = {"devices": [{"kind": "cpu", "name": "a CPU", "cores": 2}, GPU], "cpu
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: what it asks for is in tests/store/test_workers.py."""
+    return sqlite_url
+
+
+@pytest.fixture
 def validate(api):
     """What the server answers to a valid spec."""
 
