@@ -11,9 +11,11 @@ import httpx
 import psutil
 import pytest
 import redis
+from typer.testing import CliRunner
 
 import ampcore
 from ampcore.spec import JobSpec
+from server.cli.app import app
 from server.embedded.private_redis import start_redis
 from server.migrate import migrate
 from store import attempts, jobs, tokens
@@ -27,8 +29,13 @@ def command(*arguments):
     return [sys.executable, "-m", "server", *arguments]
 
 
+def call(*arguments, **environment):
+    """The outcome of a command, in this process."""
+    return CliRunner().invoke(app, arguments, env=environment)
+
+
 def run(*arguments, **environment):
-    """The outcome of a command that ends by itself."""
+    """The outcome of a command that ends by itself, in a process of its own."""
     return subprocess.run(
         command(*arguments),
         cwd=ROOT,
@@ -55,7 +62,12 @@ class Up:
             text=True,
         )
         connection = folder / "connection.json"
-        wait_until(lambda: connection.exists() or self.process.poll() is not None)
+        try:
+            wait_until(lambda: connection.exists() or self.process.poll() is not None)
+        except AssertionError:
+            self.process.terminate()
+            self.process.communicate()
+            raise
         told = json.loads(connection.read_text())
         headers = {"Authorization": f"Bearer {told['token']}"}
         self.client = httpx.Client(base_url=told["url"], headers=headers, timeout=DEADLINE_S)
@@ -176,8 +188,8 @@ def test_a_setting_that_makes_no_sense_is_one_clear_sentence():
     outcome = run("api", AMPCORE_PORT="none")
     assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
     assert "AMPCORE_PORT" in outcome.stderr
-    outcome = run("api", AMPCORE_DATABASE_URL="secret")
-    assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
+    outcome = call("migrate", AMPCORE_DATABASE_URL="secret")
+    assert (outcome.exit_code, len(outcome.stderr.splitlines())) == (1, 1)
     assert "AMPCORE_DATABASE_URL" in outcome.stderr
     assert "secret" not in outcome.stderr
 
@@ -193,8 +205,8 @@ UNUSABLE = {
 @pytest.mark.parametrize("arguments", [("migrate",), ("token", "create", "ada")], ids=" ".join)
 @pytest.mark.parametrize(("url", "told"), UNUSABLE.items())
 def test_a_database_that_cannot_be_used_is_one_clear_sentence(arguments, url, told):
-    outcome = run(*arguments, AMPCORE_DATABASE_URL=url)
-    assert (outcome.returncode, outcome.stdout) == (1, "")
+    outcome = call(*arguments, AMPCORE_DATABASE_URL=url)
+    assert (outcome.exit_code, outcome.stdout) == (1, "")
     assert len(outcome.stderr.splitlines()) == 1
     assert outcome.stderr.startswith("AMPCORE_DATABASE_URL: ")
     assert told in outcome.stderr
@@ -204,26 +216,24 @@ def test_a_database_that_cannot_be_used_is_one_clear_sentence(arguments, url, to
 def test_a_token_is_not_made_where_there_are_no_tables(tmp_path, new_postgres):
     file = tmp_path / "ampcore.sqlite"
     for url in (f"sqlite:///{file}", new_postgres()):
-        outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
-        assert (outcome.returncode, outcome.stdout) == (1, "")
+        outcome = call("token", "create", "ada", AMPCORE_DATABASE_URL=url)
+        assert (outcome.exit_code, outcome.stdout) == (1, "")
         assert len(outcome.stderr.splitlines()) == 1
         assert "run `ampserver migrate` first" in outcome.stderr
     assert not file.exists()
 
 
-def test_an_empty_folder_name_is_refused(tmp_path):
-    outcome = subprocess.run(
-        command("up", "--data", ""), cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert outcome.returncode == 2
+def test_an_empty_folder_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = call("up", "--data", "")
+    assert outcome.exit_code == 2
     assert "received an empty name" in outcome.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_version_and_the_help_are_told():
     assert run("--version").stdout == f"ampserver {ampcore.__version__}\n"
-    assert run("-h").stdout == run("--help").stdout != ""
+    assert call("-h").stdout == call("--help").stdout != ""
 
 
 def test_up_does_not_bring_a_revoked_token_back(tmp_path):
