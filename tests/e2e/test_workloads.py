@@ -1,4 +1,4 @@
-"""Every example trains through the server too, and its steps come back whole."""
+"""Every example trains through the server, and its steps come back whole."""
 
 import shutil
 from pathlib import Path
@@ -39,6 +39,8 @@ def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: s
     steps = job.steps()
     assert steps["step"].tolist() == list(range(STEPS))
     assert np.isfinite(steps["loss"]).all()
+    assert job.summary.steps == STEPS
+    assert job.summary.parameters > 0
     assert {"started", "engine", "epoch", "model_saved"} <= {event.type for event in job.events()}
 
 
