@@ -56,6 +56,20 @@ class Visitor:
 
     def arrive(self, width: int = 1280, scheme: Any = "light") -> Page:
         """A window in front of the door."""
+        page = self._open(width, scheme)
+        page.goto(self.url)
+        return page
+
+    def enter(self, token: str, place: str = "#/jobs", **window: Any) -> Page:
+        """A window of somebody who is signed in."""
+        page = self._open(**window)
+        answer = page.request.post(f"{self.url}/api/v1/session", data={"token": token})
+        assert answer.ok, answer.text()
+        page.goto(f"{self.url}/{place}")
+        return page
+
+    def _open(self, width: int = 1280, scheme: Any = "light") -> Page:
+        """An empty window."""
         size: Any = {"width": width, "height": 900}
         # A colour on its way from one to another is none to judge.
         context = self.browser.new_context(
@@ -66,17 +80,7 @@ class Visitor:
         page.on("pageerror", lambda error: self.mistakes.append(str(error)))
         page.on("console", self._listen)
         page.on("request", self._watch)
-        page.goto(self.url)
         self.pages.append(page)
-        return page
-
-    def enter(self, token: str, place: str = "#/jobs", **window: Any) -> Page:
-        """A window of somebody who is signed in."""
-        page = self.arrive(**window)
-        answer = page.request.post(f"{self.url}/api/v1/session", data={"token": token})
-        assert answer.ok, answer.text()
-        page.goto(f"{self.url}/{place}")
-        page.reload()
         return page
 
     def leave(self, *, failed: bool) -> None:

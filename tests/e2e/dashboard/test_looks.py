@@ -43,15 +43,18 @@ def look(enter: Callable[..., Page], trained: Any) -> Callable[..., Page]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_keeps_nobody_out(look: Callable[..., Page], name: str, scheme: str) -> None:
-    assert barriers(look(name, scheme=scheme)) == []
+def test_a_page_keeps_nobody_out(look: Callable[..., Page], name: str) -> None:
+    page = look(name, scheme="dark")
+    assert barriers(page) == []
+    brighten(page)
+    assert barriers(page) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_door_keeps_nobody_out(visitor: Any, scheme: str) -> None:
-    page = visitor.arrive(scheme=scheme)
+def test_the_door_keeps_nobody_out(visitor: Any) -> None:
+    page = visitor.arrive(scheme="dark")
     expect(page.get_by_label("Token")).to_be_visible()
+    assert barriers(page) == []
+    brighten(page)
     assert barriers(page) == []
 
 
@@ -65,8 +68,7 @@ def test_a_page_fits_a_phone(look: Callable[..., Page], name: str) -> None:
 def test_dark_and_light_are_as_the_system_has_it_or_as_chosen(look: Callable[..., Page]) -> None:
     page = look("jobs", scheme="dark")
     assert brightness(page) < 0.2
-    page.emulate_media(color_scheme="light")
-    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    brighten(page)
     assert brightness(page) > 0.8
     page.get_by_label("Theme").select_option("dark")
     assert brightness(page) < 0.2
@@ -93,6 +95,12 @@ def test_the_keyboard_alone_leads_from_the_door_to_a_job(
     expect(page.get_by_role("heading", name="skipping")).to_be_visible()
 
 
+def brighten(page: Page) -> None:
+    """Have the system be light from now on; the page follows."""
+    page.emulate_media(color_scheme="light")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+
+
 def tab_to(page: Page, there: Locator) -> None:
     """Press Tab until it has the focus."""
     for _ in range(60):
@@ -104,7 +112,8 @@ def tab_to(page: Page, there: Locator) -> None:
 
 def barriers(page: Page) -> list[str]:
     """What axe-core finds that is serious or worse."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
+    if page.evaluate("window.axe === undefined"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{violation['id']}: {node['target']} {node['failureSummary']}"

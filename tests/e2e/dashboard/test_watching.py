@@ -107,6 +107,7 @@ def test_the_keyboard_zooms_and_reaches_each_mark(enter: Any, trained: Any) -> N
     page.keyboard.press("Enter")
     expect(shown).to_contain_text("Every step is a point")
     page.get_by_role("button", name="Whole run").press("Enter")
+    expect(shown).to_contain_text("A point is 2 steps")  # with other marks
     marks = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
     marks.first.focus()
     page.keyboard.press("End")
