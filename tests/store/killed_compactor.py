@@ -1,20 +1,24 @@
-"""Merge what waits in a database, and be killed in the middle of it, at the n-th statement."""
+"""Merge what waits in a database, and be killed in the middle of it, at the n-th statement.
+
+Each number that is read is one such process, a fork; its exit code is what is answered.
+"""
 
 import os
 import signal
 import sys
 
 from sqlalchemy import event
+from sqlalchemy.orm import configure_mappers
 
 from server.compact import Compactor
 from store.database import Database
 
 
-def main(url: str, at: int) -> None:
-    database = Database(url)
+def compact(database: Database, at: int) -> None:
+    """Merge; killed before the statement after the first `at` ones."""
     seen = [0]
 
-    def count(*_):
+    def count(*_: object) -> None:
         seen[0] += 1
         if seen[0] > at:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -22,7 +26,18 @@ def main(url: str, at: int) -> None:
     for name in ("before_cursor_execute", "commit"):
         event.listen(database.engine, name, count)
     Compactor(database).compact()
-    print(seen[0])
 
 
-main(sys.argv[1], int(sys.argv[2]))
+def forked(database: Database, at: int) -> int:
+    """The exit code of a process that does so."""
+    process = os.fork()
+    if process == 0:
+        compact(database, at)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+configure_mappers()
+unopened = Database(sys.argv[1])
+for line in sys.stdin:
+    print(forked(unopened, int(line)), flush=True)

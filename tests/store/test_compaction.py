@@ -42,19 +42,32 @@ def rows(database, *tables):
 ALL = (StepBlockRow, StepLevel, StepPoints)
 
 
-def test_killed_at_any_statement_it_leaves_all_as_it_was(database, database_url, told):
+@pytest.fixture
+def compact(database_url):
+    """Merges in a process that is killed at the statement of that number; its exit code."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, CHILD, database_url], **pipes) as process:
+
+        def ask(at):
+            process.stdin.write(f"{at}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield ask
+        process.stdin.close()
+
+
+def test_killed_at_any_statement_it_leaves_all_as_it_was(database, compact, told):
     before = seen(database, told.id)
     assert len(before) == 400
     at, killed = 0, True
     while killed:
-        child = subprocess.run(
-            [sys.executable, CHILD, database_url, str(at)], capture_output=True, check=False
-        )
-        killed = child.returncode == -signal.SIGKILL
-        assert killed or child.returncode == 0, child.stderr.decode()
+        outcome = compact(at)
+        killed = outcome == -signal.SIGKILL
+        assert killed or outcome == 0
         assert seen(database, told.id) == before
         assert rows(database, *ALL) == ([40, 0, 0] if killed else [1, 2, 1])
-        at += 3  # every third: a process takes a second to start
+        at += 3  # every third: each takes a third of a second
     assert at > 9
 
 
