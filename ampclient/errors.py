@@ -66,6 +66,12 @@ class StepsMissing(AmpcoreError):
     default_code = "steps_missing"
 
 
+class SpecNotLoaded(AmpcoreError):
+    """The job comes from a list that left its spec out, and cannot be asked for it by itself."""
+
+    default_code = "spec_not_loaded"
+
+
 class DigestMismatch(AmpcoreError):
     """The bytes of a downloaded file are not those that the server promised; it was removed."""
 

@@ -1,7 +1,7 @@
 """A job on the server: what was known of it, and what can be done with it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Self
 from uuid import uuid4
 
@@ -21,7 +21,8 @@ class AnyJob(JobRecords, Generic[J]):
     @classmethod
     def bind(cls, view: JobView, transport: Transport) -> Self:
         """The job that the server described, with the actions that need the server."""
-        return cls(**vars(view), _transport=transport)
+        values = {one.name: getattr(view, one.name) for one in fields(view) if one.init}
+        return cls(**values, _transport=transport)
 
     @operation
     async def refresh(self, *, patience_s: float = PATIENCE_S) -> J:
@@ -122,7 +123,13 @@ class AnyJob(JobRecords, Generic[J]):
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Sync, AnyJob["Job"]):
-    """A frozen view of a job; whatever changes the job answers with a new one."""
+    """A frozen view of a job; whatever changes the job answers with a new one.
+
+    The `spec` of a job out of a list is asked for when it is first read.
+    """
+
+    def _missing_spec(self) -> dict[str, Any]:
+        return self.refresh().spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,7 @@ class AnyJobs(Generic[J]):
         created_after: datetime | str | None = None,
         sort: str | None = None,
         limit: int | None = None,
+        fields: str | Iterable[str] | None = None,
     ) -> AsyncGenerator[J, None]:
         """Jobs, newest first: those that are all that is asked for.
 
@@ -72,6 +73,9 @@ class AnyJobs(Generic[J]):
         or a mapping. `q` is a part of the name or the beginning of the id. `sort` is created_at,
         updated_at, name or priority, with a dash before it for the largest first. `project` is
         for admins, who see every project.
+
+        `fields` names what is left out otherwise: "spec". Without it the `spec` of such a job is
+        asked for when it is first read; of AsyncClient's jobs it raises SpecNotLoaded.
 
         Lazy: an iterator that asks for the first page when its first job is taken, and for each
         further page when it gets there. `list(client.jobs.list())` has them all at once; a
@@ -87,6 +91,7 @@ class AnyJobs(Generic[J]):
             project=project,
             created_after=_moment(created_after),
             sort=sort,
+            fields=_several(fields),
         )
         size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
         seen: set[str] = set()

@@ -167,7 +167,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     components = document["components"]
     components["schemas"].update(_schemas())
-    components["schemas"]["Job"]["properties"]["spec"] = {"$ref": REF.format(model="JobSpec")}
+    spec = {"$ref": REF.format(model="JobSpec")}
+    components["schemas"]["Job"]["properties"]["spec"] = spec
+    listed = components["schemas"]["ListedJob"]["properties"]["spec"]
+    listed["anyOf"] = [spec, {"type": "null"}]
     components["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():

@@ -143,8 +143,8 @@ class Summary(View):
     model_file: str | None = None
 
 
-class Job(Record):
-    """A job as it stands now."""
+class ListedJob(Record):
+    """A job as it stands now, in a list."""
 
     id: str
     name: str
@@ -169,7 +169,11 @@ class Job(Record):
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None
-    spec: dict[str, Any] = Field(description="The normalised spec: every default written out.")
+    loss_scale_mode: str | None = Field(description="What the spec says of the loss scale.")
+    examples_per_step: int | None = Field(description="By the spec: the batch, times `accumulate`.")
+    spec: dict[str, Any] | None = Field(
+        default=None, description="The normalised spec; left out unless `fields=spec` asks for it."
+    )
     created_by: str | None = Field(description="The name of the token that posted it.")
     cloned_from: str | None = Field(description="The id of the job that it is a clone of.")
     request_id: str | None = Field(description="The X-Request-ID with which it was posted.")
@@ -180,10 +184,38 @@ class Job(Record):
     updated_at: datetime
 
     @classmethod
+    def listed(cls, row: Row[Any], spec: dict[str, Any] | None) -> Self:
+        """The job of a row of `store.search.page`."""
+        told = {"waiting": None, "spec": spec, **_told_by_steps(row)}
+        # A row that could be read in part only comes with its spec.
+        return cls.read(row, told | (_told_by_spec(row.spec) if hasattr(row, "spec") else {}))
+
+
+class Job(ListedJob):
+    """A job as it stands now."""
+
+    spec: dict[str, Any] = Field(description="The normalised spec: every default written out.")
+
+    @classmethod
     def of(cls, row: tables.Job | Row[Any], waiting: str | None = None) -> Self:
         """The job of a row."""
-        told = {"waiting": waiting, "progress": _progress(row), "summary": _summary(row)}
+        told = {"waiting": waiting, **_told_by_spec(row.spec), **_told_by_steps(row)}
         return cls.read(row, told)
+
+
+def _told_by_spec(spec: Any) -> dict[str, Any]:
+    """What a list tells of a spec without the spec."""
+    parts = spec if isinstance(spec, dict) else {}
+    size = (parts.get("data") or {}).get("batch_size")
+    accumulate = (parts.get("train") or {}).get("accumulate") or 1
+    return {
+        "loss_scale_mode": (parts.get("loss_scale") or {}).get("mode"),
+        "examples_per_step": size * accumulate if size else None,
+    }
+
+
+def _told_by_steps(row: tables.Job | Row[Any]) -> dict[str, Any]:
+    return {"progress": _progress(row), "summary": _summary(row)}
 
 
 def _progress(row: tables.Job | Row[Any]) -> float | None:
@@ -210,9 +242,12 @@ def _summary(row: tables.Job | Row[Any]) -> Any:
 
 
 class JobPage(View):
-    """Some jobs in the order asked for; `next_cursor` leads to the ones behind them."""
+    """Some jobs in the order asked for; `next_cursor` leads to the ones behind them.
 
-    items: list[Job]
+    A page may hold fewer jobs than `limit`, and `next_cursor` still lead on.
+    """
+
+    items: list[ListedJob]
     next_cursor: str | None
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import DataError, SQLAlchemyError
+from sqlalchemy.exc import DataError, OperationalError, SQLAlchemyError
 
 from store.tables import Job
 
@@ -32,6 +32,8 @@ def read_json(text: Any) -> Any:
 
 def is_row_error(error: Exception) -> bool:
     """Whether an error, raised while rows were fetched, says that one of them is damaged."""
+    if isinstance(error, OperationalError):  # of SQLite, where a statement looks into JSON
+        return "malformed JSON" in str(error.orig)
     return isinstance(error, DataError) or not isinstance(error, SQLAlchemyError)
 
 

@@ -9,13 +9,13 @@ after page. So the jobs that changed since the first page was read are listed ag
 an order that stays: each job that matches all the time is listed at least once.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, exists, func, literal, or_, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.expression import FunctionElement
@@ -55,6 +55,14 @@ COLUMNS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "name": Job.name,
     "priority": Job.priority,
 }
+SPECS_AT_ONCE: Final = 4
+_BATCH: Final = Job.spec["data"]["batch_size"].as_integer()
+_ACCUMULATE: Final = func.coalesce(Job.spec["train"]["accumulate"].as_integer(), 1)
+LISTED: Final[Sequence[ColumnElement[Any]]] = [
+    *(column for column in Job.__table__.columns if column.name != "spec"),
+    Job.spec["loss_scale"]["mode"].as_string().label("loss_scale_mode"),
+    (_BATCH * _ACCUMULATE).label("examples_per_step"),
+]
 
 CHANGED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "updated_at": Job.updated_at,
@@ -102,10 +110,26 @@ class Place:
 
 @dataclass(frozen=True)
 class Page:
-    """Some jobs, and behind which place the next page goes on; None: these are the last."""
+    """Some jobs, and behind which place the next page goes on; None: these are the last.
 
-    jobs: Sequence[Job]
+    Rows with the columns of a job but its spec, which may be large; of that, two values. The first
+    `in_order` of them are those of the list in its order, the others have moved.
+    """
+
+    jobs: Sequence[Any]
     next: Place | None
+    in_order: int
+    field: str
+    began: datetime | None
+
+    def behind(self, count: int) -> Place | None:
+        """Where the next page goes on if this one ends after `count` jobs, at least one."""
+        if count == len(self.jobs):
+            return self.next
+        if count <= self.in_order:
+            return _place_of(self.jobs[:count], self.field, self.began)
+        moved = self.jobs[self.in_order : count]
+        return _place_of(moved, "created_at", self.began, is_among_moved=True)
 
 
 def page(session: Session, search: Search, *, sort: Sort, behind: Place | None, limit: int) -> Page:
@@ -114,20 +138,24 @@ def page(session: Session, search: Search, *, sort: Sort, behind: Place | None, 
     A job that can be read in part only is there as `read_partially` gives it.
     """
     began = behind.began if behind is not None else _present(session, sort)
+
+    def of(rows: Sequence[Any], in_order: int, go_on: Place | None) -> Page:
+        return Page(rows, go_on, in_order, sort.field, began)
+
     rows: list[Any] = []
     if behind is None or not behind.is_among_moved:
         rows = _fetch(session, _in_order(search, sort, behind, began).limit(limit + 1))
         if len(rows) > limit:
-            return Page(rows[:limit], _place_of(rows[:limit], sort.field, began))
+            return of(rows[:limit], limit, _place_of(rows[:limit], sort.field, began))
     if behind is None or began is None:  # read at one moment, or in an order that stays
-        return Page(rows, None)
+        return of(rows, len(rows), None)
     start = behind if behind.is_among_moved else Place(EPOCH, FIRST_ID, began, is_among_moved=True)
     left, listed = limit - len(rows), [row.id for row in rows]
     moved = _fetch(session, _moved(search, sort, start, began, listed).limit(left + 1))
     if len(moved) <= left:
-        return Page(rows + moved, None)
+        return of(rows + moved, len(rows), None)
     place = _place_of(moved[:left], "created_at", began, is_among_moved=True) if left else start
-    return Page(rows + moved[:left], place)
+    return of(rows + moved[:left], len(rows), place)
 
 
 def _place_of(
@@ -151,10 +179,10 @@ def _present(session: Session, sort: Sort) -> datetime | None:
 
 def _in_order(
     search: Search, sort: Sort, behind: Place | None, began: datetime | None
-) -> Select[Job]:
+) -> Select[Any]:
     """The jobs in their order."""
     key = COLUMNS[sort.field]
-    statement = select(Job).where(*_conditions(search))
+    statement = select(*LISTED).where(*_conditions(search))
     if behind is not None:
         here = tuple_(key, Job.id)
         there = tuple_(literal(behind.value, key.type), literal(behind.job_id, Job.id.type))
@@ -167,11 +195,11 @@ def _in_order(
 
 def _moved(
     search: Search, sort: Sort, behind: Place, began: datetime, listed: Collection[str]
-) -> Select[Job]:
+) -> Select[Any]:
     """The jobs that may have moved to before the place that the list had got to."""
     since = began - timedelta(seconds=IN_FLIGHT_S)
     there = (literal(behind.value, Job.created_at.type), literal(behind.job_id, Job.id.type))
-    statement = select(Job).where(
+    statement = select(*LISTED).where(
         *_conditions(search),
         CHANGED_AT[sort.field] > since,
         Job.created_at <= began,
@@ -181,14 +209,23 @@ def _moved(
     return statement.order_by(Job.created_at, Job.id)
 
 
-def _fetch(session: Session, statement: Select[Job]) -> list[Any]:
+def _fetch(session: Session, statement: Select[Any]) -> list[Any]:
     try:
-        return list(session.scalars(statement))
+        return list(session.execute(statement))
     except Exception as error:
         if not is_row_error(error):
             raise
     ids = session.scalars(statement.with_only_columns(Job.id)).all()
     return list(read_partially(session.connection(), ids))
+
+
+def specs(session: Session, job_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The specs of these jobs, in their order; few of them are in memory at one time."""
+    for first in range(0, len(job_ids), SPECS_AT_ONCE):
+        ids = job_ids[first : first + SPECS_AT_ONCE]
+        rows = session.execute(select(Job.id, Job.spec).where(Job.id.in_(ids))).all()
+        found = {row.id: row.spec for row in rows}
+        yield from (found[job_id] for job_id in ids)
 
 
 def _conditions(search: Search) -> list[ColumnElement[bool]]:

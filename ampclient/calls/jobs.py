@@ -31,12 +31,15 @@ class Search:
     project: str | None = None
     created_after: str | None = None
     sort: str | None = None
+    fields: Sequence[str] = ()
+    """What is told of each job beside the rest."""
 
     @property
     def params(self) -> Params:
         """It in the words of the query string."""
         several = [("state", state) for state in self.states]
         several += [("label", label) for label in self.labels]
+        several += [("fields", field) for field in self.fields]
         return several + params(
             q=self.q,
             policy=self.policy,

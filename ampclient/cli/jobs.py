@@ -67,6 +67,15 @@ Sort = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many jobs.")]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fields",
+        metavar="FIELD",
+        help="With --json, also this field, which may be large: spec. May be repeated.",
+        show_default=False,
+    ),
+]
 AllPages = Annotated[bool, typer.Option("--all-pages", help="All of them, whatever the limit.")]
 
 
@@ -82,6 +91,7 @@ def list_(
     sort: Sort = None,
     limit: Limit = 50,
     all_pages: AllPages = False,
+    fields: Fields = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
@@ -94,6 +104,7 @@ def list_(
             model=model,
             project=project,
             sort=sort,
+            fields=fields,
             # One more than is shown tells whether there are more.
             limit=None if all_pages else limit + 1,
         )

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Self, get_type_hints
 
 from ampclient import formats, html
+from ampclient.errors import SpecNotLoaded
 from ampclient.views.view import Reader, View, count, number, optional, total
 from ampcore.spec import State
 
@@ -120,7 +122,10 @@ class JobView(View):
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None
-    spec: dict[str, Any]
+    loss_scale_mode: str | None = None
+    """What the spec says of the loss scale."""
+    examples_per_step: int | None = None
+    """By the spec: the batch, times `accumulate`."""
     created_by: str | None = None
     """The name of the token that posted it."""
     cloned_from: str | None = None
@@ -143,6 +148,18 @@ class JobView(View):
     def note(self) -> str | None:
         """That a part of it cannot be read."""
         return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The normalised spec. Lists leave it out, unless they are asked for it by `fields`."""
+        spec: dict[str, Any] | None = self.document.get("spec")
+        return self._missing_spec() if spec is None else spec
+
+    def _missing_spec(self) -> dict[str, Any]:
+        raise SpecNotLoaded(
+            "A list leaves the spec of its jobs out: ask for it with list(fields='spec'), or for "
+            "this job alone with refresh()."
+        )
 
     @property
     def skipped(self) -> int:

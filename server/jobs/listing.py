@@ -1,11 +1,15 @@
 """The parameters of a list of jobs."""
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query
 from pydantic import AwareDatetime
+from sqlalchemy.orm import Session
 
 from ampcore.spec import Problem, State
 from ampcore.spec.problems import shown
@@ -14,10 +18,13 @@ from server.deps import PrincipalDep
 from server.errors import Forbidden
 from server.http.parameters import RequestInvalid
 from server.jobs.paging import cursor_of, read_cursor
-from server.views import Job, JobPage
+from server.views import ListedJob
 from store import search
 from store.database import Database
 from store.search import Search, Sort
+
+MAX_PAGE_BYTES: Final = 1_000_000
+"""A page ends before the job that would make it longer; its first job is always told."""
 
 States = Annotated[list[State], Query(description="Only in these states; may be repeated.")]
 Labels = Annotated[
@@ -46,6 +53,18 @@ Cursor = Annotated[
 ]
 
 
+class ListField(StrEnum):
+    """What a list leaves out of its jobs unless it is asked for."""
+
+    SPEC = "spec"
+
+
+Fields = Annotated[
+    list[ListField],
+    Query(description="Further fields of each job, which may be large; may be repeated."),
+]
+
+
 @dataclass(frozen=True)
 class Listing:
     """What was asked for, and from where on."""
@@ -54,17 +73,44 @@ class Listing:
     sort: Sort
     limit: int
     cursor: str | None
+    fields: frozenset[ListField]
 
-    def page(self, database: Database) -> JobPage:
-        """Some jobs, and what leads on to the next ones. Raises RequestInvalid."""
+    def page(self, database: Database) -> bytes:
+        """Some jobs, and what leads on to the next ones, as JSON. Raises RequestInvalid."""
         behind = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
         with database.read() as session:
             page = search.page(
                 session, self.search, sort=self.sort, behind=behind, limit=self.limit
             )
-            items = [Job.of(row) for row in page.jobs]
-        goes_on = cursor_of(page.next, self.search, self.sort) if page.next is not None else None
-        return JobPage(items=items, next_cursor=goes_on)
+            items = list(_first_bytes(self._items(session, page.jobs)))
+        place = page.behind(len(items))
+        return _document(items, cursor_of(place, self.search, self.sort) if place else None)
+
+    def _items(self, session: Session, rows: Sequence[Any]) -> Iterator[bytes]:
+        """The jobs as JSON, each read when it is asked for."""
+        if ListField.SPEC not in self.fields:
+            for row in rows:
+                yield ListedJob.listed(row, None).model_dump_json(exclude={"spec"}).encode()
+            return
+        specs = search.specs(session, [row.id for row in rows])
+        for row, spec in zip(rows, specs, strict=True):
+            yield ListedJob.listed(row, spec).model_dump_json().encode()
+
+
+def _first_bytes(items: Iterator[bytes]) -> Iterator[bytes]:
+    """The first one, and those behind it that fit into a page with it."""
+    size = 0
+    for item in items:
+        size += len(item)
+        if size > MAX_PAGE_BYTES and size > len(item):
+            return
+        yield item
+
+
+def _document(items: Sequence[bytes], next_cursor: str | None) -> bytes:
+    """The JSON of a JobPage, of jobs that are JSON already."""
+    cursor = json.dumps(next_cursor).encode()
+    return b'{"items":[%b],"next_cursor":%b}' % (b",".join(items), cursor)
 
 
 async def _listing(
@@ -80,6 +126,7 @@ async def _listing(
     sort: Order = Sort.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
+    fields: Fields = [],  # noqa: B006
 ) -> Listing:
     wanted = Search(
         project=_project(principal, project),
@@ -90,7 +137,7 @@ async def _listing(
         model=model,
         created_after=_in_utc(created_after),
     )
-    return Listing(wanted, sort, limit, cursor)
+    return Listing(wanted, sort, limit, cursor, frozenset(fields))
 
 
 def _project(principal: Principal, wanted: str | None) -> str | None:

@@ -9,7 +9,6 @@ from ampcore.spec import State
 from server.deps import DatabaseDep, JobId, PostedSpec, job_id_of, no_job, principal_of, services_of
 from server.http.documents import read_body
 from server.http.etag import conditional, conditional_on_body
-from server.http.responses import ModelResponse
 from server.intake import Draft
 from server.jobs.bodies import CloneChangesDep, JobChangesDep
 from server.jobs.cloning import document_of
@@ -69,8 +68,12 @@ def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
 
 @router.get("", summary="List jobs", response_model=JobPage, responses=TAGGED)
 def listing(wanted: ListingDep, database: DatabaseDep, request: Request) -> Response:
-    """List jobs: those of the token's project, for an admin those of every one."""
-    return conditional_on_body(request, ModelResponse(wanted.page(database)))
+    """List jobs: those of the token's project, for an admin those of every one.
+
+    A page ends early where its jobs are large; `next_cursor` is null on the last one only.
+    """
+    page = Response(wanted.page(database), media_type="application/json")
+    return conditional_on_body(request, page)
 
 
 @router.get(

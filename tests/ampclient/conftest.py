@@ -326,7 +326,9 @@ class FakeServer:
         start = int(params.get("cursor", "0"))
         end = start + min(int(params.get("limit", "50")), self.jobs_per_page)
         cursor = str(end) if end < len(jobs) else None
-        return httpx.Response(200, json={"items": jobs[start:end], "next_cursor": cursor})
+        left_out = set() if "spec" in params.get_list("fields") else {"spec"}
+        items = [{name: job[name] for name in job.keys() - left_out} for job in jobs[start:end]]
+        return httpx.Response(200, json={"items": items, "next_cursor": cursor})
 
     def _stop(self, job: dict[str, Any], on_the_way: str, done: str) -> httpx.Response:
         if job["state"] in TERMINAL:

@@ -1,11 +1,13 @@
+import asyncio
 import json
 import math
 from datetime import UTC, datetime
 
+import httpx
 import numpy as np
 import pytest
 
-from ampclient import Conflict, InvalidSpec, JobSpec, NotFound, State
+from ampclient import AsyncClient, Conflict, InvalidSpec, JobSpec, NotFound, SpecNotLoaded, State
 from ampcore.spec import SpecInvalid
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
@@ -292,3 +294,37 @@ def test_events_come_in_order_over_all_pages(client, server, events):
     assert [event.seq for event in found] == [1, 2, 3, 4, 5]
     assert math.isnan(found[-1].data["val_loss"])
     assert [event.seq for event in client.jobs.get("a").events(after=3)] == [4, 5]
+
+
+def test_the_spec_of_a_listed_job_is_asked_for_when_it_is_read(sync_client, server):
+    posted = sync_client.jobs.submit(SPEC)
+    [job] = sync_client.jobs.list()
+    asked = len(server.requests)
+    assert "spec" not in job.to_json()
+    assert len(server.requests) == asked
+    assert job.spec == posted.spec
+    assert job.spec["model"]["filters"] == [8]
+    assert len(server.requests) == asked + 1
+
+
+def test_a_list_can_be_asked_for_specs(client, server):
+    posted = client.jobs.submit(SPEC)
+    [job] = client.jobs.list(fields="spec")
+    assert server.requests[-1].url.params["fields"] == "spec"
+    asked = len(server.requests)
+    assert job.spec == posted.spec == job.to_json()["spec"]
+    assert len(server.requests) == asked
+
+
+def test_code_that_awaits_is_told_how_to_get_a_spec(sync_client, server):
+    sync_client.jobs.submit(SPEC)
+    http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
+
+    async def read():
+        async with AsyncClient("http://h", "a-secret-token", http_client=http_client) as awaiting:
+            [job] = [job async for job in awaiting.jobs.list()]
+            with pytest.raises(SpecNotLoaded, match=r"list\(fields='spec'\)"):
+                _ = job.spec
+            return (await job.refresh()).spec
+
+    assert asyncio.run(read())["model"]["filters"] == [8]

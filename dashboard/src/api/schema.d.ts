@@ -437,6 +437,16 @@ export interface components {
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
             summary: components["schemas"]["Summary"] | null;
+            /**
+             * Loss Scale Mode
+             * @description What the spec says of the loss scale.
+             */
+            loss_scale_mode: string | null;
+            /**
+             * Examples Per Step
+             * @description By the spec: the batch, times `accumulate`.
+             */
+            examples_per_step: number | null;
             spec: components["schemas"]["JobSpec"];
             /**
              * Created By
@@ -476,10 +486,12 @@ export interface components {
         /**
          * JobPage
          * @description Some jobs in the order asked for; `next_cursor` leads to the ones behind them.
+         *
+         *     A page may hold fewer jobs than `limit`, and `next_cursor` still lead on.
          */
         JobPage: {
             /** Items */
-            items: components["schemas"]["Job"][];
+            items: components["schemas"]["ListedJob"][];
             /** Next Cursor */
             next_cursor: string | null;
         };
@@ -534,6 +546,135 @@ export interface components {
             compute_dtype: string;
             /** Variable Dtype */
             variable_dtype: string;
+        };
+        /**
+         * ListField
+         * @description What a list leaves out of its jobs unless it is asked for.
+         * @enum {string}
+         */
+        ListField: "spec";
+        /**
+         * ListedJob
+         * @description A job as it stands now, in a list.
+         */
+        ListedJob: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Project */
+            project: string;
+            state: components["schemas"]["State"];
+            /** @description Why it is in this state, for programs. */
+            reason: components["schemas"]["Reason"] | null;
+            /**
+             * Message
+             * @description Why it is in this state, for people.
+             */
+            message: string | null;
+            /**
+             * Waiting
+             * @description Why a queued job does not run yet; told only where one job is read.
+             */
+            waiting: string | null;
+            /**
+             * Priority
+             * @description From 0 to 9: the highest goes first.
+             */
+            priority: number;
+            /**
+             * Queue
+             * @description Only workers that serve it may take the job.
+             */
+            queue: string;
+            /**
+             * Attempt
+             * @description How many times a worker has taken it.
+             */
+            attempt: number;
+            /** Max Attempts */
+            max_attempts: number;
+            /**
+             * Failures
+             * @description Attempts that failed since it was posted, or retried.
+             */
+            failures: number;
+            /**
+             * Step
+             * @description Steps done so far.
+             */
+            step: number;
+            /**
+             * Total Steps
+             * @description Known once the job runs.
+             */
+            total_steps: number | null;
+            /**
+             * Progress
+             * @description From 0 to 1.
+             */
+            progress: number | null;
+            /** Policy */
+            policy: string;
+            /** Model */
+            model: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Worker Id */
+            worker_id: string | null;
+            latest: components["schemas"]["Latest"] | null;
+            summary: components["schemas"]["Summary"] | null;
+            /**
+             * Loss Scale Mode
+             * @description What the spec says of the loss scale.
+             */
+            loss_scale_mode: string | null;
+            /**
+             * Examples Per Step
+             * @description By the spec: the batch, times `accumulate`.
+             */
+            examples_per_step: number | null;
+            /**
+             * Spec
+             * @description The normalised spec; left out unless `fields=spec` asks for it.
+             */
+            spec?: components["schemas"]["JobSpec"] | null;
+            /**
+             * Created By
+             * @description The name of the token that posted it.
+             */
+            created_by: string | null;
+            /**
+             * Cloned From
+             * @description The id of the job that it is a clone of.
+             */
+            cloned_from: string | null;
+            /**
+             * Request Id
+             * @description The X-Request-ID with which it was posted.
+             */
+            request_id: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Not Before
+             * @description A job that failed waits until then.
+             */
+            not_before: string | null;
+            /** Started At */
+            started_at: string | null;
+            /** Finished At */
+            finished_at: string | null;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
         };
         /**
          * LogEntry

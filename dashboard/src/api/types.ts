@@ -15,6 +15,7 @@ export type Finding = Schemas["Finding"];
 export type Figures = Schemas["Figures"];
 export type Job = Schemas["Job"];
 export type JobPage = Schemas["JobPage"];
+export type ListedJob = Schemas["ListedJob"];
 export type LogEntry = Schemas["LogEntry"];
 export type MadeToken = Schemas["MadeToken"];
 export type PartKindList = Schemas["PartKindList"];

@@ -1,6 +1,6 @@
 // Cancel, pause, resume and retry, as a job's state allows.
 import { send } from "../api/request.ts";
-import type { Job } from "../api/types.ts";
+import type { ListedJob } from "../api/types.ts";
 import { attempt } from "../notices.ts";
 import { useMaySteer } from "../session.ts";
 import { actionsOf, type Action } from "../words/jobs.ts";
@@ -12,7 +12,7 @@ const WORDS: Record<Action, readonly [label: string, done: string]> = {
   retry: ["Retry", "is back in the queue"],
 };
 
-export function Actions({ job, onDone, isLarge = false }: { job: Job; onDone: () => void; isLarge?: boolean }) {
+export function Actions({ job, onDone, isLarge = false }: { job: ListedJob; onDone: () => void; isLarge?: boolean }) {
   if (!useMaySteer()) return null;
   const ask = async (action: Action) => {
     const work = () => send("POST", `/jobs/${job.id}/${action}`);

@@ -1,9 +1,9 @@
 // How far a job is, and when it will be done.
-import type { Job } from "../api/types.ts";
+import type { ListedJob } from "../api/types.ts";
 import { compact, duration, NOTHING, percent } from "../words/format.ts";
 import { etaS } from "../words/jobs.ts";
 
-export function Progress({ job }: { job: Job }) {
+export function Progress({ job }: { job: ListedJob }) {
   if (job.total_steps === null || job.progress === null) return <span class="muted">{job.step > 0 ? `${compact(job.step)} steps` : NOTHING}</span>;
   const eta = etaS(job);
   return (

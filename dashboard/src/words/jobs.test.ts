@@ -4,7 +4,7 @@ import type { Job } from "../api/types.ts";
 import { actionsOf, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
-  ({ state: "running", step: 100, total_steps: 300, spec: { data: { batch_size: 32 } }, ...parts }) as unknown as Job;
+  ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
 
 test("one slow block does not put off when a job will be done", () => {
   const [summary, latest] = [{ median_examples_per_s: 640 }, { examples_per_s: 8 }];

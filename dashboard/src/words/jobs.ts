@@ -1,5 +1,5 @@
 // What a job's state means, what may be done about it, and when it will be done.
-import type { Job, JsonObject, State } from "../api/types.ts";
+import type { ListedJob, State } from "../api/types.ts";
 import { numberOf } from "./format.ts";
 
 export const STATES: readonly State[] = [
@@ -34,18 +34,17 @@ export function hasEnded(state: string): boolean {
 }
 
 /** Seconds that the rest takes, by the median speed so far; null: nobody knows. */
-export function etaS(job: Job): number | null {
+export function etaS(job: ListedJob): number | null {
   if (job.state !== "running" || !job.total_steps) return null;
   const rate = numberOf(job.summary?.median_examples_per_s ?? job.latest?.examples_per_s) ?? 0;
-  const examples = examplesPerStep(job.spec as unknown as JsonObject);
+  const examples = job.examples_per_step;
   if (!(rate > 0) || !Number.isFinite(rate) || examples === null) return null;
   return ((job.total_steps - job.step) * examples) / rate;
 }
 
 /** The mode of the loss scale. */
-export function scaleMode(job: Job): string {
-  const spec = job.spec as unknown as { loss_scale?: { mode?: string } };
-  return spec.loss_scale?.mode ?? "none";
+export function scaleMode(job: ListedJob): string {
+  return job.loss_scale_mode ?? "none";
 }
 
 /** That a part of its row cannot be read; null: all of it can. */
@@ -54,14 +53,6 @@ export function unreadable(job: Job): string | null {
 }
 
 /** The share of skipped steps so far. */
-export function skippedShare(job: Job): number | null {
+export function skippedShare(job: ListedJob): number | null {
   return job.summary?.skipped_share ?? null;
-}
-
-function examplesPerStep(spec: JsonObject): number | null {
-  const data = spec["data"] as JsonObject | undefined;
-  const train = spec["train"] as JsonObject | undefined;
-  const size = data?.["batch_size"];
-  const accumulate = train?.["accumulate"] ?? 1;
-  return typeof size === "number" && typeof accumulate === "number" ? size * accumulate : null;
 }

@@ -3,9 +3,11 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from ampcore.spec import State
+from server.jobs import listing
+from store import search
 from store.clock import after
 from store.search import Sort
 from store.tables import Job
@@ -172,3 +174,85 @@ def test_a_list_asked_for_wrongly_is_refused(api, query):
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     pointer = answer.json()["errors"][0]["pointer"]
     assert pointer.startswith(f"/query/{query.partition('=')[0]}")
+
+
+def large(number):
+    """A job with a spec of about 50 kB."""
+    overrides = [{"layers": f"{i:03}" + "x" * 170, "dtype": "float32"} for i in range(250)]
+    precision = {"policy": "mixed_bfloat16", "overrides": overrides}
+    return {"name": f"large {number}", "precision": precision}
+
+
+def test_a_list_leaves_the_spec_out_unless_it_is_asked_for(api, make_job):
+    job = make_job(train={"accumulate": 3}, data={"kind": "digits", "batch_size": 8})
+    [short] = page(api)["items"]
+    whole = api.client.get(f"/api/v1/jobs/{job.id}").json()
+    assert "spec" not in short
+    assert (short["examples_per_step"], short["loss_scale_mode"]) == (24, "none")
+    [long] = page(api, fields="spec")["items"]
+    assert long == {**short, "spec": whole["spec"]}
+    assert {**whole, "waiting": None} == long
+
+
+def test_a_field_that_there_is_not_is_refused(api):
+    answer = api.client.get("/api/v1/jobs?fields=steps")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith("/query/fields")
+
+
+def test_a_page_ends_early_where_its_jobs_are_large_and_the_next_ones_go_on(
+    api, make_job, monkeypatch
+):
+    made = [make_job(**large(number)).id for number in range(7)]
+    whole = len(api.client.get("/api/v1/jobs?fields=spec&limit=1").content)
+    assert whole > 40_000
+    monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 3 * whole)
+    seen, sizes, cursor = [], [], {}
+    while cursor is not None:
+        answer = api.client.get("/api/v1/jobs", params={"fields": "spec", **cursor})
+        told = answer.json()
+        seen += [job["id"] for job in told["items"]]
+        sizes.append(len(answer.content))
+        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+    assert sorted(seen) == sorted(made)
+    assert max(sizes) < 3.5 * whole
+    monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 1)
+    assert len(page(api, fields="spec")["items"]) == 1
+
+
+def test_labels_count_towards_the_length_of_a_page_too(api, make_job, monkeypatch):
+    for _ in range(4):
+        make_job(labels={f"key {number}": "v" * 200 for number in range(30)})
+    monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 16_000)
+    told = page(api)
+    assert 1 <= len(told["items"]) < 4
+    assert told["next_cursor"]
+
+
+def test_few_specs_are_read_at_one_time_and_none_behind_the_end_of_a_page(
+    api, make_job, monkeypatch
+):
+    made = [make_job(**large(number)) for number in range(9)]
+    with api.database.read() as session:
+        specs = search.specs(session, [job.id for job in made])
+        statements = []
+        for one in (api.database, api.app.state.services.database):
+            event.listen(one.engine, "before_cursor_execute", _recorder(statements))
+        assert next(specs)["name"] == "large 0"
+        assert len(statements) == 1
+        assert [spec["name"] for spec in specs] == [f"large {number}" for number in range(1, 9)]
+        assert len(statements) == 3
+    statements.clear()
+    page(api)
+    [listing_statement] = [one for one in statements if "FROM jobs" in one]
+    columns = listing_statement.removeprefix("SELECT ").split(", ")
+    assert "jobs.name" in columns
+    assert "jobs.spec" not in columns
+
+
+def _recorder(statements):
+    def record(_connection, _cursor, statement, *_):
+        if statement.startswith("SELECT"):
+            statements.append(statement)
+
+    return record

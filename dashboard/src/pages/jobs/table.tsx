@@ -2,7 +2,7 @@
 // written out, since a table that is laid out as cards would lose them.
 import type { ComponentChildren } from "preact";
 import { fragmentOf } from "../../address.ts";
-import type { Job } from "../../api/types.ts";
+import type { ListedJob } from "../../api/types.ts";
 import { Actions } from "../../parts/actions.tsx";
 import { Badge, Labels } from "../../parts/badge.tsx";
 import { useNow } from "../../parts/now.ts";
@@ -16,7 +16,7 @@ const HEADINGS = [
 const NUMERIC = new Set<string>(["Loss", "Skipped", "Examples/s", "Age"]);
 
 interface Props {
-  jobs: readonly Job[];
+  jobs: readonly ListedJob[];
   chosen: readonly string[];
   onChoose: (id: string, on: boolean) => void;
   onDone: () => void;
@@ -44,7 +44,7 @@ export function JobTable({ jobs, chosen, onChoose, onDone }: Props) {
   );
 }
 
-function Row(props: { job: Job; now: number; isChosen: boolean } & Pick<Props, "onChoose" | "onDone">) {
+function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Props, "onChoose" | "onDone">) {
   const { job, now } = props;
   return (
     <tr role="row">
