@@ -78,7 +78,8 @@ def create_app(
     """
     database = database or Database(settings.database_url)
     wake = wake or CeleryWake(settings.redis_url)
-    reconciler = Reconciler(database, wake, lease_s=settings.lease_s)
+    storage = Storage(settings.artifacts_url)
+    reconciler = Reconciler(database, wake, storage=storage, lease_s=settings.lease_s)
     compactor = Compactor(database)
     datasets = Datasets(settings.datasets_dir)
     services = Services(
@@ -87,7 +88,7 @@ def create_app(
         Bell(settings.redis_url),
         datasets,
         CapacityLimiter(STEP_READERS),
-        Storage(settings.artifacts_url),
+        storage,
         Keyring(database, RateLimit(FAILURES)),
         Metrics(database, reconciler),
         Reads(database),

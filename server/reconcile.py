@@ -12,8 +12,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from server import tidy
+from server.jobs.files import remove_due_files
 from server.resend import resend
 from server.wake import RedisGone, Wake
+from service.storage import Storage
 from store import lost
 from store.clock import now
 from store.database import Database
@@ -40,6 +42,7 @@ class Reconciler:
         database: Database,
         wake: Wake,
         *,
+        storage: Storage | None = None,
         lease_s: float = LEASE_S,
         every_s: float = EVERY_S,
         clock: Callable[[], float] = time.monotonic,
@@ -48,6 +51,7 @@ class Reconciler:
         self.leases_lost = 0
         self._database = database
         self._wake = wake
+        self._storage = storage
         self._every_s = every_s
         self._calm_s = calm_s(lease_s)
         self._clock = clock
@@ -83,8 +87,10 @@ class Reconciler:
     def tidy(self) -> None:
         """Delete what nobody will ask for any more."""
         if self._clock() - self._tidied_at >= TIDY_EVERY_S:
-            tidy.sweep(self._database)
             self._tidied_at = self._clock()
+            tidy.sweep(self._database)
+            if self._storage is not None:
+                remove_due_files(self._database, self._storage)
 
     def _run(self) -> None:
         while not self._stop.is_set():

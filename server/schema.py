@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.database import Database
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The newest revision in `migrations`; a test holds the two together."""
 
 VERSIONS: Final = table("alembic_version", column("version_num"))

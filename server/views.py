@@ -187,8 +187,9 @@ class ListedJob(Record):
     def listed(cls, row: Row[Any], spec: dict[str, Any] | None) -> Self:
         """The job of a row of `store.search.page`."""
         told = {"waiting": None, "spec": spec, **_told_by_steps(row)}
-        # A row that could be read in part only comes with its spec.
-        return cls.read(row, told | (_told_by_spec(row.spec) if hasattr(row, "spec") else {}))
+        if hasattr(row, "spec"):  # a row that could be read in part only
+            return cls.read(row, told | _told_by_spec(row.spec))
+        return cls.read(row, told | _told(row.loss_scale_mode, row.batch_size, row.accumulate))
 
 
 class Job(ListedJob):
@@ -206,12 +207,16 @@ class Job(ListedJob):
 def _told_by_spec(spec: Any) -> dict[str, Any]:
     """What a list tells of a spec without the spec."""
     parts = spec if isinstance(spec, dict) else {}
-    size = (parts.get("data") or {}).get("batch_size")
-    accumulate = (parts.get("train") or {}).get("accumulate") or 1
-    return {
-        "loss_scale_mode": (parts.get("loss_scale") or {}).get("mode"),
-        "examples_per_step": size * accumulate if size else None,
-    }
+    scale, data, train = (parts.get(name) or {} for name in ("loss_scale", "data", "train"))
+    return _told(scale.get("mode"), data.get("batch_size"), train.get("accumulate"))
+
+
+def _told(loss_scale_mode: Any, batch_size: Any, accumulate: Any) -> dict[str, Any]:
+    """Numbers may come as text; None where a damaged spec has none."""
+    examples = None
+    with suppress(TypeError, ValueError):
+        examples = int(batch_size) * int(accumulate or 1)
+    return {"loss_scale_mode": loss_scale_mode, "examples_per_step": examples}
 
 
 def _told_by_steps(row: tables.Job | Row[Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, exists, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.expression import FunctionElement
@@ -56,12 +56,12 @@ COLUMNS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "priority": Job.priority,
 }
 SPECS_AT_ONCE: Final = 4
-_BATCH: Final = Job.spec["data"]["batch_size"].as_integer()
-_ACCUMULATE: Final = func.coalesce(Job.spec["train"]["accumulate"].as_integer(), 1)
 LISTED: Final[Sequence[ColumnElement[Any]]] = [
     *(column for column in Job.__table__.columns if column.name != "spec"),
+    # As text: in a damaged spec it may be anything.
     Job.spec["loss_scale"]["mode"].as_string().label("loss_scale_mode"),
-    (_BATCH * _ACCUMULATE).label("examples_per_step"),
+    Job.spec["data"]["batch_size"].as_string().label("batch_size"),
+    Job.spec["train"]["accumulate"].as_string().label("accumulate"),
 ]
 
 CHANGED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {

@@ -239,6 +239,23 @@ class Artifact(Base):
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
+class FileRemoval(Base):
+    """Files that are to be deleted from the storage; the row goes once they are gone."""
+
+    __tablename__ = "file_removals"
+    __table_args__ = (Index(None, "due_at"),)
+
+    id: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    job_id: Mapped[str] = mapped_column(String(32))
+    """No foreign key: the job itself may be gone."""
+    path: Mapped[str | None] = mapped_column(String(500))
+    """None: every file of the job."""
+    due_at: Mapped[datetime]
+    """From then on whoever finds it carries it out."""
+
+
 class Worker(Base):
     """A worker process that has said hello."""
 

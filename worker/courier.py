@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 
 from ampcore.series import Event, EventType
 from service.storage import PathInvalid, Storage, StorageFailed
-from store import artifacts
+from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, MODEL, Stored
+from store.file_removals import Removal
 from worker.patience import Lease, NobodyWaits, PatientWrites
 
 log = logging.getLogger(__name__)
@@ -162,27 +163,32 @@ class Courier:
         path = f"attempt-{self.lease.attempt}/{parcel.file}"
         size_bytes, sha256 = self.storage.put(job_id, path, file)
         stored = Stored(path, parcel.kind, parcel.step, size_bytes, sha256)
-        outdated = self.writes.write(partial(self._record, stored))
+        removals = self.writes.write(partial(self._record, stored))
         file.unlink(missing_ok=True)
-        self._remove([path] if outdated is None else outdated)
+        if removals:
+            self._remove(removals)
 
-    def _record(self, stored: Stored, session: Session) -> list[str] | None:
-        """Write the file's row; the paths of the checkpoints whose rows had to go for it.
+    def _record(self, stored: Stored, session: Session) -> Sequence[Removal]:
+        """Write the file's row; the files that are to be deleted, as their rows had to go for it.
 
-        None when another attempt owns the job.
+        The file itself, when another attempt owns the job.
         """
         job_id, attempt, lease_s = self.lease.job_id, self.lease.attempt, self.lease.lease_s
         if artifacts.add(session, job_id, attempt, stored, lease_s=lease_s) is None:
             # Where the answer to a first commit was lost, the row is there and needs its file.
-            return None if artifacts.get(session, job_id, stored.path) is None else []
+            is_kept = artifacts.get(session, job_id, stored.path) is not None
+            return [] if is_kept else file_removals.note(session, job_id, [stored.path])
         outdated = [row.path for row in artifacts.checkpoints(session, job_id)[KEPT:]]
-        if outdated:
-            artifacts.forget(session, job_id, outdated)
-        return outdated
+        if not outdated:
+            return []
+        artifacts.forget(session, job_id, outdated)
+        return file_removals.note(session, job_id, outdated)
 
-    def _remove(self, paths: Sequence[str]) -> None:
-        """Delete files that have no row any more; one that stays only takes up room."""
+    def _remove(self, removals: Sequence[Removal]) -> None:
+        """Delete files that have no row any more; of those that stay a server is reminded."""
         try:
-            self.storage.remove(self.lease.job_id, paths)
+            self.storage.remove(self.lease.job_id, [one.path for one in removals if one.path])
         except StorageFailed as error:
-            log.warning("a file that is not needed any more stays: %s", error)
+            log.warning("a file that is not needed any more stays for now: %s", error)
+            return
+        self.writes.write(lambda session: file_removals.done(session, removals))

@@ -15,14 +15,16 @@ from server.access.principal import Principal
 from server.deps import ActorDep, BellDep, DatabaseDep, MemberDep, StorageDep, WakeDep, no_job
 from server.errors import Conflict
 from server.http.responses import response_of
+from server.jobs.files import remove_files
 from server.jobs.idempotency import KeyedDep, answer_once
 from server.views import Job
 from server.wake import Wake, wake_workers
 from service.bells import Bell
 from service.storage import Storage
-from store import audit, jobs, projects, tables
+from store import audit, file_removals, jobs, projects, tables
 from store.audit import Actor
 from store.database import Database
+from store.file_removals import Removal
 from store.idempotency import Answer, Keyed
 
 T = TypeVar("T")
@@ -99,17 +101,20 @@ class Steering:
         return response_of(answer)
 
     def remove(self, job_id: str) -> Response:
-        """Delete a job that has ended, with its files. Raises NotFound, Conflict, StorageFailed.
+        """Delete a job that has ended, and then its files. Raises NotFound, Conflict, KeyReused.
 
-        The rows go last, with the commit: what is left of a deletion that failed can be deleted.
+        Files that the storage does not delete now are deleted later, also after a crash.
         """
+        removals: list[Removal] = []
 
         def make(session: Session) -> Answer:
             self._carry_out(session, DELETE, job_id, jobs.remove, {})
-            self.storage.remove_job(job_id)
+            removals.extend(file_removals.note(session, job_id))
             return Answer(204, {}, "")
 
-        return response_of(answer_once(self.database, self.keyed, make))
+        answer = answer_once(self.database, self.keyed, make)
+        remove_files(self.database, self.storage, removals)
+        return response_of(answer)
 
     def _carry_out(
         self, session: Session, action: Action, job_id: str, change: Change[T], data: dict[str, Any]

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from ampcore.series import Event, EventType
 from ampcore.spec import State
+from server.jobs.files import remove_due_files
 from service.storage import Storage, StorageFailed
-from store import artifacts
+from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, Stored
+from store.clock import after
 from store.database import Database
-from store.tables import Job
+from store.tables import FileRemoval, Job
 from tests.waiting import DEADLINE_S
 from worker.courier import Courier
 from worker.patience import Lease, PatientWrites
@@ -194,6 +196,56 @@ def test_what_is_given_up_is_told_of(
     courier.give_up()
     assert courier.drained(20)
     assert "checkpoint-000001" in warnings[-1].data["message"]
+
+
+def removals(database: Database) -> list[str | None]:
+    with database.read() as session:
+        return [row.path for row in session.scalars(select(FileRemoval))]
+
+
+def test_checkpoints_that_are_not_deleted_at_once_are_noted_and_deleted_later(
+    courier: Courier,
+    storage: Unreliable,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker may die between the commit and the files, or the storage be away."""
+
+    def fail(*_: object) -> None:
+        raise StorageFailed("It is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "remove", fail)
+        for number in (1, 2, 3):
+            saved(courier, number)
+            assert courier.drained(20)
+    old = "checkpoint-000001-step-1.safetensors"
+    assert removals(database) == [f"attempt-1/checkpoints/{old}"]
+    assert old in stored_files(tmp_path)
+    saved(courier, 4)
+    assert courier.drained(20)
+    assert len(removals(database)) == 1  # what was deleted at once needs no note any more
+    with database.write() as session:
+        session.execute(update(FileRemoval).values(due_at=after(-1)))
+    remove_due_files(database, storage)
+    assert old not in stored_files(tmp_path)
+    assert len(stored_files(tmp_path)) == 2
+    assert removals(database) == []
+
+
+def test_a_file_that_has_a_row_again_is_not_deleted(
+    courier: Courier, storage: Unreliable, database: Database, job: Any, tmp_path: Path
+) -> None:
+    saved(courier, 1)
+    assert courier.drained(20)
+    with database.write() as session:
+        [row] = artifacts.checkpoints(session, job.id)
+        file_removals.note(session, job.id, [row.path])
+        session.execute(update(FileRemoval).values(due_at=after(-1)))
+    remove_due_files(database, storage)
+    assert len(stored_files(tmp_path)) == 1
+    assert removals(database) == []
 
 
 def test_a_file_of_an_attempt_that_has_lost_its_job_does_not_count(

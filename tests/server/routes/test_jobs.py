@@ -1,18 +1,26 @@
 import math
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import httpx
 import pytest
+from sqlalchemy import select, update
 
 from ampcore.spec import State
+from server.jobs.files import remove_due_files
+from service.storage import Storage, StorageFailed
 from store import attempts, ingest, jobs, projects, queue
+from store.clock import after
+from store.tables import FileRemoval
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
     *("id", "name", "project", "state", "reason", "message", "waiting", "priority", "queue"),
     *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
     *("policy", "model", "labels", "worker_id", "latest", "summary", "spec"),
-    *("created_by", "cloned_from", "request_id"),
+    *("created_by", "cloned_from", "request_id", "loss_scale_mode", "examples_per_step"),
     *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -234,18 +242,88 @@ def test_only_a_job_that_has_ended_is_deleted_with_all_that_is_left_of_it(api, m
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 404
 
 
-def test_a_job_whose_files_cannot_be_deleted_stays(api, make_job, monkeypatch):
-    from service.storage import Storage, StorageFailed
+@pytest.fixture
+def files(api, make_job):
+    """A job that has ended, and the folder of its files."""
+    job = make_job(State.SUCCEEDED)
+    folder = api.data_dir / "artifacts" / job.id
+    folder.mkdir(parents=True)
+    (folder / "model.keras").touch()
+    return job, folder
+
+
+def due_now(database):
+    with database.write() as session:
+        session.execute(update(FileRemoval).values(due_at=after(-1)))
+
+
+def noted(database):
+    with database.read() as session:
+        return session.scalars(select(FileRemoval.job_id)).all()
+
+
+def test_files_that_cannot_be_deleted_are_deleted_later(api, files, monkeypatch):
+    job, folder = files
 
     def fail(*_):
         raise StorageFailed("the disk is gone")
 
-    job = make_job(State.SUCCEEDED)
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "remove_job", fail)
-        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 503
-    assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 200
-    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+        assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
+        due_now(api.database)
+        api.app.state.reconciler.tidy()
+        assert noted(api.database) == [job.id]  # it is tried again, and not at once
+    assert folder.exists()
+    remove_due_files(api.database, api.app.state.services.storage)
+    assert folder.exists()
+    due_now(api.database)
+    remove_due_files(api.database, api.app.state.services.storage)
+    assert not folder.exists()
+    assert noted(api.database) == []
+
+
+def test_a_server_that_dies_before_it_deletes_files_leaves_that_to_another_one(
+    api, files, monkeypatch
+):
+    job, folder = files
+
+    def die(*_):
+        raise SystemError("killed between the commit and the files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "remove_job", die)
+        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 500
+    assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
+    assert folder.exists()
+    due_now(api.database)
+    api.app.state.reconciler.tidy()
+    assert not folder.exists()
+    assert noted(api.database) == []
+
+
+def test_nobody_who_writes_waits_for_files_that_are_deleted(api, files, monkeypatch):
+    """Fails where files are deleted in the transaction: the PATCH waits for it then."""
+    job, folder = files
+    deleting, written = threading.Event(), threading.Event()
+    remove_job = Storage.remove_job
+
+    def wait(storage, job_id):
+        deleting.set()
+        assert written.wait(20), "another one could not write meanwhile"
+        remove_job(storage, job_id)
+
+    monkeypatch.setattr(Storage, "remove_job", wait)
+    with ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(httpx.delete, f"{api.url}/api/v1/jobs/{job.id}", timeout=60,
+                              headers={"Authorization": f"Bearer {api.token}"})  # fmt: skip
+        assert deleting.wait(20)
+        with api.database.write() as session:
+            projects.ensure(session, "another")
+        written.set()
+        assert deleted.result().status_code == 204
+    assert not folder.exists()
 
 
 def test_a_clone_is_a_new_job_with_the_spec_as_it_is_now(api, make_job):

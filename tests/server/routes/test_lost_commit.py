@@ -16,6 +16,7 @@ from server.settings import Settings
 from store import tokens, workers
 from store.tables import AuditEntry, Job, Token
 from tests.chaos.proxy import Proxy
+from tests.waiting import wait_until
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -132,11 +133,11 @@ def test_a_lost_commit_is_said_to_be_unknown_and_a_repeat_is_answered(
 
     lose()
     unknown = send()
-    assert way.forgotten.is_set()
+    wait_until(way.forgotten.is_set, "the COMMIT is on its way")
     assert (unknown.status_code, unknown.json()["code"]) == (504, "outcome_unknown")
     assert "Retry-After" not in unknown.headers
     assert "Idempotency-Key" in unknown.json()["detail"]
-    assert deeds(server, change.action) == 1
+    wait_until(lambda: deeds(server, change.action) == 1, "the COMMIT is carried out")
     again = send()
     assert again.is_success, again.text
     assert again.headers["Idempotency-Replayed"] == "true"
@@ -196,7 +197,7 @@ def test_what_failed_before_the_commit_was_not_done(server, lose, way, prepared)
     lose()
     way.lose_answer_to(b"INSERT INTO jobs")
     answer = server.client.post(path, json=SPEC)
-    assert way.forgotten.is_set()
+    wait_until(way.forgotten.is_set, "the COMMIT is on its way")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0
     assert deeds(server, "job.submit") == 0
