@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ampcore.spec.part import Part
+from ampcore.spec.pattern_cost import too_slow
 
 Policy = Literal[
     "float32",
@@ -57,6 +58,8 @@ def _compiled(pattern: str) -> str:
     # The last two: of numbers that are too large, and of too many parentheses.
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"a regular expression, as Python's re knows them ({error})") from None
+    if too_slow([pattern]):
+        raise ValueError("a regular expression that is found or not within a second")
     return pattern
 
 
@@ -67,11 +70,19 @@ class Override(Part):
     dtype: Dtype
 
 
+def _quick_together(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
+    if too_slow(override.layers for override in overrides):
+        raise ValueError("regular expressions that are all found or not within a second")
+    return overrides
+
+
 class Precision(Part):
     """The policy of the whole model, and the layers that differ from it."""
 
     policy: Policy = "float32"
-    overrides: Annotated[tuple[Override, ...], Field(strict=False, max_length=256)] = ()
+    overrides: Annotated[
+        tuple[Override, ...], Field(strict=False, max_length=256), AfterValidator(_quick_together)
+    ] = ()
 
 
 class NoScale(Part):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.preflight.effort import MOST_WAYS, ways_to_match
+from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec.pattern_cost import MOST_WAYS, ways_to_match
 
 PIECES = st.sampled_from(["a", "b", ".", "[ab]", r"\w", "(a|b)", "(?:ab)?", "a*", "b+", "a?"])
 
@@ -35,3 +36,43 @@ def test_any_pattern_that_compiles_can_be_judged(pieces):
     pattern = "".join(pieces)
     re.compile(pattern)
     assert 40 <= ways_to_match(pattern, 40) <= MOST_WAYS
+
+
+def parsed(*patterns):
+    overrides = [{"layers": pattern, "dtype": "float32"} for pattern in patterns]
+    parts = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    return JobSpec.parse({**parts, "precision": {"overrides": overrides}})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(.*)*x", "(.+)+x$", ".*" * 5, "(?:(?:){65535}){65535}"]
+)
+def test_a_spec_with_a_pattern_that_could_search_for_long_is_refused(pattern):
+    with pytest.raises(SpecInvalid) as refused:
+        parsed("^conv", pattern)
+    [problem] = refused.value.problems
+    assert problem.pointer == "/precision/overrides/1/layers"
+    assert "within a second" in problem.expected
+
+
+def test_patterns_that_search_for_long_together_are_refused_together():
+    several = [f"{letter}.*.*.*" for letter in "abcdefgh"]
+    parsed(*several[:7])
+    with pytest.raises(SpecInvalid) as refused:
+        parsed(*several)
+    [problem] = refused.value.problems
+    assert problem.pointer == "/precision/overrides"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^block_1/",
+        r"^(conv|dense)_\d+$",
+        "^(?!predictions)",
+        r"encoder/.*/attention_\d+",
+        ".*norm.*",
+    ],
+)
+def test_what_people_write_is_taken(pattern):
+    assert parsed(pattern).precision.overrides[0].layers == pattern

@@ -123,3 +123,19 @@ def test_the_answer_fits_the_document(api, validate):
     operation = document["paths"]["/api/v1/jobs/validate"]["post"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     jsonschema.validate(validate(), {**document, **schema})
+
+
+SLOW = [{"layers": "(a+)+$", "dtype": "float32"}]
+
+
+@pytest.mark.parametrize("path", ["jobs/validate", "jobs", "jobs/{id}/clone"])
+def test_a_pattern_that_could_search_for_ever_is_refused_wherever_a_spec_comes_in(
+    api, make_job, path
+):
+    spec = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    body = {**spec, "precision": {"overrides": SLOW}}
+    if path.endswith("clone"):
+        body = {"set": {"precision.overrides": SLOW}}
+    answer = api.client.post(f"/api/v1/{path.format(id=make_job().id)}", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_spec")
+    assert answer.json()["errors"][0]["pointer"] == "/precision/overrides/0/layers"
