@@ -1,7 +1,11 @@
 """One database, SQLite or PostgreSQL: its engine, and sessions to read and to write."""
 
+import os
+import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any, Final
@@ -21,6 +25,8 @@ TRUSTED_S = 1.0
 """A connection that was good a moment ago is used without a question; an older one is asked."""
 IDLE_IN_TRANSACTION_S = 15
 """A process that stands still amid a transaction must not keep its locks: it might be stopped."""
+PRIVATE: Final = 0o600
+"""The permissions of the files of an SQLite database."""
 BINARY: Final = "ampcore_binary"
 """An execution option of statements that read long values; for PostgreSQL."""
 
@@ -114,6 +120,8 @@ def _engine(url: str) -> Engine:
         connect_args={"timeout": BUSY_TIMEOUT_S},
         json_deserializer=read_json,
     )
+    if address.database and not address.database.startswith((":", "file:")):
+        event.listen(engine, "do_connect", partial(_keep_private, Path(address.database)))
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -149,6 +157,20 @@ def _ask_after_a_rest(engine: Engine) -> None:
     event.listen(engine, "connect", used)
     event.listen(engine, "checkin", used)
     event.listen(engine, "checkout", ask)
+
+
+def _keep_private(database: Path, *_: Any) -> None:
+    """Let nobody but its owner read the database, nor the files that SQLite puts beside it.
+
+    SQLite gives those the permissions of the database. Older versions left them to the umask.
+    """
+    with suppress(OSError):  # the folder is not there, or not ours: SQLite says what is wrong
+        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file = database.with_name(database.name + suffix)
+        with suppress(OSError):  # it is not there, or somebody else's
+            if stat.S_IMODE(file.stat().st_mode) & ~PRIVATE:
+                file.chmod(PRIVATE)
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

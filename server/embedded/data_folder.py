@@ -4,8 +4,9 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from server.serving.serve import StartFailed
@@ -25,13 +26,27 @@ class DataFolder:
         self.database_url = sqlite_url(self.path)
 
     def create(self) -> None:
-        """Make the folder and those in it. Raises StartFailed."""
+        """Make the folder and those in it, for their owner alone. Raises StartFailed.
+
+        What an older version left for others to read is closed to them.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.logs, self.run, self.datasets):
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StartFailed(f"The data folder {self.path} cannot be made: {error}.") from None
+        self._close()
+
+    def _close(self) -> None:
+        """Take the permissions of others away; the data sets inside stay as they are."""
+        artifacts, scratch = self.path / "artifacts", self.path / "scratch"
+        for folder in (self.path, self.logs, self.run, self.datasets, artifacts, scratch):
+            _take_from_others(folder)
+        for folder in (self.path, self.logs, self.run):
+            for file in folder.iterdir():
+                if not file.is_dir():
+                    _take_from_others(file)
 
     def refuse_if_taken(self) -> None:
         """Raises StartFailed when a server runs in the folder; makes nothing."""
@@ -76,6 +91,14 @@ class DataFolder:
     def forget_connection(self) -> None:
         """Nobody answers there any more."""
         self.connection_file.unlink(missing_ok=True)
+
+
+def _take_from_others(path: Path) -> None:
+    """Leave only the owner's permissions; a folder for everybody, as /tmp is, stays one."""
+    with suppress(OSError):  # it is not there, or somebody else's
+        mode = path.lstat().st_mode
+        if mode & 0o077 and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
+            path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -32,6 +32,7 @@ WORKER_GRACE_S: Final = 30.0
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
     """Run the whole stack in a folder until SIGINT or SIGTERM. Raises StartFailed."""
     keep_small()
+    os.umask(0o077)  # what we and our children write is for its owner alone
     _interrupt_once()
     try:
         with ExitStack() as stack:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Request, Response
 
-from server.deps import DatabaseDep, StorageDep, StreamsDep, VisibleJobId
+from server.deps import DatabaseDep, KeyringDep, StorageDep, StreamsDep, VisibleJobId
 from server.errors import NotFound
 from server.http.etag import conditional_on_body
 from server.http.responses import ModelResponse
@@ -57,10 +57,11 @@ async def download(
     database: DatabaseDep,
     storage: StorageDep,
     streams: StreamsDep,
+    keyring: KeyringDep,
 ) -> Response:
     """Download a file, or with `Range` a part of it."""
     file = await run_sync(_find, database, job_id, check_path(path))
-    return await downloads.answer(request, file, storage, streams)
+    return await downloads.answer(request, file, storage, streams, keyring)
 
 
 def _find(database: Database, job_id: str, path: str) -> tables.Artifact:

@@ -71,8 +71,7 @@ async def read(
         return conditional_on_body(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
-    wanted, allowed = Wanted(job_id, after, follow), still_allowed(request, keyring)
-    feed = Feed(database, streams, wanted, log_pages(job_id, attempt), allowed)
+    feed = Feed(database, streams, Wanted(job_id, after, follow), log_pages(job_id, attempt))
     return LongResponse(
         streams,
         _encoded(feed, form),
@@ -80,6 +79,8 @@ async def read(
         headers=AS_IT_COMES,
         among=streams.followers,
         owner=owner,
+        allowed=still_allowed(request, keyring),
+        stop=feed.stop,
         patience_s=PATIENCE_S,
     )
 

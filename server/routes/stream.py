@@ -71,8 +71,7 @@ async def stream(
     streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     wanted = Wanted(job_id, after if last_event_id is None else last_event_id, follow=True)
-    allowed = still_allowed(request, keyring)
-    feed = Feed(database, streams, wanted, as_events(story_pages(job_id, kinds, names)), allowed)
+    feed = Feed(database, streams, wanted, as_events(story_pages(job_id, kinds, names)))
     return LongResponse(
         streams,
         server_sent_events(feed),
@@ -80,5 +79,7 @@ async def stream(
         headers=AS_IT_COMES,
         among=streams.followers,
         owner=owner,
+        allowed=still_allowed(request, keyring),
+        stop=feed.stop,
         patience_s=PATIENCE_S,
     )

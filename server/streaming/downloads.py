@@ -3,16 +3,20 @@
 import anyio.to_thread
 from fastapi import Request, Response
 
+from server.access.keyring import Keyring
 from server.http.etag import is_known
 from server.http.ranges import wanted
 from server.http.responses import attachment
+from server.streaming.live import still_allowed
 from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse, Streams, loaded
 from service.storage import Storage
 from store.tables import Artifact
 
 
-async def answer(request: Request, file: Artifact, storage: Storage, streams: Streams) -> Response:
+async def answer(
+    request: Request, file: Artifact, storage: Storage, streams: Streams, keyring: Keyring
+) -> Response:
     """The bytes that the request asks for. Raises StorageFailed and RangeNotSatisfiable."""
     etag = f'"{file.sha256}"'
     headers = {
@@ -42,4 +46,5 @@ async def answer(request: Request, file: Artifact, storage: Storage, streams: St
         media_type="application/octet-stream",
         among=streams.files,
         owner=owner,
+        allowed=still_allowed(request, keyring),
     )

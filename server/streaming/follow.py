@@ -1,7 +1,8 @@
 """Read on in the story of a job, until it has ended and all of it is told."""
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -10,7 +11,7 @@ import anyio.to_thread
 from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL
-from server.errors import DATABASE_ERRORS, TooManyRequests
+from server.errors import DATABASE_ERRORS
 from server.streaming.streams import Streams
 from store import jobs, logs, stories
 from store.database import Database
@@ -27,8 +28,8 @@ SOONEST_S: Final = 0.05
 SHORTEST_S: Final = 0.4
 LONGEST_S: Final = 2.0
 """The pause between two looks at a job where no bell rings, the longer the longer it is silent."""
-CHECK_S: Final = 10.0
-"""How often it is asked whether the client may still read this."""
+HEARTBEAT_S: Final = 10.0
+"""How often a stream shows that it lives while nothing happens."""
 
 Read = Callable[[Session, int, int], tuple[Sequence[Item], int]]
 """Reads what comes after a seq, of a job that has got as far as another one; and until where."""
@@ -65,26 +66,25 @@ class Feed(Generic[Item]):
         streams: Streams,
         wanted: Wanted,
         read: Read[Item],
-        allowed: Callable[[], Awaitable[bool]],
     ) -> None:
         self.state: str | None = None
         self.is_over = False
         self._database, self._streams, self._wanted = database, streams, wanted
-        self._read, self._allowed = read, allowed
+        self._read = read
         self._after = wanted.after
         self._seq = -1
+        self._bell = asyncio.Event()
+        self._is_stopped = False
 
     async def pages(self) -> AsyncGenerator[Page[Item], None]:
         """Pages in their order; an empty one, now and then, shows that the stream lives."""
-        pause_s, next_check = SHORTEST_S, anyio.current_time() + CHECK_S
-        with self._streams.bells.heard(self._wanted.job_id) as bell:
-            while not (self._wanted.follow and self._streams.ending.is_set()):
-                if anyio.current_time() > next_check:
-                    if not await self._still_allowed():
-                        return
-                    next_check = anyio.current_time() + CHECK_S
+        pause_s, next_heartbeat = SHORTEST_S, anyio.current_time() + HEARTBEAT_S
+        with self._streams.bells.heard(self._wanted.job_id) as self._bell:
+            while not (self._is_stopped or self._is_ending):
+                if anyio.current_time() > next_heartbeat:
+                    next_heartbeat = anyio.current_time() + HEARTBEAT_S
                     yield Page((), self._after, self._seq)
-                bell.clear()
+                self._bell.clear()
                 page = await self._look_again()
                 if page is not None:
                     self._after = page.after
@@ -95,9 +95,18 @@ class Feed(Generic[Item]):
                     if self.is_over:
                         return
                 with anyio.move_on_after(pause_s):
-                    await self._streams.ring_or_end(bell)
+                    await self._streams.ring_or_end(self._bell)
                     await anyio.sleep(SOONEST_S)
                 pause_s = min(1.5 * pause_s, LONGEST_S)
+
+    def stop(self) -> None:
+        """Tell nothing more: the client may not read this any longer."""
+        self._is_stopped = True
+        self._bell.set()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._wanted.follow and self._streams.ending.is_set()
 
     async def _look_again(self) -> Page[Item] | None:
         """What there is now; None while the database is away, which ends no stream."""
@@ -124,14 +133,6 @@ class Feed(Generic[Item]):
         ended = not self._wanted.follow or self.state is None or self.state in TERMINAL
         self.is_over = ended and not page.items and self._seq == seq
         return page
-
-    async def _still_allowed(self) -> bool:
-        try:
-            return await self._allowed()
-        except TooManyRequests:
-            return False
-        except DATABASE_ERRORS as error:
-            return is_outage(error)  # asked again when it is back
 
 
 def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:

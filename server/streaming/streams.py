@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -22,6 +22,10 @@ READERS: Final = 2
 """Threads that look for news in the database, for all streams together."""
 LOADERS: Final = 4
 """Threads that read files, for all downloads together."""
+CHECK_S: Final = 0.4
+"""How often it is asked whether a client may still read what it is sent. With the time that an
+answer of the database is believed (`server.access.keyring.FRESH_S`) it is less than two seconds.
+"""
 CUT_S: Final = 2.0
 """How long a client may still take what it was sent before the server stopped."""
 
@@ -63,6 +67,8 @@ class LongResponse(StreamingResponse):
         among: What it counts among. It is refused when it is sent where they are too many.
         owner: Who asked for it.
         patience_s: How long a client may take no further piece before the connection is cut.
+        allowed: Asks whether the client may still read it.
+        stop: Ends the pieces when it may not; left out, the connection is cut.
     """
 
     def __init__(
@@ -72,6 +78,8 @@ class LongResponse(StreamingResponse):
         *args: Any,
         among: OpenAnswers,
         owner: Owner,
+        allowed: Callable[[], Awaitable[bool]],
+        stop: Callable[[], None] | None = None,
         patience_s: float | None = None,
         **options: Any,
     ) -> None:
@@ -80,6 +88,7 @@ class LongResponse(StreamingResponse):
         self._pieces = pieces
         self._among, self._owner = among, owner
         self._patience_s = patience_s
+        self._allowed, self._stop = allowed, stop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it. Raises TooManyOpen or Unavailable before anything is sent."""
@@ -91,6 +100,7 @@ class LongResponse(StreamingResponse):
         """Send piece after piece, each once the client has taken the one before."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._cut, group.cancel_scope)
+            group.start_soon(self._check, group.cancel_scope)
 
             async def send_soon(message: Message) -> None:
                 with anyio.move_on_after(self._patience_s or math.inf) as waiting:
@@ -107,6 +117,15 @@ class LongResponse(StreamingResponse):
         await self._streams.ending.wait()
         await anyio.sleep(CUT_S)
         scope.cancel()
+
+    async def _check(self, scope: CancelScope) -> None:
+        """Who may not read it any more gets no more of it."""
+        while await self._allowed():
+            await anyio.sleep(CHECK_S)
+        if self._stop is not None:
+            self._stop()
+        else:
+            scope.cancel()
 
 
 async def loaded(streams: Streams, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:

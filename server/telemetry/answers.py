@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from server.deps import no_job, principal_of, services_of
 from server.http.etag import HEADERS, etag_of, is_known
 from server.http.responses import attachment
-from server.streaming.live import PATIENCE_S
+from server.streaming.live import PATIENCE_S, still_allowed
 from server.streaming.shares import owner_of
 from server.streaming.streams import LongResponse, loaded
 from server.telemetry.documents import json_document
@@ -61,6 +61,7 @@ async def answer(request: Request, job_id: str, wanted: Wanted) -> Response:
         media_type=media_type,
         among=streams.files,
         owner=owner,
+        allowed=still_allowed(request, services.keyring),
         patience_s=PATIENCE_S,
     )
 

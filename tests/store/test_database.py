@@ -1,3 +1,5 @@
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -47,3 +49,23 @@ def test_writers_that_read_first_wait_for_their_turn(database):
         list(pool.map(count_up, range(20)))
     with database.read() as session:
         assert session.scalar(text("SELECT max_queued FROM projects")) == 20
+
+
+def test_only_its_owner_reads_an_sqlite_database_and_what_lies_beside_it(tmp_path):
+    before = os.umask(0o022)
+    try:
+        file = tmp_path / "new.sqlite"
+        for _ in range(2):
+            database = Database(f"sqlite:///{file}")
+            with database.write() as session:
+                session.execute(text("CREATE TABLE IF NOT EXISTS t (a)"))
+                files = sorted(tmp_path.iterdir())
+                assert [one.name for one in files] == [
+                    f"new.sqlite{suffix}" for suffix in ("", "-shm", "-wal")
+                ]
+                assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+            for one in files:
+                one.chmod(0o644)  # as an older version left them
+            database.engine.dispose()
+    finally:
+        os.umask(before)

@@ -126,6 +126,7 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
         wait_until(lambda name=name, pid=first.pid: up.child(name).pid != pid)
     wait_until(lambda: up.client.get("/readyz").status_code == 200)
     assert reason(up, job_id) == "worker_lost"
+    assert open_to_others(up.folder) == []
 
     output = up.end(signal.SIGTERM)
     assert up.process.returncode == 0
@@ -134,6 +135,12 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
     assert str(up.folder / "token") in output
     assert (up.folder / "token").read_text().strip() not in output
     assert not (up.folder / "connection.json").exists()
+
+
+def open_to_others(folder):
+    """What in a data folder not its owner alone can read or write."""
+    with_folder = [folder, *folder.rglob("*")]
+    return [path.name for path in with_folder if path.lstat().st_mode & 0o077]
 
 
 def take_job(up):

@@ -29,6 +29,30 @@ def test_the_token_is_made_once_and_only_its_owner_reads_it(folder):
     assert mode(folder.token_file) == 0o600
 
 
+def test_nobody_else_reads_what_is_in_a_folder(folder):
+    """Also what an older version left."""
+    old = [folder.path / "ampcore.sqlite", folder.logs / "api.log", folder.run / "redis.conf"]
+    for file in old:
+        file.touch()
+        file.chmod(0o644)
+    for inner in ("artifacts", "scratch"):
+        (folder.path / inner).mkdir()
+    folders = [folder.path, *(one for one in folder.path.iterdir() if one.is_dir())]
+    for one in folders:
+        one.chmod(0o755)
+    DataFolder(folder.path).create()
+    assert {mode(file) for file in old} == {0o600}
+    assert {mode(one) for one in folders} == {0o700}
+
+
+def test_a_folder_for_everybody_stays_one(tmp_path):
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    DataFolder(tmp_path / "all").create()
+    assert mode(tmp_path / "all") == 0o1777
+    assert mode(tmp_path / "all" / "logs") == 0o700
+
+
 def test_an_empty_token_file_is_no_token(folder):
     folder.token_file.write_text("\n")
     assert folder.token()

@@ -6,11 +6,12 @@ import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ampcore.spec import State
 from server.http import ranges
-from store import artifacts
+from store import artifacts, tokens
 from store.artifacts import Stored
 from tests.waiting import DEADLINE_S
 
@@ -234,6 +235,24 @@ def test_nothing_stays_open_when_a_client_goes_away(api, job, publish, wait_unti
         next(pieces)
         assert streams._open == 1
     wait_until(lambda: streams._open == 0)
+
+
+def test_a_download_is_cut_off_when_its_token_is_revoked(
+    *, api, job, publish, client_of, wait_until
+):
+    content = b"x" * 64_000_000  # more than a kernel keeps for a client that is slow
+    publish(content=content)
+    url = f"/api/v1/jobs/{job.id}/artifacts/{PATH}"
+    with client_of("viewer").stream("GET", url) as answer:
+        pieces = answer.iter_raw(1000)
+        assert next(pieces)
+        with api.database.write() as session:
+            [token] = [row for row in tokens.listing(session) if row.name == "viewer of default"]
+            tokens.revoke(session, token)
+        api.app.state.services.keyring.forget(token.id)
+        wait_until(lambda: api.app.state.services.streams._open == 0)
+        with pytest.raises(httpx.RemoteProtocolError):  # not all that was promised has come
+            list(pieces)
 
 
 def test_a_number_without_end_is_no_range():

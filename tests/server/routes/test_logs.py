@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import delete
 
 from ampcore.spec import State
+from server.access.keyring import FRESH_S
 from server.streaming import follow, streams
 from store import attempts, ingest, tokens
 from store.ingest import LogChunk
@@ -167,7 +168,7 @@ def test_a_follower_that_comes_again_goes_on_where_it_was(say, end, follow_log):
 
 
 def test_a_silent_stream_shows_that_it_lives(say, end, follow_log, monkeypatch):
-    monkeypatch.setattr(follow, "CHECK_S", 0.1)
+    monkeypatch.setattr(follow, "HEARTBEAT_S", 0.1)
     lines = follow_log("application/x-ndjson").iter_lines()
     assert next(lines) == ""
     say("x")
@@ -184,16 +185,66 @@ def test_a_stream_ends_when_its_job_is_deleted(api, job, say, follow_log):
     assert list(pieces) == []
 
 
-def test_a_stream_ends_when_its_token_is_revoked(api, job, follow_log, client_of, monkeypatch):
-    monkeypatch.setattr(follow, "CHECK_S", 0.1)
-    client = client_of("viewer")
-    url = f"/api/v1/jobs/{job.id}/logs?follow=true"
-    with client.stream("GET", url) as answer:
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(api):
+    """The clock by which the server believes what the database said of a token."""
+    api.app.state.services.keyring._clock = clock = Clock()
+    return clock
+
+
+@pytest.fixture
+def revoke(api):
+    """Revoke the viewer's token as another server would, which this one does not notice."""
+
+    def revoke():
         with api.database.write() as session:
-            name = "viewer of default"
-            [token] = [row for row in tokens.listing(session) if row.name == name]
+            [token] = [row for row in tokens.listing(session) if row.name == "viewer of default"]
             tokens.revoke(session, token)
-        assert list(answer.iter_text()) == []
+
+    return revoke
+
+
+def test_who_is_revoked_gets_no_more_within_two_seconds():
+    assert FRESH_S + streams.CHECK_S < 2.0
+
+
+@pytest.mark.parametrize("path", ["logs?follow=true", "stream"])
+def test_a_stream_ends_at_the_next_check_when_its_token_is_revoked(
+    *, api, job, client_of, clock, revoke, monkeypatch, path
+):
+    """Also one that looks at its job seldom, since nothing happens there."""
+    monkeypatch.setattr(follow, "SHORTEST_S", 1000.0)
+    monkeypatch.setattr(follow, "LONGEST_S", 1000.0)
+    with client_of("viewer").stream("GET", f"/api/v1/jobs/{job.id}/{path}") as answer:
+        assert answer.status_code == 200
+        revoke()
+        clock.now += FRESH_S
+        assert "event: end" not in "".join(answer.iter_text())
+
+
+def test_streams_of_one_token_share_one_query_about_it(
+    *, api, job, client_of, clock, monkeypatch, wait_until
+):
+    keyring = api.app.state.services.keyring
+    asked, find = [], keyring._find
+    monkeypatch.setattr(keyring, "_find", lambda credential: asked.append(1) or find(credential))
+    checks, recall = [], keyring.recall
+    monkeypatch.setattr(keyring, "recall", lambda one: checks.append(1) or recall(one))
+    client = client_of("viewer")
+    with ExitStack() as stack:
+        for _ in range(5):
+            url = f"/api/v1/jobs/{job.id}/logs?follow=true"
+            assert stack.enter_context(client.stream("GET", url)).status_code == 200
+        seen = len(checks)
+        wait_until(lambda: len(checks) > seen + 20)
+    assert len(asked) == 1
 
 
 def test_a_stream_outlives_a_database_that_is_away(say, end, follow_log, monkeypatch):
