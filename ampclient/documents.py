@@ -9,7 +9,7 @@ from typing import Any
 from ampclient.errors import InvalidSpec
 from ampcore.spec import JobSpec, Problem, SpecInvalid
 from ampcore.spec.assignments import with_assignments
-from ampcore.spec.document import read_document
+from ampcore.spec.document import MAX_DIGITS, read_document
 from ampcore.spec.problems import Location, pointer, shown
 
 SpecSource = JobSpec | Mapping[str, Any] | str | PathLike[str]
@@ -69,6 +69,10 @@ def _object(document: object) -> Document:
 def _plain(value: object, place: Location, problems: list[Problem]) -> Any:
     """The value as JSON has it: NumPy's numbers become Python's; what cannot be is a problem."""
     match value:
+        case int() if abs(value) >= 10**MAX_DIGITS:
+            expected = f"a number of at most {MAX_DIGITS} digits"
+            problems.append(Problem(pointer(place), "wrong_type", expected, "one of more"))
+            return None
         case None | bool() | int() | float() | str():
             return value
         case Mapping():

@@ -6,7 +6,10 @@ from datetime import datetime
 from typing import Final
 
 UNKNOWN = "–"
-COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+COLOUR: Final = re.compile(r"(\x1b\[(?:[0-9]{0,3};){0,4}[0-9]{0,3}m)")
+STYLES: Final = {0, 1, 3, 4, 22, 23, 24, 39, *range(31, 38), *range(90, 98)}
+"""Of a text in a terminal: bold, italic, underlined, and colours; none of these hides it."""
+RETURN: Final = re.compile(r"\r+\n?")
 
 
 def number(value: float | None) -> str:
@@ -78,12 +81,20 @@ def printable(text: str) -> str:
 
 
 def log_text(text: str) -> str:
-    """The lines of a log, with their colours, but without what else could steer a terminal."""
+    """The lines of a log, with their colours, but without what else could steer a terminal.
+
+    Nothing that was printed is written over or hidden: a carriage return begins a new line.
+    """
     return "".join(
-        piece if COLOUR.fullmatch(piece) else _without_control(piece)
-        for piece in COLOUR.split(text)
+        piece if _is_colour(piece) else _without_control(piece) for piece in COLOUR.split(text)
     )
 
 
+def _is_colour(piece: str) -> bool:
+    found = COLOUR.fullmatch(piece)
+    return found is not None and all(int(n or 0) in STYLES for n in piece[2:-1].split(";"))
+
+
 def _without_control(text: str) -> str:
-    return "".join(c if c.isprintable() or c in "\n\t\r\b" else "�" for c in text)
+    lines = RETURN.sub("\n", text)
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in lines)

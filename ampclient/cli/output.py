@@ -1,9 +1,10 @@
 """What every command writes: tables, facts and JSON on standard output."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -13,9 +14,28 @@ if TYPE_CHECKING:
     from ampclient.tables import Column, Row
 
 
+CONTROL: Final = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+"""DEL, the C1 controls, ends of lines, marks without a width, and what turns the direction of text.
+
+JSON escapes the C0 controls by itself.
+"""
+
+
 def print_json(document: Any) -> None:
     """The document, indented."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    typer.echo(json_text(document, indent=2))
+
+
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    """The document as JSON that steers no terminal.
+
+    Letters of all languages stay; what JSON lets stand and a terminal obeys becomes an escape,
+    which stands for the same text.
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

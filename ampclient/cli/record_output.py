@@ -1,6 +1,5 @@
 """What a job has left, as tables: events, attempts, files; and what it printed, as it is."""
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ampclient import formats
-from ampclient.cli.output import ago, facts_text, lasted, print_table
+from ampclient.cli.output import ago, facts_text, json_text, lasted, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
@@ -103,8 +102,8 @@ def print_log(entries: Iterable["LogEntry"], *, as_json: bool) -> int:
     count = 0
     for count, entry in enumerate(entries, 1):  # noqa: B007 - it is what is answered
         if as_json:
-            text = f"{json.dumps(entry.to_json(), ensure_ascii=False)}\n"
+            text = f"{json_text(entry.to_json())}\n"
         else:
             text = formats.log_text(entry.text) if sys.stdout.isatty() else entry.text
-        typer.echo(text, nl=False)
+        typer.echo(text, nl=False, color=True)  # else it leaves colours out of a pipe
     return count

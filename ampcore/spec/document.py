@@ -1,11 +1,14 @@
 """Read a YAML or JSON text the way people mean it: 1e-3 is a number, a doubled key a mistake."""
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from ampcore.spec.problems import Problem, SpecInvalid
+
+MAX_DIGITS: Final = 1000
+"""Of a whole number; a float has 309 at most."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -30,6 +33,16 @@ class _Loader(yaml.SafeLoader):
                 raise _mistake(f"the key {key!r} stands here twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        # Python itself refuses to read, or to write, a number of more than some thousand digits.
+        if len(node.value) > MAX_DIGITS:
+            problem = f"a number must have at most {MAX_DIGITS} digits, not {len(node.value)}"
+            raise _mistake(problem, node.start_mark)
+        return int(super().construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def _mistake(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:

@@ -68,7 +68,10 @@ def pointer(location: Iterable[int | str]) -> str:
 
 def shown(value: object) -> str:
     """A received value as JSON, cut to a length that fits in a message."""
-    text = json.dumps(value, default=repr, ensure_ascii=False)
+    try:
+        text = json.dumps(value, default=repr, ensure_ascii=False)
+    except ValueError:  # Python does not write a whole number of very many digits
+        return "a number of very many digits"
     return text if len(text) <= MAX_RECEIVED else f"{text[: MAX_RECEIVED - 1]}…"
 
 

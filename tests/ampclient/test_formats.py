@@ -83,4 +83,21 @@ def test_a_size_is_told_in_its_largest_unit(size, text):
 
 def test_a_log_keeps_its_lines_and_colours_and_nothing_else_that_steers():
     text = "a\t\x1b[31mred\x1b[0m\r\n\x1b[2Jb\x07 数字\n"
-    assert formats.log_text(text) == "a\t\x1b[31mred\x1b[0m\r\n�[2Jb� 数字\n"
+    assert formats.log_text(text) == "a\t\x1b[31mred\x1b[0m\n�[2Jb� 数字\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm -rf /\rls      \n", "rm -rf /\nls      \n"),
+        ("secret\b\b\b\b\b\bpublic", "secret" + "�" * 6 + "public"),
+        ("\x1b[8mhidden\x1b[0m", "�[8mhidden\x1b[0m"),
+        ("\x1b[1;08mhidden", "�[1;08mhidden"),
+        ("\x1b[30;40mhidden", "�[30;40mhidden"),
+        ("\x1b[1;32m10/10\x1b[m", "\x1b[1;32m10/10\x1b[m"),
+        ("\x1b[" + "1;" * 3000 + "m", "�[" + "1;" * 3000 + "m"),
+        ("a\r\r\nb\r", "a\nb\n"),
+    ],
+)
+def test_nothing_in_a_log_is_written_over_or_hidden(text, shown):
+    assert formats.log_text(text) == shown

@@ -328,3 +328,11 @@ def test_code_that_awaits_is_told_how_to_get_a_spec(sync_client, server):
             return (await job.refresh()).spec
 
     assert asyncio.run(read())["model"]["filters"] == [8]
+
+
+def test_a_number_of_very_many_digits_is_told_before_anything_is_sent(client, server):
+    with pytest.raises(InvalidSpec) as refused:
+        client.jobs.submit({**SPEC, "train": {"seed": 10**5000}})
+    [problem] = refused.value.problems
+    assert (problem.pointer, problem.expected) == ("/train/seed", "a number of at most 1000 digits")
+    assert server.requests == []

@@ -179,6 +179,26 @@ def test_logs_as_json_are_a_document_a_line(ampctl, server):
     assert documents == server.logs["a"]
 
 
+ODD = "a\x7fb\x9b8mc\u202ed\u2028e\ufefff\x1b[8m\r\b名"
+
+
+@pytest.mark.parametrize("words", [("logs", "a"), ("get", "a"), ("list",), ("events", "a")])
+def test_json_is_exact_and_steers_no_terminal(ampctl, server, words):
+    server.add_job("a", name=ODD, message=ODD)
+    server.add_logs("a", ODD)
+    out = ampctl(*words, "--json").out
+    assert all(c.isprintable() or c == "\n" for c in out)
+    if words != ("events", "a"):
+        assert "名" in out
+        assert json.dumps(ODD) in json.dumps(json.loads(out))
+
+
+def test_logs_in_a_pipe_stay_as_they_were_printed(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", ODD)
+    assert ampctl("logs", "a").out == ODD
+
+
 def test_logs_can_be_followed_to_the_end(ampctl, server):
     server.add_job("a", state="running")
     server.add_logs("a", "one\n")

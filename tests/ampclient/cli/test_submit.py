@@ -240,3 +240,21 @@ def test_a_queue_that_fills_up_says_what_is_queued_and_how_to_go_on(
     assert "--idempotency-key mine" in result.err
     again = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
     assert (again.code, again.out) == (0, "000000\n000001\n")
+
+
+@pytest.mark.parametrize("digits", [1001, 100_000])
+@pytest.mark.parametrize("place", ["file", "set"])
+def test_a_number_of_very_many_digits_is_a_mistake_of_its_own(
+    ampctl, server, tmp_path, place, digits
+):
+    number = "9" * digits
+    file = tmp_path / "job.yaml"
+    seed = number if place == "file" else "1"
+    file.write_text(f"model: {{kind: mlp}}\ndata: {{kind: digits}}\ntrain:\n  seed: {seed}\n")
+    more = ["--set", f"train.seed={number}"] if place == "set" else []
+    result = ampctl("submit", str(file), *more)
+    assert result.code == 1
+    assert f"a number must have at most 1000 digits, not {digits}" in result.err
+    assert "line" in result.err
+    assert len(result.err) < 1000
+    assert server.jobs == {}
