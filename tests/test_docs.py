@@ -1,6 +1,7 @@
 """What the documents name is there."""
 
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
@@ -85,6 +86,97 @@ def test_every_command_is_in_the_reference_and_nothing_else_is(app, name):
     text = (REFERENCE / "commands.md").read_text(encoding="utf-8")
     told = set(re.findall(rf"^\| `({name}[a-z ]*)` \|", text, re.MULTILINE))
     assert told == commands(typer.main.get_command(app), name) - {name}
+
+
+PROGRAMS = {
+    "ampctl": typer.main.get_command(ampctl),
+    "ampserver": typer.main.get_command(ampserver),
+}
+ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
+
+
+def shell_commands(text):
+    """Every command of ours in blocks for the shell and in code in a line, in words."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
+    for line in lines:
+        for found in re.finditer(r"\b(?:ampctl|ampserver)\b(?! *[:=/])", line):
+            lexer = shlex.shlex(line[found.start() :], posix=True, punctuation_chars="|&;<>()")
+            lexer.whitespace_split = True
+            lexer.commenters = "#"
+            try:
+                words = list(lexer)
+            except ValueError:  # a quotation mark that closes outside of what is looked at
+                words = line[found.start() :].replace('"', " ").replace("'", " ").split()
+            yield words
+
+
+def unknown_in(words):
+    """The first word of a command that the program does not know; None: it knows them all."""
+    command, options = PROGRAMS[words[0]], {}
+    words = iter(words[1:])
+    for word in words:
+        options |= {
+            name: one for one in command.params for name in (*one.opts, *one.secondary_opts)
+        }
+        options |= dict.fromkeys(("--help", "-h"))
+        if word in ENDS or set(word) <= set("|&;<>()"):
+            return None
+        below = getattr(command, "commands", None)
+        if word.startswith("-") and len(word) > 1:
+            name, equals, _ = word.partition("=")
+            if name not in options:
+                return word
+            if not equals and options[name] is not None and not options[name].is_flag:
+                next(words, None)
+        elif below and re.fullmatch(r"[a-z][a-z-]*", word):
+            if word not in below:
+                return word
+            command = below[word]
+    return None
+
+
+PRESENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
+"""All but what tells of older versions."""
+
+
+def every_option(command):
+    """Every option of a command, and of those below it."""
+    for one in command.params:
+        yield from (*one.opts, *one.secondary_opts)
+    for below in getattr(command, "commands", {}).values():
+        yield from every_option(below)
+
+
+OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
+OTHERS = {"--require-hashes", "--no-deps", "--data-root", "--resume"}
+"""Options of pip, and of `python -m ampcore`, that a document names by themselves."""
+
+
+@pytest.mark.parametrize("document", PRESENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_and_option_in_a_document_is_there(document):
+    text = document.read_text(encoding="utf-8")
+    assert [words for words in shell_commands(text) if unknown_in(words)] == []
+    alone = re.findall(r"`(--[a-z-]+)[^`]*`", text)
+    assert set(alone) - OPTIONS - OTHERS == set()
+
+
+def test_the_documents_name_commands_in_plenty():
+    text = "".join(document.read_text(encoding="utf-8") for document in PRESENT)
+    assert len(list(shell_commands(text))) > 100
+
+
+def test_a_command_or_an_option_that_is_not_there_is_found():
+    block = "```sh\nampctl token create ci \\\n  --expires-in 90d | cat --not-ours\n```\n"
+    text = f"{block}`ampserver sing`"
+    wrong = [unknown_in(words) for words in shell_commands(text)]
+    assert wrong == ["--expires-in", "sing"]
+    right = (
+        "`ampctl --connection FILE login`, `ampctl token create ci --expires 90d`, `ampctl list`"
+    )
+    assert [unknown_in(words) for words in shell_commands(right)] == [None, None, None]
 
 
 @pytest.fixture
