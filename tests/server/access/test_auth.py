@@ -267,18 +267,16 @@ def test_a_wrong_secret_that_comes_again_costs_no_more_queries(counted, keyring,
     assert counted.reads == 2
 
 
-def test_addresses_that_guess_share_one_query_at_a_time(database, counted, clock, monkeypatch):
+def test_addresses_that_guess_share_one_query_at_a_time(counted, clock, monkeypatch):
     """All others have theirs beside it."""
     keyring = Keyring(counted, RateLimit("1/minute", clock), clock)
-    find, running, most = keyring._find, [0], [0]
-    both = threading.Barrier(2)
+    find, gate, both = keyring._find, threading.Event(), threading.Barrier(2)
 
     def find_slowly(credential):
-        running[0] += 1
-        most[0] = max(most[0], running[0])
-        if credential.digest.startswith("wait"):
+        if credential.digest.startswith("guess"):
+            assert gate.wait(20)
+        if credential.digest.startswith("other"):
             both.wait(20)
-        running[0] -= 1
         return find(credential)
 
     monkeypatch.setattr(keyring, "_find", find_slowly)
@@ -287,13 +285,20 @@ def test_addresses_that_guess_share_one_query_at_a_time(database, counted, clock
         asked = (keyring.ask(Credential(Kind.TOKEN, one), address) for one in digests)
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    assert asyncio.run(ask("192.0.2.1", "first")) == [None]
-    refused = asyncio.run(ask("192.0.2.1", *(f"guess {number}" for number in range(8))))
-    assert {type(one) for one in refused} == {TooManyRequests}
-    assert most == [1]
-    # These would wait for each other until the barrier breaks, were they one at a time.
-    asyncio.run(ask("192.0.2.2", "wait 1", "wait 2"))
-    assert most == [2]
+    async def ask_all():
+        assert await ask("192.0.2.1", "first") == [None]
+        guesses = asyncio.create_task(ask("192.0.2.1", *(f"guess {n}" for n in range(8))))
+        async with asyncio.timeout(20):
+            while keyring._suspects.statistics().tasks_waiting < 7:
+                await asyncio.sleep(0)
+        # Two of another address wait for each other here, so they must be asked at one time.
+        others = await ask("192.0.2.2", "other 1", "other 2")
+        gate.set()
+        return await guesses, others
+
+    guesses, others = asyncio.run(ask_all())
+    assert {type(one) for one in guesses} == {TooManyRequests}
+    assert None in others
 
 
 def test_the_refused_ones_that_are_remembered_are_bounded(keyring, monkeypatch):
