@@ -5,9 +5,11 @@ import tensorflow as tf
 from keras import layers
 
 from ampcore.data import Batch
+from ampcore.diagnose.replay import Replay
 from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam, Momentum
+from ampcore.train.loop import step_seed
 
 PARTS, SIZE = 4, 16
 
@@ -132,6 +134,14 @@ def test_each_micro_batch_has_noise_of_its_own(make_step, gan, batch, train, mon
     monkeypatch.setattr(type(step.task), "losses", watched)
     train(step, batch, times=2)
     assert len(seeds) == len({tuple(seed) for seed in seeds}) == 4
+
+
+def test_a_replay_draws_the_noise_of_each_micro_batch(make_step, gan, batch, train):
+    step = make_step(task=gan(), accumulate=2)
+    replay = Replay(step.task, step.loss_scales, accumulate=2)
+    seed = step_seed(0, tf.constant(0, tf.int64))
+    losses = [replayed.losses.sum() for _, replayed in replay.step([1.0, 1.0], batch, seed)]
+    assert train(step, batch).row["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 def test_the_count_of_bad_micro_batches_is_a_column_only_where_there_are_several(make_step):
