@@ -106,7 +106,7 @@ def _finite(
 
 def _check(groups: Sequence[Group], *, xla: bool) -> None:
     for optimizer, *_ in groups:
-        factor = optimizer.loss_scale_factor
+        factor = getattr(optimizer, "loss_scale_factor", None)
         if factor is not None:
             _refuse(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
