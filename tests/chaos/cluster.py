@@ -36,12 +36,13 @@ SCRIPTED = "scripted_trainer.py"
 
 
 class Cluster:
-    """A database, a Redis, and what is started on them; everything ends in `close`."""
+    """A database, a Redis, and what is started on them; everything ends in `end`."""
 
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         from server.embedded.private_redis import start_redis
 
         self.postgres = postgres
+        self.ended = False
         self.redis = start_redis(folder, folder / "redis.log")
         self._folder = folder
         self._numbers = itertools.count(1)
@@ -195,21 +196,23 @@ class Cluster:
         self._clear()
         assert not left, f"the test has left behind: {left}"
 
-    def close(self) -> None:
-        """End everything; what is left is cleared away first, and said then."""
-        codes = {worker.name: self._stopped(worker) for worker in self.workers if worker.running}
+    def end(self) -> list[str]:
+        """End everything and clear away what is left; what was wrong, in words."""
+        if self.ended:
+            return []
+        self.ended = True
+        codes = {member.name: self._stopped(member) for member in (*self.workers, *self.apis)}
         for api in self.apis:
-            api.close()
+            api.sign_out()
         self.redis.stop(grace_s=3)
         self.ways.close()
         self.api_ways.close()
         self.database.close()
-        broken = {name: code for name, code in codes.items() if code}
+        wrong = [f"{name} has ended with {code}" for name, code in codes.items() if code]
         left = [*processes_of(self._surroundings.temporary), *self._temporary_files()]
         self._clear(living=False)
         shutil.rmtree(self._folder)
-        assert not broken, "a worker came to no orderly end"
-        assert not left, "the end of the stack has left something behind"
+        return wrong + [f"left behind: {what}" for what in left]
 
     def _end_jobs(self) -> None:
         unfinished = [job for job in self.client.jobs.list() if not job.state.is_terminal]
@@ -242,12 +245,16 @@ class Cluster:
         for file in self._temporary_files():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
 
-    def _stopped(self, worker: Worker) -> int:
+    def _stopped(self, member: Api | Worker) -> int:
+        """The exit code of a member that runs; 0 where it was an orderly end, or an earlier one."""
+        if not member.running:
+            return 0
         try:
-            return worker.stop()
+            code = member.stop()
         except subprocess.TimeoutExpired:
-            worker.kill()
+            member.kill()
             return -1
+        return 0 if code in member.calm_ends else code
 
     # ---- How it is started
 

@@ -18,6 +18,8 @@ CALM_ENDS = (0, -signal.SIGTERM)
 class Api(Process):
     """An API server on a port of its own, and a client that is signed in there."""
 
+    calm_ends = CALM_ENDS
+
     def sign_in(self, url: str, token: str) -> None:
         self.url = url
         self.client = Client(url, token)
@@ -27,12 +29,15 @@ class Api(Process):
     def wait_ready(self) -> None:
         wait_until(self._answers, f"{self.name} answers", show=lambda: self.log)
 
-    def close(self) -> None:
-        """Stop it, and see that it came to an orderly end."""
+    def sign_out(self) -> None:
         self.client.close()
         self.http.close()
+
+    def close(self) -> None:
+        """Stop it, and see that it came to an orderly end."""
+        self.sign_out()
         if self.running:
-            assert self.stop() in CALM_ENDS, self.log
+            assert self.stop() in self.calm_ends, self.log
 
     def _answers(self) -> bool:
         assert self.running, self.log
@@ -45,6 +50,7 @@ class Api(Process):
 class Worker(Process):
     """A worker with one slot."""
 
+    calm_ends = (0,)
     scratch: Path
     kind: tuple[str, float | None]
     """Its trainer program, and its grace period where that is not the usual one."""

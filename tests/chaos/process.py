@@ -52,7 +52,9 @@ class Process:
 
     @property
     def log(self) -> str:
-        """The end of what it said, without a line for each request."""
+        """The end of what it said, without a line for each request; nothing once it is deleted."""
+        if not self.log_file.exists():
+            return ""
         lines = self.log_file.read_text(errors="replace").splitlines()
         return "\n".join([line for line in lines if "server.access" not in line][-60:])
 

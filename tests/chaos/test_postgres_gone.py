@@ -17,8 +17,8 @@ def test_training_goes_on_while_postgresql_restarts_and_is_gone_for_longer_than_
 ) -> None:
     """The guard: the worker's writes wait, and the reconciler lets the workers come back first.
 
-    Checked: without the waiting in worker/patience.py the training ends with the database; where
-    server/reconcile.py does not wait for calm, the job is given away.
+    Checked: without the waiting in worker/patience.py the training ends with the database. That the
+    reconciler waits for calm, tests/server/test_reconcile.py holds, where the clock is the test's.
     """
     [worker] = cluster.crew(1, SCRIPTED)
     job = cluster.submit_held(SPEC)
