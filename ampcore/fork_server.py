@@ -88,30 +88,40 @@ class _Trainer:
     def __init__(self, pid: int, status: socket.socket) -> None:
         self.pid = pid
         self._status = status
-        self._ended = False
+        self._ended = self._dropped = False
 
     def say(self, **facts: Any) -> None:
         # A supervisor that has closed its end is found out by the end of what it sends.
         with suppress(OSError):
             self._status.sendall(json.dumps(facts).encode() + b"\n")
 
-    def look(self) -> None:
-        """Report the end, once."""
+    def look(self) -> bool:
+        """Report the end, once; True when the supervisor has dropped it, and nothing is left."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # its entry stays
-        if self._ended or (found := os.waitid(os.P_PID, self.pid, options)) is None:
-            return
-        self._ended = True
-        ended_itself = found.si_code == os.CLD_EXITED
-        self.say(exit=found.si_status if ended_itself else -found.si_status)
+        if not self._ended and (found := os.waitid(os.P_PID, self.pid, options)) is not None:
+            self._ended = True
+            ended_itself = found.si_code == os.CLD_EXITED
+            self.say(exit=found.si_status if ended_itself else -found.si_status)
+        if self._ended and self._dropped:
+            self._reap()
+            return True
+        return False
 
-    def reap(self) -> None:
-        """Kill what is left, wait for the process, and let go of its number."""
+    def drop(self) -> None:
+        """Kill what is left of it; its number is let go of once it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        self._dropped = True
+
+    def close(self) -> None:
+        """In another trainer, or at the end: close what belongs to it."""
+        self._status.close()
+
+    def _reap(self) -> None:
         _, _, usage = os.wait4(self.pid, 0)
         unit = 1 if sys.platform == "darwin" else 1024
         self.say(peak_bytes=usage.ru_maxrss * unit)
-        self._status.close()
+        self.close()
 
 
 class _Server:
@@ -188,16 +198,20 @@ class _Server:
     def _look_at_all(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._woken, 4096)
-        for trainer in self._trainers.values():
-            trainer.look()
+        for trainer in list(self._trainers.values()):
+            self._look_at(trainer)
+
+    def _look_at(self, trainer: _Trainer) -> None:
+        if trainer.look():
+            del self._trainers[trainer.pid]
 
     def _obey(self, status: Any, trainer: _Trainer) -> None:
         """REAP, or the end of the connection: either way the supervisor is done with it."""
         with suppress(ConnectionError):
             status.recv(1)
         self._selector.unregister(status)
-        del self._trainers[trainer.pid]
-        trainer.reap()
+        trainer.drop()
+        self._look_at(trainer)
 
     def forget(self) -> None:
         """In a trainer: close what belongs to the server."""
@@ -206,7 +220,7 @@ class _Server:
         os.close(self._woken)
         os.close(self._wakes)
         for trainer in self._trainers.values():
-            trainer._status.close()
+            trainer.close()
 
 
 def _fork_quietly() -> int:

@@ -49,12 +49,15 @@ class Stack:
 
     def standby_is_idle(self) -> bool:
         """True once a trainer stands by and has rehearsed."""
-        trainers = [
-            process
-            for process in psutil.Process(self.process.pid).children(recursive=True)
-            if process.name() in (STANDBY_NAME, TRAINER_NAME)
-        ]
-        return len(trainers) == 1 and trainers[0].cpu_percent(interval=0.5) < 3
+        try:
+            trainers = [
+                process
+                for process in psutil.Process(self.process.pid).children(recursive=True)
+                if process.name() in (STANDBY_NAME, TRAINER_NAME)
+            ]
+            return len(trainers) == 1 and trainers[0].cpu_percent(interval=0.5) < 3
+        except psutil.NoSuchProcess:  # it has just ended
+            return False
 
 
 @contextmanager

@@ -191,6 +191,7 @@ class TrainerProcess:
         self._signal(signal.SIGKILL)
         while self.is_alive:
             late += self._hear_in_peace(POLL_S)
+            self._status.insist()
         self._status.reap()
         self._server.saw_peak(self._status.peak_bytes)
         while self._signal(signal.SIGKILL):  # what a dead leader has left in its group

@@ -1,15 +1,22 @@
 """What the fork server reports of one trainer: its number, its end, the memory that it held."""
 
 import json
+import logging
 import os
 import signal
 import socket
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from worker.fork_server import REAP, Launched
 
+log = logging.getLogger(__name__)
+
 READ_BYTES: Final = 4096
+SILENT_S: Final = 30.0
+"""How long the fork server may take to report a death; then it counts as stuck, and is killed."""
 
 
 class TrainerStatus:
@@ -34,6 +41,7 @@ class TrainerStatus:
         self._connection, self._server = connection, server
         self._waiting = b""
         self._was_told = False
+        self._killed_at: float | None = None
 
     @property
     def died_with_server(self) -> bool:
@@ -55,14 +63,28 @@ class TrainerStatus:
 
     def reap(self) -> None:
         """Have its entry removed from the process table; its number is then free again."""
-        self._connection.setblocking(True)
+        self._connection.settimeout(SILENT_S)
         with suppress(ConnectionError):
             self._connection.sendall(REAP)
         while not self.is_over:
             try:
                 self._hear(self._connection.recv(READ_BYTES))
+            except TimeoutError:
+                self._kill_server()
             except ConnectionError:
                 self.is_over = True
+
+    def insist(self) -> None:
+        """Call now and then when it was killed: whoever should report that may stand still."""
+        self._killed_at = self._killed_at or time.monotonic()
+        silent_s = time.monotonic() - self._killed_at
+        if silent_s > SILENT_S and self.pid is not None and _is_dead(self.pid):
+            self._kill_server()
+            self._killed_at = None
+
+    def _kill_server(self) -> None:
+        log.warning("the fork server says nothing of a dead trainer for %g s: killed", SILENT_S)
+        self._server.kill()
 
     def _hear(self, data: bytes) -> None:
         *lines, self._waiting = (self._waiting + data).split(b"\n")
@@ -104,3 +126,12 @@ def _complaint(code: int | None, line: str) -> str:
         return "the fork server could not take the request: it may have too many open files"
     said = f": {line}" if line else ""
     return f"the fork server has ended with exit code {code} before it forked the trainer{said}"
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether only its entry in the process table is left; False where that cannot be seen."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] in {"Z", "X"}

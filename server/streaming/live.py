@@ -9,6 +9,7 @@ from server.access import credentials
 from server.access.door import address_of
 from server.access.keyring import Keyring
 from server.errors import DATABASE_ERRORS, TooManyRequests
+from store.database_errors import is_outage
 
 AS_IT_COMES: Final = {
     "Cache-Control": "no-store",
@@ -30,7 +31,7 @@ def still_allowed(request: Request, keyring: Keyring) -> Callable[[], Awaitable[
             return await keyring.ask(credential, address_of(request.scope)) is not None
         except TooManyRequests:
             return False
-        except DATABASE_ERRORS:
-            return True  # asked again when it is back
+        except DATABASE_ERRORS as error:
+            return is_outage(error)  # asked again when it is back
 
     return allowed

@@ -102,6 +102,14 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
+def name_of(process: psutil.Process) -> str:
+    """What `ps -o comm` calls it; nothing when it is gone."""
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
+
+
 def processes_of(temporary: Path) -> list[psutil.Process]:
     """Every living process that was given this temporary folder, orphans included."""
 

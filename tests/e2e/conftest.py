@@ -13,6 +13,7 @@ import pytest
 
 from ampclient import Client
 from ampcore.fork_server import TRAINER_NAME
+from tests.chaos.process import name_of
 from tests.waiting import DEADLINE_S, wait_until
 
 
@@ -30,7 +31,7 @@ class Stack:
 
     def trainer(self) -> psutil.Process:
         """The process that trains, which its name tells from one that stands by."""
-        (trainer,) = (process for process in self.family() if process.name() == TRAINER_NAME)
+        (trainer,) = (process for process in self.family() if name_of(process) == TRAINER_NAME)
         return trainer
 
     def stop(self) -> int:

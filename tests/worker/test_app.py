@@ -13,9 +13,10 @@ import psutil
 import pytest
 from celery import Celery
 
-from ampcore.spec import State
+from ampcore.fork_server import SERVER_NAME, TRAINER_NAME
+from ampcore.spec import Reason, State
 from service.celery_names import TASK, queue_key
-from store import jobs, workers
+from store import attempts, jobs, workers
 from store.database import Database
 from store.tables import Worker
 from tests.waiting import DEADLINE_S
@@ -118,3 +119,29 @@ def test_a_setting_that_makes_no_sense_is_exit_code_2() -> None:
     )
     assert done.returncode == 2
     assert "AMPCORE_DATABASE_URL" in done.stderr
+
+
+def test_a_killed_fork_server_takes_its_trainers_along_and_is_started_again(
+    worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
+) -> None:
+    """A worker adopts what is left of the trainers, and lets go of it."""
+
+    def server() -> list[psutil.Process]:
+        children = psutil.Process(worker.process.pid).children()
+        return [child for child in children if child.name() == SERVER_NAME]
+
+    job = make_job(train={"steps": 1_000_000})
+    ring(redis_url, "default")
+    wait_until(lambda: worker.state_of(job.id) == State.RUNNING, timeout_s=LONG_S)
+    (first,) = server()
+    trainers = first.children()
+    assert TRAINER_NAME in [trainer.name() for trainer in trainers]
+    first.kill()
+    wait_until(lambda: worker.state_of(job.id) == State.QUEUED, timeout_s=LONG_S)
+    with worker.database.read() as session:
+        (attempt,) = attempts.listing(session, job.id)
+    assert attempt.reason == Reason.PROCESS_KILLED
+    wait_until(server, timeout_s=LONG_S)
+    wait_until(lambda: not any(trainer.is_running() for trainer in trainers))
+    children = psutil.Process(worker.process.pid).children()
+    assert psutil.STATUS_ZOMBIE not in [child.status() for child in children]

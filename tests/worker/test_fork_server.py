@@ -189,3 +189,19 @@ def test_a_group_is_seen_to_be_gone_also_when_its_server_is(
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
     with pytest.raises(ProcessLookupError):
         os.killpg(trainer.pid, signal.SIGKILL)
+
+
+def test_a_fork_server_that_stands_still_does_not_keep_a_slot(
+    start: Start,
+    until_running: Callable[[Running], None],
+    monkeypatch: pytest.MonkeyPatch,
+    wait_until: Wait,
+) -> None:
+    monkeypatch.setattr("worker.trainer_status.SILENT_S", 0.2)
+    running = start("obedient")
+    until_running(running)
+    (server,) = fork_servers()
+    server.suspend()
+    running.ask(jobs.request_cancel)
+    assert running.ended().state == State.CANCELLED
+    wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
