@@ -37,6 +37,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a fixture of their module in one process, which makes it once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return any(definitions[-1].scope == "module" for definitions in fixtures)
+
+
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
     """Wait for a condition to hold, and return what it returned; see tests/waiting.py."""
