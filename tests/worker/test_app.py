@@ -132,16 +132,16 @@ def test_a_killed_fork_server_takes_its_trainers_along_and_is_started_again(
 
     job = make_job(train={"steps": 1_000_000})
     ring(redis_url, "default")
-    wait_until(lambda: worker.state_of(job.id) == State.RUNNING, timeout_s=LONG_S)
+    wait_until(lambda: worker.state_of(job.id) == State.RUNNING)
     (first,) = server()
     trainers = first.children()
     assert TRAINER_NAME in [trainer.name() for trainer in trainers]
     first.kill()
-    wait_until(lambda: worker.state_of(job.id) == State.QUEUED, timeout_s=LONG_S)
+    wait_until(lambda: worker.state_of(job.id) == State.QUEUED)
     with worker.database.read() as session:
         (attempt,) = attempts.listing(session, job.id)
     assert attempt.reason == Reason.PROCESS_KILLED
-    wait_until(server, timeout_s=LONG_S)
+    wait_until(server)
     wait_until(lambda: not any(trainer.is_running() for trainer in trainers))
     children = psutil.Process(worker.process.pid).children()
     assert psutil.STATUS_ZOMBIE not in [child.status() for child in children]
