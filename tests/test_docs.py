@@ -151,8 +151,8 @@ def every_option(command):
 
 
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
-OTHERS = {"--require-hashes", "--no-deps", "--data-root", "--resume"}
-"""Options of pip, and of `python -m ampcore`, that a document names by themselves."""
+OTHERS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
+"""Options of pip, of pytest, and of `python -m ampcore`, that a document names by themselves."""
 
 
 @pytest.mark.parametrize("document", PRESENT, ids=lambda path: str(path.relative_to(ROOT)))

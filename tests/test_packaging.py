@@ -87,7 +87,7 @@ def test_the_lock_of_the_dashboard_holds_hashes_and_no_address() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert PROJECT["project"]["version"] == ampcore.__version__ == newest[1]
 

@@ -558,15 +558,24 @@ export interface components {
          * @description A job as it stands now, in a list.
          */
         ListedJob: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
             /** Id */
             id: string;
             /** Name */
             name: string;
             /** Project */
             project: string;
-            state: components["schemas"]["State"];
-            /** @description Why it is in this state, for programs. */
-            reason: components["schemas"]["Reason"] | null;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Reason
+             * @description Why it is in this state, for programs.
+             */
+            reason: components["schemas"]["Reason"] | string | null;
             /**
              * Message
              * @description Why it is in this state, for people.

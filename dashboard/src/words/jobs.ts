@@ -48,7 +48,7 @@ export function scaleMode(job: ListedJob): string {
 }
 
 /** That a part of its row cannot be read; null: all of it can. */
-export function unreadable(job: Job): string | null {
+export function unreadable(job: ListedJob): string | null {
   return job.unreadable?.length ? `Unreadable: ${job.unreadable.join(", ")}` : null;
 }
 
