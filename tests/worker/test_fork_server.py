@@ -91,7 +91,7 @@ def test_a_job_that_comes_while_the_fork_server_loads_waits_for_it(
 def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
     start: Start, tmp_path: Any, wait_until: Wait
 ) -> None:
-    running = start("good", standby=Standby(slow(tmp_path / "gate")))
+    running = start("good", standby=Standby(slow(tmp_path / "gate")), grace_s=600.0)
     wait_until(lambda: running.job().state == State.STARTING)
     running.ask(jobs.request_cancel)
     assert running.ended(LONG_S).state == State.CANCELLED
