@@ -64,6 +64,8 @@ def test_every_answer_is_one_that_the_document_tells(api, make_job, subtests):
             @BOUNDED
             @given(case=operation.as_strategy(generation_mode=mode), real=...)
             def ask(case, real: bool):
+                if real:  # the same key with another request is refused before anything else
+                    case.headers.pop("Idempotency-Key", None)
                 if real and "job_id" in case.path_parameters:
                     # Some answers end with their job.
                     streams = case.operation.path.endswith("/stream")
