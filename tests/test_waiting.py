@@ -24,6 +24,9 @@ ALLOWED = {
     "worker/test_supervisor.py": "how long one reading may take, in a loop; processes that hang",
     "worker/test_guard.py": "processes that hang",
     "ampclient/test_wait.py": "the clock is the test's",
+    "ampclient/test_jobs.py": "a deadline that is over at once",
+    "ampcore/test_fork_server.py": "processes that hang until they are ended",
+    "worker/test_fork_server.py": "a process that waits for the test",
     "server/serving/test_connections.py": "reads from a socket, with the one deadline",
     "server/http/test_request_id.py": "a duration in the log against the one around it",
 }

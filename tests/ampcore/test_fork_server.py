@@ -13,6 +13,7 @@ import pytest
 
 from ampcore import fork_server
 from tests.ampcore.fork_client import Server
+from tests.waiting import DEADLINE_S
 
 CODE = """
 import os, signal, subprocess, sys, threading, time
@@ -144,7 +145,7 @@ def test_the_server_dies_with_its_supervisor(serve):
     server = serve("time.sleep(60)")
     server.fork()
     server.requests.close()
-    assert server.process.wait(30) == 0
+    assert server.process.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("number", fork_server.IGNORED)

@@ -92,7 +92,7 @@ def test_nobody_waits_until_it_is_known_why_others_wait(reads, make_job, monkeyp
 
     def slowly(connection, rows):
         asked.set()
-        assert go_on.wait(10)
+        assert go_on.wait(DEADLINE_S)
         return why_waiting(connection, rows)
 
     monkeypatch.setattr(reading, "why_waiting", slowly)

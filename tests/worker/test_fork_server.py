@@ -85,7 +85,7 @@ def test_a_job_that_comes_while_the_fork_server_loads_waits_for_it(
     (tmp_path / "gate").touch()
     until_running(running)
     running.ask(jobs.request_cancel)
-    assert running.ended(LONG_S).state == State.CANCELLED
+    assert running.ended().state == State.CANCELLED
 
 
 def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
@@ -94,7 +94,7 @@ def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
     running = start("good", standby=Standby(slow(tmp_path / "gate")), grace_s=600.0)
     wait_until(lambda: running.job().state == State.STARTING)
     running.ask(jobs.request_cancel)
-    assert running.ended(LONG_S).state == State.CANCELLED
+    assert running.ended().state == State.CANCELLED
     (tmp_path / "gate").touch()
     assert running.steps() == []
     # What was asked for in vain is not there, and the server takes the next one.

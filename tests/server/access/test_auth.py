@@ -11,6 +11,7 @@ from server.access.rate_limit import NoLimit, RateLimit
 from server.errors import TooManyRequests
 from store import tokens
 from store.database import Database
+from tests.waiting import DEADLINE_S
 
 BEARER = 'Bearer realm="ampcore"'
 
@@ -274,9 +275,9 @@ def test_addresses_that_guess_share_one_query_at_a_time(counted, clock, monkeypa
 
     def find_slowly(credential):
         if credential.digest.startswith("guess"):
-            assert gate.wait(20)
+            assert gate.wait(DEADLINE_S)
         if credential.digest.startswith("other"):
-            both.wait(20)
+            both.wait(DEADLINE_S)
         return find(credential)
 
     monkeypatch.setattr(keyring, "_find", find_slowly)

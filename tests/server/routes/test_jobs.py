@@ -14,6 +14,7 @@ from service.storage import Storage, StorageFailed
 from store import attempts, ingest, jobs, projects, queue
 from store.clock import after
 from store.tables import FileRemoval
+from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
@@ -311,14 +312,14 @@ def test_nobody_who_writes_waits_for_files_that_are_deleted(api, files, monkeypa
 
     def wait(storage, job_id):
         deleting.set()
-        assert written.wait(20), "another one could not write meanwhile"
+        assert written.wait(DEADLINE_S), "another one could not write meanwhile"
         remove_job(storage, job_id)
 
     monkeypatch.setattr(Storage, "remove_job", wait)
     with ThreadPoolExecutor(1) as pool:
-        deleted = pool.submit(httpx.delete, f"{api.url}/api/v1/jobs/{job.id}", timeout=60,
+        deleted = pool.submit(httpx.delete, f"{api.url}/api/v1/jobs/{job.id}", timeout=DEADLINE_S,
                               headers={"Authorization": f"Bearer {api.token}"})  # fmt: skip
-        assert deleting.wait(20)
+        assert deleting.wait(DEADLINE_S)
         with api.database.write() as session:
             projects.ensure(session, "another")
         written.set()

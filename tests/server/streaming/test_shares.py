@@ -10,6 +10,7 @@ from server.streaming import shares
 from server.streaming.shares import FILES, STREAMS, OpenAnswers, Owner, Share
 from store import artifacts
 from store.artifacts import Stored
+from tests.waiting import DEADLINE_S
 
 FOLLOW = {
     "stream": ("stream", {}),
@@ -152,9 +153,9 @@ def test_a_stream_that_is_one_too_many_when_it_begins_is_refused(*, api, job, sh
     monkeypatch.setattr(shares.OpenAnswers, "check", _later(shares.OpenAnswers.check))
     url = f"{api.url}/api/v1/jobs/{job.id}/stream"
     headers = {"Authorization": f"Bearer {api.token}"}
-    with httpx.stream("GET", url, headers=headers, timeout=20) as first:
+    with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_S) as first:
         assert first.status_code == 200
-        with httpx.stream("GET", url, headers=headers, timeout=20) as second:
+        with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_S) as second:
             assert second.status_code == 429
 
 
