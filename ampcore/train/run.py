@@ -125,18 +125,20 @@ class Run:
 
         Weights are all that goes into the saved models: statistics and moving averages as well.
         """
-        loss = self.totals.final_loss
+        loss, advice = self.totals.final_loss, not_finite_advice(self._spec)
         if names := self.session.not_finite():
             found = f"values in {listed(names)} are not finite"
         elif not math.isfinite(loss) and self.totals.skipped == self.totals.steps:
             found = "every step was skipped, and nothing was learned"
+            advice = (
+                "train for more steps, lower loss_scale.initial, or check the data for outliers"
+            )
         elif not math.isfinite(loss):
             found = f"the last loss is {loss}"
         elif self.guard.damage is not None:
             found = self.guard.damage
         else:
             return
-        advice = not_finite_advice(self._spec)
         raise NonFiniteResult(
             f"After all {self.totals.steps} steps no model is saved: {found}; {advice}."
         )

@@ -4,12 +4,16 @@ Each proxy appends the address that it received the request from to `X-Forwarded
 left of the entries of trusted proxies was sent by the client, who can write anything there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+if TYPE_CHECKING:  # the image of a worker has this module, and no web framework
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
 
 Network = IPv4Network | IPv6Network
 
