@@ -26,6 +26,7 @@ def test_training_goes_on_while_postgresql_restarts_and_is_gone_for_longer_than_
     cluster.postgres.stop()
     cluster.postgres.start()
     cluster.train_to(job, HELD_AT + BLOCK)
+    wait_until(lambda: not is_away(cluster), "the reconciler has its database again")
     # First the ways: nobody may look at the lease between its end and that of the server.
     cluster.ways.postgres.cut()
     cluster.api_ways.postgres.cut()
@@ -34,6 +35,7 @@ def test_training_goes_on_while_postgresql_restarts_and_is_gone_for_longer_than_
     before = saved(worker)
     cluster.control.hold(HELD_AT + 3 * BLOCK)
     wait_until(lambda: saved(worker) - before, "a checkpoint is made in the meantime")
+    wait_until(lambda: is_away(cluster), "the reconciler misses its database")
     cluster.postgres.start()
     cluster.ways.postgres.restore()
     cluster.api_ways.postgres.restore()
@@ -59,6 +61,12 @@ def test_a_crash_of_postgresql_and_lost_answers_write_nothing_twice(cluster: Clu
     job = cluster.finish(job)
     assert_undisturbed(job, scripted())
     assert job.attempt == 1
+
+
+def is_away(cluster: Cluster) -> bool:
+    """Whether the newest that the reconciler said of the database is that it is away."""
+    text = cluster.apis[0].log_file.read_text(errors="replace")
+    return text.rfind("looking for lost workers fails") > text.rfind("lost workers works again")
 
 
 def saved(worker: Worker) -> set[Path]:

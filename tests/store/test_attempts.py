@@ -68,6 +68,8 @@ def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, do, ma
         if plan == "EXPLAIN":
             session.execute(text("SET LOCAL enable_seqscan = off"))
             session.execute(text("SET LOCAL enable_bitmapscan = off"))
+            # It sorts only where no index has the order, whatever it knows of a table so small.
+            session.execute(text("SET LOCAL enable_sort = off"))
         [(statement, parameters)] = seen
         told = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
     assert "ix_jobs_in_turn" in str(told)

@@ -132,7 +132,12 @@ def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, live: Any) -> N
     assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
     assert at_last["Nodes"] < at_first["Nodes"] + 500  # a mark for each skipped step
     assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + 500
-    assert statistics.median(polls[-30:]) <= 2 * statistics.median(early)
+    assert typical(polls[-30:]) <= 2 * typical(early)
+
+
+def typical(polls: list[float]) -> float:
+    """What a poll costs that shows something; an answer may be drawn with the next one's."""
+    return statistics.median([cost for cost in polls if cost])
 
 
 def poll(page: Page, devtools: CDPSession) -> float:
