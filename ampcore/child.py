@@ -18,9 +18,10 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from ampcore import __version__, fork_server, surroundings
@@ -34,14 +35,17 @@ PRELOADED: Final = ("ampcore.train.standby", "encodings.ascii", "encodings.cp437
 """All that a job imports; the encodings are those of the data that come with us, a zip file."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Load what trainers need, and fork one for each request; returns the exit code."""
+def main(arguments: list[str] | None = None, *, also_writable: Sequence[Path] = ()) -> int:
+    """Load what trainers need, and fork one for each request; returns the exit code.
+
+    `also_writable` is what a confined trainer may change beside its own folder.
+    """
     parser = argparse.ArgumentParser(prog="python -m ampcore.child", description=__doc__)
     parser.add_argument("--requests-fd", type=int, required=True)
     requests = parser.parse_args(arguments).requests_fd
     fork_server.die_with_parent()  # also while it imports
     preload()
-    fork_server.serve(requests, _run)
+    fork_server.serve(requests, _run, also_writable=also_writable)
     return 0
 
 

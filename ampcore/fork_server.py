@@ -2,7 +2,8 @@
 
 Its supervisor (`worker.fork_server`) speaks to it over an inherited Unix socket. A request is
 one byte, JOB or STANDBY, with five descriptors: standard input, output and error of the trainer,
-its frames, and a socket for its status. On the status socket go lines of JSON:
+its frames, and a socket for its status. On that socket a line of JSON waits already: how the
+trainer is to be confined (`ampcore.isolation.Confinement`), or null. Back go lines of JSON:
 
 - `{"pid": …}` once the trainer's process exists, in a process group of its own;
 - `{"exit": …}` when it has ended: its exit code, negative for a signal;
@@ -25,10 +26,12 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from ampcore.isolation import Confinement, confine, end_all_of, hide_memory, imported_files
 
 JOB: Final = b"J"
 STANDBY: Final = b"S"
@@ -54,12 +57,18 @@ Train = Callable[[int, bool], int]
 returns its exit code."""
 
 
-def serve(requests_fd: int, train: Train) -> None:
+def serve(requests_fd: int, train: Train, *, also_writable: Sequence[Path] = ()) -> None:
     """Fork a trainer for each request, until the supervisor closes its end.
 
     Returns in the server only: a trainer's process ends with the exit code of `train`.
+
+    Args:
+        requests_fd: The connection to the supervisor.
+        train: What each trainer runs.
+        also_writable: What a confined trainer may change beside its own folder.
     """
     die_with_parent()
+    hide_memory()
     call_this_process(SERVER_NAME)
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -67,7 +76,7 @@ def serve(requests_fd: int, train: Train) -> None:
         requests.set_inheritable(False)
         with suppress(BrokenPipeError):
             requests.sendall(LOADED)
-        _Server(requests, train).run()
+        _Server(requests, train, also_writable).run()
 
 
 def die_with_parent() -> None:
@@ -85,9 +94,9 @@ def call_this_process(name: str) -> None:
 class _Trainer:
     """A forked trainer, as the server knows it."""
 
-    def __init__(self, pid: int, status: socket.socket) -> None:
+    def __init__(self, pid: int, status: socket.socket, user: int | None = None) -> None:
         self.pid = pid
-        self._status = status
+        self._status, self._user = status, user
         self._ended = self._dropped = False
 
     def say(self, **facts: Any) -> None:
@@ -111,6 +120,8 @@ class _Trainer:
         """Kill what is left of it; its number is let go of once it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        if self._user is not None:
+            _end_what_left_the_group(self._user)
         self._dropped = True
 
     def close(self) -> None:
@@ -127,8 +138,11 @@ class _Trainer:
 class _Server:
     """The loop, in one thread."""
 
-    def __init__(self, requests: socket.socket, train: Train) -> None:
+    def __init__(
+        self, requests: socket.socket, train: Train, also_writable: Sequence[Path]
+    ) -> None:
         self._requests, self._train = requests, train
+        self._imported, self._also_writable = imported_files(), also_writable
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ)
         self._trainers: dict[int, _Trainer] = {}
@@ -173,6 +187,7 @@ class _Server:
         *streams, frames, status_fd = descriptors
         status = socket.socket(fileno=status_fd)
         server = os.getpid()
+        rules = _read_rules(status)
         # A signal to the new group waits until the trainer is ready to die of it.
         signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
         try:
@@ -184,16 +199,23 @@ class _Server:
         if pid == 0:
             _become_trainer(self, server, streams, frames, status)
             call_this_process(STANDBY_NAME if is_standby else TRAINER_NAME)
-            _leave(lambda: self._train(frames, is_standby))
+            _leave(lambda: self._run(rules, server, frames, is_standby=is_standby))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
         for descriptor in (*streams, frames):
             os.close(descriptor)
         if pid > 0:
             with suppress(OSError):  # it has done so itself, or is dead already
                 os.setpgid(pid, pid)
-            trainer = self._trainers[pid] = _Trainer(pid, status)
+            user = rules.user if rules is not None else None
+            trainer = self._trainers[pid] = _Trainer(pid, status, user)
             self._selector.register(status, selectors.EVENT_READ, trainer)
             trainer.say(pid=pid)
+
+    def _run(self, rules: Confinement | None, server: int, frames: int, *, is_standby: bool) -> int:
+        if rules is not None:
+            confine(rules, self._imported, self._also_writable)
+            _die_with(server)  # another user is not bound to it any more
+        return self._train(frames, is_standby)
 
     def _look_at_all(self) -> None:
         with suppress(BlockingIOError):
@@ -231,14 +253,40 @@ def _fork_quietly() -> int:
         return os.fork()
 
 
+def _read_rules(status: socket.socket) -> Confinement | None:
+    """How the next trainer is to be confined: the supervisor has written it before it asked."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (piece := status.recv(1)):  # it has given up already
+            return None
+        line += piece
+    values = json.loads(line)
+    return Confinement.from_json(values) if values is not None else None
+
+
+def _end_what_left_the_group(user: int) -> None:
+    """Kill what a trainer with a user of its own has started in other groups and sessions."""
+    pid = _fork_quietly()
+    if pid == 0:
+        try:
+            end_all_of(user)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _die_with(server: int) -> None:
+    die_with_parent()
+    if os.getppid() != server:  # it died before that was arranged
+        os._exit(1)
+
+
 def _become_trainer(
     server: "_Server", parent: int, streams: list[int], frames: int, status: socket.socket
 ) -> None:
     """In the new process: a group of its own, its own descriptors, and the usual signals."""
     os.setpgid(0, 0)
-    die_with_parent()
-    if os.getppid() != parent:  # it died before that was arranged
-        os._exit(1)
+    _die_with(parent)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -248,9 +296,15 @@ def _become_trainer(
     for stream, descriptor in enumerate(streams):
         os.dup2(descriptor, stream)
         os.close(descriptor)
+    _be_first_when_memory_runs_out()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+
+
+def _be_first_when_memory_runs_out() -> None:
+    hide_memory(hidden=False)  # else the file is root's
     with suppress(OSError):  # another system than Linux
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    hide_memory()
 
 
 def _leave(train: Callable[[], int]) -> None:

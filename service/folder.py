@@ -101,18 +101,31 @@ class Folder:
     @contextmanager
     def _folder(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         """A descriptor of a folder below the root."""
-        here = os.open(self._root, _FOLDER)
+        here = folder_below(self._root, parts, make=make)
         try:
-            for part in parts:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=here)
-                inner = os.open(part, _FOLDER | _HERE, dir_fd=here)
-                os.close(here)
-                here = inner
             yield here
         finally:
             os.close(here)
+
+
+def folder_below(root: Path, parts: tuple[str, ...], *, make: bool = False) -> int:
+    """A descriptor, to be closed, of a folder below another one; no link is gone through.
+
+    With `make` those that are not there are made. Raises OSError.
+    """
+    here = os.open(root, _FOLDER)
+    try:
+        for part in parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+            inner = os.open(part, _FOLDER | _HERE, dir_fd=here)
+            os.close(here)
+            here = inner
+    except BaseException:
+        os.close(here)
+        raise
+    return here
 
 
 def must_be(digest: str, sha256: str) -> None:
@@ -135,6 +148,8 @@ def opened(name: Path | str, folder: int | None = None) -> IO[bytes]:
 def _link(source: IO[bytes], file: Path, folder: int, name: str) -> tuple[int, str] | None:
     """Give the bytes of an open file another name in a folder; None where that cannot be done."""
     with suppress(OSError):  # another file system, or one without links
+        if os.fstat(source.fileno()).st_uid != os.geteuid():
+            return None  # its owner could change, or close, what is kept
         os.link(file, name, dst_dir_fd=folder, follow_symlinks=False)
         if not os.path.samestat(os.stat(name, dir_fd=folder), os.fstat(source.fileno())):
             os.unlink(name, dir_fd=folder)  # the file got another one in its place meanwhile

@@ -28,7 +28,8 @@ class ObjectStore:
         """Upload a file."""
         with opened(file) as source:
             size, digest = carry(source)
-        self._do(lambda fs, key: fs.put_file(str(file), key), parts)
+            same = f"/dev/fd/{source.fileno()}"  # whatever has the file's name by now
+            self._do(lambda fs, key: fs.put_file(same, key), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if stored != size:
             raise OSError(f"{size} bytes were sent and {stored} arrived")

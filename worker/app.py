@@ -11,6 +11,7 @@ from store.database import Database
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import abilities, broker, usage
+from worker.isolation import plan, tell
 from worker.presence import Presence
 from worker.scratch import Scratch
 from worker.settings import Settings
@@ -66,17 +67,24 @@ def create_app(settings: Settings, shop: Workshop) -> Celery:
 
 
 def workshop(settings: Settings) -> Workshop:
-    """What the slots of a worker with these settings use; nothing is opened yet."""
+    """What the slots of a worker with these settings use; nothing is opened yet.
+
+    Raises IsolationImpossible.
+    """
     worker_id = new_id()
+    datasets = settings.data_dir / "datasets"
+    scratch = Scratch(settings.scratch_dir, worker_id)
+    isolation = plan(settings.isolation, parent=scratch.own, datasets=datasets)
     return Workshop(
         worker_id=worker_id,
         queues=abilities.queues(settings.worker_queues),
         database=Database(settings.database_url),
         storage=Storage(settings.artifacts_url),
-        scratch=Scratch(settings.scratch_dir, worker_id),
-        standby=Standby(),
-        data_root=settings.data_dir / "datasets",
+        scratch=scratch,
+        standby=Standby(isolation=isolation),
+        data_root=datasets,
         bell=Bell(settings.redis_url),
+        isolation=isolation,
         lease_s=settings.lease_s,
     )
 
@@ -89,7 +97,7 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
         shop.worker_id,
         slots=slots,
         queues=shop.queues,
-        hardware=shop.standby.hardware,
+        hardware=lambda: _hardware(shop),
         usage=lambda: (
             shop.meter.reading()
             | {"gpus": gpus.reading(), "memory": usage.memory(shop.standby.peak_bytes)}
@@ -108,6 +116,7 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
     def on_start(**_: Any) -> None:
         adopt_orphans()
         shop.scratch.open()
+        tell(shop.isolation)
         shop.standby.prepare()
         presence.start()
 
@@ -122,3 +131,11 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
         shop.scratch.close()
         shop.bell.close()
         shop.database.close()
+
+
+def _hardware(shop: Workshop) -> dict[str, Any] | None:
+    """What is known of the machine, and how trainers are confined on it."""
+    if (found := shop.standby.hardware()) is None:
+        return None
+    isolation = shop.isolation
+    return {**found, "isolation": isolation.describe() if isolation is not None else None}

@@ -19,6 +19,7 @@ from worker.closing import Closing
 from worker.courier import Courier
 from worker.endings import End, Ending, broken, judge
 from worker.halts import NOT_STOPPING, Orders, Stopping
+from worker.isolation import TrainerFolder
 from worker.patience import Lease, PatientWrites
 from worker.relay import Relay
 from worker.report import report
@@ -30,6 +31,10 @@ from worker.workshop import Workshop
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
+OUTPUT: Final = "output"
+"""In an attempt's folder: where a trainer writes that has no folder of its own."""
+FETCHED: Final = "fetched"
+"""What earlier attempts have left for it."""
 LAST_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 
 
@@ -40,7 +45,7 @@ class JobAttempt:
         workshop: What the attempts of this worker share.
         job: The job as it was claimed.
         used_s: How long earlier attempts have had a worker.
-        folder: Where the trainer writes; made here, and removed by whoever named it.
+        folder: What it needs on this machine; made here, and removed by whoever named it.
     """
 
     def __init__(self, workshop: Workshop, job: Job, used_s: float, folder: Path) -> None:
@@ -52,7 +57,10 @@ class JobAttempt:
         self._lease = lease = Lease(job.id, job.attempt, workshop.lease_s)
         spool = Spool(workshop.room_bytes)
         self._relay = Relay(self._writes, lease, workshop.meter, self._note, spool)
-        self._courier = Courier(workshop.storage, self._writes, lease, folder, self._relay.tell)
+        self._output = folder / OUTPUT
+        self._trainer_folder: TrainerFolder | None = None
+        tell = self._relay.tell
+        self._courier = Courier(workshop.storage, self._writes, lease, self._output, tell)
         self._timeout_s: float | None = job.spec["runtime"]["timeout_s"]
         left_s = math.inf if self._timeout_s is None else self._timeout_s - used_s
         self._orders = Orders(
@@ -67,12 +75,16 @@ class JobAttempt:
         try:
             end = self._train()
             if end is not None:
-                closing = Closing(self._relay, self._courier, self._lease, self._orders)
+                closing = Closing(
+                    self._relay, self._courier, self._lease, self._orders, self._folder
+                )
                 closing.leave(end, report(self._job, end, self._ready))
         finally:
             self._over.set()
             self._courier.give_up()
             self._relay.close()
+            if self._trainer_folder is not None:
+                self._trainer_folder.close()
 
     def _note(self, event: Event) -> None:
         self._courier.note(event)
@@ -88,8 +100,9 @@ class JobAttempt:
         return judge(ending, self._timeout_s)
 
     def _ended(self) -> Ending:
-        self._folder.mkdir(parents=True)
-        fetching = aside(self._fetch)
+        fetched = self._folder / FETCHED
+        fetched.mkdir(parents=True)
+        fetching = aside(partial(self._fetch, fetched))
         done = False
         while not done:
             # Also before the first step: earlier attempts may have taken all of the time.
@@ -99,14 +112,27 @@ class JobAttempt:
         resume = fetching.result()
         process = self._shop.standby.take()
         try:
+            self._settle(process, list(fetched.iterdir()))
             process.assign(self._assignment(resume=resume))
             return self._supervised(process)
         finally:
             process.end(grace_s=0)
 
-    def _fetch(self) -> bool:
+    def _fetch(self, folder: Path) -> bool:
         tell = self._relay.tell
-        return fetch_newest(self._shop.storage, self._writes, self._lease, self._folder, tell)
+        return fetch_newest(self._shop.storage, self._writes, self._lease, folder, tell)
+
+    def _settle(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
+        """Let the trainer find in its folder what was fetched for it."""
+        self._trainer_folder = process.folder
+        if process.folder is None:
+            self._output.mkdir()
+            for path in fetched:
+                path.rename(self._output / path.name)
+            return
+        self._output = self._courier.folder = process.folder.path
+        for path in fetched:
+            process.folder.bring(path)
 
     def _assignment(self, *, resume: bool) -> dict[str, Any]:
         return {
@@ -114,7 +140,7 @@ class JobAttempt:
             "attempt": self._job.attempt,
             "spec": self._job.spec,
             "data_root": str(self._shop.data_root),
-            "output_dir": str(self._folder),
+            "output_dir": str(self._output),
             "resume": resume,
         }
 

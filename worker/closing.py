@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from store.artifacts import REPORT
@@ -39,6 +40,8 @@ class Closing:
     courier: Courier
     lease: Lease
     orders: Orders
+    folder: Path
+    """Where the report is written: not where the trainer could put something in its place."""
 
     def leave(self, end: End, report: dict[str, Any]) -> None:
         """Write the end behind all that belongs before it. Nothing is written in a lost job."""
@@ -57,11 +60,11 @@ class Closing:
     def _keep(self, report: dict[str, Any]) -> None:
         try:
             text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-            (self.courier.folder / REPORT_FILE).write_text(text, encoding="utf-8")
+            (self.folder / REPORT_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             log.warning("the report could not be written: %s", error)
         else:
-            self.courier.send(Parcel(REPORT, REPORT_FILE))
+            self.courier.send(Parcel(REPORT, REPORT_FILE, folder=self.folder))
 
     def _settled(self, drained: Callable[[float], bool], limit_s: Callable[[], float]) -> bool:
         """Wait for something to be drained; False when it takes too long, or the job is lost."""

@@ -5,9 +5,11 @@ is tried again and again, beside the training and without disturbing it.
 """
 
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +19,8 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from ampcore.series import Event, EventType
-from service.storage import PathInvalid, Storage, StorageFailed
+from service.folder import folder_below
+from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, MODEL, Stored
 from store.file_removals import Removal
@@ -36,11 +39,13 @@ TRIES_BEFORE_WARNING: Final = 3
 
 @dataclass(frozen=True)
 class Parcel:
-    """A file on its way: where it lies below the attempt's folder, and what it is."""
+    """A file on its way: where it lies below a folder, and what it is."""
 
     kind: str
     file: str
     step: int | None = None
+    folder: Path | None = None
+    """None: the folder that the trainer writes to."""
 
 
 def artifact_failed(parcel: Parcel, cause: str) -> Event:
@@ -58,7 +63,7 @@ class Courier:
         storage: Where the files go.
         writes: The attempt's transactions.
         lease: Whose files they are.
-        folder: Where the attempt writes them.
+        folder: Where the trainer writes them.
         warn: Hears of files that cannot be stored.
     """
 
@@ -140,7 +145,7 @@ class Courier:
             except PathInvalid:
                 raise  # it will not become better
             except StorageFailed as error:
-                if not (self.folder / parcel.file).exists():
+                if not (self._folder(parcel) / parcel.file).exists():
                     log.info("%s: the trainer has removed it meanwhile", parcel.file)
                     return
                 self._failures, self._cause = self._failures + 1, str(error)
@@ -159,14 +164,31 @@ class Courier:
             )
 
     def _publish(self, parcel: Parcel) -> None:
-        file, job_id = self.folder / parcel.file, self.lease.job_id
-        path = f"attempt-{self.lease.attempt}/{parcel.file}"
-        size_bytes, sha256 = self.storage.put(job_id, path, file)
-        stored = Stored(path, parcel.kind, parcel.step, size_bytes, sha256)
-        removals = self.writes.write(partial(self._record, stored))
-        file.unlink(missing_ok=True)
+        job_id = self.lease.job_id
+        path = check_path(f"attempt-{self.lease.attempt}/{parcel.file}")
+        with self._found(parcel) as file:
+            size_bytes, sha256 = self.storage.put(job_id, path, file)
+            stored = Stored(path, parcel.kind, parcel.step, size_bytes, sha256)
+            removals = self.writes.write(partial(self._record, stored))
+            file.unlink(missing_ok=True)
         if removals:
             self._remove(removals)
+
+    def _folder(self, parcel: Parcel) -> Path:
+        return parcel.folder if parcel.folder is not None else self.folder
+
+    @contextmanager
+    def _found(self, parcel: Parcel) -> Iterator[Path]:
+        """The file, by a path that no link of the trainer's leads elsewhere."""
+        *folders, name = parcel.file.split("/")
+        try:
+            inside = folder_below(self._folder(parcel), tuple(folders))
+        except OSError as error:
+            raise StorageFailed(f"{parcel.file} could not be read: {error.strerror}.") from error
+        try:
+            yield Path(f"/dev/fd/{inside}") / name
+        finally:
+            os.close(inside)
 
     def _record(self, stored: Stored, session: Session) -> Sequence[Removal]:
         """Write the file's row; the files that are to be deleted, as their rows had to go for it.

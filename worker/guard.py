@@ -29,7 +29,7 @@ class Guard:
         with self._lock:
             if self._process is None:
                 self._process = subprocess.Popen(
-                    PROGRAM, stdin=subprocess.PIPE, start_new_session=True
+                    PROGRAM, stdin=subprocess.PIPE, start_new_session=True, env={}
                 )
             self._tell(f"+{group}\n")
 

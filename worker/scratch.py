@@ -22,30 +22,30 @@ class Scratch:
 
     def __init__(self, root: Path, worker_id: str) -> None:
         self._root = root
-        self._own = root / worker_id
+        self.own = root / worker_id
         self._lock: int | None = None
 
     def open(self) -> None:
         """Make the folder, and remove those of workers that are dead. Raises OSError."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
-        self._own.mkdir()
+        self.own.mkdir()
         for lock in self._root.glob(f"*{SUFFIX}"):
             with suppress(OSError):  # it is another's, or another worker was faster
                 _remove_if_dead(lock)
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._own, ignore_errors=True)
+        shutil.rmtree(self.own, ignore_errors=True)
         if self._lock is not None:
-            self._own.with_suffix(SUFFIX).unlink(missing_ok=True)
+            self.own.with_suffix(SUFFIX).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 
     @contextmanager
     def folder(self, job_id: str, attempt: int) -> Iterator[Path]:
         """A place for the folder of one attempt, which makes it; it is gone afterwards."""
-        folder = self._own / f"{job_id}-attempt-{attempt}"
+        folder = self.own / f"{job_id}-attempt-{attempt}"
         try:
             yield folder
         finally:
@@ -53,10 +53,10 @@ class Scratch:
 
     def _locked(self) -> int:
         # Named when it is locked: nobody finds a lock that nobody holds yet.
-        unnamed = self._own.with_suffix(".new")
+        unnamed = self.own.with_suffix(".new")
         descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        unnamed.rename(self._own.with_suffix(SUFFIX))
+        unnamed.rename(self.own.with_suffix(SUFFIX))
         return descriptor
 
 

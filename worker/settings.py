@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ampcore.spec.training import QueueName
 from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
+from worker.isolation import DEFAULT_PROCESSES, DEFAULT_USERS, Mode, Wishes
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Settings(Surroundings):
     """Whose jobs it takes; None: those that its machine can run."""
     scratch_dir: Path = Path()
     """Where attempts write before their files are published; left out: in the data folder."""
+    isolation: Wishes = field(default_factory=Wishes)
+    """How trainers are confined."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,8 +41,36 @@ class Settings(Surroundings):
             worker_slots=given.whole_number("AMPCORE_WORKER_SLOTS", 1, least=1, most=1024),
             worker_queues=_queues(given.text("AMPCORE_WORKER_QUEUES", "")),
             scratch_dir=Path(scratch).absolute() if scratch else Path(),
+            isolation=_isolation(given),
             **given.shared(),
         )
+
+
+def _isolation(given: Environment) -> Wishes:
+    mode = given.choice("AMPCORE_TRAINER_ISOLATION", Mode.AUTO, *Mode)
+    memory = given.whole_number("AMPCORE_TRAINER_MEMORY_BYTES", 0, least=0, most=2**62)
+    return Wishes(
+        mode=Mode(mode),
+        users=_users(given.text("AMPCORE_TRAINER_USERS", "")),
+        processes=given.whole_number(
+            "AMPCORE_TRAINER_PROCESSES", DEFAULT_PROCESSES, least=1, most=2**22
+        ),
+        memory_bytes=memory or None,
+    )
+
+
+def _users(text: str) -> range:
+    """Numbers of users, from the first to the last, that are root neither."""
+    if not text:
+        return DEFAULT_USERS
+    first, _, last = text.partition("-")
+    given = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
+    if len(given) != 2 or not 1 <= given[0] <= given[1] < 2**32 - 1:
+        raise SettingsInvalid(
+            "AMPCORE_TRAINER_USERS: expected the first and the last number of a range of users, "
+            f"such as {DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}, received {text[:40]!r}."
+        )
+    return range(given[0], given[1] + 1)
 
 
 def _queues(text: str) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from worker.fork_server import ForkServer
 from worker.guard import Guard
+from worker.isolation import Isolation
 from worker.supervisor import PROGRAM, TrainerProcess
 
 log = logging.getLogger(__name__)
@@ -16,10 +17,17 @@ READY_S: Final = 300.0
 
 
 class Standby:
-    """Holds at most one waiting process; safe to use from every slot's thread."""
+    """Holds at most one waiting process; safe to use from every slot's thread.
 
-    def __init__(self, program: Sequence[str] = PROGRAM) -> None:
-        self._guard = Guard()
+    Args:
+        program: The command of the process that trainers are forked from.
+        isolation: How trainers are confined; None: not at all.
+    """
+
+    def __init__(
+        self, program: Sequence[str] = PROGRAM, isolation: Isolation | None = None
+    ) -> None:
+        self._guard, self._isolation = Guard(), isolation
         self._server = ForkServer(program, self._guard)
         self._lock = threading.Lock()
         self._process: TrainerProcess | None = None
@@ -69,7 +77,7 @@ class Standby:
         with self._lock:
             self._closed = True
             if self._process is not None:
-                self._process.end(grace_s=0)
+                self._process.discard()
                 self._process = None
         self._server.close()
         self._guard.close()
@@ -87,8 +95,14 @@ class Standby:
             self._hardware = process.ready["hardware"]
         if not is_sound:
             log.warning("the trainer that stood by has ended: %s", process.printed.last_line())
-            process.end(grace_s=0)
+            process.discard()
             self._process = None
 
     def _asked(self, *, is_standby: bool) -> TrainerProcess:
-        return TrainerProcess(self._server, self._guard, is_standby=is_standby)
+        folder = self._isolation.new_folder() if self._isolation is not None else None
+        try:
+            return TrainerProcess(self._server, self._guard, folder, is_standby=is_standby)
+        except OSError:
+            if folder is not None:
+                folder.close()
+            raise

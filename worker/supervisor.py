@@ -15,6 +15,7 @@ from typing import Any, Final
 from ampcore.series.frames import Frame, FrameReader, FrameType
 from worker.fork_server import JOB, STANDBY, ForkServer
 from worker.guard import Guard
+from worker.isolation import TrainerFolder
 from worker.printed import STDERR, STDOUT, Printed
 from worker.trainer_status import TrainerStatus
 
@@ -40,14 +41,22 @@ class TrainerProcess:
     Args:
         server: Is asked for the process. Raises OSError when it cannot be started.
         guard: Is told of the process's group before there is a job in it.
+        folder: What it is confined to; whoever ends it removes it. None: it is not confined.
         is_standby: No job waits for it, so there is time to rehearse one.
     """
 
-    def __init__(self, server: ForkServer, guard: Guard, *, is_standby: bool = False) -> None:
+    def __init__(
+        self,
+        server: ForkServer,
+        guard: Guard,
+        folder: TrainerFolder | None = None,
+        *,
+        is_standby: bool = False,
+    ) -> None:
         self.ready: dict[str, Any] | None = None
         """What it said of its machine and its libraries, once it stands by."""
         self.printed = Printed()
-        self._server, self._guard = server, guard
+        self._server, self._guard, self.folder = server, guard, folder
         self._reader = FrameReader()
         self._pipes = selectors.DefaultSelector()
         self._is_watched = self._is_given_up = self._is_ended = False
@@ -147,6 +156,12 @@ class TrainerProcess:
         self._is_ended = True
         return late
 
+    def discard(self) -> None:
+        """End it, and remove its folder: it never had a job."""
+        self.end(grace_s=0)
+        if self.folder is not None:
+            self.folder.close()
+
     def _open(self, ours: ExitStack, theirs: ExitStack, kind: bytes) -> socket.socket:
         """Make the pipes, and ask for a process at their other ends."""
         stdin, self._stdin = _pipe(theirs, ours)
@@ -159,6 +174,8 @@ class TrainerProcess:
         connection, its_end = socket.socketpair()
         ours.enter_context(connection)
         theirs.enter_context(its_end)
+        rules = self.folder.rules.to_json() if self.folder is not None else None
+        connection.sendall(json.dumps(rules).encode() + b"\n")
         launched = self._server.ask(kind, [*there, its_end.fileno()])
         self._status = TrainerStatus(connection, launched)
         return connection

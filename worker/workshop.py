@@ -9,6 +9,7 @@ from service.storage import Storage
 from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
 from worker.halts import GRACE_S
+from worker.isolation import Isolation
 from worker.memory_kills import MemoryKills, events_file
 from worker.meter import Meter
 from worker.scratch import Scratch
@@ -28,6 +29,8 @@ class Workshop:
     standby: Standby
     data_root: Path
     bell: Bell
+    isolation: Isolation | None = None
+    """How its trainers are confined; None: not at all."""
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S

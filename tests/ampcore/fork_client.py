@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ampcore.fork_server import JOB, REAP, STANDBY
+from ampcore.isolation import Confinement
 from ampcore.series.frames import Frame, FrameReader, FrameType
 
 
@@ -96,12 +97,13 @@ class Server:
         )
         theirs.close()
 
-    def fork(self, *, is_standby: bool = False) -> Child:
+    def fork(self, *, is_standby: bool = False, rules: Confinement | None = None) -> Child:
         log_file = self.folder / f"log-{len(self.children)}"
         stdin, writing = os.pipe()
         reading, frames = os.pipe()
         ours, theirs = socket.socketpair()
         with log_file.open("wb") as log:
+            ours.sendall(json.dumps(rules and rules.to_json()).encode() + b"\n")
             there = [stdin, log.fileno(), log.fileno(), frames, theirs.fileno()]
             socket.send_fds(self.requests, [STANDBY if is_standby else JOB], there)
         for descriptor in (stdin, frames):

@@ -43,5 +43,6 @@ def _use_blocks_of(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    wrap(Control.from_argument(sys.argv.pop(1)))
-    sys.exit(child.main())
+    control = Control.from_argument(sys.argv.pop(1))
+    wrap(control)
+    sys.exit(child.main(also_writable=[control.folder]))

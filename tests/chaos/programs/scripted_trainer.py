@@ -145,7 +145,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests-fd", type=int, required=True)
     requests_fd = parser.parse_args().requests_fd
-    fork_server.serve(requests_fd, lambda frames_fd, _is_standby: run(control, frames_fd))
+    fork_server.serve(
+        requests_fd,
+        lambda frames_fd, _is_standby: run(control, frames_fd),
+        also_writable=[control.folder],
+    )
 
 
 if __name__ == "__main__":

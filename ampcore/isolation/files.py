@@ -1,0 +1,61 @@
+"""Which files of its machine a trainer needs, beside its own folder and the datasets."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+SYSTEM: Final = tuple(
+    map(
+        Path,
+        (
+            "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/proc", "/sys",
+            "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
+            "/etc/hosts", "/etc/nvidia-container-runtime",
+        ),
+    )
+)  # fmt: skip
+"""Programs, libraries, and what the kernel tells; nobody's own files."""
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "dxg", "kfd", "dri")
+GPUS: Final = "nvidia*"
+PATHS: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
+"""Variables with folders in them that the operator wants to be looked into."""
+
+
+def imported_files() -> list[Path]:
+    """The interpreter, and every package and module that this process has imported from outside.
+
+    Packages as a whole: more of them may be imported later.
+    """
+    roots = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix)]
+    found = dict.fromkeys(roots)
+    for name, module in list(sys.modules.items()):
+        if "." not in name:
+            found.update(dict.fromkeys(_places(module)))
+    return [path for path in found if path in roots or not _is_below(path, roots)]
+
+
+def system_files() -> list[Path]:
+    """What else may be read."""
+    told = [part for name in PATHS for part in os.environ.get(name, "").split(os.pathsep) if part]
+    return [*SYSTEM, *map(Path, told)]
+
+
+def devices() -> list[Path]:
+    """Devices to be read, written and asked; and where the service is that shares a GPU."""
+    folder = Path("/dev")
+    shared = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # noqa: S108 - CUDA's
+    return [*(folder / name for name in DEVICES), *folder.glob(GPUS), Path(shared)]
+
+
+def _places(module: object) -> Iterator[Path]:
+    folders = getattr(module, "__path__", None)
+    if folders is not None:
+        yield from map(Path, folders)
+    elif isinstance(file := getattr(module, "__file__", None), str):
+        yield Path(file)
+
+
+def _is_below(path: Path, roots: list[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)

@@ -1,0 +1,137 @@
+"""Landlock: a process gives up the right to files, signals and connections, for ever.
+
+What it starts afterwards is restricted too; threads that run already are not, so this comes
+before TensorFlow makes any. A restricted process cannot trace, or read the memory and the
+environment of, a process outside of its restriction.
+
+Source: Linux, landlock(7) and include/uapi/linux/landlock.h.
+"""
+
+import ctypes
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+CREATE_RULESET: Final = 444
+ADD_RULE: Final = 445
+RESTRICT_SELF: Final = 446
+"""Numbers of system calls, the same on every architecture but Alpha."""
+CREATE_RULESET_VERSION: Final = 1
+RULE_PATH_BENEATH: Final = 1
+
+EXECUTE: Final = 1 << 0
+WRITE_FILE: Final = 1 << 1
+READ_FILE: Final = 1 << 2
+READ_DIR: Final = 1 << 3
+REMOVE_DIR: Final = 1 << 4
+REMOVE_FILE: Final = 1 << 5
+MAKE_DIR: Final = 1 << 7
+MAKE_REG: Final = 1 << 8
+REFER: Final = 1 << 13
+TRUNCATE: Final = 1 << 14
+IOCTL_DEV: Final = 1 << 15
+
+ALL_FILES: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""Every right to files that an ABI knows, by the first ABI that knows it."""
+OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""The rights that a rule about something else than a folder may give."""
+
+READ: Final = EXECUTE | READ_FILE | READ_DIR
+USE: Final = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
+"""Of devices, and of what a process is told of itself in /proc."""
+CHANGE: Final = (
+    READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | REFER
+    | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG
+)  # fmt: skip
+"""In an own folder: no programs to run, no links, pipes, sockets or devices."""
+
+TCP_ABI: Final = 4
+ALL_TCP: Final = 0b11  # bind, connect
+SCOPES_ABI: Final = 6
+ALL_SCOPES: Final = 0b11  # abstract sockets, signals
+
+NO_NEW_PRIVILEGES: Final = 38  # linux/prctl.h, PR_SET_NO_NEW_PRIVS
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def abi() -> int:
+    """The version that this kernel has; 0 without Landlock."""
+    if sys.platform != "linux" or platform.machine() == "alpha":
+        return 0
+    try:
+        return _call(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+    except OSError:  # it is not built in, or switched off, or a filter refuses the call
+        return 0
+
+
+def restrict(readable: Iterable[Path], usable: Iterable[Path], changeable: Iterable[Path]) -> None:
+    """Restrict this thread, and all that it starts, to these files and folders.
+
+    There is no TCP any more where the kernel can forbid it, and no signal to a process, or
+    connection to an abstract socket, that is not restricted by the same call. A path that does
+    not exist is left out. Raises OSError.
+    """
+    version = abi()
+    files = max(rights for since, rights in ALL_FILES.items() if since <= version)
+    wanted = _Ruleset(
+        handled_access_fs=files,
+        handled_access_net=ALL_TCP if version >= TCP_ABI else 0,
+        scoped=ALL_SCOPES if version >= SCOPES_ABI else 0,
+    )
+    known = 24 if version >= SCOPES_ABI else 16 if version >= TCP_ABI else 8
+    ruleset = _call(CREATE_RULESET, ctypes.byref(wanted), known, 0)
+    try:
+        for paths, rights in ((readable, READ), (usable, USE), (changeable, CHANGE)):
+            for path in paths:
+                _allow(ruleset, path, rights & files)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+            raise _error()
+        _call(RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    try:
+        here = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # it is not there, or not for this user: then there is nothing to allow
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(here).st_mode):
+            rights &= OF_FILES
+        rule = _PathBeneath(allowed_access=rights, parent_fd=here)
+        _call(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(here)
+
+
+def _call(number: int, *arguments: object) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    converted = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    result = int(libc.syscall(ctypes.c_long(number), *converted))
+    if result < 0:
+        raise _error()
+    return result
+
+
+def _error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))

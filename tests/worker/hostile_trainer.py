@@ -1,0 +1,171 @@
+"""A trainer that tries what no job may do, and prints what came of each attempt.
+
+`hostile_trainer.py TARGETS …`: the first argument is JSON with the paths, processes and addresses
+to attack, the rest the fork server's. It does nothing that lasts: signal 0 reaches nobody.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ampcore import fork_server
+from ampcore.series.frames import Frame, FrameType, write_frame
+
+PTRACE_SEIZE = 0x4206
+PTRACE_DETACH = 17
+MARK = "attacks: "
+
+Attack = Callable[[], object]
+
+
+def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
+    data, pids = Path(targets["data"]), targets["pids"]
+    tried: dict[str, Attack] = {
+        "read the token": (data / "token").read_text,
+        "read the database": (data / "ampcore.sqlite").read_bytes,
+        "read an artifact": (data / "artifacts/other/model").read_bytes,
+        "read another trainer's folder": lambda: list(Path(targets["other"]).iterdir()),
+        "write into another trainer's folder": (Path(targets["other"]) / "new").touch,
+        "write into the datasets": (data / "datasets/new").touch,
+        "change a dataset": lambda: (data / "datasets/x").open("ab").close(),
+        "write among the programs": (Path(targets["package"]) / "hostile.tmp").touch,
+        "make a link to the token": lambda: Path("link").symlink_to(data / "token"),
+        "run a program of its own": run_own,
+        "connect to a port": lambda: socket.create_connection(tuple(targets["port"])).close(),
+        "connect to an abstract socket": lambda: connect(targets["abstract"]),
+        "use a right of root": use_right,
+        "ask for more memory": lambda: bytearray(2 * targets["memory_bytes"]),
+        "start more processes": lambda: start_many(2 * targets["processes"]),
+    }
+    for name, pid in pids.items():
+        tried |= {
+            f"signal {name}": lambda pid=pid: os.kill(pid, 0),
+            f"read the environment of {name}": Path(f"/proc/{pid}/environ").read_bytes,
+            f"read the memory of {name}": Path(f"/proc/{pid}/mem").open,
+            f"trace {name}": lambda pid=pid: trace(pid),
+        }
+    return tried
+
+
+def allowed(job: dict[str, Any]) -> dict[str, Attack]:
+    """What every trainer may do."""
+    return {
+        "read a dataset": (Path(job["data_root"]) / "x").read_bytes,
+        "write a checkpoint": lambda: (Path(job["output_dir"]) / "file").write_text("x"),
+        "rename a file": lambda: (Path(job["output_dir"]) / "file").rename("renamed"),
+        "delete a file": lambda: Path("renamed").unlink(),
+        "write a temporary file": lambda: tempfile.TemporaryFile().close(),
+        "import a module": lambda: __import__("wave"),
+        "look at itself": lambda: Path("/proc/self/status").read_text(),
+        "write to /dev/null": lambda: Path(os.devnull).write_text("x"),
+        "start a program": lambda: start("/bin/true"),
+    }
+
+
+def use_right() -> None:
+    Path("given").touch()
+    os.chown("given", 12345, 12345)
+
+
+def run_own() -> None:
+    file = Path("program")
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o700)
+    start("./program")
+
+
+def start(program: str) -> None:
+    os.waitpid(os.posix_spawn(program, [program], {}), 0)
+
+
+def connect(name: str) -> None:
+    with socket.socket(socket.AF_UNIX) as here:
+        here.connect(f"\0{name}")
+
+
+def trace(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_SEIZE, pid, None, None):
+        raise OSError(ctypes.get_errno(), "ptrace")
+    libc.ptrace(PTRACE_DETACH, pid, None, None)
+
+
+def start_many(count: int) -> None:
+    children: list[int] = []
+    reading, writing = os.pipe()
+    try:
+        for _ in range(count):
+            if (pid := os.fork()) == 0:
+                os.close(writing)
+                os.read(reading, 1)  # until all were started
+                os._exit(0)
+            children.append(pid)
+    finally:
+        os.close(writing)
+        for pid in children:
+            os.waitpid(pid, 0)
+
+
+def leave_a_process() -> int:
+    """Start one that is in no group of ours, and has no parent any more; its number."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        pid = os.fork()
+        if pid:
+            os.write(writing, str(pid).encode())
+            os._exit(0)
+        for descriptor in range(3, 256):
+            if descriptor not in (reading, writing):
+                try:
+                    os.close(descriptor)
+                except OSError:
+                    continue
+        time.sleep(600)
+        os._exit(0)
+    os.wait()
+    return int(os.read(reading, 20))
+
+
+def outcome(attack: Attack) -> str:
+    try:
+        attack()
+    except (OSError, MemoryError) as error:
+        return type(error).__name__
+    return "done"
+
+
+def run(targets: dict[str, Any], frames_fd: int) -> int:
+    frames = os.fdopen(frames_fd, "wb")
+    write_frame(frames, Frame(FrameType.READY, {"hardware": {"device": "script"}, "versions": {}}))
+    if line := sys.stdin.readline():
+        job = json.loads(line)
+        os.chdir(job["output_dir"])
+        running = {"total_steps": 0, "first_step": 0}
+        write_frame(frames, Frame(FrameType.RUNNING, running))
+        tried = {name: outcome(attack) for name, attack in attacks(targets).items()}
+        usual = {name: outcome(attack) for name, attack in allowed(job).items()}
+        left = leave_a_process() if targets["leave"] else None
+        print(MARK + json.dumps({"tried": tried, "usual": usual, "left": left}), flush=True)
+        write_frame(frames, Frame(FrameType.SUCCEEDED, {"summary": {"steps": 0}}))
+    return 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("targets", type=json.loads)
+    parser.add_argument("--requests-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    fork_server.serve(arguments.requests_fd, lambda frames_fd, _: run(arguments.targets, frames_fd))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""What a hostile trainer can reach, under each kind of isolation that this machine allows."""
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import ampcore
+from ampcore.isolation import Confinement, confine, landlock
+from service.settings import SettingsInvalid
+from tests.waiting import wait_until
+from tests.worker.conftest import WORKER, Start
+from tests.worker.hostile_trainer import MARK
+from worker import isolation
+from worker.isolation import Isolation, IsolationImpossible, Mode, Wishes, plan
+from worker.scratch import Scratch
+from worker.settings import Settings
+from worker.standby import Standby
+from worker.trainer_users import claim_user
+
+HOSTILE = Path(__file__).with_name("hostile_trainer.py")
+USERS = range(60_800, 60_810)
+PROCESSES = 40
+MEMORY_BYTES = 2**30
+
+NEEDS_LANDLOCK = {
+    "read an artifact",
+    "make a link to the token",
+    "run a program of its own",
+    "connect to a port",
+    "connect to an abstract socket",
+}
+NEEDS_OWN_USER = {"start more processes"}
+"""Linux does not count the processes of root."""
+
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users")
+has_landlock = pytest.mark.skipif(
+    landlock.abi() < landlock.SCOPES_ABI, reason="this kernel has no Landlock 6"
+)
+KINDS = [
+    pytest.param("landlock", marks=has_landlock),
+    pytest.param("own_user", marks=is_root),
+    pytest.param("both", marks=[is_root, has_landlock]),
+]
+
+
+class World:
+    """A data folder with what a trainer must not reach, and what runs beside it."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        for folder in ("datasets", "artifacts/other", f"scratch/{WORKER}"):
+            (data / folder).mkdir(parents=True)
+        (data / "token").write_text("amp_secret")
+        (data / "ampcore.sqlite").write_text("rows")
+        for file in ("token", "ampcore.sqlite"):
+            (data / file).chmod(0o600)
+        (data / "artifacts/other/model").write_text("weights")
+        (data / "datasets/x").write_text("numbers")
+        self.other = data / f"scratch/{WORKER}/trainer-of-another-job"
+        self.other.mkdir(mode=0o700)
+        self.scratch = Scratch(data / "scratch", WORKER)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract_name = f"ampcore-test-{os.getpid()}"
+        self.abstract.bind(f"\0{self.abstract_name}")
+        self.abstract.listen()
+
+    def isolation(self, kind: str) -> Isolation | None:
+        if kind == "off":
+            return None
+        return Isolation(
+            parent=self.scratch.own,
+            datasets=self.data / "datasets",
+            users=None if kind == "landlock" else USERS,
+            landlock_abi=0 if kind == "own_user" else landlock.abi(),
+            processes=PROCESSES,
+            memory_bytes=MEMORY_BYTES,
+        )
+
+    def program(self, *, leave: bool = False) -> tuple[str, ...]:
+        targets = {
+            "data": str(self.data),
+            "other": str(self.other),
+            "package": str(Path(ampcore.__file__).parent),
+            "port": self.listener.getsockname(),
+            "abstract": self.abstract_name,
+            "pids": {"its worker": os.getpid(), "init": 1},
+            "memory_bytes": MEMORY_BYTES,
+            "processes": PROCESSES,
+            "leave": leave,
+        }
+        return (sys.executable, "-u", str(HOSTILE), json.dumps(targets))
+
+    def close(self) -> None:
+        self.listener.close()
+        self.abstract.close()
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One of them is enough: no database has a part in this."""
+    return sqlite_url
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Where other users can go: pytest's own folders are closed to them."""
+    data = Path(tempfile.mkdtemp(prefix="ampcore-test-"))
+    data.chmod(0o711)
+    made = World(data)
+    yield made
+    made.close()
+    shutil.rmtree(data)
+    (Path(ampcore.__file__).parent / "hostile.tmp").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def attack(world: World, start: Start) -> Callable[..., dict[str, Any]]:
+    """Run the hostile trainer under a kind of isolation, and return what it tells."""
+
+    def run(kind: str, *, leave: bool = False) -> dict[str, Any]:
+        isolation = world.isolation(kind)
+        running = start(
+            "hostile",
+            standby=Standby(world.program(leave=leave), isolation),
+            scratch=world.scratch,
+            data_root=world.data / "datasets",
+            isolation=isolation,
+        )
+        job = running.ended()
+        running.shop.standby.close()
+        assert job.state == "succeeded", (job.message, running.log("stderr"))
+        (line,) = (line for line in running.log().splitlines() if line.startswith(MARK))
+        told: dict[str, Any] = json.loads(line.removeprefix(MARK))
+        return told
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trainer_reaches_nothing_but_its_own(kind: str, attack: Callable[..., Any]) -> None:
+    told = attack(kind)
+    expected: set[str] = set()
+    if kind == "own_user":
+        expected |= NEEDS_LANDLOCK
+    if kind == "landlock" and os.geteuid() == 0:
+        expected |= NEEDS_OWN_USER
+    assert {name for name, came in told["tried"].items() if came == "done"} == expected
+    assert set(told["usual"].values()) == {"done"}, told["usual"]
+
+
+def test_without_isolation_it_reaches_all_that_its_worker_does(attack: Callable[..., Any]) -> None:
+    told = attack("off")
+    # Of these the system itself may keep a user from some: processes of root, or tracing.
+    own = {
+        name for name in told["tried"]
+        if " init" not in name and name not in {"use a right of root", "trace its worker"}
+    }  # fmt: skip
+    assert {name for name in own if told["tried"][name] != "done"} == set()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.values[0] != "landlock"])
+def test_nothing_that_it_started_outlives_a_trainer_with_a_user(
+    kind: str, attack: Callable[..., Any]
+) -> None:
+    pid = attack(kind, leave=True)["left"]
+    wait_until(lambda: not psutil.pid_exists(pid))
+
+
+def test_a_folder_is_gone_with_its_trainer(attack: Callable[..., Any], world: World) -> None:
+    attack("landlock" if landlock.abi() else "off")
+    assert list(world.scratch.own.iterdir()) == [world.other]
+
+
+# ---- What the machine allows
+
+
+@has_landlock
+def test_a_worker_plans_what_its_machine_allows(world: World) -> None:
+    planned = plan(Wishes(), parent=world.scratch.own, datasets=world.data / "datasets")
+    assert planned is not None
+    assert planned.landlock_abi == landlock.abi()
+    assert planned.memory_bytes
+    described = planned.describe()
+    assert all(described[name] for name in ("files", "processes", "tcp", "memory_bytes"))
+    if os.geteuid() == 0:
+        assert (planned.users is None) == bool(planned.missing)
+
+
+@pytest.mark.parametrize(
+    ("abi", "is_root_here", "closed", "words"),
+    [
+        (0, True, None, ["has no Landlock (Linux 5.13"]),
+        (0, False, None, ["has no Landlock (Linux 5.13", "can end the processes"]),
+        (5, False, None, ["has no Landlock 6"]),
+        (7, True, Path("/closed"), ["since /closed is closed to other users"]),
+        (7, True, None, []),
+        (7, False, Path("/closed"), []),
+    ],
+)
+def test_what_is_missing_is_said(
+    abi: int, is_root_here: bool, closed: Path | None, words: list[str]
+) -> None:
+    said = list(isolation._missing(abi, is_root=is_root_here, closed=closed))
+    assert len(said) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, said, strict=True))
+
+
+def test_isolation_that_is_required_and_impossible_ends_the_worker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    required = Wishes(mode=Mode.REQUIRED)
+    with pytest.raises(IsolationImpossible, match=r"AMPCORE_TRAINER_ISOLATION is required.*5\.13"):
+        plan(required, parent=world.scratch.own, datasets=world.data / "datasets")
+
+
+def test_isolation_that_is_off_is_none(world: World) -> None:
+    wishes = Wishes(mode=Mode.OFF)
+    assert plan(wishes, parent=world.scratch.own, datasets=world.data / "datasets") is None
+
+
+def test_a_closed_folder_is_found(world: World) -> None:
+    inner = world.data / "a" / "b"
+    inner.mkdir(parents=True)
+    assert isolation._closed_to_others([inner]) is None
+    inner.parent.chmod(0o700)
+    assert isolation._closed_to_others([inner]) == inner.parent
+    assert isolation._closed_to_others([inner / "not" / "there"]) == inner.parent
+
+
+def test_two_workers_never_share_a_user() -> None:
+    first = claim_user(USERS)
+    second = claim_user(USERS)
+    assert first.number != second.number
+    first.release()
+    third = claim_user([first.number])
+    with pytest.raises(OSError, match="AMPCORE_TRAINER_USERS"):
+        claim_user([third.number, second.number])
+    second.release()
+    third.release()
+
+
+SURROUNDINGS = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}
+
+
+def test_settings_say_how_trainers_are_confined() -> None:
+    assert Settings.from_environment(SURROUNDINGS).isolation == Wishes()
+    told = {
+        "AMPCORE_TRAINER_ISOLATION": "required",
+        "AMPCORE_TRAINER_USERS": "70000-70009",
+        "AMPCORE_TRAINER_PROCESSES": "100",
+        "AMPCORE_TRAINER_MEMORY_BYTES": "1000",
+    }
+    given = Settings.from_environment(SURROUNDINGS | told).isolation
+    assert given == Wishes(Mode.REQUIRED, range(70_000, 70_010), 100, 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AMPCORE_TRAINER_ISOLATION", "yes"),
+        ("AMPCORE_TRAINER_USERS", "0-5"),
+        ("AMPCORE_TRAINER_USERS", "9-5"),
+        ("AMPCORE_TRAINER_USERS", "nobody"),
+        ("AMPCORE_TRAINER_PROCESSES", "0"),
+        ("AMPCORE_TRAINER_MEMORY_BYTES", "1G"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
+        Settings.from_environment(SURROUNDINGS | {name: value})
+
+
+# ---- What a process gives up
+
+
+def test_a_process_with_threads_is_not_confined(tmp_path: Path) -> None:
+    rules = Confinement(tmp_path, tmp_path, restrict_files=True)
+    from threading import Event, Thread
+
+    end = Event()
+    thread = Thread(target=end.wait)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="before it has threads"):
+            confine(rules, [])
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_rules_go_to_the_fork_server_as_json(tmp_path: Path) -> None:
+    rules = Confinement(tmp_path, tmp_path / "datasets", 5, True, 10, 20)
+    assert Confinement.from_json(json.loads(json.dumps(rules.to_json()))) == rules
+    without = replace(rules, user=None, processes=None)
+    assert Confinement.from_json(json.loads(json.dumps(without.to_json()))) == without

@@ -1,0 +1,220 @@
+"""How the trainers of this worker are confined: what is asked for, and what the machine allows.
+
+What a trainer then gives up is in `ampcore.isolation`; docs/adr/0034 says why.
+"""
+
+import logging
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import ampcore
+from ampcore.isolation import TEMPORARY, Confinement, landlock
+from worker.memory_kills import events_file
+from worker.trainer_users import TrainerUser, claim_user
+
+log = logging.getLogger(__name__)
+
+DEFAULT_USERS: Final = range(60_800, 61_000)
+"""Numbers that no distribution gives to anybody (systemd's UIDs-GIDs.md)."""
+DEFAULT_PROCESSES: Final = 4096
+OPEN_TO_ENTER: Final = 0o711
+
+
+class Mode(StrEnum):
+    """What AMPCORE_TRAINER_ISOLATION says."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the settings say of it."""
+
+    mode: Mode = Mode.AUTO
+    users: range = DEFAULT_USERS
+    processes: int = DEFAULT_PROCESSES
+    memory_bytes: int | None = None
+    """None: the memory of this machine, or of this container."""
+
+
+class IsolationImpossible(Exception):
+    """It is required, and this machine does not allow it; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class TrainerFolder:
+    """The one folder that a trainer may change, made before its process; and its user, if any."""
+
+    path: Path
+    rules: Confinement
+    user: TrainerUser | None = None
+
+    def bring(self, path: Path) -> None:
+        """Move a folder of ours into it, with all that is in it, before the trainer has a job."""
+        _give(self.user, path)
+        path.rename(self.path / path.name)
+
+    def close(self) -> None:
+        """Remove the folder; the trainer, and what it started, has ended."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.user is not None:
+            self.user.release()
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What every trainer of this worker is confined to."""
+
+    parent: Path
+    """Where their folders are made: this worker's folder in scratch."""
+    datasets: Path
+    users: range | None = None
+    """None: they run as the worker's user."""
+    landlock_abi: int = 0
+    processes: int | None = None
+    memory_bytes: int | None = None
+    missing: tuple[str, ...] = field(default=(), compare=False)
+    """Sentences about what this machine does not allow."""
+
+    def new_folder(self) -> TrainerFolder:
+        """A folder for the next trainer. Raises OSError."""
+        user = claim_user(self.users) if self.users is not None else None
+        if user is not None:
+            for above in (self.parent.parent, self.parent):
+                above.chmod(OPEN_TO_ENTER)
+        path = self.parent / f"trainer-{uuid4().hex}"
+        path.mkdir(mode=0o700)
+        (path / TEMPORARY).mkdir(mode=0o700)
+        rules = Confinement(
+            folder=path,
+            datasets=self.datasets,
+            user=user.number if user is not None else None,
+            restrict_files=self.landlock_abi > 0,
+            processes=self.processes,
+            memory_bytes=self.memory_bytes,
+        )
+        _give(user, path)
+        return TrainerFolder(path, rules, user)
+
+    def describe(self) -> dict[str, Any]:
+        """For the registry of workers: which measures apply."""
+        return {
+            "own_user": self.users is not None,
+            "files": self.landlock_abi > 0,
+            "processes": self.users is not None or self.landlock_abi >= landlock.SCOPES_ABI,
+            "tcp": self.landlock_abi >= landlock.TCP_ABI,
+            "landlock_abi": self.landlock_abi,
+            "max_processes": self.processes,
+            "memory_bytes": self.memory_bytes,
+            "missing": list(self.missing),
+        }
+
+
+def plan(wishes: Wishes, *, parent: Path, datasets: Path) -> Isolation | None:
+    """What of the wishes this machine allows; None when trainers are not to be isolated.
+
+    Raises IsolationImpossible when it must be complete, and cannot be.
+    """
+    if wishes.mode is Mode.OFF:
+        return None
+    abi = landlock.abi()
+    scratch = parent.parent  # it is ours to open
+    closed = _closed_to_others([*_program_folders(), scratch.parent, datasets])
+    is_root = os.geteuid() == 0
+    may_switch = is_root and closed is None
+    missing = tuple(_missing(abi, is_root=is_root, closed=closed))
+    if wishes.mode is Mode.REQUIRED and missing:
+        raise IsolationImpossible(
+            "AMPCORE_TRAINER_ISOLATION is required, and cannot be had here: " + " ".join(missing)
+        )
+    return Isolation(
+        parent=parent,
+        datasets=datasets,
+        users=wishes.users if may_switch else None,
+        landlock_abi=abi,
+        processes=wishes.processes,
+        memory_bytes=wishes.memory_bytes or _memory_here(),
+        missing=missing,
+    )
+
+
+def _give(user: TrainerUser | None, folder: Path) -> None:
+    """Make a trainer's user the owner of a folder, with all that is in it."""
+    if user is not None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user.number, user.number, follow_symlinks=False)
+
+
+def tell(isolation: Isolation | None) -> None:
+    """Write into the log what applies, and what does not and why."""
+    if isolation is None:
+        log.warning("trainers are not isolated, as AMPCORE_TRAINER_ISOLATION says")
+        return
+    log.info("trainers are isolated: %s", isolation.describe())
+    for sentence in isolation.missing:
+        log.warning("trainers are not fully isolated: %s", sentence)
+
+
+def _missing(abi: int, *, is_root: bool, closed: Path | None) -> Iterator[str]:
+    if abi == 0:
+        yield (
+            "This kernel has no Landlock (Linux 5.13 has): "
+            "a trainer can read what its user can read, the data folder too."
+        )
+    if is_root and closed is not None:
+        yield (
+            f"A trainer has no user of its own, since {closed} is closed to other users: "
+            "it runs as root without root's capabilities."
+        )
+    elif not is_root and abi < landlock.SCOPES_ABI:
+        yield (
+            "This worker is not root, and its kernel has no Landlock 6 (Linux 6.12 has): "
+            "a trainer can end the processes of this worker's user."
+        )
+
+
+def _program_folders() -> list[Path]:
+    """What a trainer imports from."""
+    return [Path(sys.prefix), Path(sys.base_prefix), Path(ampcore.__file__).parent]
+
+
+def _closed_to_others(folders: list[Path]) -> Path | None:
+    """A folder that other users cannot read, or one above that they cannot enter; None: none is.
+
+    A folder that does not exist will be made as open as those above it.
+    """
+    for folder in folders:
+        target = folder.resolve()
+        if target.exists() and not _mode(target) & stat.S_IXOTH:
+            return target
+        for above in target.parents:
+            if above.exists() and not _mode(above) & stat.S_IXOTH:
+                return above
+    return None
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode
+
+
+def _memory_here() -> int:
+    """The bytes of memory of this machine, or of this container where that has less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    events = events_file()
+    try:
+        limit = (
+            int(events.with_name("memory.max").read_text(encoding="ascii")) if events else machine
+        )
+    except (OSError, ValueError):  # "max": there is no limit
+        limit = machine
+    return min(machine, limit)
