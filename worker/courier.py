@@ -6,10 +6,11 @@ is tried again and again, beside the training and without disturbing it.
 
 import logging
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -179,13 +180,21 @@ class Courier:
 
     @contextmanager
     def _found(self, parcel: Parcel) -> Iterator[Path]:
-        """The file, by a path that no link of the trainer's leads elsewhere."""
+        """The file, by a path that no link of the trainer's leads elsewhere.
+
+        Raises PathInvalid where there is a link, or no file of bytes.
+        """
         *folders, name = parcel.file.split("/")
         try:
             inside = folder_below(self._folder(parcel), tuple(folders))
+        except FileNotFoundError as error:
+            raise StorageFailed(f"{parcel.file} is not there.") from error
         except OSError as error:
-            raise StorageFailed(f"{parcel.file} could not be read: {error.strerror}.") from error
+            raise PathInvalid(f"{parcel.file} is no file in its trainer's folder.") from error
         try:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.stat(name, dir_fd=inside, follow_symlinks=False).st_mode):
+                    raise PathInvalid(f"{parcel.file} is no file of bytes.")
             yield Path(f"/dev/fd/{inside}") / name
         finally:
             os.close(inside)

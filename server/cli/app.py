@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ampcore
+from ampcore.isolation import hide_memory
 from server.cli.access import project_app, token_app
 from server.cli.terminal import fail, read_settings
 from server.embedded.data_folder import DataFolder
@@ -72,6 +73,7 @@ def up(
     """Run everything on this machine: SQLite, Redis, the API and a worker."""
     from server.embedded.stack import up as run
 
+    hide_memory()
     try:
         run(DataFolder(data or default_data_dir()), host, port, workers)
     except StartFailed as error:
@@ -87,6 +89,7 @@ def api() -> None:
     from service.logs import set_up_logging
 
     keep_small()
+    hide_memory()  # the passwords in it are no other process's business
     settings = read_settings()
     set_up_logging(settings.log_format)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like that of Ctrl-C

@@ -28,7 +28,8 @@ class DataFolder:
     def create(self) -> None:
         """Make the folder and those in it, for their owner alone. Raises StartFailed.
 
-        What an older version left for others to read is closed to them.
+        What an older version left for others to read is closed to them. Where the owner is root,
+        others can read the data sets, and go through the folder to them.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,6 +48,9 @@ class DataFolder:
             for file in folder.iterdir():
                 if not file.is_dir():
                     _take_from_others(file)
+        if os.geteuid() == 0:  # trainers have users of their own, and come through here
+            _let_others(self.path, stat.S_IXGRP | stat.S_IXOTH)
+            _let_others(self.datasets, 0o055)
 
     def refuse_if_taken(self) -> None:
         """Raises StartFailed when a server runs in the folder; makes nothing."""
@@ -99,6 +103,11 @@ def _take_from_others(path: Path) -> None:
         mode = path.lstat().st_mode
         if mode & 0o077 and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
             path.chmod(stat.S_IMODE(mode) & 0o700)
+
+
+def _let_others(path: Path, permissions: int) -> None:
+    with suppress(OSError):  # it is somebody else's
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | permissions)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """Files on their way into a storage that may be slow, broken, or away."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,6 +120,51 @@ def test_files_that_come_while_others_are_looked_through_are_not_lost(
         saved(courier, number)
     assert courier.drained(60)
     assert warnings == []
+
+
+@pytest.mark.parametrize("place", ["the file", "its folder"])
+def test_a_link_that_a_trainer_made_brings_nothing_out(
+    place: str, courier: Courier, tmp_path: Path, warnings: list[Event]
+) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "token").write_text("amp_secret")
+    (courier.folder / "checkpoints" / "token").symlink_to(secrets / "token")
+    (courier.folder / "linked").symlink_to(secrets)
+    file = "checkpoints/token" if place == "the file" else "linked/token"
+    courier.note(Event(EventType.CHECKPOINT_SAVED, 0, {"file": file}))
+    assert courier.drained(20)
+    (warning,) = warnings
+    assert warning.data["code"] == "artifact_failed"
+    assert warning.data["message"].startswith(f"{file} is not in the storage: {file} is no file")
+    assert stored_files(tmp_path) == []
+    assert (secrets / "token").exists()
+
+
+@pytest.mark.parametrize("file", ["../secret", "/etc/passwd", "checkpoints/../../secret", ""])
+def test_a_path_that_leads_out_of_the_folder_brings_nothing_out(
+    file: str, courier: Courier, tmp_path: Path, warnings: list[Event]
+) -> None:
+    (tmp_path / "secret").write_text("amp_secret")
+    courier.note(Event(EventType.MODEL_SAVED, 0, {"file": file}))
+    assert courier.drained(20)
+    assert [warning.data["code"] for warning in warnings] == ["artifact_failed"]
+    assert stored_files(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have files of another user")
+def test_a_file_of_another_user_is_copied_and_then_ours(
+    courier: Courier, tmp_path: Path, job: Any
+) -> None:
+    file = courier.folder / "model.keras"
+    file.write_text("weights")
+    os.chown(file, 60_800, 60_800)
+    with file.open("a") as still_open:
+        courier.note(Event(EventType.MODEL_SAVED, 0, {"file": "model.keras"}))
+        assert courier.drained(20)
+        still_open.write(" changed later")
+    stored = tmp_path / "artifacts" / job.id / "attempt-1" / "model.keras"
+    assert (stored.read_text(), stored.stat().st_uid) == ("weights", 0)
 
 
 def test_events_that_tell_of_no_file_are_not_for_the_courier(courier: Courier) -> None:

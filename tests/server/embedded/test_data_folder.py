@@ -42,7 +42,9 @@ def test_nobody_else_reads_what_is_in_a_folder(folder):
         one.chmod(0o755)
     DataFolder(folder.path).create()
     assert {mode(file) for file in old} == {0o600}
-    assert {mode(one) for one in folders} == {0o700}
+    # Trainers of a worker that is root have users of their own.
+    passed = {folder.path: 0o711, folder.datasets: 0o755} if os.geteuid() == 0 else {}
+    assert {one: mode(one) for one in folders} == {one: passed.get(one, 0o700) for one in folders}
 
 
 def test_a_folder_for_everybody_stays_one(tmp_path):
