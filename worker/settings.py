@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -22,13 +22,26 @@ class Settings(Surroundings):
     """Whose jobs it takes; None: those that its machine can run."""
     scratch_dir: Path = Path()
     """Where attempts write before their files are published; left out: in the data folder."""
-    isolation: Wishes = field(default_factory=Wishes)
-    """How trainers are confined."""
+    trainer_isolation: Mode = Mode.AUTO
+    trainer_users: range = DEFAULT_USERS
+    trainer_processes: int = DEFAULT_PROCESSES
+    trainer_memory_bytes: int | None = None
+    """None: the memory of this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scratch_dir == Path():
             object.__setattr__(self, "scratch_dir", self.data_dir / "scratch")
+
+    @property
+    def isolation(self) -> Wishes:
+        """How trainers are to be confined."""
+        return Wishes(
+            self.trainer_isolation,
+            self.trainer_users,
+            self.trainer_processes,
+            self.trainer_memory_bytes,
+        )
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -41,22 +54,17 @@ class Settings(Surroundings):
             worker_slots=given.whole_number("AMPCORE_WORKER_SLOTS", 1, least=1, most=1024),
             worker_queues=_queues(given.text("AMPCORE_WORKER_QUEUES", "")),
             scratch_dir=Path(scratch).absolute() if scratch else Path(),
-            isolation=_isolation(given),
+            trainer_isolation=Mode(given.choice("AMPCORE_TRAINER_ISOLATION", Mode.AUTO, *Mode)),
+            trainer_users=_users(given.text("AMPCORE_TRAINER_USERS", "")),
+            trainer_processes=given.whole_number(
+                "AMPCORE_TRAINER_PROCESSES", DEFAULT_PROCESSES, least=1, most=2**22
+            ),
+            trainer_memory_bytes=given.whole_number(
+                "AMPCORE_TRAINER_MEMORY_BYTES", 0, least=0, most=2**62
+            )
+            or None,
             **given.shared(),
         )
-
-
-def _isolation(given: Environment) -> Wishes:
-    mode = given.choice("AMPCORE_TRAINER_ISOLATION", Mode.AUTO, *Mode)
-    memory = given.whole_number("AMPCORE_TRAINER_MEMORY_BYTES", 0, least=0, most=2**62)
-    return Wishes(
-        mode=Mode(mode),
-        users=_users(given.text("AMPCORE_TRAINER_USERS", "")),
-        processes=given.whole_number(
-            "AMPCORE_TRAINER_PROCESSES", DEFAULT_PROCESSES, least=1, most=2**22
-        ),
-        memory_bytes=memory or None,
-    )
 
 
 def _users(text: str) -> range:
