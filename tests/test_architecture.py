@@ -16,6 +16,9 @@ WORDS = ("ampcore.spec", "ampcore.series")
 PREFLIGHT = "ampcore.preflight"
 """What is known of a job before it runs, without TensorFlow."""
 
+ISOLATION = "ampcore.isolation"
+"""What a process gives up; the standard library only."""
+
 ALLOWED = {
     "ampcore/spec": (),
     "ampcore/series": (),
@@ -23,8 +26,8 @@ ALLOWED = {
     "ampcore": (),
     "store": WORDS,
     "service": WORDS,
-    "server": (*WORDS, PREFLIGHT, "store", "service"),
-    "worker": (*WORDS, "store", "service"),
+    "server": (*WORDS, PREFLIGHT, ISOLATION, "store", "service"),
+    "worker": (*WORDS, ISOLATION, "store", "service"),
     "ampclient": (*WORDS, PREFLIGHT),
     "migrations": ("store",),
 }

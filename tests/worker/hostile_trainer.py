@@ -36,7 +36,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "write into another trainer's folder": (Path(targets["other"]) / "new").touch,
         "write into the datasets": (data / "datasets/new").touch,
         "change a dataset": lambda: (data / "datasets/x").open("ab").close(),
-        "write among the programs": (Path(targets["package"]) / "hostile.tmp").touch,
+        "write among the programs": lambda: write_among(Path(targets["package"])),
         "make a link to the token": lambda: Path("link").symlink_to(data / "token"),
         "run a program of its own": run_own,
         "connect to a port": lambda: socket.create_connection(tuple(targets["port"])).close(),
@@ -68,6 +68,12 @@ def allowed(job: dict[str, Any]) -> dict[str, Attack]:
         "write to /dev/null": lambda: Path(os.devnull).write_text("x"),
         "start a program": lambda: start("/bin/true"),
     }
+
+
+def write_among(programs: Path) -> None:
+    file = programs / f"hostile-{os.getpid()}.tmp"
+    file.open("x").close()
+    file.unlink()
 
 
 def use_right() -> None:

@@ -121,7 +121,6 @@ def world() -> Iterator[World]:
     yield made
     made.close()
     shutil.rmtree(data)
-    (Path(ampcore.__file__).parent / "hostile.tmp").unlink(missing_ok=True)
 
 
 @pytest.fixture
