@@ -336,9 +336,15 @@ class Stage:
     client: httpx.Client
     anonymous: httpx.Client
     app: Any = None
+    answering: int = 0
+    """How many requests are still being answered; the last thing is their line in the log."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
+        self.answering += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.answering -= 1
 
 
 @pytest.fixture(scope="session")

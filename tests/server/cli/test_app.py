@@ -20,6 +20,7 @@ from server.embedded.private_redis import start_redis
 from server.migrate import migrate
 from store import attempts, jobs, tokens
 from store.database import Database
+from tests.processes import command_of, has_ended
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
@@ -86,15 +87,13 @@ class Up:
         self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=DEADLINE_S)
         self.client.close()
-        _, alive = psutil.wait_procs(started, timeout=DEADLINE_S)
-        assert alive == []
+        self._wait_until(lambda: all(map(has_ended, started)))
         return output
 
     def _find(self, name):
         for process in psutil.Process(self.process.pid).children():
-            with suppress(psutil.Error):  # it ended in between
-                if name in " ".join(process.cmdline()):
-                    return process
+            if name in command_of(process):
+                return process
         return None
 
 
@@ -139,8 +138,12 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
 
 def open_to_others(folder):
     """What in a data folder not its owner alone can read or write."""
-    with_folder = [folder, *folder.rglob("*")]
-    return [path.name for path in with_folder if path.lstat().st_mode & 0o077]
+    found = []
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):  # deleted in between
+            if path.lstat().st_mode & 0o077:
+                found.append(path.name)
+    return found
 
 
 def take_job(up):
@@ -291,7 +294,7 @@ def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, 
     )  # fmt: skip
     try:
         address = api.stdout.readline().split()[-1]
-        assert httpx.get(f"{address}/readyz").json() == {"status": "ready"}
+        assert httpx.get(f"{address}/readyz", timeout=DEADLINE_S).json() == {"status": "ready"}
     finally:
         api.send_signal(signal.SIGINT)
         _, errors = api.communicate(timeout=DEADLINE_S)
