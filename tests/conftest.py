@@ -23,8 +23,10 @@ import pytest
 from tests import waiting
 from tests.waiting import DEADLINE_S
 
-# How long an example takes says something about the machine, and nothing about the code.
-hypothesis.settings.register_profile("any machine", deadline=None)
+# How long an example takes, or is made for, says something about the machine, not about the code.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("any machine")
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -28,7 +28,10 @@ def test_a_moment_can_be_moved(database, seconds):
     assert first - EXACT <= moved - timedelta(seconds=seconds) <= last + EXACT
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=25,
+)
 @given(
     moment=st.datetimes(
         min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
