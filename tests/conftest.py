@@ -23,8 +23,10 @@ import pytest
 from tests import waiting
 from tests.waiting import DEADLINE_S
 
-# How long an example takes says something about the machine, and nothing about the code.
-hypothesis.settings.register_profile("any machine", deadline=None)
+# How long an example takes, or is made for, says something about the machine, not about the code.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("any machine")
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -336,9 +338,15 @@ class Stage:
     client: httpx.Client
     anonymous: httpx.Client
     app: Any = None
+    answering: int = 0
+    """How many requests are still being answered; the last thing is their line in the log."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
+        self.answering += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.answering -= 1
 
 
 @pytest.fixture(scope="session")

@@ -159,7 +159,10 @@ def test_the_bytes_that_have_come_are_reported(job, server, tmp_path):
     assert seen[-1] == ("attempt-2/model.keras", 2048)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(sizes=st.lists(st.integers(0, 700), max_size=6))
 def test_however_a_download_breaks_every_byte_arrives(
     client, server, cut, tmp_path_factory, *, sizes

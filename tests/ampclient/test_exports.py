@@ -154,7 +154,9 @@ def test_bytes_that_were_given_away_are_not_given_again(job, server, cut):
 
 
 @settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(sizes=st.lists(st.integers(0, 60), max_size=TRIES - 1), refused=st.integers(0, 3))
 def test_however_an_export_breaks_it_is_whole(

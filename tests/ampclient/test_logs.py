@@ -90,7 +90,10 @@ def test_empty_lines_say_only_that_the_connection_lives(job, server, answer):
     assert texts(job.logs(follow=True)) == []
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(sizes=st.lists(st.integers(0, 400), max_size=6), refused=st.integers(0, 5))
 def test_follow_neither_repeats_nor_loses_an_entry_however_its_streams_break(
     client, server, cut, answer, *, sizes, refused

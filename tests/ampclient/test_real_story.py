@@ -14,6 +14,7 @@ from server.app import create_app
 from server.settings import Settings
 from store import attempts, ingest
 from store.ingest import LogChunk
+from tests.ports import free_port
 from tests.waiting import DEADLINE_S
 
 
@@ -115,8 +116,8 @@ class Serving:
 
     def __init__(self, settings, wake):
         self._settings, self._wake = settings, wake
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         self._start()
 
     def _start(self):

@@ -8,7 +8,7 @@ import pytest
 
 from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded, State
 from store import artifacts, attempts, ingest, jobs, workers
-from tests.waiting import join
+from tests.waiting import DEADLINE_S, join
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}, "name": "one"}
 
@@ -23,7 +23,7 @@ def statuses():
 def client(api, statuses):
     note = {"response": [lambda response: statuses.append(response.status_code)]}
     with (
-        httpx.Client(event_hooks=note) as http_client,
+        httpx.Client(event_hooks=note, timeout=DEADLINE_S) as http_client,
         Client(api.url, api.token, http_client=http_client) as client,
     ):
         yield client

@@ -163,7 +163,9 @@ def test_an_answer_that_never_gets_further_is_given_up(job, server, cut, clock):
 
 
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     sizes=st.lists(st.integers(0, 3000), max_size=5),
@@ -233,7 +235,9 @@ def test_follow_bears_with_a_server_that_restarts(job, server, answer):
 
 
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     arrivals=st.lists(st.integers(0, 7), max_size=8),

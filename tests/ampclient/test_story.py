@@ -155,7 +155,10 @@ def test_what_is_no_story_is_unexpected(ended, server, answer, text, media_type)
         list(ended.follow())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     sizes=st.lists(st.integers(0, 1500), max_size=8),
     hidden=st.booleans(),

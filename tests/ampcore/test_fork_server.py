@@ -13,6 +13,7 @@ import pytest
 
 from ampcore import fork_server
 from tests.ampcore.fork_client import Server
+from tests.processes import is_gone
 from tests.waiting import DEADLINE_S
 
 CODE = """
@@ -41,10 +42,6 @@ def serve(tmp_path):
     yield run
     for server in servers:
         server.close()
-
-
-def is_gone(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize(

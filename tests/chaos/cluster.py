@@ -6,10 +6,10 @@ can be cut as well as the server ended.
 
 import itertools
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from tests.chaos.process import processes_of, thaw
 from tests.chaos.programs.control import Control
 from tests.chaos.runs import BLOCK, HELD_AT, PACE, reached, saved_at
 from tests.chaos.surroundings import Surroundings
+from tests.ports import free_port
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
 PACED = "paced_trainer.py"
@@ -65,7 +67,7 @@ class Cluster:
 
     def api(self) -> Api:
         """One more API server, once it answers."""
-        port = _free_port()
+        port = free_port()
         environment = {**self._surroundings.environment(self.api_ways), "AMPCORE_PORT": str(port)}
         api = Api(*self._named("api"), ["-m", "server", "api"], environment)
         api.sign_in(f"http://127.0.0.1:{port}", self.token)
@@ -192,7 +194,7 @@ class Cluster:
                 api.start()
             api.wait_ready()
         self._end_jobs()
-        left = [*self._orphans(), *self._temporary_files()]
+        left = self._what_stays(lambda: [*self._orphans(), *self._temporary_files()])
         self._clear()
         assert not left, f"the test has left behind: {left}"
 
@@ -209,7 +211,8 @@ class Cluster:
         self.api_ways.close()
         self.database.close()
         wrong = [f"{name} has ended with {code}" for name, code in codes.items() if code]
-        left = [*processes_of(self._surroundings.temporary), *self._temporary_files()]
+        temporary = self._surroundings.temporary
+        left = self._what_stays(lambda: [*processes_of(temporary), *self._temporary_files()])
         self._clear(living=False)
         shutil.rmtree(self._folder)
         return wrong + [f"left behind: {what}" for what in left]
@@ -226,8 +229,9 @@ class Cluster:
 
     def _orphans(self) -> list[psutil.Process]:
         """Processes that no living member of the stack has made."""
-        ours = set(self._living())
-        return [one for one in processes_of(self._surroundings.temporary) if one not in ours]
+        found = processes_of(self._surroundings.temporary)
+        ours = set(self._living())  # asked later: a member may start one at any moment
+        return [one for one in found if one not in ours and not has_ended(one)]
 
     def _living(self) -> Iterator[psutil.Process]:
         for member in (*self.apis, *self.workers):
@@ -235,13 +239,21 @@ class Cluster:
                 yield psutil.Process(member.pid)
                 yield from member.descendants()
 
+    @staticmethod
+    def _what_stays(look: Callable[[], list[Any]]) -> list[Any]:
+        """What is still there after all that is about to end has had its time."""
+        with suppress(AssertionError):
+            wait_until(lambda: not look())
+        return look()
+
     def _temporary_files(self) -> list[Path]:
         return list(self._surroundings.temporary.iterdir())
 
     def _clear(self, *, living: bool = True) -> None:
         """Kill and delete what should not be there."""
         for process in self._orphans() if living else processes_of(self._surroundings.temporary):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         for file in self._temporary_files():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
 
@@ -280,9 +292,3 @@ class Cluster:
             text=True,
         )
         return done.stdout
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

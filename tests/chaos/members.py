@@ -22,7 +22,7 @@ class Api(Process):
 
     def sign_in(self, url: str, token: str) -> None:
         self.url = url
-        self.client = Client(url, token)
+        self.client = Client(url, token, timeout_s=DEADLINE_S)
         signed_in = {"Authorization": f"Bearer {token}"}
         self.http = httpx.Client(base_url=url, headers=signed_in, timeout=DEADLINE_S)
 

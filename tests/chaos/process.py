@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 
 
@@ -94,28 +95,12 @@ def thaw(process: psutil.Process) -> None:
             process.resume()
 
 
-def gone(process: psutil.Process) -> bool:
-    """Whether nothing of a process is left but perhaps an entry that nobody has collected."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def name_of(process: psutil.Process) -> str:
-    """What `ps -o comm` calls it; nothing when it is gone."""
-    try:
-        return str(process.name())
-    except psutil.Error:
-        return ""
-
-
 def processes_of(temporary: Path) -> list[psutil.Process]:
     """Every living process that was given this temporary folder, orphans included."""
 
     def is_ours(process: psutil.Process) -> bool:
         try:
-            return process.environ().get("TMPDIR") == str(temporary) and not gone(process)
+            return process.environ().get("TMPDIR") == str(temporary) and not has_ended(process)
         except (psutil.Error, OSError):  # somebody else's
             return False
 

@@ -8,8 +8,8 @@ from ampclient import Job
 from ampcore.spec import State
 from tests.chaos import groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.process import gone
 from tests.chaos.runs import HELD_AT, SPEC, reached, states
+from tests.processes import has_ended
 from tests.waiting import wait_until
 
 pytestmark = groups.SCRIPTED
@@ -69,7 +69,7 @@ def test_a_step_that_does_not_return_is_killed_after_the_grace_period(cluster: C
 def assert_cancelled(job: Job, trainer: psutil.Process) -> None:
     """That the job is cancelled, and not before its process is gone."""
     wait_until(lambda: job.refresh().state == State.CANCELLED, "it is cancelled")
-    assert gone(trainer)
+    assert has_ended(trainer)
     assert job.refresh().reason == "user_request"
 
 

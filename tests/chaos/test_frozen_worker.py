@@ -3,7 +3,6 @@
 from ampcore.spec import State
 from tests.chaos import groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.process import gone
 from tests.chaos.runs import (
     HELD_AT,
     SPEC,
@@ -14,6 +13,7 @@ from tests.chaos.runs import (
     reached,
     scripted,
 )
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = groups.SCRIPTED
@@ -40,14 +40,16 @@ def test_what_a_worker_says_after_its_lease_was_given_away_is_refused(
     cluster.train_to(job, STEPS)  # the first trainer goes on, too, and its pipe is full of news
     told = rows_of(cluster, job.id, attempt=1)
     worker.thaw()
-    wait_until(lambda: gone(trainer), "the fenced trainer is gone")
+    wait_until(lambda: has_ended(trainer), "the fenced trainer is gone")
     job = cluster.finish(job)
     assert_undisturbed(job, scripted())
     assert rows_of(cluster, job.id, attempt=1) == told
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
     # It has lost a job, not its wits.
     wait_until(lambda: cluster.registered(worker).state == "online", "it is online again")
-    next_jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]  # one for each worker
+    next_jobs = [cluster.submit_held(TINY, step=0) for _ in range(2)]  # one for each worker
+    wait_until(lambda: all(job.refresh().attempt for job in next_jobs), "both workers take one")
+    cluster.control.release()
     ended = cluster.client.jobs.wait(next_jobs, timeout=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 2
     assert cluster.registered(worker).id in {job.worker_id for job in ended}

@@ -16,8 +16,8 @@ from tests.waiting import DEADLINE_S
 pytestmark = groups.SCRIPTED
 
 MEGABYTE = 2**20
-# What is kept of strangers on purpose, or changes by itself.
-ALIVE = {"workers", "audit"}
+ALIVE = {"workers", "audit", "step_blocks", "step_levels", "step_points", "file_removals"}
+"""What is kept of strangers on purpose, or changes by itself: steps of earlier jobs are merged."""
 
 BODIES = {
     "10 MB": json.dumps({**TINY, "labels": {"x": "y" * 10 * MEGABYTE}}).encode(),

@@ -2,8 +2,8 @@
 
 from tests.chaos import groups
 from tests.chaos.cluster import Cluster
-from tests.chaos.process import gone
 from tests.chaos.runs import SPEC, Record, assert_undisturbed, outcomes, states
+from tests.processes import has_ended
 from tests.waiting import wait_until
 
 pytestmark = groups.REAL
@@ -43,7 +43,7 @@ def test_a_killed_workers_children_die_and_another_worker_goes_on(
     children = worker.descendants()
     assert cluster.trainer(job) in children
     worker.kill()
-    wait_until(lambda: all(map(gone, children)), "its children are gone")
+    wait_until(lambda: all(map(has_ended, children)), "its children are gone")
     cluster.lapse(job)
     wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
     [other] = [one for one in workers if one is not worker]

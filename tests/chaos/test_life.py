@@ -1,12 +1,10 @@
 """A job is paused, its worker is drained, its time is over: each goes through a checkpoint."""
 
-import psutil
 import pytest
 
 from ampcore.spec import State
 from tests.chaos import groups
 from tests.chaos.cluster import PACED, SCRIPTED, Cluster
-from tests.chaos.process import gone
 from tests.chaos.runs import (
     HELD_AT,
     SPEC,
@@ -17,6 +15,7 @@ from tests.chaos.runs import (
     scripted,
     states,
 )
+from tests.processes import has_ended, is_gone
 from tests.waiting import DEADLINE_S, wait_until
 
 
@@ -34,7 +33,7 @@ def test_a_paused_job_gives_its_slot_away_and_goes_on_where_it_was(
     trainer = cluster.trainer(job)
     job.pause()
     wait_until(lambda: job.refresh().state == State.PAUSED, "it is paused")
-    assert gone(trainer)
+    assert has_ended(trainer)
     paused_at = job.refresh().step
     job.refresh().resume()
     job = cluster.finish(job)
@@ -68,7 +67,7 @@ def test_a_drained_worker_hands_its_job_to_another_one(
     else:
         worker.ask_to_stop()
     assert worker.wait() == 0, worker.log
-    assert all(map(gone, children))
+    assert all(map(has_ended, children))
     job = cluster.finish(job)
     assert_undisturbed(job, record)
     assert [outcome for outcome, _ in outcomes(job)] == ["handed_back", "succeeded"]
@@ -90,5 +89,5 @@ def test_a_job_that_has_used_up_its_time_is_stopped_and_not_tried_again(cluster:
     job = job.wait(timeout=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "timeout", 1)
     pid = cluster.control.pid(job.id, 1)
-    assert pid is None or not psutil.pid_exists(pid)
+    assert pid is None or is_gone(pid)
     assert job.steps()["step"].tolist() == list(range(job.step))

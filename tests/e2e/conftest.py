@@ -13,7 +13,7 @@ import pytest
 
 from ampclient import Client
 from ampcore.fork_server import TRAINER_NAME
-from tests.chaos.process import name_of
+from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
 
 
@@ -63,7 +63,7 @@ def start_stack(data: Path, port: int = 0) -> Stack:
     except AssertionError:
         process.kill()
         raise
-    return Stack(data, process, Client.from_file(connection))
+    return Stack(data, process, Client.from_file(connection, timeout_s=DEADLINE_S))
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +73,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     yield stack
     family += stack.family()
     assert stack.stop() == 0
-    assert not [process for process in family if process.is_running()]
+    wait_until(lambda: all(map(has_ended, family)), "nothing of the stack is left")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ import pytest
 
 from ampclient import Client, ConnectionFailed
 from ampcore.spec import State
+from tests.ports import free_port
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("distributed")
@@ -40,8 +41,7 @@ def pieces(
 
     folder = tmp_path_factory.mktemp("pieces")
     redis = start_redis(folder, folder / "redis.log")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if "AMPCORE" not in name},
         "AMPCORE_DATABASE_URL": new_postgres(),
@@ -61,7 +61,7 @@ def pieces(
             )
             for command in ("api", "worker")
         ]
-    client = Client(f"http://127.0.0.1:{port}", token)
+    client = Client(f"http://127.0.0.1:{port}", token, timeout_s=DEADLINE_S)
     wait_until(lambda: answers(client))
     family = [psutil.Process(process.pid) for process in started]
     family += [child for process in family for child in process.children(recursive=True)]
@@ -71,7 +71,7 @@ def pieces(
         process.send_signal(signal.SIGTERM)
         process.wait(DEADLINE_S)
     redis.stop(grace_s=3)
-    assert not [process for process in family if process.is_running()]
+    wait_until(lambda: all(map(has_ended, family)), "nothing of the pieces is left")
 
 
 def run(environment: dict[str, str], *arguments: str) -> str:

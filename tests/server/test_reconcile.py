@@ -5,19 +5,29 @@ import anyio
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import State
+from ampcore.spec import Reason, State
 from server.app import create_app
 from server.reconcile import Reconciler
-from server.resend import LONG_QUIET_S, QUIET_S
 from server.settings import Settings
 from server.tidy import WORKERS_GONE_S
 from server.wake import CeleryWake
 from store import attempts, jobs, workers
 from store.clock import after
+from store.retries import RETRIED, BackOff
 from store.tables import Job, Worker
 
+QUIET_S, LONG_QUIET_S = 1800.0, 7200.0
+"""So long that no test stands still for it."""
 LEASE_S = 0.9
 """So short that the calm before a loss is a moment."""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    monkeypatch.setattr("server.resend.QUIET_S", QUIET_S)
+    monkeypatch.setattr("server.resend.LONG_QUIET_S", LONG_QUIET_S)
+    # A job that was lost is not due before the test says so.
+    monkeypatch.setitem(RETRIED, Reason.WORKER_LOST, BackOff(first_s=3600.0, longest_s=3600.0))
 
 
 @pytest.fixture

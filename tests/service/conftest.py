@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
@@ -16,7 +18,7 @@ def s3_server() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
-    httpx.put(f"{url}/bucket").raise_for_status()
+    httpx.put(f"{url}/bucket", timeout=DEADLINE_S).raise_for_status()
     yield url
     server.stop()
 

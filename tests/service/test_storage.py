@@ -1,13 +1,14 @@
 import hashlib
 import os
-import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from service.storage import Damaged, NotStored, PathInvalid, Storage, StorageFailed, check_path
+from tests.ports import free_port
 
 JOB = "0123456789ab"
 PATH = "attempt-1/checkpoints/step-7.npz"
@@ -228,21 +229,27 @@ def test_a_full_disk_leaves_what_was_there_and_no_rest(folder, file, tmp_path, m
 def test_a_reader_that_stops_early_leaves_nothing_open(folder, file):
     storage = Storage(folder.as_uri())
     storage.put(JOB, PATH, file)
-    before = len(os.listdir("/proc/self/fd"))
     pieces = storage.read(JOB, PATH, 0, len(BYTES))
-    assert len(os.listdir("/proc/self/fd")) > before
+    assert len(open_below(folder)) == 1
     next(pieces)
     pieces.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(folder) == []
+
+
+def open_below(folder):
+    """The files in a folder that this process has open; others may come and go meanwhile."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # closed in between
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in found if name.startswith(f"{folder}/")]
 
 
 # ---- Storages that do not answer
 
 
 def test_a_store_that_is_away_is_no_file_that_is_missing(s3_url, monkeypatch, file):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(StorageFailed) as caught:
         Storage(s3_url).put(JOB, PATH, file)

@@ -6,23 +6,32 @@ from hypothesis import strategies as st
 from sqlalchemy import literal, select
 
 from store.clock import Instant, after, now, seconds_since
+from tests.waiting import DEADLINE_S
+
+EXACT = timedelta(milliseconds=2)
+"""How exactly the clocks of the databases tell the time."""
 
 
 def test_the_present_is_an_aware_time_near_ours(database):
+    before = datetime.now(UTC)
     with database.read() as session:
         present = session.scalar(select(now()))
     assert present.tzinfo is UTC
-    assert abs(present - datetime.now(UTC)) < timedelta(seconds=5)
+    another_machine = timedelta(seconds=5)
+    assert before - another_machine < present < datetime.now(UTC) + another_machine
 
 
 @pytest.mark.parametrize("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
 def test_a_moment_can_be_moved(database, seconds):
     with database.read() as session:
-        present, moved = session.execute(select(now(), after(seconds))).one()
-    assert abs((moved - present) - timedelta(seconds=seconds)) < timedelta(milliseconds=100)
+        first, moved, last = session.execute(select(now(), after(seconds), now())).one()
+    assert first - EXACT <= moved - timedelta(seconds=seconds) <= last + EXACT
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=25,
+)
 @given(
     moment=st.datetimes(
         min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
@@ -37,15 +46,16 @@ def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
 
 @pytest.mark.parametrize("moved_s", [0.25, 30.0, -86_400.0])
 def test_the_seconds_between_two_moments_are_a_float(database, moved_s):
+    since = seconds_since(after(-moved_s))
+    until = seconds_since(after(-5), until=after(-5 + moved_s))
     with database.read() as session:
-        seconds = session.scalar(select(seconds_since(after(-moved_s))))
-        until = session.scalar(select(seconds_since(after(-5), until=after(-5 + moved_s))))
-    assert isinstance(seconds, float)
-    assert seconds == pytest.approx(moved_s, abs=0.1)
-    assert until == pytest.approx(moved_s, abs=0.1)
+        first, *both, last = session.execute(select(now(), since, until, now())).one()
+    for seconds in both:
+        assert isinstance(seconds, float)
+        assert -EXACT <= timedelta(seconds=seconds - moved_s) <= last - first + EXACT
 
 
 def test_the_seconds_since_a_moment_in_python(database):
     with database.read() as session:
         present = session.scalar(select(now()))
-        assert 0 <= session.scalar(select(seconds_since(present))) < 5
+        assert 0 <= session.scalar(select(seconds_since(present))) < DEADLINE_S

@@ -22,7 +22,7 @@ SCALES = ("loss_scale", "loss_scale/other")
 
 OPTIONS = {
     "deadline": None,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture],
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     "phases": set(Phase) - {Phase.shrink},  # which would write to the database for minutes
 }
 

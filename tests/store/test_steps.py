@@ -88,7 +88,7 @@ def put_block(do, make_block):
 @settings(
     deadline=None,
     max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(made=ATTEMPTS, asked=ASKED)
 def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(

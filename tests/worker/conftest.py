@@ -18,6 +18,7 @@ from store import artifacts, events, jobs, steps
 from store import logs as stored_logs
 from store.database import Database
 from store.tables import Artifact, EventRow, Job
+from tests.processes import children_of, command_of, name_of
 from tests.waiting import join
 from worker.scratch import Scratch
 from worker.standby import Standby
@@ -34,13 +35,12 @@ def program(script: str) -> tuple[str, ...]:
 
 def fork_servers() -> list[psutil.Process]:
     """Those of scripted trainers that this process has started."""
-    children = psutil.Process().children()
-    return [child for child in children if SCRIPT.name in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if SCRIPT.name in command_of(child)]
 
 
 def scripted_trainers() -> list[psutil.Process]:
     """The oldest one first."""
-    trainers = [trainer for server in fork_servers() for trainer in server.children()]
+    trainers = [trainer for server in fork_servers() for trainer in children_of(server)]
     return sorted(trainers, key=lambda trainer: (trainer.create_time(), trainer.pid))
 
 
@@ -65,7 +65,7 @@ class Running:
 
     def process(self) -> psutil.Process:
         """The trainer that runs the job, which its name tells from one that stands by."""
-        (trainer,) = (one for one in scripted_trainers() if one.name() == TRAINER_NAME)
+        (trainer,) = (one for one in scripted_trainers() if name_of(one) == TRAINER_NAME)
         return trainer
 
     def ask(self, request: Callable[..., Any]) -> None:

@@ -231,7 +231,9 @@ def flood(trainer: Trainer) -> None:
         frame = steps(10 * number, 10)
         padding = {**frame.header, "padding": "x" * 100_000}
         trainer.say(Frame(frame.type, padding, frame.payload))
-        (Path(trainer.job["data_root"]) / "written").write_text(str(number + 1))
+        unfinished = Path(trainer.job["data_root"]) / "written.new"
+        unfinished.write_text(str(number + 1))
+        unfinished.rename(unfinished.with_suffix(""))
     trainer.succeed()
 
 

@@ -20,6 +20,7 @@ from store.artifacts import CHECKPOINT
 from store.clock import after
 from store.database import Database
 from store.tables import Attempt, Job
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
 from worker.courier import Courier
@@ -125,7 +126,7 @@ class TestCancel:
         assert running.job().state == State.STOPPING
         job = running.ended()
         assert (job.state, job.reason) == (State.CANCELLED, Reason.USER_REQUEST)
-        assert not process.is_running()
+        assert has_ended(process)
 
     def test_a_step_that_does_not_return_is_killed_with_its_whole_group(
         self, start: Start, until_running: Wait, wait_until: Callable[..., None]
@@ -133,11 +134,10 @@ class TestCancel:
         running = start("deaf", grace_s=0.3)
         until_running(running)
         process = running.process()
-        wait_until(lambda: len(process.children()) == 1)
-        group = [process, *process.children()]
+        group = [process, *wait_until(process.children)]
         running.ask(jobs.request_cancel)
         assert running.ended().state == State.CANCELLED
-        assert not any(member.is_running() for member in group)
+        assert all(map(has_ended, group))
 
     def test_it_wins_over_a_success_that_comes_later(
         self, start: Start, until_running: Wait
@@ -152,8 +152,8 @@ class TestCancel:
     ) -> None:
         running = start("deaf", grace_s=2.0)
         until_running(running)
-        running.ask(jobs.request_pause)
-        running.ask(jobs.request_cancel)
+        # At one moment: after its time to obey the pause, a deaf trainer's job is paused.
+        running.ask(lambda *job: jobs.request_pause(*job) and jobs.request_cancel(*job))
         assert running.ended().state == State.CANCELLED
 
 
@@ -255,7 +255,7 @@ class TestFence:
         running.take_away()
         last = len(running.steps())
         job = running.ended()
-        assert not process.is_running()
+        assert has_ended(process)
         assert (job.state, job.attempt) == (State.RUNNING, 2)
         assert len(running.steps()) == last
         assert running.files() == []

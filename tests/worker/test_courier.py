@@ -99,7 +99,7 @@ def test_a_checkpoint_is_published_written_down_and_gone_from_scratch(
     courier: Courier, database: Database, job: Any, tmp_path: Path
 ) -> None:
     saved(courier, 5)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     with database.read() as session:
         (row,) = artifacts.checkpoints(session, job.id)
     assert row.path == "attempt-1/checkpoints/checkpoint-000005-step-5.safetensors"
@@ -118,7 +118,7 @@ def test_files_that_come_while_others_are_looked_through_are_not_lost(
     storage.answers.set()  # each of those that wait is compared with those behind it
     for number in range(2_000, 4_000):
         saved(courier, number)
-    assert courier.drained(60)
+    assert courier.drained(DEADLINE_S)
     assert warnings == []
 
 
@@ -177,7 +177,7 @@ def test_the_two_newest_checkpoints_of_all_attempts_are_kept(
 ) -> None:
     for number in (1, 2, 3):
         saved(courier, number)
-        assert courier.drained(20)
+        assert courier.drained(DEADLINE_S)
     assert kept(database, job) == [1, 2]
     assert [name.split("-")[-1] for name in stored_files(tmp_path)] == [
         "2.safetensors",
@@ -190,7 +190,7 @@ def test_a_storage_that_fails_is_tried_again_and_that_is_said_once(
 ) -> None:
     storage.refuses = 5
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert kept(database, job) == [0]
     (warning,) = warnings
     assert warning.data["code"] == "artifact_failed"
@@ -202,7 +202,7 @@ def test_one_failure_is_nothing_to_tell_of(
 ) -> None:
     storage.refuses = 1
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert warnings == []
 
 
@@ -219,7 +219,7 @@ def test_of_checkpoints_that_wait_only_the_newest_is_published(
     for number in (2, 3, 4):
         saved(courier, number)
     storage.answers.set()
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert kept(database, job) == [0, 3]
 
 
@@ -228,7 +228,7 @@ def test_a_checkpoint_that_the_trainer_has_removed_is_forgotten(
 ) -> None:
     name = "checkpoints/checkpoint-000001-step-1.safetensors"
     courier.note(Event(EventType.CHECKPOINT_SAVED, 0, {"file": name}))
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert (storage.tries, warnings, kept(database, job)) == (1, [], [])
 
 
@@ -240,7 +240,7 @@ def test_what_is_given_up_is_told_of(
     wait_until(lambda: storage.tries > 0)
     assert not courier.drained(0.05)
     courier.give_up()
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert "checkpoint-000001" in warnings[-1].data["message"]
 
 
@@ -265,12 +265,12 @@ def test_checkpoints_that_are_not_deleted_at_once_are_noted_and_deleted_later(
         patch.setattr(storage, "remove", fail)
         for number in (1, 2, 3):
             saved(courier, number)
-            assert courier.drained(20)
+            assert courier.drained(DEADLINE_S)
     old = "checkpoint-000001-step-1.safetensors"
     assert removals(database) == [f"attempt-1/checkpoints/{old}"]
     assert old in stored_files(tmp_path)
     saved(courier, 4)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert len(removals(database)) == 1  # what was deleted at once needs no note any more
     with database.write() as session:
         session.execute(update(FileRemoval).values(due_at=after(-1)))
@@ -284,7 +284,7 @@ def test_a_file_that_has_a_row_again_is_not_deleted(
     courier: Courier, storage: Unreliable, database: Database, job: Any, tmp_path: Path
 ) -> None:
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     with database.write() as session:
         [row] = artifacts.checkpoints(session, job.id)
         file_removals.note(session, job.id, [row.path])
@@ -300,7 +300,7 @@ def test_a_file_of_an_attempt_that_has_lost_its_job_does_not_count(
     with database.write() as session:
         session.execute(update(Job).values(attempt=2))
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert kept(database, job) == []
     assert stored_files(tmp_path) == []
 
@@ -314,7 +314,7 @@ def test_a_file_whose_row_is_written_stays_when_the_job_is_lost_before_that_is_k
         artifacts.add(session, job.id, 1, Stored(name, CHECKPOINT, 0, 7, "0" * 64))
         session.execute(update(Job).values(attempt=2))
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert kept(database, job) == [0]
     assert stored_files(tmp_path) == [Path(name).name]
 
@@ -325,7 +325,7 @@ def test_a_name_that_leads_out_of_the_folder_is_not_published(
     (tmp_path / "secret").write_text("a secret")
     courier.note(Event(EventType.MODEL_SAVED, 0, {"file": "../secret"}))
     saved(courier, 1)
-    assert courier.drained(20)
+    assert courier.drained(DEADLINE_S)
     assert kept(database, job) == [0]
     assert (tmp_path / "secret").exists()
     assert warnings[0].data["code"] == "artifact_failed"

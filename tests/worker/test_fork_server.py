@@ -7,20 +7,20 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pytest
 
 from ampcore.fork_server import JOB, REAP, SERVER_NAME, STANDBY, STANDBY_NAME
 from ampcore.spec import Reason, State
 from store import attempts, jobs
 from store.database import Database
+from tests.processes import has_ended, name_of
+from tests.waiting import DEADLINE_S
 from tests.worker.conftest import SCRIPT, Running, Start, fork_servers, program, scripted_trainers
 from worker import fork_server
 from worker.memory_kills import MemoryKills
 from worker.standby import Standby
 
 Wait = Callable[..., Any]
-LONG_S = 60
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def test_a_running_job_of_a_fork_server_that_dies_is_tried_again_with_a_new_one(
     trainer = running.process()
     server.kill()
     job = running.ended()
-    assert not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(trainer)
     with running.database.read() as session:
         (first,) = attempts.listing(session, running.job_id)
     assert (job.state, first.reason) == (State.QUEUED, Reason.PROCESS_KILLED)
     # Nobody has asked for it: the next job finds a server that has loaded its modules.
     (new,) = wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
-    wait_until(lambda: new.name() == SERVER_NAME)
+    wait_until(lambda: name_of(new) == SERVER_NAME)
 
 
 def test_memory_that_the_fork_server_was_killed_for_is_not_held_against_the_job(
@@ -99,7 +99,7 @@ def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
     assert running.steps() == []
     # What was asked for in vain is not there, and the server takes the next one.
     running.shop.standby.prepare()
-    wait_until(lambda: [one.name() for one in scripted_trainers()] == [STANDBY_NAME])
+    wait_until(lambda: list(map(name_of, scripted_trainers())) == [STANDBY_NAME])
 
 
 def test_a_fork_server_that_does_not_load_is_not_waited_for(start: Start, tmp_path: Any) -> None:
@@ -119,7 +119,7 @@ def test_a_fork_server_that_cannot_load_says_why(start: Start) -> None:
 
 
 def test_a_fork_server_that_is_killed_while_a_job_waits_for_it_costs_an_attempt(
-    start: Start, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    start: Start, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
     asked, ask = threading.Event(), fork_server.Launched.ask
 
@@ -129,8 +129,9 @@ def test_a_fork_server_that_is_killed_while_a_job_waits_for_it_costs_an_attempt(
 
     monkeypatch.setattr(fork_server.Launched, "ask", ask_and_tell)
     running = start("good", standby=Standby(slow(tmp_path / "gate")))
-    assert asked.wait(LONG_S)
-    fork_servers()[0].kill()
+    assert asked.wait(DEADLINE_S)
+    (server,) = wait_until(fork_servers)  # its command line shows a moment after exec
+    server.kill()
     assert running.ended().reason == Reason.PROCESS_KILLED
 
 
@@ -144,7 +145,7 @@ def test_a_worker_tries_by_itself_until_the_fork_server_can_be_started(
     standby.prepare()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -u {SCRIPT} "$@"\n')
     command.chmod(0o755)
-    wait_until(lambda: [one for one in fork_servers() if one.name() == SERVER_NAME])
+    wait_until(lambda: [one for one in fork_servers() if name_of(one) == SERVER_NAME])
     process = standby.take()
     wait_until(lambda: process.is_alive and process.pid)
     process.end(grace_s=0)
@@ -154,8 +155,7 @@ def test_a_worker_tries_by_itself_until_the_fork_server_can_be_started(
 def test_a_job_does_not_wait_for_the_standby_that_rehearses(wait_until: Wait) -> None:
     standby = Standby(program("hangs"))
     standby.prepare()
-    wait_until(lambda: standby.hardware() or scripted_trainers())
-    (rehearsing,) = scripted_trainers()
+    (rehearsing,) = wait_until(scripted_trainers)
 
     def taken() -> bool:
         process = standby.take()
@@ -165,9 +165,9 @@ def test_a_job_does_not_wait_for_the_standby_that_rehearses(wait_until: Wait) ->
         return is_another
 
     assert taken()
-    assert rehearsing.is_running()
+    assert not has_ended(rehearsing)
     standby.close()
-    assert not rehearsing.is_running()
+    assert has_ended(rehearsing)
 
 
 def test_the_memory_of_trainers_that_are_gone_is_known(start: Start) -> None:
@@ -186,9 +186,17 @@ def test_a_group_is_seen_to_be_gone_also_when_its_server_is(
     (child,) = wait_until(trainer.children)
     fork_servers()[0].kill()
     running.ended()
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
-    with pytest.raises(ProcessLookupError):
-        os.killpg(trainer.pid, signal.SIGKILL)
+    wait_until(lambda: has_ended(child))
+    wait_until(lambda: is_empty(trainer.pid), "no process is in the group")
+
+
+def is_empty(group: int) -> bool:
+    """Whether there is no process in it, and none that its parent has not let go of."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def test_a_fork_server_that_stands_still_does_not_keep_a_slot(

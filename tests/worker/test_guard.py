@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.processes import command_of, has_ended, is_gone
 from worker.guard import Guard, stand_guard
 
 PARENT = """
@@ -28,8 +29,7 @@ time.sleep(120)
 
 
 def guards() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [child for child in children if "guard.py" in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if "guard.py" in command_of(child)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -41,8 +41,8 @@ def test_what_is_watched_dies_with_us_however_we_die(
         kept, released = map(int, parent.stdout.readline().split())
         process = psutil.Process(kept)
         parent.send_signal(number)
-    wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
-    assert psutil.Process(released).status() != psutil.STATUS_ZOMBIE
+    wait_until(lambda: has_ended(process))
+    assert not is_gone(released)
     os.kill(released, signal.SIGKILL)
 
 
@@ -64,7 +64,7 @@ def test_a_guard_that_was_killed_is_done_without(wait_until: Callable[..., Any])
     guard.watch(2**22)
     (process,) = wait_until(guards)  # its command line shows a moment after exec
     process.kill()
-    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(process))
     guard.watch(2**22 - 1)
     guard.close()
 

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from sqlalchemy import make_url
 
 from ampcore.spec import State
 from store.database import Database
+from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
 from worker.spool import Spool
@@ -137,7 +137,7 @@ def test_training_goes_on_and_every_step_arrives_once(
     trainer = running.process()
     line.cut()
     allow(30)
-    wait_until(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(trainer))
     assert running.job().step == 10
     line.mend()
     job = running.ended()
@@ -211,7 +211,7 @@ def test_a_worker_that_is_cut_off_for_too_long_ends_its_trainer(
     trainer = running.process()
     line.cut()
     job = running.ended()
-    assert not trainer.is_running()
+    assert has_ended(trainer)
     assert job.state == State.RUNNING  # nobody could say otherwise; its lease runs out
 
 
@@ -229,4 +229,4 @@ def test_a_worker_that_is_cut_off_can_still_be_shut_down(
     line.cut()
     running.shop.shutting_down.set()
     assert running.ended().state == State.RUNNING
-    assert not trainer.is_running()
+    assert has_ended(trainer)

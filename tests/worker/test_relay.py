@@ -19,6 +19,7 @@ from store import events, jobs, logs, steps
 from store.database import Database
 from store.ingest import LogChunk
 from store.tables import Job
+from tests.waiting import DEADLINE_S
 from worker.meter import Meter
 from worker.patience import Lease, PatientWrites
 from worker.relay import Relay
@@ -83,7 +84,7 @@ class Told:
 
     def wrote(self, *frames: Frame) -> None:
         self.relay.carry(frames)
-        assert self.relay.spool.drained(20)
+        assert self.relay.spool.drained(DEADLINE_S)
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_silence_is_broken_by_a_heartbeat_that_hears_what_is_asked(
     with unreliable.database.write() as session:
         jobs.request_cancel(session, job.id)
     wait_until(lambda: told.relay.asked == jobs.CANCEL)
-    assert told.relay.silent_s < 10
+    assert told.relay.silent_s < DEADLINE_S
     told.relay.close()
 
 
@@ -170,7 +171,7 @@ def test_a_job_that_is_another_attempts_gets_no_word_more(
     told.relay.carry([block(4), EVENT])
     wait_until(lambda: told.relay.is_fenced)
     told.relay.carry([block(8)])
-    assert told.relay.spool.drained(10)
+    assert told.relay.spool.drained(DEADLINE_S)
     assert stored(unreliable.database, job.id)[0] == 4
     assert told.events == []
 
@@ -192,7 +193,7 @@ def test_what_waits_is_bounded_by_the_room(
     told.relay.carry([RUNNING, block(), block(4)])
     assert not told.relay.spool.has_room
     unreliable.away = 0
-    told.relay.spool.wait_for_room(20)
+    told.relay.spool.wait_for_room(DEADLINE_S)
     assert told.relay.spool.has_room
 
 
@@ -214,7 +215,7 @@ def test_what_cannot_be_stored_is_an_error_and_the_end_is_written_all_the_same(
     assert stored(unreliable.database, job.id)[0] == 4
     done: list[bool] = []
     told.relay.act(lambda session: done.append(True))
-    assert told.relay.spool.drained(10)
+    assert told.relay.spool.drained(DEADLINE_S)
     assert done == [True]
     assert not told.relay.is_fenced
 
@@ -233,5 +234,5 @@ def test_stored_steps_are_measured(told: Told) -> None:
     told.wrote(RUNNING, block(), block(4))
     reading = told.meter.reading()
     assert reading["steps_total"] == 8
-    assert 0 < reading["lag_s"] < 20
+    assert 0 < reading["lag_s"] < DEADLINE_S
     assert told.meter.reading() == {"steps_total": 8, "lag_s": 0.0, "busy": 0}

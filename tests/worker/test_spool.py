@@ -3,6 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 from store.ingest import LogChunk
+from tests.waiting import DEADLINE_S
 from worker import spool as spools
 from worker.spool import Spool, Waiting
 
@@ -70,7 +71,7 @@ def test_the_reader_waits_for_room() -> None:
     spool.put([entry()])
     spool.take(0)
     threading.Timer(0.05, spool.done).start()
-    spool.wait_for_room(10)
+    spool.wait_for_room(DEADLINE_S)
     assert spool.has_room
 
 

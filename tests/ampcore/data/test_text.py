@@ -41,7 +41,9 @@ def test_the_last_share_of_the_windows_evaluates(load):
     assert (len(dataset.x_train), len(dataset.x_val)) == (8, 3)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the file is written anew
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)  # the file is written anew
 @given(
     content=st.text(min_size=2, max_size=60).filter(lambda text: len(set(text)) > 1),
     sequence=st.integers(1, 20),

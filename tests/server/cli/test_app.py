@@ -21,6 +21,7 @@ from server.embedded.private_redis import start_redis
 from server.migrate import migrate
 from store import attempts, jobs, tokens
 from store.database import Database
+from tests.processes import command_of, has_ended
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
@@ -87,15 +88,13 @@ class Up:
         self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=DEADLINE_S)
         self.client.close()
-        _, alive = psutil.wait_procs(started, timeout=DEADLINE_S)
-        assert alive == []
+        self._wait_until(lambda: all(map(has_ended, started)))
         return output
 
     def _find(self, name):
         for process in psutil.Process(self.process.pid).children():
-            with suppress(psutil.Error):  # it ended in between
-                if name in " ".join(process.cmdline()):
-                    return process
+            if name in command_of(process):
+                return process
         return None
 
 
@@ -144,8 +143,13 @@ def open_to_others(folder):
     Trainers of a worker that is root have users of their own, and come through it to the data sets.
     """
     passed = {folder: 0o711, folder / "datasets": 0o755} if os.geteuid() == 0 else {}
-    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*"))}
-    return [path for path, mode in modes.items() if mode & 0o077 and mode != passed.get(path)]
+    found = []
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):  # deleted in between
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & 0o077 and mode != passed.get(path):
+                found.append(path)
+    return found
 
 
 def take_job(up):
@@ -296,7 +300,7 @@ def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, 
     )  # fmt: skip
     try:
         address = api.stdout.readline().split()[-1]
-        assert httpx.get(f"{address}/readyz").json() == {"status": "ready"}
+        assert httpx.get(f"{address}/readyz", timeout=DEADLINE_S).json() == {"status": "ready"}
     finally:
         api.send_signal(signal.SIGINT)
         _, errors = api.communicate(timeout=DEADLINE_S)

@@ -9,6 +9,7 @@ import pytest
 
 from server.embedded.keeper import Keeper, Watch
 from server.embedded.process import Child
+from tests.processes import has_ended
 
 WAIT = "import signal, sys; print('ready', flush=True); signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT}"
@@ -71,6 +72,7 @@ PARENT = """
 import sys, signal
 from pathlib import Path
 from server.embedded.process import Child
+from tests.processes import has_ended
 child = Child("it", [sys.executable, "-c", sys.argv[1]], log_file=Path(sys.argv[2]))
 child.start()
 print(child.pid, flush=True)
@@ -87,7 +89,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path, wait_until):
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(child))
 
 
 def test_a_child_that_ends_by_itself_is_started_again(make_child, tmp_path, wait_until, caplog):

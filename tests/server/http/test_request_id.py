@@ -33,8 +33,10 @@ def logged(caplog):
 
 
 @pytest.fixture
-def lines(logged, wait_until):
+def lines(stage, logged, caplog, wait_until):
     """So many lines, which come when an answer has gone out; that there are no more."""
+    wait_until(lambda: not stage.answering, "nothing more is logged of the tests before this one")
+    caplog.clear()
 
     def wait(count, logger="server.access"):
         wait_until(lambda: len(logged(logger)) >= count, f"{count} lines of {logger}")

@@ -16,7 +16,7 @@ from server.settings import Settings
 from store import tokens, workers
 from store.tables import AuditEntry, Job, Token
 from tests.chaos.proxy import Proxy
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE_S, wait_until
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -207,7 +207,7 @@ def test_a_secret_is_told_again_only_to_who_made_the_token(server, client_of):
     made = {"name": "new"}
     headers = {"Idempotency-Key": "one"}
     first = server.client.post("/api/v1/tokens", json=made, headers=headers)
-    browser = httpx.Client(base_url=server.url, headers={"Origin": server.url})
+    browser = httpx.Client(base_url=server.url, headers={"Origin": server.url}, timeout=DEADLINE_S)
     browser.post("/api/v1/session", json={"token": server.token}).raise_for_status()
     # The same token, but another secret: that of the session.
     answer = browser.post("/api/v1/tokens", json=made, headers=headers)

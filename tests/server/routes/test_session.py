@@ -7,6 +7,7 @@ import pytest
 from server.access.rate_limit import RateLimit
 from store import audit, tokens
 from tests.conftest import NO_TLS
+from tests.waiting import DEADLINE_S
 
 SESSION = "/api/v1/session"
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -18,9 +19,14 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
+def a_browser(api, **options):
+    """A client without a token that keeps its cookies."""
+    return httpx.Client(verify=NO_TLS, base_url=api.url, timeout=DEADLINE_S, **options)
+
+
 def sign_in(api, token=None, **headers):
     body = {"token": token or api.token}
-    with httpx.Client(verify=NO_TLS, base_url=api.url) as client:
+    with a_browser(api) as client:
         return client.post(SESSION, json=body, headers=headers)
 
 
@@ -32,7 +38,7 @@ def cookie_of(answer):
 @pytest.fixture
 def browser(api):
     """A client that has signed in and sends what a page of ours would."""
-    with httpx.Client(verify=NO_TLS, base_url=api.url, headers={"Origin": api.url}) as client:
+    with a_browser(api, headers={"Origin": api.url}) as client:
         assert client.post(SESSION, json={"token": api.token}).status_code == 201
         yield client
 
@@ -70,7 +76,7 @@ def test_who_comes_with_a_token_is_told_who_they_are_too(client_of):
 def test_a_session_may_do_no_more_than_its_token(api, database):
     with database.write() as session:
         viewer = tokens.create(session, "viewer", role="viewer")
-    with httpx.Client(verify=NO_TLS, base_url=api.url, headers={"Origin": api.url}) as client:
+    with a_browser(api, headers={"Origin": api.url}) as client:
         client.post(SESSION, json={"token": viewer})
         assert client.get("/api/v1/jobs").status_code == 200
         assert client.get("/api/v1/tokens").status_code == 403

@@ -131,7 +131,7 @@ def test_many_open_streams_hold_up_neither_requests_nor_the_end(
 def test_a_server_without_a_token_says_where_the_first_comes_from(sqlite_url, start, wait_until):
     api = start(sqlite_url)
     wait_until(lambda: any("ampserver token create" in line for line in api.messages()))
-    assert httpx.get(f"{api.url}/api/v1/jobs").status_code == 401
+    assert httpx.get(f"{api.url}/api/v1/jobs", timeout=DEADLINE_S).status_code == 401
 
 
 def test_a_server_with_a_token_says_nothing_of_it(sqlite_url, start):
@@ -175,8 +175,8 @@ def test_the_variable_of_uvicorn_lets_no_client_choose_its_address(sqlite_url, s
     database.close()
     api = start(sqlite_url, FORWARDED_ALLOW_IPS="*")
     headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7", "Authorization": f"Bearer {token}"}
-    posted = httpx.post(f"{api.url}/api/v1/session", json={"token": token}, headers=headers)
-    assert posted.status_code == 201
-    entry = httpx.get(f"{api.url}/api/v1/audit", headers=headers).json()["items"][0]
+    with httpx.Client(base_url=api.url, headers=headers, timeout=DEADLINE_S) as client:
+        assert client.post("/api/v1/session", json={"token": token}).status_code == 201
+        entry = client.get("/api/v1/audit").json()["items"][0]
     assert entry["address"] == "198.51.100.7"
     assert any("AMPCORE_TRUSTED_PROXIES" in message for message in api.messages())
