@@ -28,6 +28,10 @@ DEFAULT_PROCESSES: Final = 4096
 RESERVED_BYTES: Final = 4 * 2**30
 """What a trainer asks for and hardly touches: stacks of threads, room of the allocator. It has
 asked for 1.5 GB when it uses a third of that, and for 8 MB more with each thread."""
+NEEDED_CAPABILITIES: Final = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7,
+}  # fmt: skip
+"""To run a trainer as another user, to read what it writes, and to end it (linux/capability.h)."""
 OPEN_TO_ENTER: Final = 0o711
 
 
@@ -133,9 +137,8 @@ def plan(wishes: Wishes, *, parent: Path, datasets: Path) -> Isolation | None:
     abi = landlock.abi()
     scratch = parent.parent  # it is ours to open
     closed = _closed_to_others([*_program_folders(), scratch.parent, datasets])
-    is_root = os.geteuid() == 0
-    may_switch = is_root and closed is None
-    missing = tuple(_missing(abi, is_root=is_root, closed=closed))
+    is_root, may_switch = os.geteuid() == 0, may_use(wishes.users)
+    missing = tuple(_missing(abi, is_root=is_root, may_switch=may_switch, closed=closed))
     if wishes.mode is Mode.REQUIRED and missing:
         raise IsolationImpossible(
             "AMPCORE_TRAINER_ISOLATION is required, and cannot be had here: " + " ".join(missing)
@@ -143,7 +146,7 @@ def plan(wishes: Wishes, *, parent: Path, datasets: Path) -> Isolation | None:
     return Isolation(
         parent=parent,
         datasets=datasets,
-        users=wishes.users if may_switch else None,
+        users=wishes.users if may_switch and closed is None else None,
         landlock_abi=abi,
         processes=wishes.processes,
         memory_bytes=wishes.memory_bytes or _memory_here() + RESERVED_BYTES,
@@ -168,15 +171,45 @@ def tell(isolation: Isolation | None) -> None:
         log.warning("trainers are not fully isolated: %s", sentence)
 
 
-def _missing(abi: int, *, is_root: bool, closed: Path | None) -> Iterator[str]:
+def may_use(users: range, proc: Path = Path("/proc/self")) -> bool:
+    """Whether this process can run others as these users.
+
+    Root can; in a container it may have no capabilities, or there may be no such users.
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        status = (proc / "status").read_text(encoding="ascii", errors="replace")
+        maps = [(proc / name).read_text(encoding="ascii") for name in ("uid_map", "gid_map")]
+    except OSError:
+        return False
+    (held,) = (int(line.split()[1], 16) for line in status.splitlines() if line[:7] == "CapEff:")
+    are_there = all(_maps(text, users) for text in maps)
+    return are_there and all(held >> number & 1 for number in NEEDED_CAPABILITIES.values())
+
+
+def _maps(text: str, users: range) -> bool:
+    """Whether one line of a user namespace's map, `first outside count`, holds all of them."""
+    ranges = [tuple(map(int, line.split())) for line in text.splitlines()]
+    return any(first <= users[0] and users[-1] < first + count for first, _, count in ranges)
+
+
+def _missing(abi: int, *, is_root: bool, may_switch: bool, closed: Path | None) -> Iterator[str]:
     if abi == 0:
         yield (
             "This kernel has no Landlock (Linux 5.13 has): "
             "a trainer can read what its user can read, the data folder too."
         )
-    if is_root and closed is not None:
+    if is_root and (closed is not None or not may_switch):
+        why = (
+            f"{closed} is closed to other users"
+            if may_switch
+            else "this root lacks capabilities ("
+            + ", ".join(NEEDED_CAPABILITIES)
+            + ") or the users of AMPCORE_TRAINER_USERS"
+        )
         yield (
-            f"A trainer has no user of its own, since {closed} is closed to other users: "
+            f"A trainer has no user of its own, since {why}: "
             "it runs as root without root's capabilities."
         )
     elif not is_root and abi < landlock.SCOPES_ABI:

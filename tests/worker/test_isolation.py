@@ -42,7 +42,9 @@ NEEDS_LANDLOCK = {
 NEEDS_OWN_USER = {"start more processes"}
 """Linux does not count the processes of root."""
 
-is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users")
+is_root = pytest.mark.skipif(
+    not isolation.may_use(USERS), reason="only root, with its capabilities, can change users"
+)
 has_landlock = pytest.mark.skipif(
     landlock.abi() < landlock.SCOPES_ABI, reason="this kernel has no Landlock 6"
 )
@@ -195,22 +197,50 @@ def test_a_worker_plans_what_its_machine_allows(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("abi", "is_root_here", "closed", "words"),
+    ("abi", "is_root_here", "may_switch", "closed", "words"),
     [
-        (0, True, None, ["has no Landlock (Linux 5.13"]),
-        (0, False, None, ["has no Landlock (Linux 5.13", "can end the processes"]),
-        (5, False, None, ["has no Landlock 6"]),
-        (7, True, Path("/closed"), ["since /closed is closed to other users"]),
-        (7, True, None, []),
-        (7, False, Path("/closed"), []),
+        (0, True, True, None, ["has no Landlock (Linux 5.13"]),
+        (0, False, False, None, ["has no Landlock (Linux 5.13", "can end the processes"]),
+        (5, False, False, None, ["has no Landlock 6"]),
+        (7, True, True, Path("/closed"), ["since /closed is closed to other users"]),
+        (7, True, False, None, ["lacks capabilities (CHOWN, DAC_OVERRIDE, FOWNER, KILL"]),
+        (7, True, False, Path("/closed"), ["lacks capabilities"]),
+        (7, True, True, None, []),
+        (7, False, False, Path("/closed"), []),
     ],
 )
 def test_what_is_missing_is_said(
-    abi: int, is_root_here: bool, closed: Path | None, words: list[str]
+    abi: int, is_root_here: bool, may_switch: bool, closed: Path | None, words: list[str]
 ) -> None:
-    said = list(isolation._missing(abi, is_root=is_root_here, closed=closed))
+    facts = {"is_root": is_root_here, "may_switch": may_switch}
+    said = list(isolation._missing(abi, **facts, closed=closed))
     assert len(said) == len(words)
     assert all(word in sentence for word, sentence in zip(words, said, strict=True))
+
+
+EVERYBODY = "         0          0 4294967295\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is asked for more")
+@pytest.mark.parametrize(
+    ("capabilities", "users", "groups", "may"),
+    [
+        ("000001ffffffffff", EVERYBODY, EVERYBODY, True),
+        ("00000000000000eb", EVERYBODY, EVERYBODY, True),
+        ("0000000000000000", EVERYBODY, EVERYBODY, False),
+        ("00000000000000cb", EVERYBODY, EVERYBODY, False),
+        ("000001ffffffffff", "0 1000 1\n1 100000 65536\n", EVERYBODY, True),
+        ("000001ffffffffff", "0 1000 1\n", EVERYBODY, False),
+        ("000001ffffffffff", EVERYBODY, "0 1000 1\n", False),
+    ],
+)
+def test_root_without_its_rights_changes_no_user(
+    capabilities: str, users: str, groups: str, may: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
+    (tmp_path / "uid_map").write_text(users)
+    (tmp_path / "gid_map").write_text(groups)
+    assert isolation.may_use(USERS, proc=tmp_path) is may
 
 
 def test_isolation_that_is_required_and_impossible_ends_the_worker(
