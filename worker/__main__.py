@@ -10,7 +10,7 @@ from ampcore.isolation import hide_memory
 from service.logs import set_up_logging
 from service.settings import SettingsInvalid
 from worker.app import run
-from worker.isolation import IsolationImpossible
+from worker.isolation_plan import IsolationImpossible
 from worker.settings import Settings
 
 

@@ -11,7 +11,7 @@ from store.database import Database
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import abilities, broker, usage
-from worker.isolation import plan, tell
+from worker.isolation_plan import plan, tell
 from worker.presence import Presence
 from worker.scratch import Scratch
 from worker.settings import Settings

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ampcore.spec.training import QueueName
 from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
-from worker.isolation import DEFAULT_PROCESSES, DEFAULT_USERS, Mode, Wishes
+from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, Mode, Wishes
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from service.settings import SettingsInvalid
 from tests.waiting import wait_until
 from tests.worker.conftest import WORKER, Start
 from tests.worker.hostile_trainer import MARK
-from worker import isolation
-from worker.isolation import Isolation, IsolationImpossible, Mode, Wishes, plan
+from worker import isolation_plan
+from worker.isolation import Isolation
+from worker.isolation_plan import IsolationImpossible, Mode, Wishes, plan
 from worker.scratch import Scratch
 from worker.settings import Settings
 from worker.standby import Standby
@@ -43,7 +44,7 @@ NEEDS_OWN_USER = {"start more processes"}
 """Linux does not count the processes of root."""
 
 is_root = pytest.mark.skipif(
-    not isolation.may_use(USERS), reason="only root, with its capabilities, can change users"
+    not isolation_plan.may_use(USERS), reason="only root, with its capabilities, can change users"
 )
 has_landlock = pytest.mark.skipif(
     landlock.abi() < landlock.SCOPES_ABI, reason="this kernel has no Landlock 6"
@@ -213,7 +214,7 @@ def test_what_is_missing_is_said(
     abi: int, is_root_here: bool, may_switch: bool, closed: Path | None, words: list[str]
 ) -> None:
     facts = {"is_root": is_root_here, "may_switch": may_switch}
-    said = list(isolation._missing(abi, **facts, closed=closed))
+    said = list(isolation_plan._missing(abi, **facts, closed=closed))
     assert len(said) == len(words)
     assert all(word in sentence for word, sentence in zip(words, said, strict=True))
 
@@ -240,7 +241,7 @@ def test_root_without_its_rights_changes_no_user(
     (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
     (tmp_path / "uid_map").write_text(users)
     (tmp_path / "gid_map").write_text(groups)
-    assert isolation.may_use(USERS, proc=tmp_path) is may
+    assert isolation_plan.may_use(USERS, proc=tmp_path) is may
 
 
 def test_isolation_that_is_required_and_impossible_ends_the_worker(
@@ -260,10 +261,10 @@ def test_isolation_that_is_off_is_none(world: World) -> None:
 def test_a_closed_folder_is_found(world: World) -> None:
     inner = world.data / "a" / "b"
     inner.mkdir(parents=True)
-    assert isolation._closed_to_others([inner]) is None
+    assert isolation_plan._closed_to_others([inner]) is None
     inner.parent.chmod(0o700)
-    assert isolation._closed_to_others([inner]) == inner.parent
-    assert isolation._closed_to_others([inner / "not" / "there"]) == inner.parent
+    assert isolation_plan._closed_to_others([inner]) == inner.parent
+    assert isolation_plan._closed_to_others([inner / "not" / "there"]) == inner.parent
 
 
 def test_two_workers_never_share_a_user() -> None:
