@@ -141,8 +141,10 @@ def start(
     """Run a job with a trainer that follows the named script."""
     begun: list[Running] = []
 
-    def run(script: str, *, runtime: dict[str, Any] | None = None, **parts: Any) -> Running:
-        job = make_job(runtime={"max_attempts": 1, **(runtime or {})})
+    def run(
+        script: str, *, runtime: dict[str, Any] | None = None, job: Job | None = None, **parts: Any
+    ) -> Running:
+        job = job or make_job(runtime={"max_attempts": 1, **(runtime or {})})
         running = Running(make_shop(script, **parts), database, job.id)
         begun.append(running.start())
         return running

@@ -57,7 +57,12 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
 
 def allowed(job: dict[str, Any]) -> dict[str, Attack]:
     """What every trainer may do."""
-    return {
+    (fetched,) = Path("checkpoints").iterdir() if job["resume"] else [Path("no checkpoint")]
+    resumed: dict[str, Attack] = {
+        "read a checkpoint": fetched.read_text,
+        "remove a checkpoint": fetched.unlink,
+    }
+    return (resumed if job["resume"] else {}) | {
         "read a dataset": (Path(job["data_root"]) / "x").read_bytes,
         "write a checkpoint": lambda: (Path(job["output_dir"]) / "file").write_text("x"),
         "rename a file": lambda: (Path(job["output_dir"]) / "file").rename("renamed"),

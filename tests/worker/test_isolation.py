@@ -17,6 +17,9 @@ import pytest
 import ampcore
 from ampcore.isolation import Confinement, confine, landlock
 from service.settings import SettingsInvalid
+from service.storage import Storage
+from store.artifacts import CHECKPOINT
+from store.tables import Artifact
 from tests.waiting import wait_until
 from tests.worker.conftest import WORKER, Start
 from tests.worker.hostile_trainer import MARK
@@ -71,6 +74,7 @@ class World:
         (data / "datasets/x").write_text("numbers")
         self.other = data / f"scratch/{WORKER}/trainer-of-another-job"
         self.other.mkdir(mode=0o700)
+        self.storage = Storage((data / "artifacts").as_uri())
         self.scratch = Scratch(data / "scratch", WORKER)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.abstract = socket.socket(socket.AF_UNIX)
@@ -130,18 +134,20 @@ def world() -> Iterator[World]:
 def attack(world: World, start: Start) -> Callable[..., dict[str, Any]]:
     """Run the hostile trainer under a kind of isolation, and return what it tells."""
 
-    def run(kind: str, *, leave: bool = False) -> dict[str, Any]:
+    def run(kind: str, *, leave: bool = False, job: Any = None) -> dict[str, Any]:
         isolation = world.isolation(kind)
         running = start(
             "hostile",
+            job=job,
+            storage=world.storage,
             standby=Standby(world.program(leave=leave), isolation),
             scratch=world.scratch,
             data_root=world.data / "datasets",
             isolation=isolation,
         )
-        job = running.ended()
+        ended = running.ended()
         running.shop.standby.close()
-        assert job.state == "succeeded", (job.message, running.log("stderr"))
+        assert ended.state == "succeeded", (ended.message, running.log("stderr"))
         (line,) = (line for line in running.log().splitlines() if line.startswith(MARK))
         told: dict[str, Any] = json.loads(line.removeprefix(MARK))
         return told
@@ -175,6 +181,21 @@ def test_nothing_that_it_started_outlives_a_trainer_with_a_user(
 ) -> None:
     pid = attack(kind, leave=True)["left"]
     wait_until(lambda: not psutil.pid_exists(pid))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trainer_finds_what_earlier_attempts_have_left_and_may_remove_it(
+    kind: str, attack: Callable[..., Any], world: World, make_job: Callable[..., Any], database: Any
+) -> None:
+    job = make_job(runtime={"max_attempts": 1})
+    file, path = world.data / "made", "attempt-1/checkpoints/checkpoint-000001-step-1.safetensors"
+    file.write_text("state")
+    size_bytes, sha256 = world.storage.put(job.id, path, file)
+    with database.write() as session:
+        facts = {"size_bytes": size_bytes, "sha256": sha256, "step": 0, "attempt": 1, "seq": 1}
+        session.add(Artifact(job_id=job.id, path=path, kind=CHECKPOINT, **facts))
+    usual = attack(kind, job=job)["usual"]
+    assert (usual["read a checkpoint"], usual["remove a checkpoint"]) == ("done", "done")
 
 
 def test_a_folder_is_gone_with_its_trainer(attack: Callable[..., Any], world: World) -> None:
