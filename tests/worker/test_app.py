@@ -55,6 +55,12 @@ class Process:
 
 
 @pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind is enough: on PostgreSQL whole workers run in tests/chaos."""
+    return sqlite_url
+
+
+@pytest.fixture
 def worker(
     database: Database,
     database_url: str,

@@ -28,6 +28,12 @@ from worker.courier import Courier
 Wait = Callable[[Running], None]
 
 
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind is enough: what SQL answers is tested without processes."""
+    return sqlite_url
+
+
 def again(running: Running) -> Running:
     """The same worker hears another bell, now that the job is due."""
     return Running(running.shop, running.database, running.job_id).start()

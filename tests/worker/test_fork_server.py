@@ -206,7 +206,7 @@ def test_a_fork_server_that_stands_still_does_not_keep_a_slot(
     wait_until: Wait,
 ) -> None:
     monkeypatch.setattr("worker.trainer_status.SILENT_S", 0.2)
-    running = start("obedient")
+    running = start("obedient", grace_s=0.5)  # in which its end is not told
     until_running(running)
     (server,) = fork_servers()
     server.suspend()
