@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -37,6 +38,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "write into the datasets": (data / "datasets/new").touch,
         "change a dataset": lambda: (data / "datasets/x").open("ab").close(),
         "write among the programs": lambda: write_among(Path(targets["package"])),
+        "change the permissions of the token": lambda: (data / "token").chmod(0o600),
         "make a link to the token": lambda: Path("link").symlink_to(data / "token"),
         "run a program of its own": run_own,
         "connect to a port": lambda: socket.create_connection(tuple(targets["port"])).close(),
@@ -52,7 +54,8 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
             f"read the memory of {name}": Path(f"/proc/{pid}/mem").open,
             f"trace {name}": lambda pid=pid: trace(pid),
         }
-    return tried
+    worker = pids["its worker"]
+    return {**tried, "change a limit of its worker": lambda: change_limit(worker)}
 
 
 def allowed(job: dict[str, Any]) -> dict[str, Attack]:
@@ -107,6 +110,11 @@ def trace(pid: int) -> None:
     if libc.ptrace(PTRACE_SEIZE, pid, None, None):
         raise OSError(ctypes.get_errno(), "ptrace")
     libc.ptrace(PTRACE_DETACH, pid, None, None)
+
+
+def change_limit(pid: int) -> None:
+    before = resource.prlimit(pid, resource.RLIMIT_CORE)
+    resource.prlimit(pid, resource.RLIMIT_CORE, before)
 
 
 def start_many(count: int) -> None:
