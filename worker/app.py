@@ -11,7 +11,7 @@ from store.database import Database
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import abilities, broker, usage
-from worker.isolation_plan import plan, tell
+from worker.isolation_plan import log_isolation, plan
 from worker.presence import Presence
 from worker.scratch import Scratch
 from worker.settings import Settings
@@ -116,7 +116,7 @@ def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
     def on_start(**_: Any) -> None:
         adopt_orphans()
         shop.scratch.open()
-        tell(shop.isolation)
+        log_isolation(shop.isolation)
         shop.standby.prepare()
         presence.start()
 

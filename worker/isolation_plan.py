@@ -32,7 +32,7 @@ NEEDED_CAPABILITIES: Final = {
 """To run a trainer as another user, to read what it writes, and to end it (linux/capability.h)."""
 
 
-class Mode(StrEnum):
+class IsolationMode(StrEnum):
     """What AMPCORE_TRAINER_ISOLATION says."""
 
     AUTO = "auto"
@@ -41,10 +41,10 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class IsolationSettings:
     """What the settings say of it."""
 
-    mode: Mode = Mode.AUTO
+    mode: IsolationMode = IsolationMode.AUTO
     users: range = DEFAULT_USERS
     processes: int = DEFAULT_PROCESSES
     memory_bytes: int | None = None
@@ -55,34 +55,34 @@ class IsolationImpossible(Exception):
     """It is required, and this machine does not allow it; the message says what is missing."""
 
 
-def plan(wishes: Wishes, *, parent: Path, datasets: Path) -> Isolation | None:
-    """What of the wishes this machine allows; None when trainers are not to be isolated.
+def plan(settings: IsolationSettings, *, parent: Path, datasets: Path) -> Isolation | None:
+    """What of the settings this machine allows; None when trainers are not to be isolated.
 
     Raises IsolationImpossible when it must be complete, and cannot be.
     """
-    if wishes.mode is Mode.OFF:
+    if settings.mode is IsolationMode.OFF:
         return None
     abi = landlock.abi()
     scratch = parent.parent  # it is ours to open
     closed = _closed_to_others([*_program_folders(), scratch.parent, datasets])
-    is_root, may_switch = os.geteuid() == 0, may_use(wishes.users)
+    is_root, may_switch = os.geteuid() == 0, may_use(settings.users)
     missing = tuple(_missing(abi, is_root=is_root, may_switch=may_switch, closed=closed))
-    if wishes.mode is Mode.REQUIRED and missing:
+    if settings.mode is IsolationMode.REQUIRED and missing:
         raise IsolationImpossible(
             "AMPCORE_TRAINER_ISOLATION is required, and cannot be had here: " + " ".join(missing)
         )
     return Isolation(
         parent=parent,
         datasets=datasets,
-        users=wishes.users if may_switch and closed is None else None,
+        users=settings.users if may_switch and closed is None else None,
         landlock_abi=abi,
-        processes=wishes.processes,
-        memory_bytes=wishes.memory_bytes or _memory_here() + RESERVED_BYTES,
+        processes=settings.processes,
+        memory_bytes=settings.memory_bytes or _memory_here() + RESERVED_BYTES,
         missing=missing,
     )
 
 
-def tell(isolation: Isolation | None) -> None:
+def log_isolation(isolation: Isolation | None) -> None:
     """Write into the log what applies, and what does not and why."""
     if isolation is None:
         log.warning("trainers are not isolated, as AMPCORE_TRAINER_ISOLATION says")
@@ -146,32 +146,24 @@ def _program_folders() -> list[Path]:
 
 
 def _closed_to_others(folders: list[Path]) -> Path | None:
-    """A folder that other users cannot read, or one above that they cannot enter; None: none is.
+    """A folder, of these or above them, that other users cannot enter; None: there is none.
 
     A folder that does not exist will be made as open as those above it.
     """
     for folder in folders:
         target = folder.resolve()
-        if target.exists() and not _mode(target) & stat.S_IXOTH:
-            return target
-        for above in target.parents:
-            if above.exists() and not _mode(above) & stat.S_IXOTH:
-                return above
+        for path in (target, *target.parents):
+            if path.exists() and not path.stat().st_mode & stat.S_IXOTH:
+                return path
     return None
-
-
-def _mode(path: Path) -> int:
-    return path.stat().st_mode
 
 
 def _memory_here() -> int:
     """The bytes of memory of this machine, or of this container where that has less."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    events = events_file()
+    if (events := events_file()) is None:
+        return machine
     try:
-        limit = (
-            int(events.with_name("memory.max").read_text(encoding="ascii")) if events else machine
-        )
+        return min(machine, int(events.with_name("memory.max").read_text(encoding="ascii")))
     except (OSError, ValueError):  # "max": there is no limit
-        limit = machine
-    return min(machine, limit)
+        return machine

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ampcore.spec.training import QueueName
 from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
-from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, Mode, Wishes
+from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Settings(Surroundings):
     """Whose jobs it takes; None: those that its machine can run."""
     scratch_dir: Path = Path()
     """Where attempts write before their files are published; left out: in the data folder."""
-    trainer_isolation: Mode = Mode.AUTO
+    trainer_isolation: IsolationMode = IsolationMode.AUTO
     trainer_users: range = DEFAULT_USERS
     trainer_processes: int = DEFAULT_PROCESSES
     trainer_memory_bytes: int | None = None
@@ -34,9 +34,9 @@ class Settings(Surroundings):
             object.__setattr__(self, "scratch_dir", self.data_dir / "scratch")
 
     @property
-    def isolation(self) -> Wishes:
+    def isolation(self) -> IsolationSettings:
         """How trainers are to be confined."""
-        return Wishes(
+        return IsolationSettings(
             self.trainer_isolation,
             self.trainer_users,
             self.trainer_processes,
@@ -54,7 +54,9 @@ class Settings(Surroundings):
             worker_slots=given.whole_number("AMPCORE_WORKER_SLOTS", 1, least=1, most=1024),
             worker_queues=_queues(given.text("AMPCORE_WORKER_QUEUES", "")),
             scratch_dir=Path(scratch).absolute() if scratch else Path(),
-            trainer_isolation=Mode(given.choice("AMPCORE_TRAINER_ISOLATION", Mode.AUTO, *Mode)),
+            trainer_isolation=IsolationMode(
+                given.choice("AMPCORE_TRAINER_ISOLATION", IsolationMode.AUTO, *IsolationMode)
+            ),
             trainer_users=_users(given.text("AMPCORE_TRAINER_USERS", "")),
             trainer_processes=given.whole_number(
                 "AMPCORE_TRAINER_PROCESSES", DEFAULT_PROCESSES, least=1, most=2**22
@@ -68,7 +70,7 @@ class Settings(Surroundings):
 
 
 def _users(text: str) -> range:
-    """Numbers of users, from the first to the last, that are root neither."""
+    """A range of user ids, from the first to the last; root is not allowed."""
     if not text:
         return DEFAULT_USERS
     first, _, last = text.partition("-")

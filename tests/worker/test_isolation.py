@@ -25,7 +25,7 @@ from tests.worker.conftest import WORKER, Start
 from tests.worker.hostile_trainer import MARK
 from worker import isolation_plan
 from worker.isolation import Isolation
-from worker.isolation_plan import IsolationImpossible, Mode, Wishes, plan
+from worker.isolation_plan import IsolationImpossible, IsolationMode, IsolationSettings, plan
 from worker.scratch import Scratch
 from worker.settings import Settings
 from worker.standby import Standby
@@ -210,7 +210,7 @@ def test_a_folder_is_gone_with_its_trainer(attack: Callable[..., Any], world: Wo
 
 @has_landlock
 def test_a_worker_plans_what_its_machine_allows(world: World) -> None:
-    planned = plan(Wishes(), parent=world.scratch.own, datasets=world.data / "datasets")
+    planned = plan(IsolationSettings(), parent=world.scratch.own, datasets=world.data / "datasets")
     assert planned is not None
     assert planned.landlock_abi == landlock.abi()
     assert planned.memory_bytes
@@ -271,14 +271,14 @@ def test_isolation_that_is_required_and_impossible_ends_the_worker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 0)
-    required = Wishes(mode=Mode.REQUIRED)
+    required = IsolationSettings(mode=IsolationMode.REQUIRED)
     with pytest.raises(IsolationImpossible, match=r"AMPCORE_TRAINER_ISOLATION is required.*5\.13"):
         plan(required, parent=world.scratch.own, datasets=world.data / "datasets")
 
 
 def test_isolation_that_is_off_is_none(world: World) -> None:
-    wishes = Wishes(mode=Mode.OFF)
-    assert plan(wishes, parent=world.scratch.own, datasets=world.data / "datasets") is None
+    settings = IsolationSettings(mode=IsolationMode.OFF)
+    assert plan(settings, parent=world.scratch.own, datasets=world.data / "datasets") is None
 
 
 def test_a_closed_folder_is_found(world: World) -> None:
@@ -306,7 +306,7 @@ SURROUNDINGS = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "re
 
 
 def test_settings_say_how_trainers_are_confined() -> None:
-    assert Settings.from_environment(SURROUNDINGS).isolation == Wishes()
+    assert Settings.from_environment(SURROUNDINGS).isolation == IsolationSettings()
     told = {
         "AMPCORE_TRAINER_ISOLATION": "required",
         "AMPCORE_TRAINER_USERS": "70000-70009",
@@ -314,7 +314,7 @@ def test_settings_say_how_trainers_are_confined() -> None:
         "AMPCORE_TRAINER_MEMORY_BYTES": "1000",
     }
     given = Settings.from_environment(SURROUNDINGS | told).isolation
-    assert given == Wishes(Mode.REQUIRED, range(70_000, 70_010), 100, 1000)
+    assert given == IsolationSettings(IsolationMode.REQUIRED, range(70_000, 70_010), 100, 1000)
 
 
 @pytest.mark.parametrize(
