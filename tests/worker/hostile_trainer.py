@@ -22,6 +22,7 @@ from ampcore.series.frames import Frame, FrameType, write_frame
 
 PTRACE_SEIZE = 0x4206
 PTRACE_DETACH = 17
+PR_GET_DUMPABLE = 3
 MARK = "attacks: "
 
 Attack = Callable[[], object]
@@ -44,6 +45,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "connect to a port": lambda: socket.create_connection(tuple(targets["port"])).close(),
         "connect to an abstract socket": lambda: connect(targets["abstract"]),
         "use a right of root": use_right,
+        "be open to a debugger": be_traceable,
         "ask for more memory": lambda: bytearray(2 * targets["memory_bytes"]),
         "start more processes": lambda: start_many(2 * targets["processes"]),
     }
@@ -110,6 +112,12 @@ def trace(pid: int) -> None:
     if libc.ptrace(PTRACE_SEIZE, pid, None, None):
         raise OSError(ctypes.get_errno(), "ptrace")
     libc.ptrace(PTRACE_DETACH, pid, None, None)
+
+
+def be_traceable() -> None:
+    """Its own setting: whether another process of its user may read or trace this one."""
+    if not ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0):
+        raise PermissionError
 
 
 def change_limit(pid: int) -> None:
