@@ -187,7 +187,13 @@ class _Server:
         *streams, frames, status_fd = descriptors
         status = socket.socket(fileno=status_fd)
         server = os.getpid()
-        rules = _read_rules(status)
+        try:
+            rules = _read_rules(status)
+        except EOFError:  # its supervisor has gone
+            status.close()
+            for descriptor in (*streams, frames):
+                os.close(descriptor)
+            return
         # A signal to the new group waits until the trainer is ready to die of it.
         signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
         try:
@@ -254,11 +260,14 @@ def _fork_quietly() -> int:
 
 
 def _read_rules(status: socket.socket) -> Confinement | None:
-    """How the next trainer is to be confined: the supervisor has written it before it asked."""
+    """How the next trainer is to be confined: the supervisor has written it before it asked.
+
+    Raises EOFError where there is no such line.
+    """
     line = b""
     while not line.endswith(b"\n"):
-        if not (piece := status.recv(1)):  # it has given up already
-            return None
+        if not (piece := status.recv(1)):
+            raise EOFError
         line += piece
     values = json.loads(line)
     return Confinement.from_json(values) if values is not None else None

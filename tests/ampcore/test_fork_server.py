@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -161,6 +162,19 @@ def test_a_trainer_that_its_supervisor_has_dropped_is_killed(serve, wait_until):
     child.status.close()
     wait_until(lambda: not psutil.pid_exists(child.pid))
     server.fork()
+
+
+def test_no_trainer_is_forked_for_a_supervisor_that_went_without_a_word(serve):
+    server = serve("return 0")
+    ours, theirs = socket.socketpair()
+    ours.close()
+    unused = [os.open(os.devnull, os.O_RDWR) for _ in range(4)]
+    socket.send_fds(server.requests, [fork_server.JOB], [*unused, theirs.fileno()])
+    for descriptor in unused:
+        os.close(descriptor)
+    theirs.close()
+    child = server.fork()  # the next request is answered, and its trainer is the only one
+    assert [one.pid for one in psutil.Process(server.process.pid).children()] == [child.pid]
 
 
 def test_a_trainer_that_cannot_be_forked_is_told_of(serve):
