@@ -1,13 +1,14 @@
 """One database, SQLite or PostgreSQL: its engine, and sessions to read and to write."""
 
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -18,6 +19,7 @@ from store.database_errors import OutcomeUnknown, is_unknown
 from store.partial_rows import read_json
 
 BUSY_TIMEOUT_S = 30
+BUSY_PAUSE_S = 0.01
 CONNECT_TIMEOUT_S = 5
 SILENT_S = 10
 """A connection over which nothing comes back for so long is given up."""
@@ -175,9 +177,27 @@ def _keep_private(database: Path, *_: Any) -> None:
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")  # what was answered 201 survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Wait, as for any other lock, where another connection changes a new database's mode too.
+
+    SQLite itself does not: it answers "database is locked" at once, whatever its timeout.
+    """
+    deadline = monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or monotonic() > deadline:
+                raise
+            sleep(BUSY_PAUSE_S)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

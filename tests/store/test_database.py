@@ -1,6 +1,8 @@
 import os
+import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from sqlalchemy import text
@@ -20,6 +22,29 @@ def test_what_is_committed_survives_a_power_cut(sqlite):
     with sqlite.read() as session:
         assert session.scalar(text("PRAGMA synchronous")) == 2  # FULL
         assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+
+
+def test_a_new_database_waits_while_another_connection_sets_it_up(tmp_path, monkeypatch):
+    path = tmp_path / "new.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("store.database.sleep", lambda _: other.execute("COMMIT"))
+        with closing(Database(f"sqlite:///{path}")) as database, database.read() as session:
+            assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert not other.in_transaction  # the lock was met, and waited for
+
+
+def test_a_new_database_that_stays_locked_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("store.database.BUSY_TIMEOUT_S", 0)
+    path = tmp_path / "new.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with (
+            closing(Database(f"sqlite:///{path}")) as database,
+            pytest.raises(OperationalError, match="locked"),
+            database.read() as session,
+        ):
+            session.execute(text("SELECT 1"))
 
 
 def test_a_writer_that_has_only_read_keeps_other_writers_out(sqlite, sqlite_url, monkeypatch):
