@@ -1,0 +1,42 @@
+"""Whoever trains as the same user reads no secret out of the memory of a server or a worker."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.waiting import DEADLINE_S
+
+RUN = """
+import ctypes, runpy, sys
+PR_GET_DUMPABLE = 3
+dumpable = lambda: ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+before = dumpable()
+module = sys.argv.pop(1)
+try:
+    runpy.run_module(module, run_name="__main__")
+except SystemExit as end:
+    print(before, dumpable(), end.code)
+"""
+"""Run a program, and say whether it could be read before and after, and how it ended."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [("worker",), ("server", "api"), ("server", "up", "--host", "no such host")],
+    ids=lambda program: "-".join(program[:2]),
+)
+def test_a_process_with_secrets_cannot_be_read_by_another_one_of_its_user(program, tmp_path):
+    """Each is given settings that end it at its start, when it must be closed already."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *program],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "AMPCORE_PORT": "none"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    before, after, code = done.stdout.split()
+    assert (before, after) == ("1", "0"), done.stderr
+    assert code != "0"
