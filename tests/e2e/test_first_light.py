@@ -229,27 +229,3 @@ class TestEndings:
         running.cancel()
         assert running.wait(timeout=DEADLINE_S).state == State.CANCELLED
         assert waiting.refresh().attempt == 0
-
-
-def test_a_stack_that_is_stopped_in_the_middle_leaves_nothing_and_goes_on_when_started(
-    start: Callable[[Path], Any], tmp_path: Path, wait_until: Callable[..., None]
-) -> None:
-    first = start(tmp_path / "data")
-    job = first.client.jobs.submit(TestEndings.LONG)
-    wait_until(lambda: job.refresh().step > 0)
-    family = first.family()
-    assert first.stop() == 0
-    wait_until(lambda: all(map(has_ended, family)), "nothing of the stack is left")
-    second = start(tmp_path / "data")
-    try:
-        job = second.client.jobs.get(job.id)
-        told = job.step
-        assert (job.attempts()[0].outcome, job.failures) == ("handed_back", 0)
-        wait_until(lambda: job.refresh().step > told)
-        went_on_at = job.attempts()[1].first_step
-        assert went_on_at == told, "it went on from the checkpoint that its worker made"
-        job.cancel()
-        job = job.wait(timeout=DEADLINE_S)
-        assert job.steps()["step"].tolist() == list(range(job.step))
-    finally:
-        assert second.stop() == 0
