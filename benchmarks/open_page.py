@@ -50,10 +50,9 @@ def opened(page: Page, url: str, job_id: str) -> None:
 
 def zoomed_ms(page: Page) -> float:
     """Zoom in; milliseconds until the plots are those of the finer steps."""
-    with page.expect_response(lambda answer: "start=" in answer.url) as answer:
+    with page.expect_event("requestfinished", lambda request: "start=" in request.url):
         began = time.perf_counter()
         page.get_by_role("button", name="Zoom in").click()
-    answer.value.finished()
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return 1000 * (time.perf_counter() - began)
 
