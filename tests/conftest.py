@@ -63,6 +63,19 @@ def wait_until() -> Callable[..., Any]:
 # ---- PostgreSQL and SQLite
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _databases_wait_for_tests() -> Iterator[None]:
+    """A test may stand still amid a transaction for as long as the machine is busy with others.
+
+    The processes that tests start, servers and workers, have the limits of a real one.
+    """
+    limits = ("CONNECT_TIMEOUT_S", "IDLE_IN_TRANSACTION_S", "BUSY_TIMEOUT_S")
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in limits:
+            patch.setattr(f"store.database.{limit}", int(DEADLINE_S))
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The address of a PostgreSQL server: AMPCORE_TEST_DATABASE_URL, else one of our own."""

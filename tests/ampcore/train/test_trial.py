@@ -248,8 +248,12 @@ EVERYTHING = {
 
 @pytest.fixture(params=[0.0, math.inf], ids=["other", "overhead_bound"])
 def kind_of_step(request, monkeypatch):
-    """Takes no step or every step for overhead-bound, however fast the machine is."""
+    """Takes no step or every step for overhead-bound, however fast the machine is.
+
+    However slow it is, the run is worth a trial.
+    """
     monkeypatch.setattr(trial, "OVERHEAD_BOUND_S", request.param)
+    monkeypatch.setattr(trial, "MOST_S", math.inf)
     return request.node.callspec.id
 
 
