@@ -20,6 +20,7 @@ from store.partial_rows import read_json
 
 BUSY_TIMEOUT_S = 30
 BUSY_PAUSE_S = 0.01
+"""Between two attempts at a lock that SQLite itself does not wait for."""
 CONNECT_TIMEOUT_S = 5
 SILENT_S = 10
 """A connection over which nothing comes back for so long is given up."""
