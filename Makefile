@@ -33,29 +33,29 @@ $(DASHBOARD): $(INSTALLED) $(DASHBOARD_SOURCES)
 	@$(RUN) dashboard/build.py
 	@touch $@
 
-demo: install ## Train the same model in three precisions on a stack of its own
+demo: install ## Train one model in three precisions on a temporary local stack
 	@$(RUN) examples/demo.py
 
-test: install ## Pass every test
+test: install ## Run all tests
 	$(RUN) -m pytest
 
-check: install ## Lint, types, the direction of imports, and the dashboard
+check: install ## Run linters, type checks, import rules and the dashboard's checks
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest -q -n 0 tests/test_architecture.py
 	$(RUN) dashboard/build.py check
 
-bench: $(INSTALLED) $(PEERS_INSTALLED) ## Measure, beside the peers; one JSON line for each benchmark
+bench: $(INSTALLED) $(PEERS_INSTALLED) ## Run all benchmarks; prints one JSON line each
 	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
 
 $(PEERS_INSTALLED): requirements/bench.txt
-	@echo "Installing PyTorch and JAX, to be measured against, into $(PEERS)/ (1.6 GB)."
+	@echo "Installing PyTorch and JAX for comparison benchmarks into $(PEERS)/ (1.6 GB)."
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
-screenshots: install ## Take pictures of every page of the dashboard, and those of the README anew
+screenshots: install ## Update the dashboard screenshots and the README pictures
 	@$(RUN) -m dashboard.screenshots
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes

@@ -15,7 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ampclient.client import AsyncClient, Client
+    from ampclient._raw_response import RawResponse
+    from ampclient.client import (
+        AsyncClient,
+        Client,
+    )
+    from ampclient.comparison import (
+        ComparedJob,
+        Comparison,
+    )
     from ampclient.errors import (
         AmpcoreError,
         BadRequest,
@@ -23,7 +31,6 @@ if TYPE_CHECKING:
         ConnectionFailed,
         DigestMismatch,
         Forbidden,
-        InFlight,
         InvalidRequest,
         InvalidSpec,
         JobFailed,
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         PayloadTooLarge,
         QuotaExceeded,
+        RequestInFlight,
         ServerError,
         SpecNotLoaded,
         StatusError,
@@ -39,100 +47,144 @@ if TYPE_CHECKING:
         TooManyRequests,
         Unauthorized,
         Unavailable,
-        UnexpectedAnswer,
+        UnexpectedResponse,
         WaitTimeout,
     )
-    from ampclient.job import AsyncJob, Job
-    from ampclient.told import StepsTold
-    from ampclient.views import (
-        Artifact,
-        Attempt,
-        AuditEntry,
-        ComparedJob,
-        Comparison,
-        Difference,
-        Finding,
-        JobEvent,
-        Kind,
-        Latest,
-        LogEntry,
-        NewToken,
-        Policy,
-        Project,
-        Result,
+    from ampclient.job import (
+        AsyncJob,
+        Job,
+    )
+    from ampclient.step_sample import (
         ScaleChanges,
-        ServerVersion,
-        Session,
         SkippedSteps,
         StepSample,
-        Stretch,
+    )
+    from ampclient.stream_events import (
+        StepsEvent,
+    )
+    from ampcore.api.artifacts import (
+        Artifact,
+    )
+    from ampcore.api.attempts import (
+        Attempt,
+    )
+    from ampcore.api.audit import (
+        AuditEntry,
+    )
+    from ampcore.api.base import (
+        UnknownState,
+    )
+    from ampcore.api.catalog import (
+        Policy,
+        SpecKind,
+    )
+    from ampcore.api.comparison import (
+        Difference,
+        Result,
+    )
+    from ampcore.api.events import (
+        JobEvent,
+    )
+    from ampcore.api.jobs import (
+        Latest,
         Summary,
+    )
+    from ampcore.api.logs import (
+        LogEntry,
+    )
+    from ampcore.api.projects import (
+        Project,
+    )
+    from ampcore.api.service import (
+        ServerVersion,
+    )
+    from ampcore.api.session import (
+        Session,
+    )
+    from ampcore.api.steps import (
+        AttemptRange,
+    )
+    from ampcore.api.tokens import (
+        CreatedToken,
         Token,
-        Validated,
+    )
+    from ampcore.api.validation import (
+        Finding,
+        Validation,
+    )
+    from ampcore.api.workers import (
         Worker,
     )
-    from ampcore.series import StepBlock
-    from ampcore.spec import JobSpec, Problem, State
+    from ampcore.spec import (
+        JobSpec,
+        Problem,
+        State,
+    )
+    from ampcore.telemetry import (
+        StepBlock,
+    )
 
 _HOMES = {
     "AmpcoreError": "ampclient.errors",
-    "Artifact": "ampclient.views",
+    "Artifact": "ampcore.api.artifacts",
     "AsyncClient": "ampclient.client",
     "AsyncJob": "ampclient.job",
-    "Attempt": "ampclient.views",
-    "AuditEntry": "ampclient.views",
+    "Attempt": "ampcore.api.attempts",
+    "AttemptRange": "ampcore.api.steps",
+    "AuditEntry": "ampcore.api.audit",
     "BadRequest": "ampclient.errors",
     "Client": "ampclient.client",
-    "ComparedJob": "ampclient.views",
-    "Comparison": "ampclient.views",
+    "ComparedJob": "ampclient.comparison",
+    "Comparison": "ampclient.comparison",
     "Conflict": "ampclient.errors",
     "ConnectionFailed": "ampclient.errors",
-    "Difference": "ampclient.views",
+    "CreatedToken": "ampcore.api.tokens",
+    "Difference": "ampcore.api.comparison",
     "DigestMismatch": "ampclient.errors",
-    "Finding": "ampclient.views",
+    "Finding": "ampcore.api.validation",
     "Forbidden": "ampclient.errors",
-    "InFlight": "ampclient.errors",
     "InvalidRequest": "ampclient.errors",
     "InvalidSpec": "ampclient.errors",
     "Job": "ampclient.job",
-    "JobEvent": "ampclient.views",
+    "JobEvent": "ampcore.api.events",
     "JobFailed": "ampclient.errors",
     "JobSpec": "ampcore.spec",
-    "Kind": "ampclient.views",
-    "Latest": "ampclient.views",
-    "LogEntry": "ampclient.views",
-    "NewToken": "ampclient.views",
+    "Latest": "ampcore.api.jobs",
+    "LogEntry": "ampcore.api.logs",
     "NotConfigured": "ampclient.errors",
     "NotFound": "ampclient.errors",
     "OutcomeUnknown": "ampclient.errors",
     "PayloadTooLarge": "ampclient.errors",
-    "Policy": "ampclient.views",
+    "Policy": "ampcore.api.catalog",
     "Problem": "ampcore.spec",
-    "Project": "ampclient.views",
+    "Project": "ampcore.api.projects",
     "QuotaExceeded": "ampclient.errors",
-    "Result": "ampclient.views",
-    "ScaleChanges": "ampclient.views",
+    "RequestInFlight": "ampclient.errors",
+    "RawResponse": "ampclient._raw_response",
+    "Result": "ampcore.api.comparison",
+    "ScaleChanges": "ampclient.step_sample",
     "ServerError": "ampclient.errors",
-    "ServerVersion": "ampclient.views",
-    "Session": "ampclient.views",
-    "SkippedSteps": "ampclient.views",
+    "ServerVersion": "ampcore.api.service",
+    "Session": "ampcore.api.session",
+    "SkippedSteps": "ampclient.step_sample",
+    "SpecKind": "ampcore.api.catalog",
+    "SpecNotLoaded": "ampclient.errors",
     "State": "ampcore.spec",
     "StatusError": "ampclient.errors",
-    "StepBlock": "ampcore.series",
-    "StepSample": "ampclient.views",
-    "SpecNotLoaded": "ampclient.errors",
+    "StepBlock": "ampcore.telemetry",
+    "StepSample": "ampclient.step_sample",
+    "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
-    "StepsTold": "ampclient.told",
-    "Stretch": "ampclient.views",
-    "Summary": "ampclient.views",
-    "Token": "ampclient.views",
+    "Summary": "ampcore.api.jobs",
+    "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
     "Unauthorized": "ampclient.errors",
     "Unavailable": "ampclient.errors",
-    "UnexpectedAnswer": "ampclient.errors",
-    "Validated": "ampclient.views",
+    "UnexpectedResponse": "ampclient.errors",
+    "UnknownState": "ampcore.api.base",
+    "Validation": "ampcore.api.validation",
     "WaitTimeout": "ampclient.errors",
-    "Worker": "ampclient.views",
+    "Worker": "ampcore.api.workers",
 }
 
 __all__ = [
@@ -141,6 +193,7 @@ __all__ = [
     "AsyncClient",
     "AsyncJob",
     "Attempt",
+    "AttemptRange",
     "AuditEntry",
     "BadRequest",
     "Client",
@@ -148,21 +201,19 @@ __all__ = [
     "Comparison",
     "Conflict",
     "ConnectionFailed",
+    "CreatedToken",
     "Difference",
     "DigestMismatch",
     "Finding",
     "Forbidden",
-    "InFlight",
     "InvalidRequest",
     "InvalidSpec",
     "Job",
     "JobEvent",
     "JobFailed",
     "JobSpec",
-    "Kind",
     "Latest",
     "LogEntry",
-    "NewToken",
     "NotConfigured",
     "NotFound",
     "OutcomeUnknown",
@@ -171,27 +222,30 @@ __all__ = [
     "Problem",
     "Project",
     "QuotaExceeded",
+    "RawResponse",
+    "RequestInFlight",
     "Result",
     "ScaleChanges",
     "ServerError",
     "ServerVersion",
     "Session",
     "SkippedSteps",
+    "SpecKind",
     "SpecNotLoaded",
     "State",
     "StatusError",
     "StepBlock",
     "StepSample",
+    "StepsEvent",
     "StepsMissing",
-    "StepsTold",
-    "Stretch",
     "Summary",
     "Token",
     "TooManyRequests",
     "Unauthorized",
     "Unavailable",
-    "UnexpectedAnswer",
-    "Validated",
+    "UnexpectedResponse",
+    "UnknownState",
+    "Validation",
     "WaitTimeout",
     "Worker",
 ]

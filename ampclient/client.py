@@ -3,25 +3,32 @@
 import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ampclient import calls
-from ampclient.access import AsyncProjects, AsyncTokens, Projects, Tokens
-from ampclient.connection import Connection, resolve
-from ampclient.faces import Async, Sync, listing, operation
-from ampclient.jobs import AsyncJobs, Jobs
-from ampclient.transport import Transport
-from ampclient.views import (
-    AuditEntry,
-    Comparison,
-    JobView,
-    Kind,
-    Policy,
-    ServerVersion,
-    Session,
+from ampclient import requests
+from ampclient._http_backend import AsyncHttpBackend, SyncHttpBackend
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
+from ampclient._transport import Transport
+from ampclient.admin import (
+    AsyncProjects,
+    AsyncRawProjects,
+    AsyncRawTokens,
+    AsyncTokens,
+    Projects,
+    RawProjects,
+    RawTokens,
+    Tokens,
 )
-from ampclient.wire import AsyncWire, SyncWire
-from ampclient.workers import AsyncWorkers, Workers
+from ampclient.comparison import Comparison
+from ampclient.connection import Connection, resolve
+from ampclient.job_view import JobView
+from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
+from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
+from ampcore.api.audit import AuditEntry
+from ampcore.api.catalog import Policy, SpecKind
+from ampcore.api.service import ServerVersion
+from ampcore.api.session import Session
 
 if TYPE_CHECKING:
     import httpx
@@ -30,10 +37,105 @@ TIMEOUT_S = 30.0
 """How long a silent server is waited for."""
 
 
-class AnyClient:
-    """What both clients can do."""
+class BaseClient:
+    """The operations of every client."""
 
     _transport: Transport
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._transport.connection.url
+
+    @operation
+    async def models(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The kinds of model that a spec can name."""
+        return await self._transport.send(requests.list_models(), **options)
+
+    @operation
+    async def datasets(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The kinds of data that a spec can name."""
+        return await self._transport.send(requests.list_datasets(), **options)
+
+    @operation
+    async def optimizers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The kinds of optimizer that a spec can name."""
+        return await self._transport.send(requests.list_optimizers(), **options)
+
+    @operation
+    async def policies(self, **options: Unpack[RequestOptions]) -> list[Policy]:
+        """The precision policies that a spec can name."""
+        return await self._transport.send(requests.list_policies(), **options)
+
+    @operation
+    async def compare(
+        self,
+        jobs: Sequence[str | JobView],
+        *,
+        baseline: str | JobView | None = None,
+        columns: Sequence[str] | None = None,
+        max_points: int = 500,
+        **options: Unpack[RequestOptions],
+    ) -> Comparison:
+        """2 to 10 jobs side by side: aligned series, and how their specs and results differ.
+
+        `jobs` are ids or jobs. Speed-up and drift are measured against `baseline`, one of them;
+        left out, against the first. `columns` are those of the series. Raises NotFound.
+        """
+        ids = [requests.job_id_of(job) for job in jobs]
+        request = requests.compare_jobs(
+            ids,
+            baseline=None if baseline is None else requests.job_id_of(baseline),
+            columns=columns,
+            max_points=max_points,
+        )
+        return await self._transport.send(request, **options)
+
+    @operation
+    async def session(self, **options: Unpack[RequestOptions]) -> Session:
+        """Who the server takes the token's bearer for: name, role, project."""
+        return await self._transport.send(requests.get_session(), **options)
+
+    @paginated
+    async def audit(
+        self,
+        *,
+        action: str | None = None,
+        project: str | None = None,
+        token_id: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncGenerator[AuditEntry, None]:
+        """Who did what, newest first; for admins. `action` is such as "job.cancel".
+
+        Lazy, as `client.jobs.list` is: each page is asked for when it is needed.
+        """
+        cursor = None
+        while True:
+            request = requests.list_audit(
+                action=action,
+                project=project,
+                token_id=token_id,
+                limit=requests.AUDIT_PER_PAGE,
+                cursor=cursor,
+            )
+            page = await self._transport.send(request, **options)
+            for entry in page.items:
+                yield entry
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    @operation
+    async def version(self, **options: Unpack[RequestOptions]) -> ServerVersion:
+        """What runs on the server."""
+        return await self._transport.send(requests.get_version(), **options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+
+class ConnectedClient(BaseClient):
+    """A client that has its own connections."""
 
     @classmethod
     def from_file(
@@ -44,102 +146,35 @@ class AnyClient:
         options: dict[str, Any] = {"timeout_s": timeout_s, "http_client": http_client}
         return cls(to.url, to.token, **options)  # type: ignore[call-arg]  # the faces' own
 
-    @property
-    def url(self) -> str:
-        """The address of the server."""
-        return self._transport.connection.url
-
-    @operation
-    async def models(self) -> list[Kind]:
-        """The kinds of model that a spec can name."""
-        return await self._transport.send(calls.list_models())
-
-    @operation
-    async def datasets(self) -> list[Kind]:
-        """The kinds of data that a spec can name."""
-        return await self._transport.send(calls.list_datasets())
-
-    @operation
-    async def optimizers(self) -> list[Kind]:
-        """The kinds of optimizer that a spec can name."""
-        return await self._transport.send(calls.list_optimizers())
-
-    @operation
-    async def policies(self) -> list[Policy]:
-        """The precision policies that a spec can name."""
-        return await self._transport.send(calls.list_policies())
-
-    @operation
-    async def compare(
-        self,
-        jobs: Sequence[str | JobView],
-        *,
-        baseline: str | JobView | None = None,
-        columns: Sequence[str] | None = None,
-        max_points: int = 500,
-    ) -> Comparison:
-        """2 to 10 jobs side by side: aligned series, and how their specs and results differ.
-
-        `jobs` are ids or jobs. Speed-up and drift are measured against `baseline`, one of them;
-        left out, against the first. `columns` are those of the series. Raises NotFound.
-        """
-        ids = [calls.job_id_of(job) for job in jobs]
-        call = calls.compare_jobs(
-            ids,
-            baseline=None if baseline is None else calls.job_id_of(baseline),
-            columns=columns,
-            max_points=max_points,
-        )
-        return await self._transport.send(call)
-
-    @operation
-    async def session(self) -> Session:
-        """Who the server takes the token's bearer for: name, role, project."""
-        return await self._transport.send(calls.get_session())
-
-    @listing
-    async def audit(
-        self,
-        *,
-        action: str | None = None,
-        project: str | None = None,
-        token_id: str | None = None,
-    ) -> AsyncGenerator[AuditEntry, None]:
-        """Who did what, newest first; for admins. `action` is such as "job.cancel".
-
-        Lazy, as `client.jobs.list` is: each page is asked for when it is needed.
-        """
-        cursor = None
-        while True:
-            call = calls.list_audit(
-                action=action,
-                project=project,
-                token_id=token_id,
-                limit=calls.AUDIT_PER_PAGE,
-                cursor=cursor,
-            )
-            page = await self._transport.send(call)
-            for entry in page.entries:
-                yield entry
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-    @operation
-    async def version(self) -> ServerVersion:
-        """What runs on the server."""
-        return await self._transport.send(calls.get_version())
-
     @operation
     async def close(self) -> None:
         """Close the connections that are kept open."""
         await self._transport.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.url}>"
+
+class RawClient(SyncRaw, BaseClient):
+    """`client.with_raw_response`: the same operations, each with its HTTP response."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.jobs = RawJobs(transport)
+        self.workers = RawWorkers(transport)
+        self.tokens = RawTokens(transport)
+        self.projects = RawProjects(transport)
 
 
-class Client(Sync, AnyClient):
+class AsyncRawClient(AsyncRaw, BaseClient):
+    """The same for code that awaits."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.jobs = AsyncRawJobs(transport)
+        self.workers = AsyncRawWorkers(transport)
+        self.tokens = AsyncRawTokens(transport)
+        self.projects = AsyncRawProjects(transport)
+
+
+class Client(Sync, ConnectedClient):
     """A client of the server at `url`; may be used as a context manager.
 
     Left out, the address and the token come from AMPCORE_URL and AMPCORE_TOKEN, else from the
@@ -157,11 +192,12 @@ class Client(Sync, AnyClient):
         http_client: "httpx.Client | None" = None,
     ) -> None:
         connection = resolve(url, token, os.environ)
-        self._transport = Transport(connection, SyncWire(connection, timeout_s, http_client))
+        self._transport = Transport(connection, SyncHttpBackend(connection, timeout_s, http_client))
         self.jobs = Jobs(self._transport)
         self.workers = Workers(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.with_raw_response = RawClient(self._transport)
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +206,7 @@ class Client(Sync, AnyClient):
         self.close()
 
 
-class AsyncClient(Async, AnyClient):
+class AsyncClient(Async, ConnectedClient):
     """The same as Client for code that awaits: `async with AsyncClient() as client`.
 
     What `Client` answers is awaited here, what it iterates is iterated with `async for`, and its
@@ -186,11 +222,14 @@ class AsyncClient(Async, AnyClient):
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         connection = resolve(url, token, os.environ)
-        self._transport = Transport(connection, AsyncWire(connection, timeout_s, http_client))
+        self._transport = Transport(
+            connection, AsyncHttpBackend(connection, timeout_s, http_client)
+        )
         self.jobs = AsyncJobs(self._transport)
         self.workers = AsyncWorkers(self._transport)
         self.tokens = AsyncTokens(self._transport)
         self.projects = AsyncProjects(self._transport)
+        self.with_raw_response = AsyncRawClient(self._transport)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,19 +1,23 @@
 """Which server to speak to, with which token: arguments, environment, connection file, login."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from ampclient.errors import NotConfigured
 
 DEFAULT_DATA_DIR = "ampcore-data"
 FILE_NAME = "connection.json"
 API_PREFIX = "/api/v1"
-GIVEN = "the arguments"
+FROM_ARGUMENTS = "the arguments"
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
 
 
 @dataclass(frozen=True)
@@ -22,15 +26,15 @@ class Connection:
 
     url: str
     token: str = field(repr=False)
-    url_from: str = field(default=GIVEN, compare=False)
-    token_from: str = field(default=GIVEN, compare=False)
+    url_from: str = field(default=FROM_ARGUMENTS, compare=False)
+    token_from: str = field(default=FROM_ARGUMENTS, compare=False)
 
     def __post_init__(self) -> None:
         url = self.url.strip().rstrip("/").removesuffix(API_PREFIX)
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NotConfigured(
-                f"Expected an address such as http://127.0.0.1:8470; received {self.url!r}."
+                f"Expected a server address such as http://127.0.0.1:8470; received {self.url!r}."
             )
         token = self.token.strip()
         if not token or not token.isascii() or not token.isprintable():
@@ -48,19 +52,19 @@ class Connection:
             return host == "localhost"
 
     @classmethod
-    def from_file(cls, path: str | Path, word: str = "the connection file") -> Self:
+    def from_file(cls, path: str | Path, label: str = "the connection file") -> Self:
         """Read a file such as `ampserver up` writes. Raises NotConfigured when it cannot be.
 
-        `word` is what people call it.
+        `label` is what people call it.
         """
-        place = f"{word} {path}"
+        source = f"{label} {path}"
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(str(document["url"]), str(document["token"]), place, place)
+            return cls(str(document["url"]), str(document["token"]), source, source)
         except OSError as error:
-            raise NotConfigured(f"Cannot read {place}: {error.strerror}.") from None
+            raise NotConfigured(f"Cannot read {source}: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError):
-            raise NotConfigured(f'Expected {{"url": …, "token": …}} in {place}.') from None
+            raise NotConfigured(f'Expected {{"url": …, "token": …}} in {source}.') from None
 
 
 def connection_path(environ: Mapping[str, str]) -> Path:
@@ -89,24 +93,26 @@ def resolve(url: str | None, token: str | None, environ: Mapping[str, str]) -> C
 
     The token of a file is used for the file's own server only. Raises NotConfigured.
     """
-    url, url_from = _first((url, GIVEN), (environ.get("AMPCORE_URL"), "AMPCORE_URL"))
-    token, token_from = _first((token, GIVEN), (environ.get("AMPCORE_TOKEN"), "AMPCORE_TOKEN"))
+    url, url_from = _first((url, FROM_ARGUMENTS), (environ.get("AMPCORE_URL"), "AMPCORE_URL"))
+    token, token_from = _first(
+        (token, FROM_ARGUMENTS), (environ.get("AMPCORE_TOKEN"), "AMPCORE_TOKEN")
+    )
     if url and token:
         return Connection(url, token, url_from, token_from)
-    places = _places(environ)
-    if not places:
+    files = _connection_files(environ)
+    if not files:
         missing = "token" if url else "server address"
         raise NotConfigured(
-            f"No {missing} was given: set AMPCORE_URL and AMPCORE_TOKEN, run `ampctl login`, or "
-            f"start a server with `ampserver up`, which writes the connection file (looked for "
+            f"No {missing} found: set AMPCORE_URL and AMPCORE_TOKEN, run `ampctl login`, or "
+            f"start a local server with `ampserver up` (it writes the connection file; looked for "
             f"{connection_path(environ)})."
         )
     if not url:
-        first = Connection.from_file(*places[0])
+        first = Connection.from_file(*files[0])
         url, url_from = first.url, first.url_from
     if token:
         return Connection(url, token, url_from, token_from)
-    return _with_own_token(url, url_from, places)
+    return _with_own_token(url, url_from, files)
 
 
 def _first(*candidates: tuple[str | None, str]) -> tuple[str | None, str]:
@@ -114,26 +120,41 @@ def _first(*candidates: tuple[str | None, str]) -> tuple[str | None, str]:
     return next((found for found in candidates if found[0]), (None, ""))
 
 
-def _places(environ: Mapping[str, str]) -> list[tuple[Path, str]]:
+def _connection_files(environ: Mapping[str, str]) -> list[tuple[Path, str]]:
     """The files that are there, and what people call them: the connection file, then the login."""
     file, login = connection_path(environ), login_path(environ)
-    places = [(file, "the connection file")] if file.exists() else []
-    if not places and environ.get("AMPCORE_CONNECTION"):
+    files = [(file, "the connection file")] if file.exists() else []
+    if not files and environ.get("AMPCORE_CONNECTION"):
         return []  # who names a file means no other server
     if login is not None and login.exists():
-        places.append((login, "the login"))
-    return places
+        files.append((login, "the login"))
+    return files
 
 
-def _with_own_token(url: str, url_from: str, places: Sequence[tuple[Path, str]]) -> Connection:
+def _with_own_token(url: str, url_from: str, files: Sequence[tuple[Path, str]]) -> Connection:
     """The address with the token that is kept for it: a token is never shown to another server."""
     chosen, others = Connection(url, "none", url_from), []
-    for path, word in places:
-        known = Connection.from_file(path, word)
+    for path, label in files:
+        known = Connection.from_file(path, label)
         if known.url == chosen.url:
             return replace(chosen, token=known.token, token_from=known.token_from)
         others.append(f"{known.token_from} is for {known.url}")
     raise NotConfigured(
-        f"No token was given for {chosen.url}: set AMPCORE_TOKEN, or run `ampctl login` "
+        f"No token for {chosen.url}: set AMPCORE_TOKEN, or run `ampctl login` "
         f"({', '.join(others)})."
     )
+
+
+def store_login(connection: Connection, path: Path) -> None:
+    """Write the file of `ampctl login`, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+    document = {"url": connection.url, "token": connection.token}
+    part = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    # Made with its mode, not changed to it: it is never there for others to read.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{json.dumps(document)}\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

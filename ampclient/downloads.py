@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import IO, Final
 
-from ampclient import calls
+from ampclient import requests
+from ampclient._transport import StreamedResponse, Transport
 from ampclient.errors import (
     ConnectionFailed,
     DigestMismatch,
     NotFound,
     StatusError,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
-from ampclient.retry import POLLING_PATIENCE_S, Attempts
-from ampclient.transport import Answer, Transport
-from ampclient.views import Artifact
+from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
+from ampcore.api.artifacts import Artifact
 
-Report = Callable[[Artifact, int], object]
+OnProgress = Callable[[Artifact, int], object]
 """Called with a file and how many of its bytes are here."""
 
-PARTIAL: Final = 206
+HTTP_PARTIAL_CONTENT: Final = 206
 RANGE_NOT_SATISFIABLE: Final = 416
 
 
-def chosen(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
+def select_artifacts(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
     """All files, or that of this path, or those in the folder of this path. Raises NotFound."""
     if path is None:
         return list(artifacts)
@@ -37,77 +37,81 @@ def chosen(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
     return found
 
 
-def is_name(part: str) -> bool:
+def is_safe_file_name(part: str) -> bool:
     """Whether it names a file in a folder on every system, and nothing else."""
     if part in ("", "..") or any(ord(c) < 32 or ord(c) == 127 for c in part):
         return False
     return PureWindowsPath(part).name == part
 
 
-def place_of(artifact: Artifact, folder: Path) -> Path:
+def target_path(artifact: Artifact, folder: Path) -> Path:
     """Where a file goes: its path below the folder, which no name can lead out of.
 
-    Raises UnexpectedAnswer.
+    Raises UnexpectedResponse.
     """
     parts = artifact.path.split("/")
-    if not all(map(is_name, parts)):
-        raise UnexpectedAnswer(
-            f"Expected a path below the job's folder, received {artifact.path!r}."
-        )
+    if not all(map(is_safe_file_name, parts)):
+        raise UnexpectedResponse(f"The server sent an unsafe file path: {artifact.path!r}.")
     return folder.joinpath(*parts)
 
 
 async def download(
-    transport: Transport, job_id: str, artifact: Artifact, target: Path, report: Report
+    transport: Transport, job_id: str, artifact: Artifact, target: Path, on_progress: OnProgress
 ) -> None:
     """Bring one file to `target`, unless it is there already; other bytes there are replaced.
 
     Raises DigestMismatch for bytes that are not the promised ones, and OSError.
     """
-    if not await transport.aside(_is_whole, target, artifact):
+    if not await transport.run_in_thread(_is_whole, target, artifact):
         target.parent.mkdir(parents=True, exist_ok=True)
         # The digest in its name: what is left of another version is never gone on with.
         part = target.with_name(f".{target.name}.{artifact.sha256[:16]}.part")
         part.touch()
-        await _fill(transport, job_id, artifact, part, report)
-        if not await transport.aside(_is_whole, part, artifact):
+        await _receive_rest(transport, job_id, artifact, part, on_progress)
+        if not await transport.run_in_thread(_is_whole, part, artifact):
             part.unlink()
             raise DigestMismatch(
-                f"Expected {artifact.size_bytes} bytes with the SHA-256 {artifact.sha256} for "
-                f"{artifact.path}, received others. They were removed; try again."
+                f"{artifact.path} does not match its SHA-256 ({artifact.sha256}, "
+                f"{artifact.size_bytes} bytes). The download was deleted; try again."
             )
         part.replace(target)
-    report(artifact, artifact.size_bytes)
+    on_progress(artifact, artifact.size_bytes)
 
 
-async def _fill(
-    transport: Transport, job_id: str, artifact: Artifact, part: Path, report: Report
+async def _receive_rest(
+    transport: Transport, job_id: str, artifact: Artifact, part: Path, on_progress: OnProgress
 ) -> None:
     """Receive what `part` lacks, over as many connections as that takes."""
-    attempts = Attempts(calls.get_artifact(job_id, artifact.path, start=0), POLLING_PATIENCE_S)
+    retries = RetryState(
+        requests.get_artifact(job_id, artifact.path, start=0), POLLING_RETRY_TIMEOUT_S
+    )
     while (start := part.stat().st_size) < artifact.size_bytes:
-        request = calls.get_artifact(job_id, artifact.path, start=start)
+        request = requests.get_artifact(job_id, artifact.path, start=start)
         try:
-            async with transport.open(request) as answer:
+            async with transport.open(request) as response:
                 # Behind what is there only where the server goes on from there.
-                with part.open("ab" if answer.status == PARTIAL else "wb") as file:
-                    await _receive(answer, attempts, file, artifact, report)
+                with part.open("ab" if response.status == HTTP_PARTIAL_CONTENT else "wb") as file:
+                    await _receive(response, retries, file, artifact, on_progress)
         except (ConnectionFailed, StatusError) as error:
             if error.status == RANGE_NOT_SATISFIABLE:
                 return  # the server's file is a shorter one
-            await transport.sleep(attempts.delay_s(error))
+            await transport.sleep(retries.next_delay_s(error))
         else:
             return
 
 
 async def _receive(
-    answer: Answer, attempts: Attempts, file: IO[bytes], artifact: Artifact, report: Report
+    response: StreamedResponse,
+    retries: RetryState,
+    file: IO[bytes],
+    artifact: Artifact,
+    on_progress: OnProgress,
 ) -> None:
     """Write what comes."""
-    async for piece in answer.pieces:
-        file.write(piece)
-        report(artifact, file.tell())
-        attempts.begin_anew()
+    async for chunk in response.chunks:
+        file.write(chunk)
+        on_progress(artifact, file.tell())
+        retries.reset()
         if file.tell() > artifact.size_bytes:
             return  # not the promised file, and perhaps an endless one
 

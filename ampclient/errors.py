@@ -54,7 +54,7 @@ class ConnectionFailed(AmpcoreError):
         self.idempotency_key = idempotency_key
 
 
-class UnexpectedAnswer(AmpcoreError):
+class UnexpectedResponse(AmpcoreError):
     """An answer came that no ampcore server of this version gives."""
 
     default_code = "unexpected_answer"
@@ -126,10 +126,10 @@ class StatusError(AmpcoreError):
             return self.detail
         # The detail may tell the same mistakes in one piece; here each has a line of its own.
         headline = self.title or self.detail.partition("\n")[0]
-        return "\n".join([headline, *(f"  {entry}" for entry in self.entries)])
+        return "\n".join([headline, *(f"  {entry}" for entry in self.messages)])
 
     @property
-    def entries(self) -> tuple[str, ...]:
+    def messages(self) -> tuple[str, ...]:
         """Each of the `errors` in a sentence, with its place in the request."""
         return tuple(f"{e.get('pointer') or '/'}: {e.get('detail', '')}" for e in self.errors)
 
@@ -156,7 +156,7 @@ class Conflict(StatusError):
     """409: the job is in a state that does not allow this."""
 
 
-class InFlight(Conflict):
+class RequestInFlight(Conflict):
     """409: a request with the same Idempotency-Key is being answered right now."""
 
     default_code = "request_in_flight"
@@ -244,11 +244,12 @@ BY_STATUS: dict[int, type[StatusError]] = {
 
 
 BY_CODE: dict[str, type[StatusError]] = {
-    error.default_code: error for error in (InvalidSpec, InFlight, OutcomeUnknown, QuotaExceeded)
+    error.default_code: error
+    for error in (InvalidSpec, RequestInFlight, OutcomeUnknown, QuotaExceeded)
 }
 
 
-def class_for(status: int, code: str | None) -> type[StatusError]:
+def error_class_for(status: int, code: str | None) -> type[StatusError]:
     """The class of error that a status and a problem's code stand for."""
     if code in BY_CODE:
         return BY_CODE[code]

@@ -41,9 +41,11 @@ def percent(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """0:07, 12:34, 1:02:03."""
+    """0.25 s, 0:07, 12:34, 1:02:03."""
     if seconds is None:
         return UNKNOWN
+    if 0 < seconds < 1:
+        return f"{seconds:.2g} s"
     minutes, second = divmod(round(seconds), 60)
     hour, minute = divmod(minutes, 60)
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"

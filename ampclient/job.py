@@ -1,33 +1,45 @@
 """A job on the server: what was known of it, and what can be done with it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, Unpack
 from uuid import uuid4
 
-from ampclient import calls
-from ampclient.faces import Async, Sync, operation
-from ampclient.records import JobRecords
-from ampclient.retry import PATIENCE_S
-from ampclient.transport import Transport
-from ampclient.views import JobView
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import Async, Sync, operation
+from ampclient._transport import Transport
+from ampclient.job_records import JobRecords
+from ampclient.job_view import JobView
+from ampclient.retry import RETRY_TIMEOUT_S
 from ampclient.wait import POLL_S, J, wait_until
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnyJob(JobRecords, Generic[J]):
+class BaseJob(JobRecords, Generic[J]):
     """A frozen view of a job; whatever changes the job answers with a new one."""
 
     @classmethod
     def bind(cls, view: JobView, transport: Transport) -> Self:
         """The job that the server described, with the actions that need the server."""
-        values = {one.name: getattr(view, one.name) for one in fields(view) if one.init}
-        return cls(**values, _transport=transport)
+        job = cls.__new__(cls)
+        # As BaseModel.__copy__ does: the values were validated when the view was read.
+        object.__setattr__(job, "__dict__", dict(view.__dict__))
+        object.__setattr__(job, "__pydantic_extra__", view.__pydantic_extra__)
+        object.__setattr__(job, "__pydantic_fields_set__", view.__pydantic_fields_set__)
+        object.__setattr__(job, "__pydantic_private__", {"_transport": transport})
+        return job
+
+    def __class_getitem__(cls, parameter: Any) -> type[Self]:
+        """The class itself: J appears in the types of methods only, never in those of fields."""
+        return cls
 
     @operation
-    async def refresh(self, *, patience_s: float = PATIENCE_S) -> J:
-        """The job as it is now; a server that does not answer is tried for `patience_s`."""
-        return await self._sent(calls.get_job(self.id), patience_s=patience_s)
+    async def refresh(
+        self, *, retry_timeout_s: float = RETRY_TIMEOUT_S, **options: Unpack[RequestOptions]
+    ) -> J:
+        """The job as it is now; a server that does not answer is tried for `retry_timeout_s`."""
+        return await self._send(
+            requests.get_job(self.id), retry_timeout_s=retry_timeout_s, **options
+        )
 
     @operation
     async def wait(
@@ -55,33 +67,33 @@ class AnyJob(JobRecords, Generic[J]):
         return ended
 
     @operation
-    async def cancel(self) -> J:
+    async def cancel(self, **options: Unpack[RequestOptions]) -> J:
         """Ask for the job's end; `wait` to know it gone. Raises Conflict if it has ended."""
-        return await self._sent(calls.cancel_job(self.id))
+        return await self._send(requests.cancel_job(self.id), **options)
 
     @operation
-    async def pause(self) -> J:
+    async def pause(self, **options: Unpack[RequestOptions]) -> J:
         """Ask the job to stop at a checkpoint; a queued one is paused at once.
 
         Raises Conflict if it has ended or is being cancelled.
         """
-        return await self._sent(calls.pause_job(self.id))
+        return await self._send(requests.pause_job(self.id), **options)
 
     @operation
-    async def resume(self) -> J:
+    async def resume(self, **options: Unpack[RequestOptions]) -> J:
         """Queue the paused job again; it goes on from its checkpoint.
 
         Raises Conflict if it is not paused.
         """
-        return await self._sent(calls.resume_job(self.id))
+        return await self._send(requests.resume_job(self.id), **options)
 
     @operation
-    async def retry(self) -> J:
+    async def retry(self, **options: Unpack[RequestOptions]) -> J:
         """Queue the job again after it failed or was cancelled, with all that it has left so far.
 
         It goes on from its last checkpoint. Raises Conflict for any other state.
         """
-        return await self._sent(calls.retry_job(self.id))
+        return await self._send(requests.retry_job(self.id), **options)
 
     @operation
     async def clone(
@@ -89,13 +101,14 @@ class AnyJob(JobRecords, Generic[J]):
         set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API and of ampctl
         *,
         idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
     ) -> J:
         """Queue a new job with this one's spec, changed as {"precision.policy": "float32"} says.
 
         Raises InvalidSpec and QuotaExceeded; see `client.jobs.submit` for the key.
         """
         key = idempotency_key or str(uuid4())
-        return await self._sent(calls.clone_job(self.id, set or {}, key))
+        return await self._send(requests.clone_job(self.id, set or {}, key), **options)
 
     @operation
     async def edit(
@@ -104,25 +117,31 @@ class AnyJob(JobRecords, Generic[J]):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         priority: int | None = None,
+        **options: Unpack[RequestOptions],
     ) -> J:
         """Give the job another name, other labels (all of them), or another priority, 0 to 9."""
         given = {"name": name, "labels": labels, "priority": priority}
         changes = {key: value for key, value in given.items() if value is not None}
-        return await self._sent(calls.edit_job(self.id, changes))
+        return await self._send(requests.edit_job(self.id, changes), **options)
 
     @operation
-    async def delete(self) -> None:
+    async def delete(self, **options: Unpack[RequestOptions]) -> None:
         """Delete the job with its records and files. Raises Conflict unless it has ended."""
-        await self._transport.send(calls.delete_job(self.id))
+        await self._transport.send(requests.delete_job(self.id), **options)
 
-    async def _sent(self, call: calls.Call[JobView], *, patience_s: float = PATIENCE_S) -> J:
-        view = await self._transport.send(call, patience_s=patience_s)
+    async def _send(
+        self,
+        request: requests.JsonRequest[JobView],
+        *,
+        retry_timeout_s: float = RETRY_TIMEOUT_S,
+        **options: Unpack[RequestOptions],
+    ) -> J:
+        view = await self._transport.send(request, retry_timeout_s=retry_timeout_s, **options)
         job: Any = self.bind(view, self._transport)  # of the same face
         return job  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job(Sync, AnyJob["Job"]):
+class Job(Sync, BaseJob["Job"]):
     """A frozen view of a job; whatever changes the job answers with a new one.
 
     The `spec` of a job out of a list is asked for when it is first read.
@@ -132,6 +151,5 @@ class Job(Sync, AnyJob["Job"]):
         return self.refresh().spec
 
 
-@dataclass(frozen=True, kw_only=True)
-class AsyncJob(Async, AnyJob["AsyncJob"]):
+class AsyncJob(Async, BaseJob["AsyncJob"]):
     """A frozen view of a job; whatever changes the job is awaited and answers with a new one."""

@@ -1,29 +1,33 @@
 """The steps of a job: all of them, as they come, in few points, or as a file."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from ampclient import calls
-from ampclient.exports import Report, export, pieces_of
-from ampclient.faces import operation, series
-from ampclient.retry import POLLING_PATIENCE_S
-from ampclient.steps import StepReader, joined
-from ampclient.transport import Transport
-from ampclient.views import JobView, StepSample
+from pydantic import ConfigDict, PrivateAttr
+
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import iterator, operation
+from ampclient._transport import Transport
+from ampclient.exports import OnProgress, export, iter_response
+from ampclient.job_view import JobView
+from ampclient.retry import POLLING_RETRY_TIMEOUT_S
+from ampclient.step_sample import StepSample
+from ampclient.steps import StepReader, concat_blocks
 from ampclient.wait import POLL_S
 
 if TYPE_CHECKING:
-    from ampcore.series import StepBlock
+    from ampcore.telemetry import StepBlock
 
 
-@dataclass(frozen=True, kw_only=True)
 class JobSteps(JobView):
     """A view of a job, from which its steps can be read."""
 
-    _transport: Transport = field(repr=False, compare=False)
+    model_config = ConfigDict(ignored_types=(operation, iterator))
+
+    _transport: Transport = PrivateAttr()
 
     @operation
     async def steps(
@@ -41,11 +45,11 @@ class JobSteps(JobView):
         `attempt` reported are there also where a later one went over them again. Raises
         StepsMissing where some between them are not stored.
         """
-        wanted = calls.StepRange(start, end, after, columns, attempt)
+        wanted = requests.StepRange(start, end, after, columns, attempt)
         reader = StepReader(self._transport, self.id, wanted)
-        return joined([block async for block in reader.read()], wanted)
+        return concat_blocks([block async for block in reader.read()], wanted)
 
-    @series
+    @iterator
     def iter_steps(
         self,
         *,
@@ -59,10 +63,10 @@ class JobSteps(JobView):
 
         Between two blocks there is a gap where steps are missing.
         """
-        wanted = calls.StepRange(start, end, after, columns, attempt)
+        wanted = requests.StepRange(start, end, after, columns, attempt)
         return StepReader(self._transport, self.id, wanted).read()
 
-    @series
+    @iterator
     async def follow_steps(
         self,
         *,
@@ -74,12 +78,12 @@ class JobSteps(JobView):
 
         As it was first done: a step that a later attempt does again is not told a second time.
         """
-        wanted = calls.StepRange(after=after, columns=columns)
+        wanted = requests.StepRange(after=after, columns=columns)
         reader = StepReader(self._transport, self.id, wanted)
         while True:
             # The state is read before the steps: an ended job stores no more of them.
             ended = await self._has_ended()
-            async for block in reader.read(patience_s=POLLING_PATIENCE_S):
+            async for block in reader.read(retry_timeout_s=POLLING_RETRY_TIMEOUT_S):
                 yield block
             if ended:
                 return
@@ -94,10 +98,13 @@ class JobSteps(JobView):
         end: int | None = None,
         columns: Sequence[str] | None = None,
         attempt: int | None = None,
+        **options: Unpack[RequestOptions],
     ) -> StepSample:
         """The same range in 2 to 10,000 points at most, which hide no event: see StepSample."""
-        wanted = calls.StepRange(start=start, end=end, columns=columns, attempt=attempt)
-        return await self._transport.send(calls.sample_steps(self.id, wanted, max_points))
+        wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
+        return await self._transport.send(
+            requests.sample_steps(self.id, wanted, max_points), **options
+        )
 
     @operation
     async def export(
@@ -110,21 +117,21 @@ class JobSteps(JobView):
         columns: Sequence[str] | None = None,
         attempt: int | None = None,
         max_points: int | None = None,
-        report: Report = lambda size_bytes: None,
+        on_progress: OnProgress = lambda size_bytes: None,
     ) -> Path:
         """Write the same steps, or points of a sample, into a file, and answer where it is.
 
         `format` is csv, parquet, arrow (the IPC streaming format), ndjson or tensorboard. Into a
         folder the file goes under the server's name for it; for TensorBoard, which reads folders,
         `path` is one unless it has "tfevents" in its name. The file is there whole or not at all;
-        one that was there is replaced. `report` is called with the bytes that are here. Raises
+        one that was there is replaced. `on_progress` is called with the bytes that are here. Raises
         OSError, and ConnectionFailed for an answer that breaks off several times.
         """
-        wanted = calls.StepRange(start=start, end=end, columns=columns, attempt=attempt)
-        request = calls.stream_steps(self.id, wanted, format, max_points=max_points)
-        return await export(self._transport, request, path, format, report)
+        wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
+        request = requests.stream_steps(self.id, wanted, format, max_points=max_points)
+        return await export(self._transport, request, path, format, on_progress)
 
-    @series
+    @iterator
     def iter_export(
         self,
         format: str = "csv",  # noqa: A002
@@ -139,14 +146,14 @@ class JobSteps(JobView):
 
         Raises ConnectionFailed where they break off: what was given then is no whole file.
         """
-        wanted = calls.StepRange(start=start, end=end, columns=columns, attempt=attempt)
-        request = calls.stream_steps(self.id, wanted, format, max_points=max_points)
-        return pieces_of(self._transport, request)
+        wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
+        request = requests.stream_steps(self.id, wanted, format, max_points=max_points)
+        return iter_response(self._transport, request)
 
     async def _has_ended(self) -> bool:
         """Whether the job has ended by now; one that has is not asked for again."""
         if self.state.is_terminal:
             return True
-        call = calls.get_job(self.id)
-        view = await self._transport.send(call, patience_s=POLLING_PATIENCE_S)
+        request = requests.get_job(self.id)
+        view = await self._transport.send(request, retry_timeout_s=POLLING_RETRY_TIMEOUT_S)
         return view.state.is_terminal

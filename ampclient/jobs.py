@@ -2,22 +2,24 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Unpack
 from uuid import uuid4
 
-from ampclient import calls
-from ampclient.documents import SpecSource, document_of
-from ampclient.faces import Async, Sync, listing, operation
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
+from ampclient._transport import Transport
 from ampclient.job import AsyncJob, Job
-from ampclient.listing import Items
-from ampclient.transport import Transport
-from ampclient.views import JobView, Validated
+from ampclient.job_view import JobView
+from ampclient.paging import TableList
+from ampclient.spec_input import SpecSource, spec_document
 from ampclient.wait import POLL_S, J, wait_until
+from ampcore.api.validation import Validation
 
 Labels = str | Iterable[str] | Mapping[str, str]
 
 
-class AnyJobs(Generic[J]):
+class BaseJobs(Generic[J]):
     """The jobs of a server."""
 
     _job: ClassVar[Any]
@@ -27,7 +29,13 @@ class AnyJobs(Generic[J]):
         self._transport = transport
 
     @operation
-    async def submit(self, spec: SpecSource, *, idempotency_key: str | None = None) -> J:
+    async def submit(
+        self,
+        spec: SpecSource,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> J:
         """Queue a job: a JobSpec, a mapping, or the path of a YAML or JSON file.
 
         An answer that is lost on the way is asked for again under the same key, so one call
@@ -35,24 +43,24 @@ class AnyJobs(Generic[J]):
         are answered with the same job. Raises InvalidSpec with every mistake at once,
         QuotaExceeded when the project's queue is full, and OSError for an unreadable file.
         """
-        call = calls.submit_job(document_of(spec), idempotency_key or str(uuid4()))
-        return self._bound(await self._transport.send(call))
+        request = requests.submit_job(spec_document(spec), idempotency_key or str(uuid4()))
+        return self._bind(await self._transport.send(request, **options))
 
     @operation
-    async def validate(self, spec: SpecSource) -> Validated:
+    async def validate(self, spec: SpecSource, **options: Unpack[RequestOptions]) -> Validation:
         """What the server makes of a spec, with every default written out; queues nothing.
 
         Tells the job's parameters, memory and arithmetic beforehand, and what may disappoint on
         the workers that are online. Raises InvalidSpec.
         """
-        return await self._transport.send(calls.validate_job(document_of(spec)))
+        return await self._transport.send(requests.validate_job(spec_document(spec)), **options)
 
     @operation
-    async def get(self, job_id: str) -> J:
+    async def get(self, job_id: str, **options: Unpack[RequestOptions]) -> J:
         """One job. Raises NotFound."""
-        return self._bound(await self._transport.send(calls.get_job(job_id)))
+        return self._bind(await self._transport.send(requests.get_job(job_id), **options))
 
-    @listing
+    @paginated
     async def list(
         self,
         *,
@@ -66,6 +74,7 @@ class AnyJobs(Generic[J]):
         sort: str | None = None,
         limit: int | None = None,
         fields: str | Iterable[str] | None = None,
+        **options: Unpack[RequestOptions],
     ) -> AsyncGenerator[J, None]:
         """Jobs, newest first: those that are all that is asked for.
 
@@ -82,7 +91,7 @@ class AnyJobs(Generic[J]):
         notebook shows the first ones as a table. Each job comes once; one that is there and
         matches all the time is not left out, also when it changes meanwhile.
         """
-        search = calls.Search(
+        search = requests.Search(
             states=_several(state),
             labels=_labels(label),
             q=q,
@@ -93,18 +102,22 @@ class AnyJobs(Generic[J]):
             sort=sort,
             fields=_several(fields),
         )
-        size = calls.JOBS_PER_PAGE if limit is None else max(1, min(limit, calls.JOBS_PER_PAGE))
+        size = (
+            requests.JOBS_PER_PAGE if limit is None else max(1, min(limit, requests.JOBS_PER_PAGE))
+        )
         seen: set[str] = set()
         cursor = None
         while limit is None or len(seen) < limit:
-            page = await self._transport.send(calls.list_jobs(search, limit=size, cursor=cursor))
-            for view in page.jobs:
+            page = await self._transport.send(
+                requests.list_jobs(search, limit=size, cursor=cursor), **options
+            )
+            for view in page.items:
                 if view.id in seen:  # it has changed since, and is listed again at the end
                     continue
                 if limit is not None and len(seen) >= limit:
                     return
                 seen.add(view.id)
-                yield self._bound(view)
+                yield self._bind(view)
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -118,7 +131,7 @@ class AnyJobs(Generic[J]):
         progress: bool | Callable[[J], object] = False,
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
-    ) -> Items[J]:
+    ) -> TableList[J]:
         """Several jobs, in the same order, once all have ended; see `Job.wait`."""
         return await wait_until(
             jobs,
@@ -128,19 +141,31 @@ class AnyJobs(Generic[J]):
             poll_s=poll_s,
         )
 
-    def _bound(self, view: JobView) -> J:
+    def _bind(self, view: JobView) -> J:
         job: J = self._job.bind(view, self._transport)
         return job
 
 
-class Jobs(Sync, AnyJobs[Job]):
+class Jobs(Sync, BaseJobs[Job]):
     """The jobs of a server."""
 
     _job = Job
 
 
-class AsyncJobs(Async, AnyJobs[AsyncJob]):
+class AsyncJobs(Async, BaseJobs[AsyncJob]):
     """The jobs of a server."""
+
+    _job = AsyncJob
+
+
+class RawJobs(SyncRaw, BaseJobs[Job]):
+    """The jobs of a server, with the HTTP responses."""
+
+    _job = Job
+
+
+class AsyncRawJobs(AsyncRaw, BaseJobs[AsyncJob]):
+    """The jobs of a server, with the HTTP responses."""
 
     _job = AsyncJob
 

@@ -8,19 +8,19 @@ MEDIA_TYPE: Final = "text/event-stream"
 
 
 @dataclass(frozen=True)
-class Message:
+class ServerSentEvent:
     """One event: its name, and its data as UTF-8."""
 
     event: str
     data: bytes
 
 
-async def messages_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[Message, None]:
+async def parse_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerSentEvent, None]:
     """The whole events; one that is cut off is none, and comes again in the next stream."""
     lines: list[bytes] = []
     rest: list[bytes] = []
-    async for piece in pieces:
-        first, *more = piece.split(b"\n")
+    async for chunk in chunks:
+        first, *more = chunk.split(b"\n")
         rest.append(first)
         for line in more:
             whole = b"".join(rest).removesuffix(b"\r")
@@ -33,7 +33,7 @@ async def messages_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[Message, N
             lines = []
 
 
-def _message(lines: Sequence[bytes]) -> Message | None:
+def _message(lines: Sequence[bytes]) -> ServerSentEvent | None:
     """What the lines of an event say; None for comments alone."""
     fields: dict[bytes, list[bytes]] = {}
     for line in lines:
@@ -42,4 +42,4 @@ def _message(lines: Sequence[bytes]) -> Message | None:
     if b"data" not in fields:
         return None
     event = fields.get(b"event", [b"message"])[-1]
-    return Message(event.decode("utf-8", "replace"), b"\n".join(fields[b"data"]))
+    return ServerSentEvent(event.decode("utf-8", "replace"), b"\n".join(fields[b"data"]))

@@ -6,63 +6,65 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ampclient import calls
-from ampclient.batches import blocks_in
-from ampclient.errors import ConnectionFailed, StatusError, StepsMissing, UnexpectedAnswer
-from ampclient.retry import PATIENCE_S, Attempts
-from ampclient.transport import Transport
+from ampclient import requests
+from ampclient._transport import Transport
+from ampclient.arrow_stream import read_step_blocks
+from ampclient.errors import ConnectionFailed, StatusError, StepsMissing, UnexpectedResponse
+from ampclient.retry import RETRY_TIMEOUT_S, RetryState
 
 if TYPE_CHECKING:
-    from ampcore.series import StepBlock
+    from ampcore.telemetry import StepBlock
 
 
 class StepReader:
     """Reads on from where it stopped, behind the last step that came."""
 
-    def __init__(self, transport: Transport, job_id: str, wanted: calls.StepRange) -> None:
+    def __init__(self, transport: Transport, job_id: str, wanted: requests.StepRange) -> None:
         self._transport = transport
         self._job_id = job_id
-        self._left = wanted
+        self._remaining = wanted
 
-    async def read(self, *, patience_s: float = PATIENCE_S) -> AsyncGenerator["StepBlock", None]:
+    async def read(
+        self, *, retry_timeout_s: float = RETRY_TIMEOUT_S
+    ) -> AsyncGenerator["StepBlock", None]:
         """The steps that are stored now and were not read before, in ascending blocks.
 
-        Raises UnexpectedAnswer for a step that comes again.
+        Raises UnexpectedResponse for a step that comes again.
         """
-        attempts = Attempts(self._stream(), patience_s)
+        retries = RetryState(self._stream(), retry_timeout_s)
         while True:
             try:
-                async with aclosing(self._opened(attempts)) as blocks:
+                async with aclosing(self._read_connection(retries)) as blocks:
                     async for block in blocks:
                         yield block
             except (ConnectionFailed, StatusError) as error:
-                await self._transport.sleep(attempts.delay_s(error))
+                await self._transport.sleep(retries.next_delay_s(error))
             else:
                 return
 
-    async def _opened(self, attempts: Attempts) -> AsyncGenerator["StepBlock", None]:
+    async def _read_connection(self, retries: RetryState) -> AsyncGenerator["StepBlock", None]:
         """The blocks of one answer, as far as it goes."""
-        async with self._transport.open(self._stream()) as answer:
-            async for block in blocks_in(answer):
+        async with self._transport.open(self._stream()) as response:
+            async for block in read_step_blocks(response):
                 self._advance(block)
                 yield block
-                attempts.begin_anew()  # now, since whoever took the block may have kept it for long
+                retries.reset()  # now, since whoever took the block may have kept it for long
 
-    def _stream(self) -> calls.Request:
-        return calls.stream_steps(self._job_id, self._left, calls.ARROW)
+    def _stream(self) -> requests.Request:
+        return requests.stream_steps(self._job_id, self._remaining, requests.ARROW)
 
     def _advance(self, block: "StepBlock") -> None:
-        if block.first_step < self._left.first:
-            raise UnexpectedAnswer(
-                f"Expected step {self._left.first} or a later one next, "
-                f"received step {block.first_step}."
+        if block.first_step < self._remaining.first:
+            raise UnexpectedResponse(
+                f"The server sent step {block.first_step} again; expected step "
+                f"{self._remaining.first} or later."
             )
-        self._left = replace(self._left, start=None, after=block.end_step - 1)
+        self._remaining = replace(self._remaining, start=None, after=block.end_step - 1)
 
 
-def joined(blocks: Sequence["StepBlock"], wanted: calls.StepRange) -> "StepBlock":
+def concat_blocks(blocks: Sequence["StepBlock"], wanted: requests.StepRange) -> "StepBlock":
     """One block out of consecutive ones; without any, one without steps. Raises StepsMissing."""
-    from ampcore.series import COLUMNS, StepBlock
+    from ampcore.telemetry import COLUMNS, StepBlock
 
     if not blocks:
         names = [name for name in wanted.columns or COLUMNS if name != "step"]
@@ -70,7 +72,7 @@ def joined(blocks: Sequence["StepBlock"], wanted: calls.StepRange) -> "StepBlock
     for before, after in pairwise(blocks):
         if before.end_step != after.first_step:
             raise StepsMissing(
-                f"Expected steps without a gap, received none from {before.end_step} to "
-                f"{after.first_step - 1}; iter_steps gives the blocks before and behind."
+                f"Steps {before.end_step} to {after.first_step - 1} are missing. Use iter_steps() "
+                "to read the blocks before and after the gap."
             )
     return StepBlock.concat(blocks)

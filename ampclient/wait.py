@@ -5,18 +5,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ampclient import calls
+from ampclient import requests
+from ampclient._sync_async import run_sync
 from ampclient.errors import AmpcoreError, JobFailed, WaitTimeout
-from ampclient.faces import finished
-from ampclient.listing import Items
-from ampclient.retry import POLLING_PATIENCE_S
-from ampclient.views import JobView
+from ampclient.job_view import JobView
+from ampclient.paging import TableList
+from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampcore.spec import State
 
 if TYPE_CHECKING:
-    from ampclient.job import AnyJob, Job
+    from ampclient.job import BaseJob, Job
 
-J = TypeVar("J", bound="AnyJob[Any]")
+J = TypeVar("J", bound="BaseJob[Any]")
 POLL_S: Final = 0.5
 
 Progress = bool | Callable[[J], object]
@@ -36,7 +36,7 @@ def wait_for(
     raise_on_failure: bool = False,
     poll_s: float = POLL_S,
     done: "Callable[[Job], bool]" = has_ended,
-) -> "Items[Job]":
+) -> "TableList[Job]":
     """The same jobs once all are `done`. Raises WaitTimeout, or JobFailed where asked to."""
     waiting = wait_until(
         jobs,
@@ -46,7 +46,7 @@ def wait_for(
         poll_s=poll_s,
         done=done,
     )
-    return finished(waiting)
+    return run_sync(waiting)
 
 
 async def wait_until(
@@ -57,7 +57,7 @@ async def wait_until(
     raise_on_failure: bool,
     poll_s: float,
     done: Callable[[J], bool] = has_ended,
-) -> Items[J]:
+) -> TableList[J]:
     """The same, for jobs of either face."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     first_steps = _FirstSteps()
@@ -66,7 +66,7 @@ async def wait_until(
             jobs = [await refreshed(job) for job in jobs]
             for job in jobs:
                 if progress is True:
-                    await first_steps.learn(job)
+                    await first_steps.fetch(job)
                 report(job)
             open_jobs = [job for job in jobs if not done(job)]
             if not open_jobs:
@@ -74,14 +74,14 @@ async def wait_until(
             await open_jobs[0]._transport.sleep(_pause_s(poll_s, deadline_s, open_jobs))
     if raise_on_failure:
         _raise_for_failure(jobs)
-    return Items(jobs)
+    return TableList(jobs)
 
 
 async def refreshed(job: J) -> J:
     """The job as it is now; one that has ended is not asked for again."""
     if job.state.is_terminal:
         return job
-    now: J = await job._sent(calls.get_job(job.id), patience_s=POLLING_PATIENCE_S)
+    now: J = await job._send(requests.get_job(job.id), retry_timeout_s=POLLING_RETRY_TIMEOUT_S)
     return now
 
 
@@ -95,13 +95,13 @@ class _FirstSteps:
         """None where that could not be found out; waiting goes on all the same."""
         return self._known.get((job.id, job.attempt))
 
-    async def learn(self, job: "AnyJob[Any]") -> None:
+    async def fetch(self, job: "BaseJob[Any]") -> None:
         """Find it out once the attempt trains; the first one began at 0."""
         key = (job.id, job.attempt)
         if job.attempt < 2 or job.state is not State.RUNNING or key in self._known:
             return
         try:
-            attempts = await job._transport.send(calls.list_attempts(job.id))
+            attempts = await job._transport.send(requests.list_attempts(job.id))
         except AmpcoreError:
             attempts = []
         first = (a.first_step for a in attempts if a.attempt == job.attempt)
@@ -126,7 +126,7 @@ def _pause_s(poll_s: float, deadline_s: float | None, open_jobs: Sequence[JobVie
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         states = ", ".join(f"{job.id} is {job.state}" for job in open_jobs)
-        raise WaitTimeout(f"The time to wait is over: {states}.", jobs=open_jobs)
+        raise WaitTimeout(f"Timed out waiting: {states}.", jobs=open_jobs)
     return min(poll_s, left_s)
 
 

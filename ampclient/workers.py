@@ -1,39 +1,50 @@
 """`client.workers`: who trains, and how one of them is sent home."""
 
-from ampclient import calls
-from ampclient.faces import Async, Sync, operation
-from ampclient.transport import Transport
-from ampclient.views import Worker
+from typing import Unpack
+
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
+from ampclient._transport import Transport
+from ampcore.api.workers import Worker
 
 
-class AnyWorkers:
+class BaseWorkers:
     """The workers of a server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     @operation
-    async def list(self) -> list[Worker]:
+    async def list(self, **options: Unpack[RequestOptions]) -> list[Worker]:
         """Every worker that the server knows, online or not."""
-        return await self._transport.send(calls.list_workers())
+        return await self._transport.send(requests.list_workers(), **options)
 
     @operation
-    async def get(self, worker_id: str) -> Worker:
+    async def get(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:
         """One worker. Raises NotFound."""
-        return await self._transport.send(calls.get_worker(worker_id))
+        return await self._transport.send(requests.get_worker(worker_id), **options)
 
     @operation
-    async def drain(self, worker_id: str) -> Worker:
+    async def drain(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:
         """Ask a worker to take no more jobs, to give back those it has at a checkpoint, and to end.
 
         For admins. Raises Forbidden, NotFound.
         """
-        return await self._transport.send(calls.drain_worker(worker_id))
+        return await self._transport.send(requests.drain_worker(worker_id), **options)
 
 
-class Workers(Sync, AnyWorkers):
+class Workers(Sync, BaseWorkers):
     """The workers of a server."""
 
 
-class AsyncWorkers(Async, AnyWorkers):
+class AsyncWorkers(Async, BaseWorkers):
     """The workers of a server."""
+
+
+class RawWorkers(SyncRaw, BaseWorkers):
+    """The same with the HTTP responses."""
+
+
+class AsyncRawWorkers(AsyncRaw, BaseWorkers):
+    """The same with the HTTP responses, for code that awaits."""

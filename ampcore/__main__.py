@@ -1,6 +1,6 @@
 """`python -m ampcore run job.yaml`: train a job on this machine, without any server.
 
-`python -m ampcore check job.yaml` says beforehand what it will cost and what may disappoint.
+`python -m ampcore check job.yaml` estimates its cost and checks for known problems beforehand.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is bad, 130 it was interrupted.
 """
 
@@ -17,11 +17,12 @@ from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
-from ampcore import surroundings
-from ampcore.series.jsonable import finite_json
-from ampcore.spec import JobSpec, Problem, SpecInvalid
+from ampcore import environment
+from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.assignments import with_assignments
-from ampcore.spec.document import read_document
+from ampcore.spec.text import plural
+from ampcore.spec.yaml_document import parse_yaml
+from ampcore.telemetry.json_values import json_safe
 
 FAILED: Final = 1
 BAD_SPEC: Final = 2
@@ -37,7 +38,7 @@ Settings = Annotated[
 ]
 DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Folder that paths in the spec are relative to and cannot leave."),
+    typer.Option(help="Root folder of the data paths in the spec; no path may leave it."),
 ]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -45,7 +46,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 @app.callback()
 def ampcore() -> None:
-    """Mixed-precision training with the box open."""
+    """Mixed-precision training that reports every step."""
 
 
 @app.command()
@@ -59,28 +60,28 @@ def run(
     settings: Settings = None,
     data_root: DataRoot = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint in --output.")
+        bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as one line of JSON.")
     ] = False,
 ) -> None:
-    """Train the job in FILE here and now."""
+    """Train the job in FILE on this machine."""
     if resume and output is None:
-        _end("--resume needs --output DIR, the folder of the run that is to go on.", BAD_SPEC)
-    spec = _spec(file, settings)
-    with _interruptible() as stop, _native_log_aside() as stderr:
+        _exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
+    spec = _load_spec(file, settings)
+    with _interruptible() as stop, _capture_native_log() as stderr:
         summary, model_file = _train(
             spec, data_root, output, resume=resume, stop=stop, stderr=stderr
         )
     if as_json:
-        typer.echo(json.dumps(finite_json(summary)))
+        typer.echo(json.dumps(json_safe(summary)))
     else:
         from ampcore.console import summary_lines
 
         typer.echo("\n".join(summary_lines(summary, model_file)))
     if model_file is None:
-        typer.echo("The model was not saved; --output DIR saves it.", err=True)
+        typer.echo("The model was not saved; use --output DIR to save it.", err=True)
 
 
 @app.command()
@@ -88,40 +89,42 @@ def check(
     file: SpecFile,
     settings: Settings = None,
     data_root: DataRoot = None,
-    layers: Annotated[bool, typer.Option("--layers", help="Every layer and its dtypes.")] = False,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Also list every layer with its dtypes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Load the data of the job in FILE, build its models, and say what may disappoint."""
-    spec = _spec(file, settings)
-    with _native_log_aside() as stderr:
+    """Check the job in FILE without training: its cost, layer dtypes and known problems."""
+    spec = _load_spec(file, settings)
+    with _capture_native_log() as stderr:
         report = _check(spec, data_root, stderr)
     if as_json:
-        typer.echo(json.dumps(finite_json(report)))
+        typer.echo(json.dumps(json_safe(report)))
     else:
-        from ampcore.preflight.text import report_lines
+        from ampcore.preflight.report_text import report_lines
 
         typer.echo("\n".join(report_lines(report, layers=layers)))
     if any(finding["severity"] == "error" for finding in report["findings"]):
         raise typer.Exit(FAILED)
 
 
-def _spec(file: str, settings: list[str] | None) -> JobSpec:
-    """The spec in a file; ends the program when there is none."""
+def _load_spec(file: str, settings: list[str] | None) -> JobSpec:
+    """The spec in a file; ends the program when it is not valid."""
     try:
-        return JobSpec.parse(with_assignments(_document(file), settings or ()))
-    except SpecInvalid as error:
-        _end(str(error), BAD_SPEC)
+        return JobSpec.parse(with_assignments(_read_document(file), settings or ()))
+    except SpecValidationError as error:
+        _exit_with(str(error), BAD_SPEC)
 
 
-def _document(file: str) -> Any:
+def _read_document(file: str) -> Any:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return read_document(data.decode("utf-8"))
+        return parse_yaml(data.decode("utf-8"))
     except OSError as error:
         problem = Problem("", "no_file", "a file with a job spec", f"{file}: {error.strerror}")
     except UnicodeDecodeError:
         problem = Problem("", "not_yaml", "a text in UTF-8", "other bytes")
-    raise SpecInvalid([problem])
+    raise SpecValidationError([problem])
 
 
 def _train(
@@ -133,34 +136,36 @@ def _train(
     stop: threading.Event,
     stderr: TextIO,
 ) -> tuple[dict[str, Any], str | None]:
-    """The summary and the path of the model; ends the program when there is none."""
-    from ampcore.console import RunView
+    """The summary and the path of the model; ends the program when the run fails."""
+    from ampcore.console import RunProgress
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
 
     try:
-        with RunView(spec.name, stderr) as view:
+        with RunProgress(spec.name, stderr) as progress:
             trainer = Trainer(spec, data_root, output, resume=resume)
-            result = trainer.run(view.block, view.event, stop.is_set)
+            result = trainer.run(progress.block, progress.event, stop.is_set)
     except TrainingError as error:
-        _end(f"{error.reason}: {error}", FAILED, stderr)
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
     except OSError as error:
-        _end(f"The model could not be saved: {error}", FAILED, stderr)
+        _exit_with(f"The model could not be saved: {error}", FAILED, stderr)
     if result.stopped:
-        advice = "no model was saved." if output is None else "--resume goes on from there."
-        _end(f"Interrupted after {result.steps} steps; {advice}", INTERRUPTED, stderr)
+        advice = "no model was saved." if output is None else "continue with --resume."
+        _exit_with(
+            f"Interrupted after {plural(result.steps, 'step')}; {advice}", INTERRUPTED, stderr
+        )
     return result.to_json(), str(result.model_file) if result.model_file else None
 
 
 def _check(spec: JobSpec, data_root: Path | None, stderr: TextIO) -> dict[str, Any]:
     """The preflight's report; ends the program when the job cannot even be set up."""
-    from ampcore.diagnose.preflight import rehearsed
+    from ampcore.diagnostics.model_preflight import preflight_on_device
     from ampcore.errors import TrainingError
 
     try:
-        return rehearsed(spec, data_root).to_json()
+        return preflight_on_device(spec, data_root).to_json()
     except TrainingError as error:
-        _end(f"{error.reason}: {error}", FAILED, stderr)
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
 
 
 @contextmanager
@@ -180,13 +185,13 @@ def _interruptible() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _native_log_aside() -> Iterator[TextIO]:
-    """Keep the notes of TensorFlow's C++ code off the terminal; yields the real standard error.
+def _capture_native_log() -> Iterator[TextIO]:
+    """Keep the log of TensorFlow's C++ code off the terminal; yields the real standard error.
 
-    They bypass Python and, before TensorFlow has read its settings, every log level. They come
-    out after all when the run ends in an error that nobody expected.
+    It bypasses Python and, before TensorFlow has read its settings, every log level. It is printed
+    when the run ends in an unexpected error.
     """
-    surroundings.settle()
+    environment.configure()
     sys.stderr.flush()
     python_stderr = sys.stderr
     with os.fdopen(os.dup(STDERR), "w") as stderr, tempfile.TemporaryFile("w+") as log:
@@ -205,7 +210,7 @@ def _native_log_aside() -> Iterator[TextIO]:
             sys.stderr = python_stderr
 
 
-def _end(message: str, code: int, stream: TextIO | None = None) -> NoReturn:
+def _exit_with(message: str, code: int, stream: TextIO | None = None) -> NoReturn:
     typer.echo(message, file=stream or sys.stderr)
     raise typer.Exit(code)
 

@@ -14,28 +14,29 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ampcore.series import Event, EventType, StepBlock
+from ampcore.spec.text import plural
+from ampcore.telemetry import Event, EventType, StepBlock
 
-EVERY_S: Final = 5.0
-"""Between two plain lines about steps."""
+PRINT_INTERVAL_S: Final = 5.0
+"""Seconds between two plain lines about steps."""
 
-ROOM_FOR_A_BAR: Final = 110
-"""Columns of a terminal; where there are fewer, the numbers need them all."""
+MIN_WIDTH_FOR_BAR: Final = 110
+"""The terminal width in columns from which there is room for a progress bar."""
 
 
-class RunView:
-    """Takes the blocks and events of a run and shows them on a stream."""
+class RunProgress:
+    """Shows the blocks and events of a run on a stream."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._name = name
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not self._console.is_dumb_terminal
-        columns = _columns(with_bar=self._console.width >= ROOM_FOR_A_BAR)
+        columns = _columns(with_bar=self._console.width >= MIN_WIDTH_FOR_BAR)
         self._progress = Progress(*columns, console=self._console, disable=not self._live)
         self._task = self._progress.add_task(name, total=None, values="")
         self._total: int | None = None
         self._skipped = 0
-        self._shown_at = -EVERY_S
+        self._printed_at = -PRINT_INTERVAL_S
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -58,43 +59,41 @@ class RunView:
         )
         self._progress.update(self._task, completed=block.end_step, values=values)
         if not self._live and self._is_due():
-            self._say(f"{self._name}: step {block.end_step}/{self._total}  {values}")
+            self._print(f"{self._name}: step {block.end_step}/{self._total}  {values}")
 
     def event(self, event: Event) -> None:
-        """Show what a person wants to know at once; the summary tells the rest."""
+        """Show the events that matter while the run goes on; the summary shows the rest."""
         match event.type:
             case EventType.STARTED:
                 self._total = event.data["total_steps"]
                 self._progress.update(self._task, total=self._total)
             case EventType.EVALUATION:
-                self._say(
-                    f"{self._name}: after {(event.step or 0) + 1} steps: validation loss "
+                self._print(
+                    f"{self._name}: after {plural((event.step or 0) + 1, 'step')}: validation loss "
                     f"{event.data['val_loss']:.4g}, accuracy {event.data['val_accuracy']:.1%}"
                 )
             case EventType.PREFLIGHT if event.data["severity"] != "info":
-                self._say(f"{self._name}: {event.data['severity']}: {event.data['message']}")
+                self._print(f"{self._name}: {event.data['severity']}: {event.data['message']}")
             case EventType.WARNING:
-                self._say(f"{self._name}: warning: {event.data['message']}")
-            case EventType.PREFLIGHT if event.data["severity"] != "info":
-                self._say(f"{self._name}: {event.data['severity']}: {event.data['message']}")
+                self._print(f"{self._name}: warning: {event.data['message']}")
             case EventType.RESUMED:
-                self._say(f"{self._name}: goes on after step {event.data['steps'] - 1}")
+                self._print(f"{self._name}: resumed after {plural(event.data['steps'], 'step')}")
             case EventType.ENGINE if event.data["candidates"][1:]:
-                self._say(f"{self._name}: engine {event.data['engine']}: {event.data['reason']}")
+                self._print(f"{self._name}: engine {event.data['engine']}: {event.data['reason']}")
             case EventType.OVERFLOW if "sentence" in event.data:
-                self._say(f"{self._name}: step {event.step} skipped: {event.data['sentence']}")
+                self._print(f"{self._name}: step {event.step} skipped: {event.data['sentence']}")
             case EventType.ROLLBACK | EventType.FLOAT32_FALLBACK:
-                self._say(f"{self._name}: {event.data['message']}")
+                self._print(f"{self._name}: {event.data['message']}")
             case EventType.SCALE_TABLE:
-                self._say(f"{self._name}: {event.data['sentence']}")
+                self._print(f"{self._name}: {event.data['sentence']}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()
-        due = now - self._shown_at >= EVERY_S
-        self._shown_at = now if due else self._shown_at
+        due = now - self._printed_at >= PRINT_INTERVAL_S
+        self._printed_at = now if due else self._printed_at
         return due
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(text, markup=False)
 
 
@@ -110,7 +109,7 @@ def _columns(*, with_bar: bool) -> list[ProgressColumn]:
 
 
 def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
-    """The outcome of a run, one value a line; values that there are not are left out."""
+    """The outcome of a run, one value per line, without those that are None."""
     values = {**summary, "model_file": model_file}
     return [
         f"{name:<17} {f'{value:.6g}' if isinstance(value, float) else value}"

@@ -1,4 +1,4 @@
-"""What can end a training run, each with the reason code that is stored beside the job's state."""
+"""The errors that end a training run, each with the reason code stored beside the job's state."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -7,7 +7,7 @@ from ampcore.spec import Reason
 
 
 class TrainingError(Exception):
-    """A run cannot go on; the message is a sentence that a person can act on."""
+    """A run cannot continue; the message says what a person can do."""
 
     reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
 
@@ -20,8 +20,8 @@ class InvalidData(TrainingError):
     def __init__(self, source: str, field: str | None, *, expected: str, received: str) -> None:
         self.source, self.field = source, field
         self.expected, self.received = expected, received
-        place = f"{source}, {field}" if field else source
-        super().__init__(f"{place}: expected {expected}; received {received}.")
+        location = f"{source}, {field}" if field else source
+        super().__init__(f"{location}: expected {expected}; received {received}.")
 
 
 class InvalidModel(TrainingError):
@@ -35,7 +35,7 @@ class InvalidModel(TrainingError):
 
 
 class UnsupportedDevice(TrainingError):
-    """The device that the job asks for is not there."""
+    """The device that the job asks for is not available."""
 
     reason = Reason.UNSUPPORTED_DEVICE
 
@@ -47,7 +47,7 @@ class NonFiniteLoss(TrainingError):
 
 
 class NonFiniteResult(TrainingError):
-    """The trained weights, or the loss that they were left with, are not finite."""
+    """The trained weights or the last loss are not finite."""
 
     reason = Reason.NON_FINITE_RESULT
 
@@ -65,7 +65,7 @@ class OutOfMemory(TrainingError):
 
 
 class UnreadableCheckpoint(TrainingError):
-    """A file is not a checkpoint, or no longer the one that was saved."""
+    """A file is not a checkpoint, or it is damaged."""
 
     reason = Reason.INVALID_CHECKPOINT
 
@@ -75,15 +75,15 @@ class UnreadableCheckpoint(TrainingError):
 
 
 class IncompatibleCheckpoint(TrainingError):
-    """A checkpoint is whole, but another job's."""
+    """A checkpoint is intact but belongs to another job."""
 
     reason = Reason.INVALID_CHECKPOINT
 
 
 class CheckpointFailed(TrainingError):
-    """A checkpoint could not be saved; those before it are as they were.
+    """A checkpoint could not be saved; earlier checkpoints are unchanged.
 
-    `free_bytes` is None where nobody knows.
+    `free_bytes` is None where it is not known.
     """
 
     reason = Reason.CHECKPOINT_FAILED
@@ -94,6 +94,6 @@ class CheckpointFailed(TrainingError):
         self.folder, self.size_bytes, self.free_bytes = folder, size_bytes, free_bytes
         free = "an unknown number" if free_bytes is None else f"{free_bytes:,}"
         super().__init__(
-            f"No checkpoint could be saved in {folder}: {error.strerror or error}; it needs "
+            f"Cannot save a checkpoint in {folder}: {error.strerror or error}; it needs "
             f"{size_bytes:,} bytes, and {free} are free."
         )

@@ -1,19 +1,20 @@
-"""Fork trainers on request from a process that has loaded its modules: the loop of that process.
+"""The fork server: forks trainers on request from a process that has loaded their modules.
 
-Its supervisor (`worker.fork_server`) speaks to it over an inherited Unix socket. A request is
+Its supervisor (`worker.fork_server`) sends requests over an inherited Unix socket. A request is
 one byte, JOB or STANDBY, with five descriptors: standard input, output and error of the trainer,
-its frames, and a socket for its status. On that socket a line of JSON waits already: how the
-trainer is to be confined (`ampcore.isolation.Confinement`), or null. Back go lines of JSON:
+its frames, and a socket for its status. The supervisor has written a line of JSON to that socket
+already: the `ampcore.isolation.Confinement` of the trainer, or null. The server answers in lines
+of JSON:
 
 - `{"pid": …}` once the trainer's process exists, in a process group of its own;
 - `{"exit": …}` when it has ended: its exit code, negative for a signal;
-- `{"peak_bytes": …}` when its entry in the process table is gone, and the socket is closed.
+- `{"peak_bytes": …}` after it was reaped; then the socket is closed.
 
-An ended trainer keeps its entry, and so its number, until the supervisor sends REAP: until then
-a signal to its group reaches nobody else. When the supervisor closes the status socket, the
-trainer is killed. `{"error": …}` says that no process could be made.
+An ended trainer stays a zombie and keeps its pid until the supervisor sends REAP: until then a
+signal to its group reaches no other process. When the supervisor closes the status socket, the
+trainer is killed. `{"error": …}` says that the fork failed.
 
-This file needs the standard library only.
+This module needs the standard library only.
 """
 
 import ctypes
@@ -31,154 +32,160 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.isolation import Confinement, confine, end_all_of, hide_memory, imported_files
+from ampcore.isolation import (
+    Confinement,
+    confine,
+    hide_memory,
+    imported_files,
+    kill_all_processes_of,
+)
 
 JOB: Final = b"J"
 STANDBY: Final = b"S"
 REAP: Final = b"R"
 LOADED: Final = b"L"
-"""What the server says first, once it listens."""
+"""The first byte that the server sends, once it listens."""
 
 DESCRIPTORS: Final = 5
-"""What comes with a request: standard input, output and error, frames, status."""
+"""The descriptors of a request: standard input, output and error, frames, status."""
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PR_SET_NAME: Final = 15
 SERVER_NAME: Final = "ampcore-forks"
 STANDBY_NAME: Final = "ampcore-standby"
 TRAINER_NAME: Final = "ampcore-trainer"
-"""What `ps -o comm` shows: of all of them the command is that of the server. 15 letters at most."""
-IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""An init system that stops a worker signals all its processes; the trainers must get to save."""
+"""What `ps -o comm` shows, at most 15 letters; their command line is that of the server."""
+IGNORED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""An init system that stops a worker signals all its processes; trainers must be able to save."""
 OOM_SCORE_ADJ: Final = 500
-"""A machine that runs out of memory shall choose a trainer, and not what all are forked from."""
+"""Makes Linux kill a trainer, not the fork server, when memory runs out."""
 
-Train = Callable[[int, bool], int]
-"""Runs one trainer, given the descriptor of its frames and whether it only stands by for now;
-returns its exit code."""
+RunTrainer = Callable[[int, bool], int]
+"""Runs one trainer and returns its exit code; takes the descriptor of its frames, and whether it
+is a standby, which warms up before it has a job."""
 
 
-def serve(requests_fd: int, train: Train, *, also_writable: Sequence[Path] = ()) -> None:
-    """Fork a trainer for each request, until the supervisor closes its end.
+def serve(requests_fd: int, train: RunTrainer, *, extra_writable: Sequence[Path] = ()) -> None:
+    """Fork a trainer for each request, until the supervisor closes its end of the socket.
 
-    Returns in the server only: a trainer's process ends with the exit code of `train`.
+    It returns in the server only: a trainer exits with the exit code of `train`.
 
     Args:
         requests_fd: The connection to the supervisor.
         train: What each trainer runs.
-        also_writable: What a confined trainer may change beside its own folder.
+        extra_writable: Paths that a confined trainer may write beside its own folder.
     """
     die_with_parent()
     hide_memory()
-    call_this_process(SERVER_NAME)
-    for number in IGNORED:
+    set_process_name(SERVER_NAME)
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=requests_fd) as requests:
         requests.set_inheritable(False)
         with suppress(BrokenPipeError):
             requests.sendall(LOADED)
-        _Server(requests, train, also_writable).run()
+        _Server(requests, train, extra_writable).run()
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it is gone."""
+    """Ask Linux to kill this process when the thread that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def call_this_process(name: str) -> None:
-    """Give it a name that `ps` shows, where the system has such."""
+def set_process_name(name: str) -> None:
+    """Set the name that `ps` shows, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
 
 
 class _Trainer:
-    """A forked trainer, as the server knows it."""
+    """A forked trainer, in the server."""
 
     def __init__(self, pid: int, status: socket.socket, user: int | None = None) -> None:
         self.pid = pid
         self._status, self._user = status, user
-        self._ended = self._dropped = False
+        self._ended = self._released = False
 
-    def say(self, **facts: Any) -> None:
-        # A supervisor that has closed its end is found out by the end of what it sends.
+    def send(self, **facts: Any) -> None:
+        # A supervisor that has closed its end is noticed when the server reads.
         with suppress(OSError):
             self._status.sendall(json.dumps(facts).encode() + b"\n")
 
-    def look(self) -> bool:
-        """Report the end, once; True when the supervisor has dropped it, and nothing is left."""
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # its entry stays
+    def poll(self) -> bool:
+        """Report the exit, once; True when the trainer was reaped after its release."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # it stays a zombie
         if not self._ended and (found := os.waitid(os.P_PID, self.pid, options)) is not None:
             self._ended = True
             ended_itself = found.si_code == os.CLD_EXITED
-            self.say(exit=found.si_status if ended_itself else -found.si_status)
-        if self._ended and self._dropped:
+            self.send(exit=found.si_status if ended_itself else -found.si_status)
+        if self._ended and self._released:
             self._reap()
             return True
         return False
 
-    def drop(self) -> None:
-        """Kill what is left of it; its number is let go of once it has ended."""
+    def kill(self) -> None:
+        """Kill its processes; it is reaped once it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self._user is not None:
-            _end_what_left_the_group(self._user)
-        self._dropped = True
+            _kill_processes_outside_group(self._user)
+        self._released = True
 
     def close(self) -> None:
-        """In another trainer, or at the end: close what belongs to it."""
+        """Close its status socket; called in another trainer and at the end."""
         self._status.close()
 
     def _reap(self) -> None:
         _, _, usage = os.wait4(self.pid, 0)
         unit = 1 if sys.platform == "darwin" else 1024
-        self.say(peak_bytes=usage.ru_maxrss * unit)
+        self.send(peak_bytes=usage.ru_maxrss * unit)
         self.close()
 
 
 class _Server:
-    """The loop, in one thread."""
+    """The event loop of the server, in one thread."""
 
     def __init__(
-        self, requests: socket.socket, train: Train, also_writable: Sequence[Path]
+        self, requests: socket.socket, train: RunTrainer, extra_writable: Sequence[Path]
     ) -> None:
         self._requests, self._train = requests, train
-        self._imported, self._also_writable = imported_files(), also_writable
+        self._imported, self._extra_writable = imported_files(), extra_writable
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ)
         self._trainers: dict[int, _Trainer] = {}
-        self._woken, self._wakes = os.pipe()
-        for end in (self._woken, self._wakes):
+        self._wakeup_read_fd, self._wakeup_write_fd = os.pipe()
+        for end in (self._wakeup_read_fd, self._wakeup_write_fd):
             os.set_blocking(end, False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._wakeup_read_fd, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Serve until the supervisor is gone."""
-        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        """Serve until the supervisor closes its end."""
+        signal.set_wakeup_fd(self._wakeup_write_fd, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._requests:
                     if not self._receive():
                         return
-                elif key.fd == self._woken:
-                    self._look_at_all()
+                elif key.fd == self._wakeup_read_fd:
+                    self._poll_trainers()
                 else:
-                    self._obey(key.fileobj, key.data)
+                    self._handle_status(key.fileobj, key.data)
 
     def _receive(self) -> bool:
-        """Take one request; False when there will be no more."""
-        # One byte: the kernel never joins the descriptors of two requests to one read.
+        """Read one request; False when the supervisor has closed its end."""
+        # One byte: the kernel never returns the descriptors of two requests in one read.
         try:
-            said, descriptors, _, _ = socket.recv_fds(self._requests, 1, DESCRIPTORS)
+            request, descriptors, _, _ = socket.recv_fds(self._requests, 1, DESCRIPTORS)
         except ConnectionError:
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if not said:
+        if not request:
             return False
         if len(descriptors) == DESCRIPTORS:
-            self._fork(descriptors, is_standby=said == STANDBY)
-        else:  # the kernel drops those that are more than this process may have open
+            self._fork(descriptors, is_standby=request == STANDBY)
+        else:  # the kernel drops descriptors above this process's limit of open files
             for descriptor in descriptors:
                 os.close(descriptor)
         return True
@@ -188,81 +195,83 @@ class _Server:
         status = socket.socket(fileno=status_fd)
         server = os.getpid()
         try:
-            rules = _read_rules(status)
-        except EOFError:  # its supervisor has gone
+            confinement = _read_confinement(status)
+        except EOFError:  # the supervisor is gone
             status.close()
             for descriptor in (*streams, frames):
                 os.close(descriptor)
             return
-        # A signal to the new group waits until the trainer is ready to die of it.
-        signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+        # A signal to the new group stays pending until the trainer has its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
         try:
-            pid = _fork_quietly()
+            pid = _fork_process()
         except OSError as error:
-            _Trainer(0, status).say(error=str(error))
+            _Trainer(0, status).send(error=str(error))
             status.close()
             pid = -1
         if pid == 0:
             _become_trainer(self, server, streams, frames, status)
-            call_this_process(STANDBY_NAME if is_standby else TRAINER_NAME)
-            _leave(lambda: self._run(rules, server, frames, is_standby=is_standby))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+            set_process_name(STANDBY_NAME if is_standby else TRAINER_NAME)
+            _run_and_exit(lambda: self._run(confinement, server, frames, is_standby=is_standby))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
         for descriptor in (*streams, frames):
             os.close(descriptor)
         if pid > 0:
-            with suppress(OSError):  # it has done so itself, or is dead already
+            with suppress(OSError):  # it has done so itself, or has ended already
                 os.setpgid(pid, pid)
-            user = rules.user if rules is not None else None
+            user = confinement.user if confinement is not None else None
             trainer = self._trainers[pid] = _Trainer(pid, status, user)
             self._selector.register(status, selectors.EVENT_READ, trainer)
-            trainer.say(pid=pid)
+            trainer.send(pid=pid)
 
-    def _run(self, rules: Confinement | None, server: int, frames: int, *, is_standby: bool) -> int:
-        if rules is not None:
-            confine(rules, self._imported, self._also_writable)
-            _die_with(server)  # another user is not bound to it any more
+    def _run(
+        self, confinement: Confinement | None, server: int, frames: int, *, is_standby: bool
+    ) -> int:
+        if confinement is not None:
+            confine(confinement, self._imported, self._extra_writable)
+            _die_with_server(server)  # a change of user resets it
         return self._train(frames, is_standby)
 
-    def _look_at_all(self) -> None:
+    def _poll_trainers(self) -> None:
         with suppress(BlockingIOError):
-            os.read(self._woken, 4096)
+            os.read(self._wakeup_read_fd, 4096)
         for trainer in list(self._trainers.values()):
-            self._look_at(trainer)
+            self._poll_trainer(trainer)
 
-    def _look_at(self, trainer: _Trainer) -> None:
-        if trainer.look():
+    def _poll_trainer(self, trainer: _Trainer) -> None:
+        if trainer.poll():
             del self._trainers[trainer.pid]
 
-    def _obey(self, status: Any, trainer: _Trainer) -> None:
-        """REAP, or the end of the connection: either way the supervisor is done with it."""
+    def _handle_status(self, status: Any, trainer: _Trainer) -> None:
+        """On REAP or the end of the connection, the supervisor needs the trainer no longer."""
         with suppress(ConnectionError):
             status.recv(1)
         self._selector.unregister(status)
-        trainer.drop()
-        self._look_at(trainer)
+        trainer.kill()
+        self._poll_trainer(trainer)
 
-    def forget(self) -> None:
-        """In a trainer: close what belongs to the server."""
+    def close_in_child(self) -> None:
+        """Close the server's descriptors in a trainer."""
         self._selector.close()
         self._requests.close()
-        os.close(self._woken)
-        os.close(self._wakes)
+        os.close(self._wakeup_read_fd)
+        os.close(self._wakeup_write_fd)
         for trainer in self._trainers.values():
             trainer.close()
 
 
-def _fork_quietly() -> int:
+def _fork_process() -> int:
     with warnings.catch_warnings():
-        # From 3.12 on Python warns where other threads are. Those that are here, of OpenBLAS and
-        # jemalloc, are seen to by handlers of their own (docs/adr/0029).
+        # From 3.12 on Python warns when other threads exist. The ones here, of OpenBLAS and
+        # jemalloc, have their own fork handlers (docs/adr/0029).
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
-def _read_rules(status: socket.socket) -> Confinement | None:
-    """How the next trainer is to be confined: the supervisor has written it before it asked.
+def _read_confinement(status: socket.socket) -> Confinement | None:
+    """The confinement of the next trainer, which the supervisor writes before its request.
 
-    Raises EOFError where there is no such line.
+    Raises EOFError without such a line.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -273,56 +282,60 @@ def _read_rules(status: socket.socket) -> Confinement | None:
     return Confinement.from_json(values) if values is not None else None
 
 
-def _end_what_left_the_group(user: int) -> None:
-    """Kill what a trainer with a user of its own has started in other groups and sessions."""
-    pid = _fork_quietly()
+def _kill_processes_outside_group(user: int) -> None:
+    """Kill the processes that a trainer with its own user has started in other groups."""
+    pid = _fork_process()
     if pid == 0:
         try:
-            end_all_of(user)
+            kill_all_processes_of(user)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
 
 
-def _die_with(server: int) -> None:
+def _die_with_server(server: int) -> None:
     die_with_parent()
-    if os.getppid() != server:  # it died before that was arranged
+    if os.getppid() != server:  # it died before the prctl call
         os._exit(1)
 
 
 def _become_trainer(
     server: "_Server", parent: int, streams: list[int], frames: int, status: socket.socket
 ) -> None:
-    """In the new process: a group of its own, its own descriptors, and the usual signals."""
+    """Set up the new process: its own group, its own descriptors, and default signals."""
     os.setpgid(0, 0)
-    _die_with(parent)
+    _die_with_server(parent)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    server.forget()
+    server.close_in_child()
     status.close()
     for stream, descriptor in enumerate(streams):
         os.dup2(descriptor, stream)
         os.close(descriptor)
-    _be_first_when_memory_runs_out()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    _raise_oom_score()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
 
 
-def _be_first_when_memory_runs_out() -> None:
-    hide_memory(hidden=False)  # else the file is root's
+def _raise_oom_score() -> None:
+    hide_memory(hidden=False)  # otherwise the file belongs to root
     with suppress(OSError):  # another system than Linux
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
     hide_memory()
 
 
-def _leave(train: Callable[[], int]) -> None:
+def _run_and_exit(train: Callable[[], int]) -> None:
     """Run it, and end this process with its exit code, as Python ends a program."""
     code = 1
     try:
         code = train()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except SystemExit as exit_request:
+        code = (
+            exit_request.code
+            if isinstance(exit_request.code, int)
+            else int(exit_request.code is not None)
+        )
     except BaseException:
         traceback.print_exc()
     finally:
@@ -330,5 +343,5 @@ def _leave(train: Callable[[], int]) -> None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        # What waits to run at the end of the server is not this process's to run.
+        # The exit handlers are the server's; a trainer must not run them.
         os._exit(code)

@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from contest import BENCHMARKS, report
-from contest.problems import CLASSES, Cnn, Mlp
+from compare import BENCHMARKS, report
+from compare.problems import CLASSES, Cnn, Mlp
 
 ENGINES = ("graph", "auto", "xla_step", "xla_loop")
 ROUNDS = 5
-LIMIT_S, LIMIT = 30.0, 4.0
+LIMIT_S, LIMIT_RATIO = 30.0, 4.0
 """An engine that takes so long, and so many times what graph takes, is out: XLA compiles
 convolutions in a loop for minutes, and runs them no faster."""
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
@@ -82,31 +82,31 @@ def main() -> None:
             parser.error(f"expected names among {', '.join(every)}; received {sorted(unknown)}")
         rounds = 1 if arguments.quick else ROUNDS
         names = arguments.names or list(every)
-        measured = {name: contest(every[name], rounds) for name in names}
+        measured = {name: compare(every[name], rounds) for name in names}
     report("auto_engine", rounds=rounds, jobs=measured)
 
 
-def contest(job: Job, rounds: int) -> dict[str, Any]:
+def compare(job: Job, rounds: int) -> dict[str, Any]:
     """Every engine on one job, in turns: medians, and how `auto` compares with the best."""
     runs: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
-    out: set[str] = set()
+    timed_out: set[str] = set()
     for number in range(rounds):
         for place in range(len(ENGINES)):
             engine = ENGINES[(place + number) % len(ENGINES)]
-            if engine in out:
+            if engine in timed_out:
                 continue
             compiled = engine.startswith("xla")
             # The first of all is graph.
-            limit_s = LIMIT_S + LIMIT * runs["graph"][0]["wall_s"] if compiled else None
+            limit_s = LIMIT_S + LIMIT_RATIO * runs["graph"][0]["wall_s"] if compiled else None
             if (run := measure(job, engine, limit_s)) is None:
-                out.add(engine)
+                timed_out.add(engine)
             else:
                 runs[engine].append(run)
     figures = ("wall_s", "cpu_s", "trial_s")
     median = {
         engine: {key: round(statistics.median(run[key] for run in own), 3) for key in figures}
         for engine, own in runs.items()
-        if engine not in out
+        if engine not in timed_out
     }
 
     def over_best(key: str) -> float:
@@ -117,7 +117,7 @@ def contest(job: Job, rounds: int) -> dict[str, Any]:
         "auto_over_best": {key: over_best(key) for key in ("wall_s", "cpu_s")},
         "auto_chose": [run["engine"] for run in runs["auto"]],
         "engines": median,
-        "over_the_limit": sorted(out),
+        "over_the_limit": sorted(timed_out),
     }
 
 
@@ -149,7 +149,7 @@ def measure(job: Job, engine: str, limit_s: float | None) -> dict[str, Any] | No
 def run_one(document: Job) -> None:
     """The child's side: prepare, say so, run the job, and print its figures."""
     from ampcore import JobSpec, Trainer
-    from ampcore.train.standby import warm_up
+    from ampcore.train.warmup import warm_up
 
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     warm_up()

@@ -1,15 +1,15 @@
-"""How long jobs wait for their first step, each posted as the one before ends: one JSON line.
+"""How long jobs wait for their first step when submitted one after another: one JSON line.
 
-One slot, one stack on 127.0.0.1 in a temporary folder. To compare two versions on a machine that
-does other things, too, run them in turns.
+Each job is submitted as the one before ends. One slot, one stack on 127.0.0.1 in a temporary
+folder. To compare two versions on a busy machine, alternate their runs.
 """
 
 import argparse
 import statistics
 import time
 
-from contest import report
-from first_light import SPEC, stack, wait_until
+from compare import report
+from startup_latency import SPEC, stack, wait_until
 
 JOBS = 20
 
@@ -21,7 +21,7 @@ def main() -> None:
     count = parser.parse_args().jobs
     waits = []
     with stack() as running:
-        wait_until(running.standby_is_idle)
+        wait_until(running.is_standby_idle)
         for _ in range(count):
             begin = time.perf_counter()
             job = running.client.jobs.submit(SPEC)

@@ -4,11 +4,12 @@ A standby child has TensorFlow imported. The times are the database's: when the 
 when its first block of steps was written.
 """
 
+import argparse
 import statistics
 
-from contest import report
-from first_light import SPEC, stack, wait_until
+from compare import report
 from sqlalchemy import func, select
+from startup_latency import SPEC, stack, wait_until
 
 from store.clock import seconds_since
 from store.database import Database
@@ -36,12 +37,13 @@ def waits_s(database: Database, job_id: str) -> tuple[float, float]:
 
 def main() -> None:
     """Measure, and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     waits = []
     for _ in range(STARTS):
         with stack() as running:
             database = Database(f"sqlite:///{running.data / 'ampcore.sqlite'}")
             for _ in range(JOBS):
-                wait_until(running.standby_is_idle)
+                wait_until(running.is_standby_idle)
                 job = running.client.jobs.submit(SPEC).wait(timeout=120)
                 waits.append(waits_s(database, job.id))
             database.close()

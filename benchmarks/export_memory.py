@@ -1,8 +1,8 @@
-"""How much memory the API takes while it exports a long job, and how fast it is: one JSON line.
+"""Memory and speed of the API while it exports a long job: one JSON line.
 
-All columns of all steps in each form over HTTP, from a server process of its own that has done
-nothing else, on SQLite and on PostgreSQL. The peak is the largest of many samples; beside it the
-process's high-water mark, which Linux keeps, and what it took before.
+All columns of all steps in each format over HTTP, from a fresh server process, on SQLite and on
+PostgreSQL. The peak is the largest of many samples; reported with it are the process's peak
+resident size (VmHWM) and its size before the export.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from contest import report
-from under_load.parts import DATABASES, Api, api, surroundings
-from under_load.telemetry import filled
+from compare import report
+from under_load.service_processes import DATABASES, Api, api, service_environment
+from under_load.telemetry import create_finished_job
 
 FORMS = ("csv", "ndjson", "arrow", "parquet", "tensorboard")
 SAMPLE_S = 0.02
@@ -95,10 +95,10 @@ def main() -> None:
     steps = parser.parse_args().steps
     found: dict[str, dict[str, dict[str, float]]] = {}
     for kind in DATABASES:
-        with surroundings(kind) as around:
-            job_id, found[kind] = filled(around.database, steps), {}
+        with service_environment(kind) as service:
+            job_id, found[kind] = create_finished_job(service.database, steps), {}
             for form in FORMS:
-                with api(around) as server:
+                with api(service) as server:
                     found[kind][form] = measure(server, job_id, form, steps)
     worst = max(each["high_water_mb"] for of in found.values() for each in of.values())
     report("export_memory", goal_peak_mb=300, worst_mb=worst, steps=steps, **found)

@@ -1,19 +1,26 @@
-"""How long the job of a killed worker stands still: one JSON line.
+"""How long a job waits after its worker was killed: one JSON line.
 
-PostgreSQL, one API process, two workers that train for real, a lease of 30 s. The worker that has
-the job is killed with SIGKILL; counted are the seconds until the other one has taken it, and until
-steps of the next attempt are stored.
+PostgreSQL, one API process, two real workers, a lease of 30 s. The worker with the job is killed
+with SIGKILL; measured are the seconds until the other one has claimed it, and until steps of the
+next attempt are stored.
 """
 
+import argparse
 import statistics
 import time
 from contextlib import ExitStack
 from itertools import count
 from subprocess import Popen
 
-from contest import report
+from compare import report
 from sqlalchemy import exists, select
-from under_load.parts import Surroundings, api, process, surroundings, wait_until
+from under_load.service_processes import (
+    ServiceEnvironment,
+    api,
+    process,
+    service_environment,
+    wait_until,
+)
 
 from store.database import Database
 from store.tables import Artifact, Job, StepBlockRow, Worker
@@ -28,13 +35,13 @@ SPEC = {
 NAMES = (f"worker-{number}" for number in count(1))
 
 
-def start_worker(stack: ExitStack, around: Surroundings) -> "Popen[bytes]":
+def start_worker(stack: ExitStack, service: ServiceEnvironment) -> "Popen[bytes]":
     """One more worker of one slot; returns once it has said hello."""
-    environment = around.environment(AMPCORE_LEASE_S=str(LEASE_S))
-    log = around.folder / f"{next(NAMES)}.log"
+    environment = service.environment(AMPCORE_LEASE_S=str(LEASE_S))
+    log = service.folder / f"{next(NAMES)}.log"
     started = stack.enter_context(process(["-m", "server", "worker"], environment, log))
     hello = select(exists().where(Worker.pid == started.pid))
-    wait_until(lambda: asked(around.database, hello), started)
+    wait_until(lambda: asked(service.database, hello), started)
     return started
 
 
@@ -84,20 +91,21 @@ def owner(database: Database, job_id: str) -> int:
 
 def main() -> None:
     """Measure, and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with ExitStack() as stack:
-        around = stack.enter_context(surroundings("postgresql"))
-        server = stack.enter_context(api(around))
-        team = [start_worker(stack, around) for _ in range(2)]
+        service = stack.enter_context(service_environment("postgresql"))
+        server = stack.enter_context(api(service))
+        team = [start_worker(stack, service) for _ in range(2)]
         rounds = []
         for _ in range(ROUNDS):  # each with a new job: one that is lost again waits longer
             server.connection().request("POST", "/api/v1/jobs", SPEC)
-            job_id = str(asked(around.database, newest()))
-            wait_until(lambda it=job_id: asked(around.database, has_steps(it, attempt=1)))
-            pid = owner(around.database, job_id)
+            job_id = str(asked(service.database, newest()))
+            wait_until(lambda it=job_id: asked(service.database, has_steps(it, attempt=1)))
+            pid = owner(service.database, job_id)
             (victim,) = [one for one in team if one.pid == pid]
-            rounds.append(lose(around.database, job_id, victim))
+            rounds.append(lose(service.database, job_id, victim))
             server.connection().request("POST", f"/api/v1/jobs/{job_id}/cancel")
-            team = [one for one in team if one is not victim] + [start_worker(stack, around)]
+            team = [one for one in team if one is not victim] + [start_worker(stack, service)]
     taken, stepping = zip(*rounds, strict=True)
     report(
         "lost_worker",

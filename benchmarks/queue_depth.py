@@ -5,6 +5,7 @@ on SQLite and on PostgreSQL. All but the claim go through one API process each. 
 finished job's read takes alone, and while 50 people poll jobs that are queued.
 """
 
+import argparse
 import itertools
 import threading
 import time
@@ -12,11 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from contest import report
+from compare import report
 from sqlalchemy import select, text, update
-from under_load.load import in_threads, millis
-from under_load.parts import DATABASES, Api, Surroundings, api, surroundings
-from under_load.wire import Connection
+from under_load.http_connection import Connection
+from under_load.load import in_threads, latency_ms
+from under_load.service_processes import (
+    DATABASES,
+    Api,
+    ServiceEnvironment,
+    api,
+    service_environment,
+)
 
 from ampcore.spec import JobSpec
 from store import attempts, jobs, workers
@@ -52,7 +59,7 @@ class Queue:
         self.connection.request("GET", "/api/v1/jobs?state=queued&limit=50")
 
     def read(self) -> None:
-        """A queued job, with the sentence that says why it waits."""
+        """A queued job, with the sentence that explains why it waits."""
         self.connection.request("GET", f"/api/v1/jobs/{next(self.ids)}")
 
     def read_finished(self) -> None:
@@ -85,31 +92,31 @@ MEASURED: tuple[Callable[[Queue], None], ...] = (
 )
 
 
-def fill(around: Surroundings, depth: int) -> None:
+def fill(service: ServiceEnvironment, depth: int) -> None:
     """Queue so many jobs."""
-    with around.database.write() as session:
+    with service.database.write() as session:
         for _ in range(depth):
             jobs.create(session, SPEC, jobs.Origin("default"))
-    with around.database.write() as session:
+    with service.database.write() as session:
         session.execute(text("ANALYZE"))  # PostgreSQL does so by itself within a minute
 
 
-def queue(stack: ExitStack, around: Surroundings) -> Queue:
+def queue(stack: ExitStack, service: ServiceEnvironment) -> Queue:
     """Open an API on a database, and a connection that must not idle from now on."""
-    with around.database.read() as session:
+    with service.database.read() as session:
         # The newest first: the claims take from the other end.
         ids = session.scalars(select(Job.id).order_by(Job.created_at.desc())).all()
-    with around.database.write() as session:
-        # Somebody serves the queue, and has no slot free: the place of a job is what is told.
+    with service.database.write() as session:
+        # A worker serves the queue and is busy, so that the response has the job's position.
         known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["default"]}
         workers.register(session, "benchmark", slots=1, **known)
         session.execute(update(Worker).values(last_seen_at=after(3600)))
         finished = jobs.create(session, SPEC, jobs.Origin("default")).id
         jobs.request_cancel(session, finished)
-    server = stack.enter_context(api(around))
+    server = stack.enter_context(api(service))
     connection = server.connection()
     stack.callback(connection.close)
-    return Queue(connection, around.database, server, itertools.cycle(ids), finished)
+    return Queue(connection, service.database, server, itertools.cycle(ids), finished)
 
 
 def beside_pollers(of: Queue) -> dict[str, dict[str, float]]:
@@ -136,7 +143,10 @@ def beside_pollers(of: Queue) -> dict[str, dict[str, float]]:
     asked = [next(of.ids) for _ in range(POLLERS)]
     work = [(look, ""), *((poll, job_id) for job_id in asked)]
     polls = in_threads(lambda one: one[0](one[1]), work)
-    return {"finished": millis(taken), "polls": millis([one for mine in polls for one in mine])}
+    return {
+        "finished": latency_ms(taken),
+        "polls": latency_ms([one for mine in polls for one in mine]),
+    }
 
 
 def timed(ask: Callable[[Queue], None], of: Queue) -> float:
@@ -149,16 +159,16 @@ def timed(ask: Callable[[Queue], None], of: Queue) -> float:
 def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
     """Each request on each depth, in turns."""
     with ExitStack() as stack:
-        places = {depth: stack.enter_context(surroundings(kind)) for depth in DEPTHS}
-        for depth, around in places.items():
-            fill(around, depth)
-        queues = {depth: queue(stack, around) for depth, around in places.items()}
+        places = {depth: stack.enter_context(service_environment(kind)) for depth in DEPTHS}
+        for depth, service in places.items():
+            fill(service, depth)
+        queues = {depth: queue(stack, service) for depth, service in places.items()}
         found: dict[str, dict[str, dict[str, float]]] = {}
         for ask in MEASURED:
             taken: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
             for _, (depth, of) in itertools.product(range(ROUNDS), queues.items()):
                 taken[depth].append(timed(ask, of))
-            found[ask.__name__] = {str(depth): millis(these) for depth, these in taken.items()}
+            found[ask.__name__] = {str(depth): latency_ms(these) for depth, these in taken.items()}
             if ask is Queue.read_finished:
                 beside = {depth: beside_pollers(of) for depth, of in queues.items()}
                 for name in ("finished", "polls"):
@@ -170,6 +180,7 @@ def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     report("queue_depth", rounds=ROUNDS, **{kind: measure(kind) for kind in DATABASES})
 
 

@@ -1,18 +1,25 @@
-"""How many times a second one API process tells of a job, on SQLite and on PostgreSQL.
+"""Reads of a job per second by one API process, on SQLite and on PostgreSQL: one JSON line.
 
-One JSON line. A running job is what people poll; a queued one also says why it waits; with an ETag
-an answer that has not changed is 304. Beside them the server's health, which asks nothing and says
-next to nothing: what any answer of one Python process costs on the machine of the day.
+A running job, as clients poll it; a queued job, which includes the reason why it waits; and an
+unchanged job with an ETag (304). For comparison the health route, which needs no database: the
+cost of any response of one Python process on this machine.
 """
 
+import argparse
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from contest import report
-from under_load.load import Round, hammer, summary
-from under_load.parts import DATABASES, Api, Surroundings, api, surroundings
-from under_load.wire import Connection
+from compare import report
+from under_load.http_connection import Connection
+from under_load.load import Round, send_requests, summary
+from under_load.service_processes import (
+    DATABASES,
+    Api,
+    ServiceEnvironment,
+    api,
+    service_environment,
+)
 
 from ampcore.spec import JobSpec
 from store import attempts, jobs
@@ -25,9 +32,9 @@ SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
 Read = Callable[[Connection], object]
 
 
-def running_job(around: Surroundings) -> str:
+def running_job(service: ServiceEnvironment) -> str:
     """A job that a worker trains, as far as the database knows."""
-    with around.database.write() as session:
+    with service.database.write() as session:
         job_id = jobs.create(session, SPEC, jobs.Origin("default")).id
         job = attempts.claim(session, job_id, "benchmark", lease_s=3600)
         assert job is not None
@@ -35,15 +42,15 @@ def running_job(around: Surroundings) -> str:
     return job_id
 
 
-def queued_job(around: Surroundings) -> str:
+def queued_job(service: ServiceEnvironment) -> str:
     """A job that waits for a worker."""
-    with around.database.write() as session:
+    with service.database.write() as session:
         return jobs.create(session, SPEC, jobs.Origin("default")).id
 
 
-def reads(around: Surroundings, server: Api) -> dict[str, Read]:
+def reads(service: ServiceEnvironment, server: Api) -> dict[str, Read]:
     """The requests that are compared."""
-    running, queued = running_job(around), queued_job(around)
+    running, queued = running_job(service), queued_job(service)
     unchanged = f"If-None-Match: {etag(server, running)}\r\n"
     return {
         "running": lambda one: one.request("GET", f"/api/v1/jobs/{running}"),
@@ -67,7 +74,7 @@ def measure(server: Api, read: Read, lasting_s: float) -> Round:
     """A round on connections of its own."""
     connections = [server.connection() for _ in range(CONNECTIONS)]
     try:
-        return hammer(connections, read, lasting_s, server.pid)
+        return send_requests(connections, read, lasting_s, server.pid)
     finally:
         for connection in connections:
             connection.close()
@@ -75,17 +82,18 @@ def measure(server: Api, read: Read, lasting_s: float) -> Round:
 
 def main() -> None:
     """Measure in turns and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with ExitStack() as stack:
-        contestants: dict[str, tuple[Api, Read]] = {}
+        candidates: dict[str, tuple[Api, Read]] = {}
         for kind in DATABASES:
-            around = stack.enter_context(surroundings(kind))
-            server = stack.enter_context(api(around))
-            for name, read in reads(around, server).items():
-                contestants[f"{kind}-{name}"] = (server, read)
+            service = stack.enter_context(service_environment(kind))
+            server = stack.enter_context(api(service))
+            for name, read in reads(service, server).items():
+                candidates[f"{kind}-{name}"] = (server, read)
                 measure(server, read, 0.5)  # the first requests compile what later ones use
-        rounds: dict[str, list[Round]] = {name: [] for name in contestants}
+        rounds: dict[str, list[Round]] = {name: [] for name in candidates}
         for _ in range(ROUNDS):
-            for name, (server, read) in contestants.items():
+            for name, (server, read) in candidates.items():
                 rounds[name].append(measure(server, read, ROUND_S))
     report(
         "read_job",

@@ -1,14 +1,15 @@
-"""How many jobs one API process takes in a second, on SQLite and on PostgreSQL: one JSON line.
+"""Submitted jobs per second with one API process, on SQLite and on PostgreSQL: one JSON line.
 
-Each job is answered after its commit. The databases take turns; no worker runs.
+Each request is answered after its commit. The databases alternate; no worker runs.
 """
 
+import argparse
 from contextlib import ExitStack
 
-from contest import report
-from under_load.load import Round, hammer, summary
-from under_load.parts import DATABASES, Api, api, surroundings
-from under_load.wire import Connection
+from compare import report
+from under_load.http_connection import Connection
+from under_load.load import Round, send_requests, summary
+from under_load.service_processes import DATABASES, Api, api, service_environment
 
 CONNECTIONS = 8
 ROUNDS = 7
@@ -17,7 +18,7 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
 
 def submit(connection: Connection) -> None:
-    """Post one job."""
+    """Submit one job."""
     connection.request("POST", "/api/v1/jobs", SPEC)
 
 
@@ -25,7 +26,7 @@ def measure(server: Api, lasting_s: float) -> Round:
     """A round on connections of its own."""
     connections = [server.connection() for _ in range(CONNECTIONS)]
     try:
-        return hammer(connections, submit, lasting_s, server.pid)
+        return send_requests(connections, submit, lasting_s, server.pid)
     finally:
         for connection in connections:
             connection.close()
@@ -33,9 +34,10 @@ def measure(server: Api, lasting_s: float) -> Round:
 
 def main() -> None:
     """Measure in turns and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with ExitStack() as stack:
         servers = {
-            kind: stack.enter_context(api(stack.enter_context(surroundings(kind))))
+            kind: stack.enter_context(api(stack.enter_context(service_environment(kind))))
             for kind in DATABASES
         }
         for server in servers.values():

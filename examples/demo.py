@@ -1,6 +1,6 @@
-"""Train one CNN in three precisions on an ampcore stack of its own, and compare what happened.
+"""Train one CNN under three dtype policies on its own ampcore stack, and compare the results.
 
-Run it with `make demo`. Read `main` first: it is all that the Python SDK asks of you.
+Run it with `make demo`. Read `main` first: it shows the whole use of the Python SDK.
 """
 
 import math
@@ -27,20 +27,23 @@ console = Console(highlight=False)
 
 def main() -> int:
     """Start a stack, train three jobs on it, compare them; 0 only if all three succeeded."""
-    say("Starting an ampcore stack in a temporary folder: API, worker, SQLite, Redis …")
+    print_line("Starting an ampcore stack in a temporary folder: API, worker, SQLite, Redis …")
     with running_stack() as connection_file, Client.from_file(connection_file) as client:
         jobs = [client.jobs.submit(spec(policy)) for policy in POLICIES]
-        say(f"Submitted {len(jobs)} jobs to {client.url}; they train one after the other.")
-        say("mixed_float16 starts with a loss scale of 2^24, too high on purpose: watch it skip.\n")
+        print_line(f"Submitted {len(jobs)} jobs to {client.url}; they run one after the other.")
+        print_line(
+            "mixed_float16 starts with a loss scale of 2^24, deliberately too high: watch the "
+            "first steps being skipped.\n"
+        )
         jobs = client.jobs.wait(jobs, TRAIN_S, progress=True, poll_s=0.2)
         print_results(jobs)
         results = {job.policy: job.summary for job in jobs if job.summary is not None}
         succeeded = len(results) == len(jobs)  # only a job that succeeded has a summary
         if succeeded:
-            say(f"\n{reading(results)}")
-            say(f"\n{scale_story(jobs[-1])}")
-        say("\nStopping the stack …")
-    say(NEXT_STEPS if succeeded else "Not every job succeeded; see above.")
+            print_line(f"\n{describe_results(results)}")
+            print_line(f"\n{describe_scale(jobs[-1])}")
+        print_line("\nStopping the stack …")
+    print_line(NEXT_STEPS if succeeded else "At least one job did not succeed; see above.")
     return 0 if succeeded else 1
 
 
@@ -75,17 +78,17 @@ def print_results(jobs: Sequence[Job]) -> None:
             f"{result.val_accuracy:.1%}",
             f"{result.steps}",
             f"{result.skipped}",
-            scale(result.final_loss_scale),
+            format_scale(result.final_loss_scale),
             f"{result.examples_per_s:,.0f}",
         )
     console.print()
     console.print(table)
     for job in jobs:
         if job.summary is None:
-            say(f"{job.policy}: {job.state} ({job.reason}): {job.message}")
+            print_line(f"{job.policy}: {job.state} ({job.reason}): {job.message}")
 
 
-def reading(results: dict[str, Summary]) -> str:
+def describe_results(results: dict[str, Summary]) -> str:
     """The table in a sentence."""
     accuracies = [result.val_accuracy or 0.0 for result in results.values()]
     low, high = min(accuracies), max(accuracies)
@@ -99,18 +102,20 @@ def reading(results: dict[str, Summary]) -> str:
     )
 
 
-def scale_story(job: Job) -> str:
+def describe_scale(job: Job) -> str:
     """How the loss scale of a job came down, read from its recorded steps."""
     block = job.steps(columns=["loss_scale", "skipped"])
     skipped = block["step"][block["skipped"]]
-    path = ", ".join(f"{scale(block['loss_scale'][step])} at step {step}" for step in skipped)
+    path = ", ".join(
+        f"{format_scale(block['loss_scale'][step])} at step {step}" for step in skipped
+    )
     return (
-        f"From the record of every step: the scaled gradients overflowed with {path}; each of "
-        f"those steps was skipped and the scale halved, to {scale(block['loss_scale'][-1])}."
+        f"Recorded steps: the scaled gradients overflowed with {path}; each of "
+        f"those steps was skipped and the scale halved, to {format_scale(block['loss_scale'][-1])}."
     )
 
 
-def scale(value: float) -> str:
+def format_scale(value: float) -> str:
     """A loss scale, which is a power of two here."""
     return "1" if value == 1 else f"2^{math.log2(value):.0f}"
 
@@ -144,7 +149,9 @@ def wait_for_connection(process: "subprocess.Popen[bytes]", folder: Path) -> Pat
     while not file.exists():
         if process.poll() is not None or time.monotonic() > deadline_s:
             log = (folder / "demo.log").read_text(errors="replace").splitlines()
-            raise SystemExit("\n".join(["The stack did not start. Its last words:", *log[-30:]]))
+            raise SystemExit(
+                "\n".join(["The stack did not start. The end of its log:", *log[-30:]])
+            )
         time.sleep(0.05)
     return file
 
@@ -159,13 +166,13 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print words, at once, without markup."""
     console.print(text, markup=False, soft_wrap=True)
 
 
 NEXT_STEPS = """
-Everything is stopped and removed. To open the stack for real:
+Everything is stopped and removed. To start a server and keep its data:
 
   .venv/bin/ampserver up                  starts it, keeps its data in ./ampcore-data, and prints
                                           the address of the dashboard
@@ -185,5 +192,5 @@ if __name__ == "__main__":
     except AmpcoreError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        say("\nInterrupted; the stack is stopped and its folder removed.")
+        print_line("\nInterrupted; the stack is stopped and its folder removed.")
         sys.exit(130)

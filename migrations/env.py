@@ -6,7 +6,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from alembic import context
 
-from store.clock import Instant
+from store.clock import UtcDateTime
 from store.database import Database
 from store.tables import Base
 
@@ -15,7 +15,7 @@ DEFAULT_URL = "sqlite:///ampcore-data/ampcore.sqlite"
 
 def render_item(kind: str, value: Any, _context: Any) -> str | Literal[False]:
     """Write our column types as the plain ones that they stand for."""
-    if kind == "type" and isinstance(value, Instant):
+    if kind == "type" and isinstance(value, UtcDateTime):
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(value, sa.JSON):
         return 'sa.JSON().with_variant(postgresql.JSONB(), "postgresql")'

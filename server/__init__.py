@@ -1,1 +1,1 @@
-"""The HTTP edge of ampcore: it translates between requests and the rules of the store."""
+"""The HTTP API of ampcore, and the `ampserver` command."""

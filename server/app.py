@@ -1,4 +1,4 @@
-"""The application, wired together."""
+"""Build the FastAPI application: services, middleware, routes, background threads."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,25 +12,26 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp
 
 import ampcore
-from server import dashboard, errors, openapi
-from server.access.door import Door
-from server.access.keyring import FAILURES, Keyring
-from server.access.rate_limit import RateLimit, limit_of
-from server.compact import Compactor
-from server.datasets import Datasets
-from server.deps import Services
+from server import dashboard, openapi
+from server.access.auth_middleware import AuthMiddleware
+from server.access.authenticator import FAILURE_RATE, Authenticator
+from server.access.rate_limit import RateLimit, rate_limit_from_setting
+from server.background.compactor import Compactor
+from server.background.reconciler import Reconciler
+from server.dataset_folder import DatasetFolder
+from server.dispatch import CeleryDispatcher, Dispatcher
+from server.http import problem_responses
 from server.http.client_address import ClientAddress
-from server.http.direct import DirectRoutes, direct_routes
+from server.http.direct_routes import DirectRoutes, direct_routes
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
-from server.http.parameters import refuse_unknown
+from server.http.parameters import check_query_parameters
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
-from server.intake import Intake
+from server.jobs.job_reader import JobReader
+from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
-from server.reads import Reads
-from server.reconcile import Reconciler
 from server.routes import (
     artifacts,
     attempts,
@@ -49,66 +50,68 @@ from server.routes import (
     tokens,
     workers,
 )
+from server.services import Services
 from server.settings import Settings
-from server.streaming.bells import listen
-from server.wake import CeleryWake, Wake
-from service.bells import Bell
+from server.streaming.subscribe import relay_notifications
+from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
 
-THREADS: Final = 12
-"""Requests answered at one time; each may hold a database connection."""
-STEP_READERS: Final = 2
+MAX_THREADS: Final = 12
+"""Worker threads for requests; each may hold a database connection."""
+MAX_STEP_READERS: Final = 2
 
 
 def create_app(
     settings: Settings,
     *,
-    wake: Wake | None = None,
+    dispatcher: Dispatcher | None = None,
     reconcile: bool = True,
     database: Database | None = None,
 ) -> FastAPI:
-    """The HTTP application; it opens nothing before the first request or its start-up.
+    """Create the HTTP application; nothing is opened before its start-up or first request.
 
     Args:
         settings: where the database, Redis and the data folder are.
-        wake: the queue to use instead of the one at `settings.redis_url`.
+        dispatcher: the queue to use instead of the one at `settings.redis_url`.
         reconcile: False leaves the background threads out.
         database: the database to use instead of a new one at `settings.database_url`.
     """
     database = database or Database(settings.database_url)
-    wake = wake or CeleryWake(settings.redis_url)
+    dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
-    reconciler = Reconciler(database, wake, storage=storage, lease_s=settings.lease_s)
+    reconciler = Reconciler(database, dispatcher, storage=storage, lease_s=settings.lease_s)
     compactor = Compactor(database)
-    datasets = Datasets(settings.datasets_dir)
+    datasets = DatasetFolder(settings.datasets_dir)
     services = Services(
         database,
-        wake,
-        Bell(settings.redis_url),
+        dispatcher,
+        Notifier(settings.redis_url),
         datasets,
-        CapacityLimiter(STEP_READERS),
+        CapacityLimiter(MAX_STEP_READERS),
         storage,
-        Keyring(database, RateLimit(FAILURES)),
+        Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
-        Reads(database),
-        Intake(database, datasets, wake),
+        JobReader(database),
+        JobSubmitter(database, datasets, dispatcher),
     )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
         if reconcile:
             reconciler.start()
             compactor.start()
-        listening = asyncio.create_task(listen(settings.redis_url, services.streams.bells))
+        listening = asyncio.create_task(
+            relay_notifications(settings.redis_url, services.streams.subscriptions)
+        )
         yield
         listening.cancel()
         if reconcile:
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
-        wake.close()
-        services.bell.close()
+        dispatcher.close()
+        services.notifier.close()
         database.close()
 
     app = _Application(
@@ -127,32 +130,34 @@ def create_app(
     app.state.reconciler = reconciler
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
     dashboard.install(app)
-    errors.install(app)
+    problem_responses.install(app)
     openapi.install(app)
-    app.add_middleware(DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.BUSIEST))
+    app.add_middleware(
+        DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS)
+    )
     app.add_middleware(BodyLimit)
-    limit = limit_of(settings.rate_limit)
-    app.add_middleware(Door, keyring=services.keyring, limit=limit)
+    limit = rate_limit_from_setting(settings.rate_limit)
+    app.add_middleware(AuthMiddleware, authenticator=services.authenticator, limit=limit)
     app.add_middleware(HeaderLimit)
     app.add_middleware(RequestTimes, times=services.metrics.request_times)
     app.add_middleware(HeadAsGet)
-    # Added last: the outermost, so that all others see the client and not the proxy.
+    # Added last, so outermost: all others see the client and not the proxy.
     app.add_middleware(ClientAddress, trusted=settings.trusted_proxies)
     return app
 
 
 class _Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
-        # Around Starlette's own outermost part, which answers what nobody expected.
+        # Outside Starlette's ServerErrorMiddleware, which responds to unexpected errors.
         return RequestId(super().build_middleware_stack())
 
 
 @cache
 def _router() -> APIRouter:
-    """The routes of the API. They hold no state, and FastAPI takes a while to analyse them."""
+    """The routes of the API; cached because FastAPI takes long to analyse them."""
     router = APIRouter(default_response_class=FiniteJSONResponse)
-    checked = [Depends(refuse_unknown)]
-    # In the order in which a request looks for its route: what is asked most comes first.
+    checked = [Depends(check_query_parameters)]
+    # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, attempts, steps, events, workers, catalog, health):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (logs, stream, artifacts, compare, session, tokens, projects, audit):

@@ -1,33 +1,33 @@
-"""What a spec may say, read off the spec's own classes."""
+"""The catalog: every kind of model, data, optimizer and policy, with its JSON schema."""
 
 import inspect
 from functools import cache
 from typing import Any, get_args
 
+from ampcore.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
+from ampcore.spec.base import SpecModel
 from ampcore.spec.data import DataSpec
-from ampcore.spec.layer_dtypes import PURE
+from ampcore.spec.layer_dtypes import PURE_16_BIT_POLICIES
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import OptimizerSpec
-from ampcore.spec.part import Part
 from ampcore.spec.precision import COMPUTE_DTYPE, Precision, default_loss_scale
 from ampcore.spec.precision import Policy as PolicyName
-from server.views import PartKind, PartKindList, Policy, PolicyList
 
 
 @cache
-def models() -> PartKindList:
+def models() -> SpecKindList:
     """Every kind of model."""
     return _kinds(ModelSpec)
 
 
 @cache
-def datasets() -> PartKindList:
+def datasets() -> SpecKindList:
     """Every kind of data."""
     return _kinds(DataSpec)
 
 
 @cache
-def optimizers() -> PartKindList:
+def optimizers() -> SpecKindList:
     """Every kind of optimizer."""
     return _kinds(OptimizerSpec)
 
@@ -38,14 +38,14 @@ def policies() -> PolicyList:
     return PolicyList(items=[_policy(name) for name in get_args(PolicyName)])
 
 
-def _kinds(union: Any) -> PartKindList:
-    classes: tuple[type[Part], ...] = get_args(get_args(union)[0])
-    return PartKindList(items=[_kind(part) for part in classes])
+def _kinds(union: Any) -> SpecKindList:
+    classes: tuple[type[SpecModel], ...] = get_args(get_args(union)[0])
+    return SpecKindList(items=[_kind(part) for part in classes])
 
 
-def _kind(part: type[Part]) -> PartKind:
+def _kind(part: type[SpecModel]) -> SpecKind:
     kind = part.model_fields["kind"].default
-    return PartKind(
+    return SpecKind(
         kind=kind,
         description=inspect.getdoc(part) or "",
         schema=part.model_json_schema(),
@@ -53,11 +53,11 @@ def _kind(part: type[Part]) -> PartKind:
 
 
 def _policy(name: PolicyName) -> Policy:
-    compute_dtype = COMPUTE_DTYPE.get(name)  # that of `auto` is settled on the worker's device
+    compute_dtype = COMPUTE_DTYPE.get(name)  # `auto` is resolved on the worker's device
     return Policy(
         name=name,
         compute_dtype=compute_dtype,
-        # Even so, `auto` never gives weights 16 bits.
-        variable_dtype=compute_dtype if name in PURE else "float32",
+        # `auto` never gives 16-bit weights.
+        variable_dtype=compute_dtype if name in PURE_16_BIT_POLICIES else "float32",
         loss_scale=default_loss_scale(Precision(policy=name)).mode,
     )

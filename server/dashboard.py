@@ -1,6 +1,6 @@
-"""The dashboard: the files that `make install` builds, for every browser to have.
+"""Serve the dashboard: static files built by `make install`, public because they hold no secret.
 
-They hold no secret; what the page shows it asks the API for, with the cookie of its session.
+The page requests its data from the API, with a session cookie.
 """
 
 from importlib.resources import files
@@ -12,23 +12,23 @@ from fastapi.responses import HTMLResponse
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
-from server.access.door import PAGE, PAGE_FILES
+from server.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH
 
-BUILT: Final = Path(str(files("server") / "static"))
+STATIC_DIR: Final = Path(str(files("server") / "static"))
 INDEX: Final = "index.html"
-POLICY: Final = (
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Scripts and styles come from here, in files; nothing comes from or goes to anywhere else."""
+"""Content-Security-Policy: only files of this origin; no inline scripts, no other hosts."""
 HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-FOREVER: Final = "public, max-age=31536000, immutable"
-"""For files whose names change with what is in them."""
+CACHE_FOREVER: Final = "public, max-age=31536000, immutable"
+"""For files whose names contain a hash of their content."""
 
 NOT_BUILT: Final = """<!DOCTYPE html>
 <html lang="en">
@@ -42,17 +42,17 @@ NOT_BUILT: Final = """<!DOCTYPE html>
 
 
 class _Assets(StaticFiles):
-    """Files that never change, as long as they are there."""
+    """Static files that clients may cache forever."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = FOREVER
+        response.headers["Cache-Control"] = CACHE_FOREVER
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
 
-def install(app: FastAPI, folder: Path = BUILT) -> None:
-    """Serve the dashboard that is built into the folder; without one, tell how to build it."""
+def install(app: FastAPI, folder: Path = STATIC_DIR) -> None:
+    """Add the dashboard's routes; without a built dashboard, a page says how to build it."""
     pages = StaticFiles(directory=folder, check_dir=False)
 
     async def page(request: Request) -> Response:
@@ -62,6 +62,6 @@ def install(app: FastAPI, folder: Path = BUILT) -> None:
         response.headers.update(HEADERS)
         return response
 
-    app.add_api_route(PAGE, page, include_in_schema=False)
-    assets = _Assets(directory=folder / PAGE_FILES.strip("/"), check_dir=False)
-    app.mount(PAGE_FILES, GZipMiddleware(assets), name="dashboard-assets")
+    app.add_api_route(DASHBOARD_PATH, page, include_in_schema=False)
+    assets = _Assets(directory=folder / DASHBOARD_ASSETS.strip("/"), check_dir=False)
+    app.mount(DASHBOARD_ASSETS, GZipMiddleware(assets), name="dashboard-assets")

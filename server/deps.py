@@ -1,62 +1,44 @@
-"""What routes ask for, as annotated aliases."""
+"""Dependencies of the routes, as `Annotated` aliases: services, principal, path and body."""
 
 import re
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from anyio import CapacityLimiter
 from fastapi import Depends, Path, Request
 
+from ampcore.api.session import Role
 from ampcore.spec import JobSpec
-from server.access.keyring import Keyring
-from server.access.principal import Principal, Role
-from server.datasets import Datasets
+from server.access.authenticator import Authenticator
+from server.access.principal import Principal
+from server.dispatch import Dispatcher
 from server.errors import Forbidden, NotFound
-from server.http.documents import read_body
-from server.intake import Intake
+from server.http.json_body import read_body
 from server.metrics.registry import Metrics
-from server.reads import Reads
 from server.streaming.streams import Streams
-from server.wake import Wake
-from service.bells import Bell
+from service.notify import Notifier
 from service.storage import Storage
 from store import jobs
 from store.audit import Actor
 from store.database import Database
 
+if TYPE_CHECKING:
+    from server.services import Services  # it imports the modules that import this one
+
 JOB_ID: Final = re.compile(r"[0-9a-f]{12}")
 JobIdInPath = Annotated[str, Path(alias="job_id", description="The job's id.")]
 
 
-@dataclass(frozen=True)
-class Services:
-    """What the routes of one application share."""
-
-    database: Database
-    wake: Wake
-    bell: Bell
-    datasets: Datasets
-    step_readers: CapacityLimiter
-    """Bounds the blocks of steps that are decoded at one time."""
-    storage: Storage
-    keyring: Keyring
-    metrics: Metrics
-    reads: Reads
-    intake: Intake
-    streams: Streams = field(default_factory=Streams)
+# Each dependency takes what it needs from the request itself: FastAPI needs 50 µs to resolve a
+# dependency of a dependency.
 
 
-# Each reads the request by itself: FastAPI takes 50 µs for every dependency of a dependency.
-
-
-def services_of(request: Request) -> Services:
-    """What the application shares."""
+def services_of(request: Request) -> "Services":
+    """The services of the application that handles the request."""
     services: Services = request.app.state.services
     return services
 
 
-def _shared(name: str) -> Any:
-    """The dependency on one of the services, by its name."""
+def _service(name: str) -> Any:
+    """A dependency that returns the service of that name."""
 
     async def read(request: Request) -> Any:
         return getattr(services_of(request), name)
@@ -64,13 +46,13 @@ def _shared(name: str) -> Any:
     return Depends(read)
 
 
-def no_job(job_id: str) -> NotFound:
-    """What is said of a job that is not there, and of one that the principal does not see."""
+def job_not_found(job_id: str) -> NotFound:
+    """The error for a job that does not exist, and for one that the principal may not see."""
     return NotFound(f"There is no job {job_id[:40]!r}.")
 
 
 def job_id_of(request: Request) -> str:
-    """The id in the path, which may be that of a job. Raises NotFound."""
+    """The job id in the path. Raises NotFound if it has not the form of one."""
     return _checked_id(request.path_params["job_id"])
 
 
@@ -80,7 +62,7 @@ async def _job_id(job_id: JobIdInPath) -> str:
 
 def _checked_id(job_id: str) -> str:
     if not JOB_ID.fullmatch(job_id):
-        raise no_job(job_id)
+        raise job_not_found(job_id)
     return job_id
 
 
@@ -89,7 +71,7 @@ async def _principal(request: Request) -> Principal:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who asks, as the Door has found."""
+    """The principal of the request, as AuthMiddleware found it."""
     principal: Principal = request.scope["state"]["principal"]
     return principal
 
@@ -99,7 +81,7 @@ async def _member(request: Request) -> Principal:
 
 
 def member_of(request: Request) -> Principal:
-    """Who asks, where they may change jobs. Raises Forbidden."""
+    """The principal, if it may change jobs. Raises Forbidden."""
     return _allow(principal_of(request), Role.ADMIN, Role.MEMBER)
 
 
@@ -117,11 +99,11 @@ def _allow(principal: Principal, *roles: Role) -> Principal:
 
 
 async def _actor(request: Request) -> Actor:
-    return actor(request, principal_of(request))
+    return actor_of(request, principal_of(request))
 
 
-def actor(request: Request, principal: Principal) -> Actor:
-    """Who is to be named for a change that the request makes."""
+def actor_of(request: Request, principal: Principal) -> Actor:
+    """Who the audit log names for the changes that the request makes."""
     return Actor(
         project=principal.project,
         token_id=principal.token_id,
@@ -134,8 +116,8 @@ def actor(request: Request, principal: Principal) -> Actor:
 def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) -> str:
     with services_of(request).database.read() as session:
         project = jobs.project_of(session, job_id)
-    if project is None or principal_of(request).sees not in (None, project):
-        raise no_job(job_id)
+    if project is None or principal_of(request).visible_project not in (None, project):
+        raise job_not_found(job_id)
     return job_id
 
 
@@ -153,24 +135,24 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
     return spec
 
 
-DatabaseDep = Annotated[Database, _shared("database")]
-WakeDep = Annotated[Wake, _shared("wake")]
-BellDep = Annotated[Bell, _shared("bell")]
-StorageDep = Annotated[Storage, _shared("storage")]
-MetricsDep = Annotated[Metrics, _shared("metrics")]
-StreamsDep = Annotated[Streams, _shared("streams")]
-KeyringDep = Annotated[Keyring, _shared("keyring")]
+DatabaseDep = Annotated[Database, _service("database")]
+DispatcherDep = Annotated[Dispatcher, _service("dispatcher")]
+NotifierDep = Annotated[Notifier, _service("notifier")]
+StorageDep = Annotated[Storage, _service("storage")]
+MetricsDep = Annotated[Metrics, _service("metrics")]
+StreamsDep = Annotated[Streams, _service("streams")]
+AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(_job_id)]
 VisibleJobId = Annotated[str, Depends(_visible_job_id)]
-"""The id of a job that is there, in a project that the principal sees; NotFound otherwise."""
+"""The id of an existing job in a project that the principal may see; NotFound otherwise."""
 PrincipalDep = Annotated[Principal, Depends(_principal)]
 MemberDep = Annotated[Principal, Depends(_member)]
-"""Only for who may change jobs; Forbidden otherwise."""
+"""The principal, if it may change jobs; Forbidden otherwise."""
 AdminDep = Annotated[Principal, Depends(_admin)]
 ActorDep = Annotated[Actor, Depends(_actor)]
 DocumentDep = Annotated[Any, Depends(_document)]
-"""The JSON in the request's body."""
+"""The JSON document in the request body."""
 OptionalDocumentDep = Annotated[Any, Depends(_optional_document)]
-"""The same; {} where there is no body."""
+"""The same; {} if the body is empty."""
 PostedSpec = Annotated[JobSpec, Depends(_spec)]
-"""The valid spec in the request's body; SpecInvalid says every mistake in it."""
+"""The valid spec in the request body; SpecValidationError lists every mistake in it."""

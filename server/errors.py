@@ -1,40 +1,41 @@
-"""What can go wrong at the edge, and the one table of how HTTP says it (RFC 9457)."""
+"""The errors of the HTTP API, and the table that maps each to a status and a code (RFC 9457).
 
-import logging
-import math
+`server.http.problem_responses` makes the responses.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from starlette.exceptions import HTTPException
 
-from ampcore.spec import Problem, SpecInvalid
-from server.http.methods import allowed
-from server.http.parameters import RequestInvalid, from_validation_error
-from server.http.responses import FiniteJSONResponse
-from service.storage import Damaged, NotStored, PathInvalid, StorageFailed
-from store.database_errors import OutcomeUnknown, is_outage
+from ampcore.spec import Problem, SpecValidationError
+from service.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
+from store.database_errors import OutcomeUnknown
 from store.idempotency import KeyReused
 from store.projects import QuotaExceeded
-from store.tokens import LastAdmin
+from store.tokens import LastAdminToken
 
-log = logging.getLogger(__name__)
-
-OPEN_AGAIN_S: Final = 2.0
-"""When to try again where too much is open."""
+TOO_MANY_OPEN_RETRY_S: Final = 2.0
+"""Retry-After when too many connections or long responses are open."""
 
 
 class ServerError(Exception):
-    """An answer that is no success; the message is for the person who asked."""
+    """A request that fails; the message is for the person who sent it."""
+
+
+class RequestInvalid(ServerError):
+    """Parameters of a request have mistakes; `problems` holds every one of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        super().__init__(" ".join(str(problem) for problem in problems))
 
 
 class MalformedHttp(ServerError):
-    """What came over the connection is no HTTP."""
+    """The bytes on the connection are not an HTTP request."""
 
 
 class MalformedJson(ServerError):
@@ -42,7 +43,7 @@ class MalformedJson(ServerError):
 
 
 class Unauthorized(ServerError):
-    """No token, or not one of ours; `challenges` are the WWW-Authenticate headers."""
+    """No token, or an unknown one; `challenges` are the WWW-Authenticate headers."""
 
     def __init__(self, message: str, challenges: Sequence[str]) -> None:
         super().__init__(message)
@@ -50,15 +51,15 @@ class Unauthorized(ServerError):
 
 
 class Forbidden(ServerError):
-    """The token is valid, but its role does not allow that."""
+    """The token is valid, but its role does not allow the request."""
 
 
 class CrossOrigin(ServerError):
-    """A page of another origin may have sent it with a cookie of ours."""
+    """The request has a session cookie, but may come from a page of another origin."""
 
 
 class TooManyRequests(ServerError):
-    """More requests in a while than are allowed; `retry_after_s` says when to come again."""
+    """The rate limit is exceeded; `retry_after_s` goes into Retry-After."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -66,18 +67,18 @@ class TooManyRequests(ServerError):
 
 
 class TooManyOpen(TooManyRequests):
-    """A token or an address has as many long answers or connections open as it may."""
+    """A token or an address has too many long responses or connections open."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"{message} Close one, or try again soon.", OPEN_AGAIN_S)
+        super().__init__(f"{message} Close one, or try again soon.", TOO_MANY_OPEN_RETRY_S)
 
 
 class NotFound(ServerError):
-    """There is no such thing."""
+    """The resource does not exist, or the principal may not see it."""
 
 
 class MethodNotAllowed(ServerError):
-    """The path takes other methods than this one."""
+    """The path does not support the method; `methods` are those that it supports."""
 
     def __init__(self, methods: Sequence[str]) -> None:
         super().__init__(f"Expected one of the methods of this path: {', '.join(methods)}.")
@@ -85,23 +86,23 @@ class MethodNotAllowed(ServerError):
 
 
 class Conflict(ServerError):
-    """The thing is in no state for that."""
+    """The state of the resource does not allow the request."""
 
 
 class PayloadTooLarge(ServerError):
-    """The body is longer than the server reads."""
+    """The request body is too long."""
 
 
 class UnsupportedMediaType(ServerError):
-    """The body is no JSON by its own word."""
+    """The Content-Type of the request is not JSON."""
 
 
 class HeadersTooLarge(ServerError):
-    """The headers are longer, or more, than the server reads."""
+    """The request headers are too long, or too many."""
 
 
 class RangeNotSatisfiable(ServerError):
-    """None of the bytes asked for are in the file."""
+    """The requested range lies outside the file."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"Expected a range within the {size_bytes} bytes of the file.")
@@ -109,7 +110,7 @@ class RangeNotSatisfiable(ServerError):
 
 
 class Unavailable(ServerError):
-    """A part that the server needs does not answer; `problems` say which."""
+    """A service that the server depends on does not respond; `problems` name it."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -117,160 +118,55 @@ class Unavailable(ServerError):
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How HTTP says an error: the status, and a code for programs."""
+class HttpProblem:
+    """The HTTP form of an error: status, stable code for programs, and title."""
 
     status: int
     code: str
     title: str
 
 
-UNAVAILABLE: Final = Kind(503, "unavailable", "A part of the service does not answer")
-INVALID_REQUEST: Final = Kind(422, "invalid_request", "The request has mistakes")
-INTERNAL_ERROR: Final = Kind(500, "internal_error", "The server failed")
-UNEXPECTED: Final = "An error that nobody expected; the server's log tells more."
+UNAVAILABLE: Final = HttpProblem(503, "unavailable", "A part of the service does not answer")
+INVALID_REQUEST: Final = HttpProblem(422, "invalid_request", "The request has mistakes")
+INTERNAL_ERROR: Final = HttpProblem(500, "internal_error", "The server failed")
+UNEXPECTED_DETAIL: Final = "Internal error; see the server's log."
 
-KINDS: Final[dict[type[Exception], Kind]] = {
-    MalformedHttp: Kind(400, "malformed_http", "What was sent is no HTTP request"),
-    MalformedJson: Kind(400, "malformed_json", "The body is not a JSON document"),
-    Unauthorized: Kind(401, "unauthorized", "A valid token is needed"),
-    Forbidden: Kind(403, "forbidden", "The token's role does not allow that"),
-    CrossOrigin: Kind(403, "cross_origin", "A page of another origin may not do that"),
-    NotFound: Kind(404, "not_found", "There is no such thing"),
-    MethodNotAllowed: Kind(405, "method_not_allowed", "The path does not take this method"),
-    Conflict: Kind(409, "conflict", "The present state does not allow that"),
-    LastAdmin: Kind(409, "last_admin", "Nobody could make another token"),
-    PayloadTooLarge: Kind(413, "payload_too_large", "The body is too long"),
-    UnsupportedMediaType: Kind(415, "unsupported_media_type", "The body is not JSON"),
-    RangeNotSatisfiable: Kind(416, "range_not_satisfiable", "The file has no such bytes"),
-    SpecInvalid: Kind(422, "invalid_spec", "The job spec has mistakes"),
+HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
+    MalformedHttp: HttpProblem(400, "malformed_http", "What was sent is no HTTP request"),
+    MalformedJson: HttpProblem(400, "malformed_json", "The body is not a JSON document"),
+    Unauthorized: HttpProblem(401, "unauthorized", "A valid token is needed"),
+    Forbidden: HttpProblem(403, "forbidden", "The token's role does not allow that"),
+    CrossOrigin: HttpProblem(403, "cross_origin", "A page of another origin may not do that"),
+    NotFound: HttpProblem(404, "not_found", "There is no such thing"),
+    MethodNotAllowed: HttpProblem(405, "method_not_allowed", "The path does not take this method"),
+    Conflict: HttpProblem(409, "conflict", "The present state does not allow that"),
+    LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
+    PayloadTooLarge: HttpProblem(413, "payload_too_large", "The body is too long"),
+    UnsupportedMediaType: HttpProblem(415, "unsupported_media_type", "The body is not JSON"),
+    RangeNotSatisfiable: HttpProblem(416, "range_not_satisfiable", "The file has no such bytes"),
+    SpecValidationError: HttpProblem(422, "invalid_spec", "The job spec has mistakes"),
     RequestInvalid: INVALID_REQUEST,
-    KeyReused: Kind(422, "idempotency_key_reused", "The key belongs to another request"),
-    QuotaExceeded: Kind(429, "quota_exceeded", "The project's quota is used up"),
-    TooManyRequests: Kind(429, "too_many_requests", "Too many requests in a short time"),
-    TooManyOpen: Kind(429, "too_many_open", "Too much is open at one time"),
-    HeadersTooLarge: Kind(431, "headers_too_large", "The headers are too long"),
+    KeyReused: HttpProblem(422, "idempotency_key_reused", "The key belongs to another request"),
+    QuotaExceeded: HttpProblem(429, "quota_exceeded", "The project's quota is used up"),
+    TooManyRequests: HttpProblem(429, "too_many_requests", "Too many requests in a short time"),
+    TooManyOpen: HttpProblem(429, "too_many_open", "Too much is open at one time"),
+    HeadersTooLarge: HttpProblem(431, "headers_too_large", "The headers are too long"),
     RequestValidationError: INVALID_REQUEST,
-    PathInvalid: Kind(404, "not_found", "There is no such thing"),
-    NotStored: Kind(404, "not_found", "There is no such thing"),
-    Damaged: Kind(502, "damaged_file", "The file is not what it was"),
+    PathInvalid: HttpProblem(404, "not_found", "There is no such thing"),
+    FileNotStored: HttpProblem(404, "not_found", "There is no such thing"),
+    FileDamaged: HttpProblem(502, "damaged_file", "The stored file is damaged"),
     StorageFailed: UNAVAILABLE,
     Unavailable: UNAVAILABLE,
-    OutcomeUnknown: Kind(504, "outcome_unknown", "Nobody knows whether it was done"),
+    OutcomeUnknown: HttpProblem(504, "outcome_unknown", "Unknown whether the change was made"),
     DBAPIError: INTERNAL_ERROR,
     InvalidatePoolError: UNAVAILABLE,
     PoolTimeout: UNAVAILABLE,
     Exception: INTERNAL_ERROR,
 }
-"""The table: domain error to status and code. An error of the database that is an outage
-(`store.database_errors`) is UNAVAILABLE, whatever its class."""
-EXPECTED: Final = tuple(error for error in KINDS if error is not Exception)
-"""What belongs to a day's work; anything else is a failure of ours."""
+"""Exception class to HTTP form. A database error that is an outage (`store.database_errors`) is
+UNAVAILABLE, whatever its class."""
+EXPECTED_ERRORS: Final = tuple(error for error in HTTP_PROBLEMS if error is not Exception)
+"""Errors that can happen in normal operation; any other exception is a bug in the server."""
 
 DATABASE_ERRORS: Final = (DBAPIError, InvalidatePoolError, PoolTimeout)
-"""What the database raises: outages, and mistakes of ours in how it was asked."""
-
-
-def answer(error: Exception) -> Response:
-    """The problem+json for an error; what it says never shows the inside of the server."""
-    kind = _kind(error)
-    body: dict[str, Any] = {
-        "type": f"urn:ampcore:problem:{kind.code}",
-        "title": kind.title,
-        "status": kind.status,
-        "detail": _detail(error, kind),
-        "code": kind.code,
-    }
-    if problems := _problems(error):
-        body["errors"] = [problem.to_json() for problem in problems]
-    response = FiniteJSONResponse(body, kind.status, media_type="application/problem+json")
-    _add_headers(response, error, kind)
-    return response
-
-
-def install(app: FastAPI) -> None:
-    """Answer every error of the application from the table."""
-
-    async def handle(request: Request, error: Exception) -> Response:
-        return answer(_from_router(request, error))
-
-    for error in (*KINDS, HTTPException):
-        app.add_exception_handler(error, handle)
-
-
-def _from_router(request: Request, error: Exception) -> Exception:
-    """What the router itself answers, in our words; any other error as it is."""
-    match error:
-        case HTTPException(status_code=404):
-            slash = " with a slash at its end" if request.url.path[1:].endswith("/") else ""
-            return NotFound(f"Nothing is at this path{slash}; /api/v1/docs lists the paths.")
-        case HTTPException(status_code=405):
-            return MethodNotAllowed(allowed(request))
-    return error
-
-
-def _kind(error: Exception) -> Kind:
-    if isinstance(error, HTTPException):
-        phrase = HTTPStatus(error.status_code).phrase
-        return Kind(error.status_code, phrase.lower().replace(" ", "_"), phrase)
-    if is_outage(error) and not isinstance(error, OutcomeUnknown):
-        return UNAVAILABLE
-    return next(KINDS[parent] for parent in type(error).__mro__ if parent in KINDS)
-
-
-def _detail(error: Exception, kind: Kind) -> str:
-    if isinstance(error, DATABASE_ERRORS):
-        return _detail_of_database(error, kind)
-    if isinstance(error, StorageFailed):
-        return _detail_of_storage(error)
-    if isinstance(error, HTTPException):
-        return str(error.detail)
-    if isinstance(error, RequestValidationError):
-        return str(RequestInvalid(from_validation_error(error)))
-    if kind is INTERNAL_ERROR:
-        return UNEXPECTED
-    return str(error)
-
-
-def _detail_of_database(error: Exception, kind: Kind) -> str:
-    if kind is UNAVAILABLE:
-        log.error("the database does not answer: %s", error)
-        return "The database does not answer, and nothing was done; try again soon."
-    if isinstance(error, OutcomeUnknown):
-        log.error("the database did not answer to a commit: %s", error)
-        return (
-            "The database did not say whether the change was made. Look whether it was; or send "
-            "the same request with the same Idempotency-Key again, which does nothing twice."
-        )
-    log.error("the database was asked wrongly", exc_info=error)
-    return UNEXPECTED
-
-
-def _detail_of_storage(error: StorageFailed) -> str:
-    """What a client may know of the storage: not where it is, nor what it said."""
-    if isinstance(error, PathInvalid | NotStored):
-        return "The job has no such file, or no more."
-    log.error("%s", error)
-    if isinstance(error, Damaged):
-        return "The stored file has other bytes than it had; the server's log tells more."
-    return "The storage of files does not answer; try again soon."
-
-
-def _problems(error: Exception) -> Sequence[Problem]:
-    if isinstance(error, RequestValidationError):
-        return from_validation_error(error)
-    return getattr(error, "problems", ())
-
-
-def _add_headers(response: Response, error: Exception, kind: Kind) -> None:
-    if isinstance(error, Unauthorized):
-        for challenge in error.challenges:
-            response.headers.append("WWW-Authenticate", challenge)
-    if isinstance(error, MethodNotAllowed):
-        response.headers["Allow"] = ", ".join(error.methods)
-    if isinstance(error, QuotaExceeded | TooManyRequests):
-        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    if isinstance(error, RangeNotSatisfiable):
-        response.headers["Content-Range"] = f"bytes */{error.size_bytes}"
-    if kind is UNAVAILABLE:
-        response.headers["Retry-After"] = "2"
+"""Errors of SQLAlchemy: outages, and queries that are wrong because of a bug."""

@@ -1,4 +1,4 @@
-"""Bring the database's schema up to date, with the Alembic migrations installed with us."""
+"""Migrate the database schema to the newest revision, with the installed Alembic migrations."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -11,14 +11,14 @@ from sqlalchemy.engine import make_url
 
 from store.database import Database
 
-LOCK: Final = 0x616D7063
-"""The advisory lock that one migration holds in PostgreSQL: "ampc"."""
+ADVISORY_LOCK: Final = 0x616D7063
+"""Key of PostgreSQL's advisory lock during a migration: "ampc" in ASCII."""
 
 
 def migrate(database_url: str) -> None:
-    """Create the tables, or bring older ones up to date.
+    """Create the tables, or upgrade older ones.
 
-    Safe when several servers start at once: they take turns.
+    Several servers may start at once: a lock lets one migrate at a time.
     """
     url = make_url(database_url)
     sqlite = url.get_backend_name() == "sqlite"
@@ -26,28 +26,28 @@ def migrate(database_url: str) -> None:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     database = Database(database_url)
     try:
-        # On SQLite this transaction holds the only write lock from its first moment.
+        # On SQLite this transaction takes the write lock at its beginning.
         with database.engine.execution_options(writes=True).connect() as connection:
             if sqlite:
-                _forget_foreign_keys(connection)
+                _disable_foreign_keys(connection)
             with connection.begin():
                 if not sqlite:
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-                command.upgrade(config(connection), "head")
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ADVISORY_LOCK)))
+                command.upgrade(alembic_config(connection), "head")
     finally:
         database.close()
 
 
-def config(connection: sa.Connection | None = None) -> Config:
-    """Alembic's configuration, to work on one connection."""
-    made = Config()
-    folder = str(files("migrations")).replace("%", "%%")  # a % starts an interpolation here
-    made.set_main_option("script_location", folder)
-    made.attributes["connection"] = connection
-    return made
+def alembic_config(connection: sa.Connection | None = None) -> Config:
+    """Alembic's configuration, for use with one connection."""
+    config = Config()
+    folder = str(files("migrations")).replace("%", "%%")  # configparser interpolates %
+    config.set_main_option("script_location", folder)
+    config.attributes["connection"] = connection
+    return config
 
 
-def _forget_foreign_keys(connection: sa.Connection) -> None:
-    """For this connection only: rebuilding a table must not delete the rows that point to it."""
+def _disable_foreign_keys(connection: sa.Connection) -> None:
+    """For this connection: rebuilding a table must not cascade to the rows that refer to it."""
     raw: Any = connection.connection.dbapi_connection
     raw.execute("PRAGMA foreign_keys = OFF")  # has no effect inside a transaction

@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete, with the spec's schema, the errors and the token."""
+"""The OpenAPI document: adds the job spec's schema, the errors and the authentication."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -6,11 +6,11 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from ampcore.api.jobs import CloneChanges, JobChanges
+from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
-from server.access.door import OPEN
-from server.access.sessions import COOKIE
-from server.jobs.bodies import CloneChanges, JobChanges
-from server.views import Problem, ProblemDetail
+from server.access.auth_middleware import PUBLIC_PATHS
+from server.access.session_cookie import COOKIE
 
 REF: Final = "#/components/schemas/{model}"
 DESCRIPTION: Final = """Mixed-precision training jobs: post a spec, then read back every step.
@@ -20,7 +20,7 @@ read it."""
 TAGS: Final = [
     {"name": "jobs", "description": "Post, list, read and cancel training jobs."},
     {"name": "steps", "description": "Every step: loss, loss scale, skipped, throughput."},
-    {"name": "stream", "description": "Everything that is told of a job, as it comes."},
+    {"name": "stream", "description": "Steps, events and logs of a job as they are written."},
     {"name": "compare", "description": "Jobs side by side."},
     {"name": "events", "description": "What happened to a job beside its steps."},
     {"name": "logs", "description": "What a job's processes print, as it comes."},
@@ -28,11 +28,11 @@ TAGS: Final = [
     {"name": "workers", "description": "Who trains here, and on what."},
     {"name": "catalog", "description": "What a spec may say."},
     {"name": "access", "description": "Tokens, sessions, projects and their quotas, the audit."},
-    {"name": "health", "description": "Is the server alive, ready, and which one is it."},
+    {"name": "health", "description": "Liveness, readiness, metrics and version."},
 ]
 EXAMPLES: Final = {
     "small": {
-        "summary": "The least: a model and data",
+        "summary": "Minimal: a model and data",
         "value": {"model": {"kind": "mlp"}, "data": {"kind": "digits"}},
     },
     "mixed_float16": {
@@ -101,30 +101,33 @@ JOB_ID_PARAMETER: Final[dict[str, Any]] = {
         }
     ]
 }
-KEY_PARAMETER: Final[dict[str, Any]] = {
+IDEMPOTENCY_KEY_PARAMETER: Final[dict[str, Any]] = {
     "parameters": [
         {
             "name": "Idempotency-Key",
             "in": "header",
             "required": False,
             "description": "Any text of your own, new for each request: sent again with the same "
-            "body within 24 hours, it brings the same answer and does nothing twice.",
+            "body within 24 hours, it returns the same response and nothing is done twice.",
             "schema": {**TEXT, "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
         }
     ]
 }
-TAG: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
-TAGGED: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"headers": TAG},
-    304: {"description": "Nothing has changed since the answer with that ETag.", "headers": TAG},
+ETAG_HEADER: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
+ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"headers": ETAG_HEADER},
+    304: {
+        "description": "Nothing has changed since the answer with that ETag.",
+        "headers": ETAG_HEADER,
+    },
 }
-"""The answers of a route that answers by ETag; besides, it has its `response_model`."""
-POSTED: Final[dict[int | str, dict[str, Any]]] = {
+"""Responses of a route with an ETag, besides its `response_model`."""
+CREATED_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     201: {
         "headers": {
             "Location": {"description": "Where the job is.", "schema": TEXT, "required": True},
             "Idempotency-Replayed": {
-                "description": "true: the answer to the first request with this key, once more.",
+                "description": "true: the stored response to the first request with this key.",
                 "schema": {"type": "string", "enum": ["true"]},
             },
         }
@@ -132,13 +135,13 @@ POSTED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def later(model: Any, what: str) -> dict[int | str, dict[str, Any]]:
-    """The answer of a route that had to ask a worker to `what` the job."""
+def accepted_response(model: Any, what: str) -> dict[int | str, dict[str, Any]]:
+    """The 202 response of a route that requests a worker to `what` the job."""
     return {202: {"model": model, "description": f"Its worker was asked to {what} it."}}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The failures that a route documents; those of `_complete` are documented everywhere."""
+    """The errors of one route; `_add_shared_failures` adds those of all routes."""
     content = {"application/problem+json": {"schema": {"$ref": REF.format(model="Problem")}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -147,7 +150,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Let the application tell of itself; the document is made once, when first asked for."""
+    """Replace the application's `openapi` method; the document is built at the first request."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -175,9 +178,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            _complete(operation, is_open=path in OPEN)
+            _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
             if method != "get" and not path.endswith("/validate"):
-                _complete_change(operation, has_key=not path.endswith("/session"))
+                _add_change_failures(operation, has_key=not path.endswith("/session"))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -192,8 +195,8 @@ def _schemas() -> dict[str, Any]:
     return schemas
 
 
-def _complete(operation: dict[str, Any], *, is_open: bool) -> None:
-    """Add the failures that every route shares."""
+def _add_shared_failures(operation: dict[str, Any], *, is_open: bool) -> None:
+    """Add the errors that every route can return."""
     everywhere = problems(413, 422, 431, 500)
     if not is_open:
         everywhere |= problems(401, 403, 429, 503)
@@ -204,10 +207,12 @@ def _complete(operation: dict[str, Any], *, is_open: bool) -> None:
         operation["security"] = []
 
 
-def _complete_change(operation: dict[str, Any], *, has_key: bool) -> None:
-    """What the routes share that change something: an Idempotency-Key, and a lost COMMIT."""
+def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:
+    """Add what all changing routes share: Idempotency-Key, and the error of a lost COMMIT."""
     operation["responses"] |= {str(status): answer for status, answer in problems(504).items()}
     if has_key:
         known = operation.setdefault("parameters", [])
         names = {parameter["name"] for parameter in known}
-        known += [one for one in KEY_PARAMETER["parameters"] if one["name"] not in names]
+        known += [
+            one for one in IDEMPOTENCY_KEY_PARAMETER["parameters"] if one["name"] not in names
+        ]

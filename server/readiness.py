@@ -1,18 +1,18 @@
-"""Can this server do its work: is the database there and up to date, do the others answer."""
+"""Readiness check: database, schema revision, Redis and storage."""
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from ampcore.spec import Problem
 from server import schema
+from server.dispatch import Dispatcher, RedisUnavailable
 from server.errors import Unavailable
-from server.wake import RedisGone, Wake
 from service.storage import Storage, StorageFailed
 from store.database import Database
 
 
-def check(database: Database, wake: Wake, storage: Storage) -> None:
-    """Raises Unavailable, naming each part that fails."""
-    parts = (_database(database), _redis(wake), _artifacts(storage))
+def check(database: Database, dispatcher: Dispatcher, storage: Storage) -> None:
+    """Raise Unavailable, naming each part that fails."""
+    parts = (_database(database), _redis(dispatcher), _artifacts(storage))
     found = [problem for problem in parts if problem is not None]
     if found:
         names = " and ".join(problem.pointer.removeprefix("/") for problem in found)
@@ -31,10 +31,10 @@ def _database(database: Database) -> Problem | None:
     return Problem("/database", "wrong_schema", expected, revision or "an empty database")
 
 
-def _redis(wake: Wake) -> Problem | None:
+def _redis(dispatcher: Dispatcher) -> Problem | None:
     try:
-        wake.waiting()
-    except RedisGone:
+        dispatcher.pending_messages()
+    except RedisUnavailable:
         return Problem("/redis", "unreachable", "a Redis that answers", "no answer")
     return None
 

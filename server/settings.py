@@ -1,4 +1,4 @@
-"""What a server must know of its surroundings, read from the environment once."""
+"""The server's settings, read from the environment once."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, Self
 
-from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
+from service.settings import Environment, SettingsInvalid, SharedSettings, database_url, redis_url
 
 DEFAULT_REDIS_URL: Final = "redis://127.0.0.1:6379/0"
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -38,7 +38,7 @@ LOOPBACK: Final = networks(DEFAULT_TRUSTED_PROXIES)
 
 
 @dataclass(frozen=True)
-class Settings(Surroundings):
+class Settings(SharedSettings):
     """The server's settings; each is the environment variable AMPCORE_<NAME>."""
 
     host: str = DEFAULT_HOST
@@ -46,11 +46,11 @@ class Settings(Surroundings):
     rate_limit: str = DEFAULT_RATE_LIMIT
     """How many requests a token may send to this process, as in 60000/minute; or off."""
     trusted_proxies: Networks = LOOPBACK
-    """Whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are used."""
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Raises SettingsInvalid, naming the variable."""
+        """Read the settings. Raises SettingsInvalid, naming the variable."""
         given = Environment.of(variables)
         embedded = sqlite_url(given.data_dir())
         return cls(
@@ -72,12 +72,12 @@ class Settings(Surroundings):
 
 
 def default_data_dir(variables: Mapping[str, str] = os.environ) -> Path:
-    """The data folder that the environment names, else ./ampcore-data."""
+    """The data folder in the environment, else ./ampcore-data."""
     return Environment.of(variables).data_dir()
 
 
 def sqlite_url(data_dir: Path) -> str:
-    """The address of the embedded database in a data folder."""
+    """The URL of the embedded database in a data folder."""
     return f"sqlite:///{data_dir / 'ampcore.sqlite'}"
 
 

@@ -1,1 +1,1 @@
-"""What server and worker share beside the database: settings, logging, names, storage."""
+"""What server and worker share besides the database: settings, logging, storage, Redis names."""

@@ -1,10 +1,10 @@
-"""The names by which server and worker find each other in Redis."""
+"""The names of the Celery task and queues, shared by server and worker."""
 
 from typing import Final
 
-TASK: Final = "ampcore.train"
+TASK_NAME: Final = "ampcore.train"
 
 
 def queue_key(queue: str) -> str:
-    """The Celery queue, and so the list in Redis, whose messages wake the workers of a queue."""
+    """The Celery queue, and so the Redis list, to which the workers of a queue listen."""
     return f"ampcore.{queue}"

@@ -1,6 +1,6 @@
-"""Files of jobs in an object store, through fsspec: `s3://` and whatever else it knows.
+"""Storage backend for object stores, through fsspec: `s3://` and others.
 
-Credentials come from where the store's own library looks for them: for S3, the AWS variables
+Credentials come from where the library of the store looks for them: for S3, the AWS variables
 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, …).
 """
 
@@ -11,24 +11,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from service.folder import WrongBytes, carry, must_be, opened
+from service.folder_store import ContentMismatch, check_sha256, copy_and_hash, open_regular_file
 
-PIECE_BYTES: Final = 4 * 2**20
-"""Of a download: each piece is a request of its own, so that nothing stays open in between."""
+CHUNK_BYTES: Final = 4 * 2**20
+"""Download piece: each is one request, so that no connection stays open in between."""
 T = TypeVar("T")
 
 
 class ObjectStore:
-    """Objects below an address. To put one is atomic: readers find the old bytes or the new."""
+    """Objects below a URL. An upload is atomic: readers get the old bytes or the new ones."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
         """Upload a file."""
-        with opened(file) as source:
-            size, digest = carry(source)
-            same = f"/dev/fd/{source.fileno()}"  # whatever has the file's name by now
+        with open_regular_file(file) as source:
+            size, digest = copy_and_hash(source)
+            same = f"/dev/fd/{source.fileno()}"  # whatever file has the name by now
             self._do(lambda fs, key: fs.put_file(same, key), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if stored != size:
@@ -36,18 +36,18 @@ class ObjectStore:
         return size, digest
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
-        """Download a file; it has its name only when its bytes are right."""
+        """Download a file to `file`, which exists only if its SHA-256 is correct."""
         unfinished = file.with_name(f".{secrets.token_hex(8)}.part")
         try:
             self._do(lambda fs, key: fs.get_file(key, str(unfinished)), parts)
-            with opened(unfinished) as source:
-                must_be(carry(source)[1], sha256)
+            with open_regular_file(unfinished) as source:
+                check_sha256(copy_and_hash(source)[1], sha256)
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
 
     def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
-        """The bytes of a range, a request each piece; the first is asked for at once."""
+        """The bytes of a range, one request per piece; the first request is sent at once."""
         pieces = self._read(parts, start, end)
         next(pieces)
         return pieces
@@ -58,23 +58,23 @@ class ObjectStore:
             self._do(lambda fs, key: fs.rm_file(key), parts)
 
     def remove_all(self, parts: tuple[str, ...]) -> None:
-        """Delete all objects below a name."""
+        """Delete all objects below a prefix."""
         with suppress(FileNotFoundError):
             self._do(lambda fs, key: fs.rm(key, recursive=True), parts)
 
     def _read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         size = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if size < end:
-            raise WrongBytes(f"the file is {end - size} bytes too short")
+            raise ContentMismatch(f"the file is {end - size} bytes too short")
         yield b""
-        for at in range(start, end, PIECE_BYTES):
-            yield self._piece(parts, at, min(at + PIECE_BYTES, end))
+        for at in range(start, end, CHUNK_BYTES):
+            yield self._piece(parts, at, min(at + CHUNK_BYTES, end))
 
     def _piece(self, parts: tuple[str, ...], start: int, end: int) -> bytes:
         return bytes(self._do(lambda fs, key: fs.cat_file(key, start=start, end=end), parts))
 
     def _do(self, work: Callable[[Any, str], T], parts: tuple[str, ...]) -> T:
-        """Ask the store for something. Raises OSError, whatever its library raises."""
+        """Call the store. Raises OSError, whatever its library raises."""
         try:
             fs, root = self._reached
             return work(fs, "/".join((root, *parts)))
@@ -85,9 +85,9 @@ class ObjectStore:
 
     @cached_property
     def _reached(self) -> tuple[Any, str]:
-        """The store and the name that all our objects are below."""
+        """The fsspec file system, and the prefix of all our objects."""
         from fsspec.core import url_to_fs
 
-        # Other processes write too: what was listed or missing a moment ago says nothing.
+        # Other processes write too, so listings must not be cached.
         fs, root = url_to_fs(self._url, use_listings_cache=False, skip_instance_cache=True)
         return fs, str(root).rstrip("/")

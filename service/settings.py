@@ -1,6 +1,6 @@
-"""Read settings from environment variables; one that makes no sense is named in one sentence.
+"""Settings from environment variables. An invalid one raises an error that names the variable.
 
-What is received is repeated only where it can hold no secret.
+The message quotes the value only if it cannot contain a secret.
 """
 
 import math
@@ -11,30 +11,30 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from service.logs import FORMATS
+from service.log_config import FORMATS
 
 DEFAULT_DATA_DIR: Final = "ampcore-data"
 DEFAULT_LEASE_S: Final = 30.0
-DATABASES: Final = ("sqlite", "postgresql")
-QUEUES: Final = ("redis", "rediss", "redis+socket", "unix", "sentinel")
+DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
+REDIS_SCHEMES: Final = ("redis", "rediss", "redis+socket", "unix", "sentinel")
 
 
 class SettingsInvalid(ValueError):
-    """A setting is missing or makes no sense; the message names its variable."""
+    """A setting is missing or invalid; the message names its variable."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What server and worker must both know, and know alike."""
+class SharedSettings:
+    """Settings that server and worker share and that must be equal in both."""
 
-    # Left out of the repr: both may hold a password.
+    # Not in the repr: both may contain a password.
     database_url: str = field(repr=False)
     redis_url: str = field(repr=False)
     data_dir: Path
     artifacts_url: str = field(default="", kw_only=True)
-    """Where the files of jobs are kept; left out: the folder `artifacts` in the data folder."""
+    """URL of the storage for files of jobs; default: the folder `artifacts` in the data folder."""
     lease_s: float = field(default=DEFAULT_LEASE_S, kw_only=True)
-    """How long a job belongs to a worker that says nothing."""
+    """A worker owns its job for so long after its last write or heartbeat."""
     log_format: str = field(default="json", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -45,34 +45,34 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Environment:
-    """Variables named AMPCORE_…; an empty one counts as not set."""
+    """The variables AMPCORE_…; an empty one counts as not set."""
 
     variables: Mapping[str, str]
 
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Self:
-        """The variables, without blanks around their values."""
+        """Copy the variables, with whitespace stripped from their values."""
         return cls({name: value.strip() for name, value in variables.items()})
 
     def text(self, name: str, default: str) -> str:
-        """What the variable says, else the default."""
+        """The value of the variable, else the default."""
         return self.variables.get(name) or default
 
     def needed(self, name: str) -> str:
-        """What the variable says; a worker cannot guess where its server keeps things."""
+        """The value of a required variable. Raises SettingsInvalid if it is not set."""
         if value := self.variables.get(name):
             return value
         raise SettingsInvalid(f"{name} is not set; a worker needs the same one as its server.")
 
     def choice(self, name: str, default: str, *words: str) -> str:
-        """One of some words."""
+        """The value, which must be one of `words`."""
         word = self.text(name, default)
         if word not in words:
             raise SettingsInvalid(f"{name}: expected {' or '.join(words)}, received {word!r}.")
         return word
 
     def whole_number(self, name: str, default: int, *, least: int, most: int) -> int:
-        """A number without a fraction, in a range."""
+        """An integer in a range."""
         text = self.text(name, str(default))
         if not (text.isascii() and text.isdecimal() and least <= int(text[:20]) <= most):
             raise SettingsInvalid(
@@ -81,28 +81,28 @@ class Environment:
         return int(text)
 
     def seconds(self, name: str, default: float, *, least: float, most: float) -> float:
-        """A length of time."""
+        """A duration in seconds, in a range."""
         text = self.text(name, str(default))
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value <= most:  # false for NaN too
+        if not least <= value <= most:  # also rejects NaN
             raise SettingsInvalid(
                 f"{name}: expected seconds from {least:g} to {most:g}, received {text[:40]!r}."
             )
         return value
 
     def data_dir(self) -> Path:
-        """The folder for everything that is kept on this machine."""
+        """The folder for all data on this machine."""
         return Path(self.text("AMPCORE_DATA_DIR", DEFAULT_DATA_DIR)).absolute()
 
     def log_format(self, default: str) -> str:
-        """How log lines look."""
+        """The format of log lines."""
         return self.choice("AMPCORE_LOG_FORMAT", default, *FORMATS)
 
     def shared(self) -> dict[str, Any]:
-        """The settings beside the addresses that server and worker read alike."""
+        """The shared settings other than URLs."""
         return {
             "data_dir": self.data_dir(),
             "artifacts_url": artifacts_url(self.text("AMPCORE_ARTIFACTS_URL", "")),
@@ -112,26 +112,26 @@ class Environment:
 
 
 def database_url(text: str) -> str:
-    """The address of a database. Raises SettingsInvalid without repeating it."""
-    from sqlalchemy import make_url  # here: a command that only prints its help does without
+    """Check a database URL. Raises SettingsInvalid, without quoting it."""
+    from sqlalchemy import make_url  # imported here: `--help` does not need it
     from sqlalchemy.exc import ArgumentError
 
     name = "AMPCORE_DATABASE_URL"
     try:
         kind = make_url(text).get_backend_name()
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise SettingsInvalid(
             f"{name}: expected an address such as postgresql://user:password@host:5432/name "
             "or sqlite:////folder/file, received something else."
         ) from None
-    if kind not in DATABASES:
-        raise SettingsInvalid(f"{name}: expected {' or '.join(DATABASES)}, received {kind}.")
+    if kind not in DATABASE_SCHEMES:
+        raise SettingsInvalid(f"{name}: expected {' or '.join(DATABASE_SCHEMES)}, received {kind}.")
     return text
 
 
 def redis_url(text: str) -> str:
-    """The address of Redis. Raises SettingsInvalid without repeating it."""
-    if _scheme(text) not in QUEUES:
+    """Check a Redis URL. Raises SettingsInvalid, without quoting it."""
+    if _scheme(text) not in REDIS_SCHEMES:
         raise SettingsInvalid(
             "AMPCORE_REDIS_URL: expected an address such as redis://:password@host:6379/0, "
             "received something else."
@@ -140,7 +140,7 @@ def redis_url(text: str) -> str:
 
 
 def artifacts_url(text: str) -> str:
-    """The address of a storage, or nothing. Raises SettingsInvalid without repeating it."""
+    """Check a storage URL, which may be empty. Raises SettingsInvalid, without quoting it."""
     if text and (not _scheme(text) or "@" in text):
         raise SettingsInvalid(
             "AMPCORE_ARTIFACTS_URL: expected an address such as file:///folder or "
@@ -154,7 +154,7 @@ def artifacts_url(text: str) -> str:
 
 
 def _scheme(text: str) -> str:
-    """What stands before `://` in an address that can be read; empty: it is none."""
+    """The scheme of a valid URL; empty if it is not valid."""
     try:
         address = urlsplit(text)
         _ = address.port

@@ -1,4 +1,4 @@
-"""The tables and the rules on them, shared by server and worker: the truth about every job.
+"""Tables, queries and state transitions, shared by server and worker.
 
-Functions take a session and never commit; the edge that opened the session does.
+Functions take a session and never commit; the caller that opened the session does.
 """

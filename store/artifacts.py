@@ -1,7 +1,7 @@
-"""The files that a job has left: which there are, and what their bytes must be.
+"""Artifacts of jobs: one row for each stored file, with its size and SHA-256.
 
-A row appears when its file is whole in the storage, in the attempt's own fenced transaction: a
-checkpoint without a row does not count, whoever wrote it.
+The row is written after the file is complete in the storage, in the fenced transaction of the
+attempt. A checkpoint without a row is ignored.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
-from store.leases import LEASE_S, Standing, take_seq
+from store.leases import LEASE_S, LeaseStatus, renew_lease_and_take_seq
 from store.tables import Artifact
 
 CHECKPOINT: Final = "checkpoint"
@@ -20,8 +20,8 @@ REPORT: Final = "report"
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A file in the storage: its path below the job's folder, and what it is."""
+class StoredFile:
+    """A file in the storage; `path` is relative to the job's folder."""
 
     path: str
     kind: str
@@ -31,39 +31,39 @@ class Stored:
 
 
 def add(
-    session: Session, job_id: str, attempt: int, file: Stored, *, lease_s: float = LEASE_S
-) -> Standing | None:
-    """Write down a file that is whole in the storage; None when another attempt owns the job."""
-    standing = take_seq(session, job_id, attempt, lease_s=lease_s)
+    session: Session, job_id: str, attempt: int, file: StoredFile, *, lease_s: float = LEASE_S
+) -> LeaseStatus | None:
+    """Record a file that is complete in the storage; None if another attempt owns the job."""
+    standing = renew_lease_and_take_seq(session, job_id, attempt, lease_s=lease_s)
     if standing is not None:
         row = Artifact(job_id=job_id, attempt=attempt, seq=standing.seq, **vars(file))
-        session.merge(row)  # a repeated writing replaces the first one
+        session.merge(row)  # a repeated write replaces the first one
         session.flush()
     return standing
 
 
 def listing(session: Session, job_id: str) -> Sequence[Artifact]:
-    """Every file of a job, in the order in which they came."""
+    """Every file of a job, in the order in which they were recorded."""
     statement = select(Artifact).where(Artifact.job_id == job_id)
     return session.scalars(statement.order_by(Artifact.seq)).all()
 
 
 def get(session: Session, job_id: str, path: str) -> Artifact | None:
-    """The file of that path."""
+    """The file with that path, or None."""
     return session.get(Artifact, (job_id, path))
 
 
 def checkpoints(session: Session, job_id: str) -> Sequence[Artifact]:
-    """What a job can go on from, the newest first.
+    """The checkpoints that a job can resume from, the newest first.
 
-    All steps before one of them are stored, since its row was written after theirs.
+    All steps before a checkpoint are stored: its row was written after theirs.
     """
     statement = select(Artifact).where(Artifact.job_id == job_id, Artifact.kind == CHECKPOINT)
     return session.scalars(statement.order_by(Artifact.seq.desc())).all()
 
 
 def forget(session: Session, job_id: str, paths: Collection[str]) -> None:
-    """These files are gone from the storage, or soon will be."""
+    """Delete the rows of these files; the files themselves are deleted after the commit."""
     session.execute(
         delete(Artifact)
         .where(tuple_(Artifact.job_id, Artifact.path).in_([(job_id, path) for path in paths]))

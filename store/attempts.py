@@ -1,4 +1,4 @@
-"""What workers do with a job: take it, run it, and leave it in one of the ways there are."""
+"""Transitions of a job by its worker: claim it, mark it running, end the attempt."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ampcore.series.jsonable import finite_json, storable
 from ampcore.spec import ACTIVE, Reason, State
+from ampcore.telemetry.json_values import json_safe, storable_text
 from store import retries
-from store.changes import change, leave
 from store.clock import after, now, seconds_since
 from store.leases import LEASE_S
+from store.state_transitions import change_state, end_attempt
 from store.tables import Attempt, Job, Project
 
 HANDED_BACK: Final = "handed_back"
@@ -20,7 +20,7 @@ HANDED_BACK: Final = "handed_back"
 def claim_next(
     session: Session, worker_id: str, queues: Collection[str], *, lease_s: float = LEASE_S
 ) -> Job | None:
-    """Take the job that is next for a worker of these queues; None when none waits for it.
+    """Claim the next job of these queues; None if there is none.
 
     The highest priority goes first, then the oldest. Projects that run as many jobs as their
     quota allows are passed over.
@@ -28,12 +28,12 @@ def claim_next(
     next_one = (
         select(Job.id)
         .where(Job.state == State.QUEUED, Job.queue.in_(queues), is_due())
-        .where(Job.project.not_in(_full_projects(session)))
+        .where(Job.project.not_in(_projects_at_quota(session)))
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(1)
     )
-    # First past the jobs that others have in hand just now. Where nothing else is left, after
-    # them: whoever has the last one may have edited it only.
+    # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
+    # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
         locking = next_one.with_for_update(of=Job, skip_locked=past_others)
         if job_id := session.scalars(locking).one_or_none():
@@ -42,8 +42,8 @@ def claim_next(
 
 
 def claim(session: Session, job_id: str, worker_id: str, *, lease_s: float = LEASE_S) -> Job | None:
-    """Take a queued job; None when another worker has it or it is gone."""
-    job = change(
+    """Claim a queued job; None if another worker has claimed it or it is deleted."""
+    job = change_state(
         session,
         job_id,
         State.STARTING,
@@ -51,7 +51,7 @@ def claim(session: Session, job_id: str, worker_id: str, *, lease_s: float = LEA
         worker_id=worker_id,
         lease_expires_at=after(lease_s),
         requested=None,
-        told=0,
+        entries_written=0,
         not_before=None,
         started_at=func.coalesce(Job.started_at, now()),
     )
@@ -69,7 +69,7 @@ def claim(session: Session, job_id: str, worker_id: str, *, lease_s: float = LEA
 
 
 def is_due() -> ColumnElement[bool]:
-    """That a queued job need not wait for a later moment."""
+    """SQL condition: the delay of a queued job's automatic retry is over."""
     return or_(Job.not_before.is_(None), Job.not_before <= now())
 
 
@@ -82,20 +82,20 @@ def mark_running(
     first_step: int,
     totals: dict[str, Any] | None = None,
 ) -> Job | None:
-    """The trainer's loop is about to run; None when another attempt owns the job.
+    """Mark a job as running: its training loop starts. None if another attempt owns the job.
 
-    `totals` is what the steps before the first one add up to.
-    A job that was asked to pause or stop in the meantime stays so; it has begun all the same.
+    `totals` are the totals over the steps before `first_step`. A job that is pausing or stopping
+    keeps its state; its first step is recorded all the same.
     """
-    facts = {"total_steps": total_steps, "step": first_step, "totals": finite_json(totals)}
-    told = {"reason": None, "message": None}
-    job = change(session, job_id, State.RUNNING, Job.attempt == attempt, **facts, **told)
+    fields = {"total_steps": total_steps, "step": first_step, "totals": json_safe(totals)}
+    owned = Job.attempt == attempt
+    job = change_state(session, job_id, State.RUNNING, owned, reason=None, message=None, **fields)
     if job is None:
         begun = update(Job).where(
             Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE - {State.STARTING})
         )
         options = {"populate_existing": True, "synchronize_session": False}
-        begun = begun.values(**facts).returning(Job).execution_options(**options)
+        begun = begun.values(**fields).returning(Job).execution_options(**options)
         job = session.scalars(begun).one_or_none()
     if job is not None:
         session.execute(
@@ -110,22 +110,22 @@ def mark_running(
 def mark_succeeded(
     session: Session, job_id: str, attempt: int, summary: dict[str, Any]
 ) -> Job | None:
-    """The job trained to its end.
+    """Mark a job as succeeded.
 
-    As after every end that a worker tells of here: returns the job as it now is (`cancelled`,
-    where it was to stop), None when another attempt owns it or it has ended.
+    As every function here that ends an attempt, it returns the updated job (`cancelled` if it was
+    stopping), or None if another attempt owns the job or the job has ended.
     """
-    told = {"summary": finite_json(summary), "reason": None, "message": None}
-    ended = leave(session, job_id, attempt, State.SUCCEEDED, **told)
+    fields = {"summary": json_safe(summary), "reason": None, "message": None}
+    ended = end_attempt(session, job_id, attempt, State.SUCCEEDED, **fields)
     return ended or mark_cancelled(session, job_id, attempt)
 
 
 def mark_failed(
     session: Session, job_id: str, attempt: int, reason: Reason, message: str
 ) -> Job | None:
-    """An attempt failed; `message` says what a person can do about it.
+    """Mark an attempt as failed; `message` says what a person can do about it.
 
-    The job is queued once more where its reason and `max_attempts` allow.
+    The job is queued again if its reason and `max_attempts` allow.
     """
     ended = fail(session, job_id, attempt, reason, message, outcome=State.FAILED)
     return ended or mark_cancelled(session, job_id, attempt)
@@ -134,62 +134,69 @@ def mark_failed(
 def fail(
     session: Session, job_id: str, attempt: int, reason: Reason, message: str, *, outcome: str
 ) -> Job | None:
-    """As `mark_failed`, and never `cancelled`; the attempt's `outcome` says how it ended."""
+    """As `mark_failed`, but never `cancelled`, and with the given `outcome` of the attempt."""
     job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
     if job is None:
         return None
-    failures, message = job.failures + 1, storable(message)
-    told: dict[str, Any] = {"reason": reason, "failures": failures}
+    failures, message = job.failures + 1, storable_text(message)
+    fields: dict[str, Any] = {"reason": reason, "failures": failures}
     wait_s = retries.wait_s(reason, failures, job.max_attempts)
     if wait_s is None:
-        state, message = State.FAILED, message + retries.advice(reason, failures)
+        state, message = State.FAILED, message + retries.final_failure_advice(reason, failures)
     elif job.state == State.PAUSING:
-        state, message = State.PAUSED, f"{message} It was to pause: resume it to go on."
+        state, message = (
+            State.PAUSED,
+            f"{message} A pause had been requested: resume the job to continue.",
+        )
     else:
-        state, told["not_before"], told["woken_at"] = State.QUEUED, after(wait_s), None
+        state, fields["not_before"], fields["dispatched_at"] = (
+            State.QUEUED,
+            after(wait_s),
+            None,
+        )
         message += (
             f" It goes on from its last checkpoint in {wait_s:g} s: "
             f"attempt {failures + 1} of {job.max_attempts}."
         )
-    return leave(session, job_id, attempt, state, outcome=outcome, message=message, **told)
+    return end_attempt(session, job_id, attempt, state, outcome=outcome, message=message, **fields)
 
 
 def mark_cancelled(session: Session, job_id: str, attempt: int) -> Job | None:
-    """The process of a stopping job is gone."""
+    """Mark a stopping job as cancelled: its process has ended."""
     message = "Cancelled on request; its process has ended."
     reason = Reason.USER_REQUEST
-    return leave(session, job_id, attempt, State.CANCELLED, reason=reason, message=message)
+    return end_attempt(session, job_id, attempt, State.CANCELLED, reason=reason, message=message)
 
 
 def mark_paused(session: Session, job_id: str, attempt: int) -> Job | None:
-    """The process of a pausing job is gone, and its checkpoint is kept."""
+    """Mark a pausing job as paused: its process has ended and its checkpoint is stored."""
     message = "Paused on request; its process has ended. Resume it to go on from its checkpoint."
     reason = Reason.USER_REQUEST
-    paused = leave(session, job_id, attempt, State.PAUSED, reason=reason, message=message)
+    paused = end_attempt(session, job_id, attempt, State.PAUSED, reason=reason, message=message)
     return paused or mark_cancelled(session, job_id, attempt)
 
 
 def hand_back(session: Session, job_id: str, attempt: int) -> Job | None:
-    """A worker that shuts down gives its job back; no failure of the job's."""
-    told = {
+    """Queue the job again because its worker shuts down; this does not count as a failure."""
+    fields = {
         "reason": Reason.WORKER_SHUTDOWN,
-        "message": "Its worker was shut down; it goes on from its checkpoint on another one.",
-        "woken_at": None,
+        "message": "Its worker was shut down; another worker will continue from the checkpoint.",
+        "dispatched_at": None,
     }
-    queued = leave(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **told)
+    queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **fields)
     return queued or mark_paused(session, job_id, attempt)
 
 
 def listing(session: Session, job_id: str) -> Sequence[Attempt]:
-    """Every attempt at a job, the first one first."""
+    """Every attempt of a job, in order."""
     statement = select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
     return session.scalars(statement).all()
 
 
 def used_s(session: Session, job_id: str) -> float:
-    """The seconds that the ended attempts at a job have had a worker for.
+    """Seconds that the ended attempts of a job have run, towards its timeout.
 
-    Since the last one that had no time left: whoever retries the job gives it as much again.
+    Counted since its last timeout: a retry after that gets the whole time again.
     """
     lasted = seconds_since(Attempt.started_at, until=Attempt.finished_at)
     timed_out = (
@@ -203,10 +210,10 @@ def used_s(session: Session, job_id: str) -> float:
     return float(session.scalar(statement) or 0.0)
 
 
-def _full_projects(session: Session) -> list[str]:
-    """The projects that may not run another job now."""
-    # Locked: of two workers that claim at one time the second sees what the first has taken.
-    # In one order, and without the key: who posts jobs for the project does not wait for us.
+def _projects_at_quota(session: Session) -> list[str]:
+    """The projects that run as many jobs as their quota allows."""
+    # Locked, so that of two concurrent claims the second one counts the job of the first. In a
+    # fixed order against deadlocks, and FOR NO KEY UPDATE, so that submissions do not wait.
     limits = session.execute(
         select(Project.name, Project.max_running)
         .where(Project.max_running.is_not(None))

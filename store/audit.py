@@ -1,4 +1,4 @@
-"""Who did what: a row for each change that a person asked for, in the change's own transaction."""
+"""The audit log: one row for each change by a person, written in the transaction of the change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ampcore.series.jsonable import finite_json
-from store.rows import write_down
+from ampcore.telemetry.json_values import json_safe
+from store.rows import insert_rows
 from store.tables import AuditEntry
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks for a change, from where, in which request."""
+    """Who makes a change, from which address, in which request."""
 
     project: str
     token_id: str | None
@@ -23,7 +23,7 @@ class Actor:
     request_id: str | None
 
 
-def note(
+def record(
     session: Session,
     actor: Actor,
     action: str,
@@ -32,19 +32,19 @@ def note(
     project: str | None = None,
     **data: Any,
 ) -> None:
-    """Write down that the actor did `action` ("job.cancel") to `target`, the id or name of a thing.
+    """Record that the actor did `action` ("job.cancel") to `target`, an id or name.
 
-    `project` is the thing's; left out, the actor's own. A secret never belongs into `data`.
+    `project` is the target's; by default the actor's own. `data` must not contain a secret.
     """
-    write_down(session, AuditEntry, entry(actor, action, target, project=project, **data))
+    insert_rows(session, AuditEntry, entry_values(actor, action, target, project=project, **data))
 
 
-def entry(
+def entry_values(
     actor: Actor, action: str, target: str | None, *, project: str | None, **data: Any
 ) -> dict[str, Any]:
-    """The row that `note` writes, for who writes down several at once."""
-    told = {**vars(actor), "project": project or actor.project}
-    return {**told, "action": action, "target": target, "data": finite_json(data) or None}
+    """The values of the row that `record` writes, to insert several rows at once."""
+    details = {"action": action, "target": target, "data": json_safe(data) or None}
+    return {**vars(actor), "project": project or actor.project, **details}
 
 
 def page(
@@ -56,7 +56,7 @@ def page(
     before: int | None = None,
     limit: int,
 ) -> Sequence[AuditEntry]:
-    """At most `limit` entries, the newest first; those older than the entry `before`."""
+    """At most `limit` entries, the newest first; only those older than the entry `before`."""
     wanted = {"action": action, "project": project, "token_id": token_id}
     statement = select(AuditEntry).filter_by(
         **{name: value for name, value in wanted.items() if value is not None}

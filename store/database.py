@@ -1,4 +1,4 @@
-"""One database, SQLite or PostgreSQL: its engine, and sessions to read and to write."""
+"""The database (SQLite or PostgreSQL): its engine, and read and write sessions."""
 
 import os
 import sqlite3
@@ -15,69 +15,69 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 
-from store.database_errors import OutcomeUnknown, is_unknown
-from store.partial_rows import read_json
+from store.damaged_rows import read_json
+from store.database_errors import OutcomeUnknown, is_outcome_unknown
 
 BUSY_TIMEOUT_S = 30
-BUSY_PAUSE_S = 0.01
-"""Between two attempts at a lock that SQLite itself does not wait for."""
+BUSY_RETRY_S = 0.01
+"""Pause between two attempts at a lock that SQLite itself does not wait for."""
 CONNECT_TIMEOUT_S = 5
-SILENT_S = 10
-"""A connection over which nothing comes back for so long is given up."""
-TRUSTED_S = 1.0
-"""A connection that was good a moment ago is used without a question; an older one is asked."""
+TCP_TIMEOUT_S = 10
+"""TCP_USER_TIMEOUT: a connection without an acknowledgement for so long is closed."""
+PING_AFTER_IDLE_S = 1.0
+"""A pooled connection that was used more recently is not pinged before it is used again."""
 IDLE_IN_TRANSACTION_S = 15
-"""A process that stands still amid a transaction must not keep its locks: it might be stopped."""
-PRIVATE: Final = 0o600
-"""The permissions of the files of an SQLite database."""
-BINARY: Final = "ampcore_binary"
-"""An execution option of statements that read long values; for PostgreSQL."""
+"""PostgreSQL ends a transaction that is idle for so long: a suspended process holds no locks."""
+OWNER_ONLY: Final = 0o600
+"""Permissions of SQLite's files: only the owner may read and write them."""
+BINARY_RESULTS: Final = "ampcore_binary"
+"""Execution option of statements with long binary values: PostgreSQL sends them unescaped."""
 
 
 class Database:
-    """Opens nothing until the first session."""
+    """Sessions of one database; connects when the first session is opened."""
 
     def __init__(self, url: str, *, engine: Engine | None = None) -> None:
-        """Make an engine for the address, or use the one that is given."""
+        """Create an engine for the URL, or use the given one."""
         self.engine = engine or _engine(url)
         self._writing = self.engine.execution_options(writes=True)
-        self._turn: AbstractContextManager[object] = nullcontext()
+        self._write_lock: AbstractContextManager[object] = nullcontext()
         if self.engine.dialect.name == "sqlite":
-            # SQLite lets one write at a time and makes the others poll; a lock lets them queue.
-            self._turn = Lock()
+            # SQLite allows one writer at a time, and others poll; with a lock they wait in a queue.
+            self._write_lock = Lock()
             self._reading = self.engine
-            self._looking = self.engine.execution_options(looks=True)
+            self._autocommit = self.engine.execution_options(looks=True)
         else:
-            # As with SQLite: all that one session reads stood in the database at one moment.
+            # As in SQLite: a session reads one snapshot of the database.
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ")
-            self._looking = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session that sees one moment, and whose transaction is rolled back at the end."""
+        """A session that reads one snapshot; its transaction is rolled back at the end."""
         with Session(self._reading) as session:
             yield session
 
     @contextmanager
-    def look(self) -> Iterator[Connection]:
-        """A connection for what is asked all the time: without objects and without a transaction.
+    def autocommit(self) -> Iterator[Connection]:
+        """A connection for frequent queries: no ORM objects and no transaction.
 
-        Each statement sees what was committed before it, as it would with PostgreSQL in `read`.
+        Each statement sees what was committed before it.
         """
-        with self._looking.connect() as connection:
+        with self._autocommit.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A session whose transaction is committed, or rolled back when an error leaves it.
+        """A session whose transaction is committed at the end, or rolled back after an error.
 
-        Raises OutcomeUnknown where the commit was sent and its answer did not come: the only error
-        after which anything may be done.
+        Raises OutcomeUnknown if the response to the COMMIT was lost: the only error after which
+        the transaction may have been committed.
         """
-        with self._turn, Session(self._writing, expire_on_commit=False) as session:
+        with self._write_lock, Session(self._writing, expire_on_commit=False) as session:
             session.begin()
             yield session
-            session.flush()  # so that nothing but the COMMIT itself can fail in `_commit`
+            session.flush()  # only the COMMIT itself can fail in `_commit` now
             _commit(session)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def _commit(session: Session) -> None:
     try:
         session.commit()
     except DBAPIError as error:
-        if not is_unknown(error):
+        if not is_outcome_unknown(error):
             raise
         raise OutcomeUnknown("COMMIT", None, error.orig or error) from error
 
@@ -100,22 +100,22 @@ def _engine(url: str) -> Engine:
         address = address.set(drivername="postgresql+psycopg")
         engine = create_engine(
             address,
-            hide_parameters=True,  # what people send does not belong into logs of errors
+            hide_parameters=True,  # values that people sent must not appear in error logs
             pool_size=10,
             pool_use_lifo=True,
             skip_autocommit_rollback=True,
             max_overflow=40,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT_S,
-                "keepalives_idle": SILENT_S // 2,
+                "keepalives_idle": TCP_TIMEOUT_S // 2,
                 "keepalives_interval": 1,
-                "keepalives_count": SILENT_S // 2,
-                "tcp_user_timeout": SILENT_S * 1000,
+                "keepalives_count": TCP_TIMEOUT_S // 2,
+                "tcp_user_timeout": TCP_TIMEOUT_S * 1000,
             },
         )
         event.listen(engine, "connect", _set_up_postgresql)
-        event.listen(engine, "before_cursor_execute", _take_binary)
-        _ask_after_a_rest(engine)
+        event.listen(engine, "before_cursor_execute", _fetch_binary)
+        _ping_after_idle(engine)
         return engine
     engine = create_engine(
         address,
@@ -124,7 +124,7 @@ def _engine(url: str) -> Engine:
         json_deserializer=read_json,
     )
     if address.database and not address.database.startswith((":", "file:")):
-        event.listen(engine, "do_connect", partial(_keep_private, Path(address.database)))
+        event.listen(engine, "do_connect", partial(_make_private, Path(address.database)))
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -136,22 +136,22 @@ def _set_up_postgresql(connection: Any, _record: Any) -> None:
     connection.commit()
 
 
-def _take_binary(
+def _fetch_binary(
     _connection: Any, cursor: Any, _statement: Any, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Results as they are, where a statement asks for it: as text, bytes are twice as long."""
-    if context.execution_options.get(BINARY):
+    """Fetch results in binary form if the statement asks for it: text doubles the size of bytes."""
+    if context.execution_options.get(BINARY_RESULTS):
         cursor.format = 1
 
 
-def _ask_after_a_rest(engine: Engine) -> None:
-    """As `pool_pre_ping`, without the question at each use while there is much to do."""
+def _ping_after_idle(engine: Engine) -> None:
+    """As `pool_pre_ping`, but only for connections that were idle for a while."""
 
     def used(_connection: Any, record: Any) -> None:
         record.info["used_at"] = monotonic()
 
     def ask(connection: Any, record: Any, _proxy: Any) -> None:
-        if monotonic() - record.info["used_at"] > TRUSTED_S:
+        if monotonic() - record.info["used_at"] > PING_AFTER_IDLE_S:
             try:
                 engine.dialect.do_ping(connection)
             except engine.dialect.loaded_dbapi.Error as error:
@@ -162,31 +162,31 @@ def _ask_after_a_rest(engine: Engine) -> None:
     event.listen(engine, "checkout", ask)
 
 
-def _keep_private(database: Path, *_: Any) -> None:
-    """Let nobody but its owner read the database, nor the files that SQLite puts beside it.
+def _make_private(database: Path, *_: Any) -> None:
+    """Let only the owner read the database file, and the files that SQLite creates beside it.
 
-    SQLite gives those the permissions of the database. Older versions left them to the umask.
+    SQLite gives those the permissions of the database file. Older versions used the umask.
     """
-    with suppress(OSError):  # the folder is not there, or not ours: SQLite says what is wrong
-        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
+    with suppress(OSError):  # the folder is missing or not writable: SQLite reports it
+        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY))
     for suffix in ("", "-wal", "-shm", "-journal"):
         file = database.with_name(database.name + suffix)
-        with suppress(OSError):  # it is not there, or somebody else's
-            if stat.S_IMODE(file.stat().st_mode) & ~PRIVATE:
-                file.chmod(PRIVATE)
+        with suppress(OSError):  # it does not exist, or another user owns it
+            if stat.S_IMODE(file.stat().st_mode) & ~OWNER_ONLY:
+                file.chmod(OWNER_ONLY)
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # BEGIN is sent by `_begin_sqlite`, not by the driver
     _use_write_ahead_log(connection)
-    connection.execute("PRAGMA synchronous = FULL")  # what was answered 201 survives a power cut
+    connection.execute("PRAGMA synchronous = FULL")  # a committed job survives a power failure
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Wait, as for any other lock, where another connection changes a new database's mode too.
+    """Set WAL mode; wait if another connection sets it for a new database at the same time.
 
-    SQLite itself does not: it answers "database is locked" at once, whatever its timeout.
+    SQLite itself raises "database is locked" at once there, whatever its timeout.
     """
     deadline = monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -196,7 +196,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not busy or monotonic() > deadline:
                 raise
-            sleep(BUSY_PAUSE_S)
+            sleep(BUSY_RETRY_S)
         else:
             return
 

@@ -1,6 +1,6 @@
-"""Which errors of a database mean that it is away, and which that nobody knows what was done.
+"""Classify database errors: outages, lost responses to a COMMIT, and bugs of this program.
 
-What is neither is a mistake of this program, and no outage: to try again would not help.
+A retry helps only after an outage.
 Source: https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-AWAY_CLASSES: Final = frozenset({"08", "40", "53", "55", "57", "58"})
-"""Connections, conflicts, memory and disk, locks, an administrator's doing, the system."""
-AWAY_STATES: Final = frozenset({"25006", "25P03", "42P01"})
-"""A replica that takes no writes, a transaction that stood still, tables that are not made yet."""
+OUTAGE_CLASSES: Final = frozenset({"08", "40", "53", "55", "57", "58"})
+"""Classes: connection, transaction rollback, resources, locks, operator intervention, system."""
+OUTAGE_STATES: Final = frozenset({"25006", "25P03", "42P01"})
+"""A read-only replica, an idle transaction that was ended, tables that do not exist yet."""
 UNKNOWN_STATES: Final = frozenset({"40003"})
 UNKNOWN_CLASSES: Final = frozenset({"08", "57"})
-"""Of a COMMIT: the connection ended, or the server was ended, while it was carried out."""
+"""During a COMMIT: the connection or the database server was terminated."""
 
-SQLITE_AWAY: Final = frozenset(
+SQLITE_OUTAGE_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_CANTOPEN,
@@ -35,32 +35,32 @@ NO_TABLE: Final = "no such table"
 
 
 class OutcomeUnknown(OperationalError):
-    """The answer to a COMMIT was lost: all of the transaction is done, or nothing of it.
+    """The response to a COMMIT was lost: the transaction is committed, or rolled back.
 
-    Whoever tries again must be able to find out which.
+    Whoever retries must be able to find out which.
     """
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether the database is away for a while, so that it makes sense to try again."""
+    """Whether the error is an outage, so that a retry can help."""
     if isinstance(error, PoolTimeout | InvalidatePoolError):
         return True
     if not isinstance(error, DBAPIError):
         return False
     sqlstate, code = _sqlstate(error), _sqlite_code(error)
     if sqlstate is not None:
-        return sqlstate in AWAY_STATES or sqlstate[:2] in AWAY_CLASSES
+        return sqlstate in OUTAGE_STATES or sqlstate[:2] in OUTAGE_CLASSES
     if code is not None:
-        return code in SQLITE_AWAY or NO_TABLE in str(error.orig)
+        return code in SQLITE_OUTAGE_CODES or NO_TABLE in str(error.orig)
     return isinstance(error, OperationalError | InterfaceError)
 
 
-def is_unknown(error: DBAPIError) -> bool:
-    """Whether a COMMIT that raised this may have been carried out."""
+def is_outcome_unknown(error: DBAPIError) -> bool:
+    """Whether a COMMIT that raised this error may have been executed."""
     sqlstate, code = _sqlstate(error), _sqlite_code(error)
-    if sqlstate is not None:  # PostgreSQL has answered
+    if sqlstate is not None:  # PostgreSQL has responded
         return sqlstate in UNKNOWN_STATES or sqlstate[:2] in UNKNOWN_CLASSES
-    if code is not None:  # SQLite's own word: it was not, unless the disk failed on the way
+    if code is not None:  # SQLite reports a failed commit, unless the disk failed during it
         return code == sqlite3.SQLITE_IOERR
     return isinstance(error, OperationalError | InterfaceError)
 
@@ -71,6 +71,6 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 
 def _sqlite_code(error: DBAPIError) -> int | None:
-    """The primary result code; the higher bits tell details."""
+    """The primary result code; the higher bits hold details."""
     code: Any = getattr(error.orig, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else None

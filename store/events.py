@@ -1,11 +1,11 @@
-"""The ledger of a job, read on from any place, or back from it."""
+"""Read the event log of a job, forwards or backwards from any seq."""
 
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from store.ordered import in_order
+from store.rows import page_by_seq
 from store.tables import EventRow
 
 
@@ -20,9 +20,9 @@ def read(
     start: int | None = None,
     end: int | None = None,
 ) -> Sequence[EventRow]:
-    """At most `limit` events with a seq above `after`, in order: the first, or those last `before`.
+    """At most `limit` events with a seq above `after`, in order: the first, or the last `before`.
 
-    `types` narrows them down to some types, `start` and `end` to those of the steps between.
+    Only those of `types`, and of steps s with `start` ≤ s < `end`, if given.
     """
     statement = select(EventRow).where(EventRow.job_id == job_id, EventRow.seq > after)
     if types:
@@ -31,4 +31,4 @@ def read(
         statement = statement.where(EventRow.step >= start)
     if end is not None:
         statement = statement.where(EventRow.step < end)
-    return in_order(session, statement, EventRow.seq, before=before, limit=limit)
+    return page_by_seq(session, statement, EventRow.seq, before=before, limit=limit)

@@ -1,8 +1,7 @@
-"""Files of jobs that are to be deleted: noted in the transaction that forgets them.
+"""Schedule the deletion of files, in the transaction that deletes their rows.
 
-A file is deleted after the commit, outside every transaction, since that may take long. A note that
-is still there later, because a process died or the storage was away, is carried out by the server's
-background work.
+A file is deleted after the commit, outside any transaction, because that may take long. If the
+process dies or the storage is unavailable, the server's background work deletes it later.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,26 +14,26 @@ from sqlalchemy.orm import Session
 from store.clock import after, now
 from store.tables import Artifact, FileRemoval
 
-SOON_S: Final = 60.0
-"""Who notes a removal has so long to carry it out before others do."""
-AGAIN_S: Final = 300.0
-"""A removal that failed is tried again after so long."""
-AT_ONCE: Final = 100
+OWN_TURN_S: Final = 60.0
+"""Whoever schedules a removal has so long to execute it before the background work does."""
+RETRY_AFTER_S: Final = 300.0
+"""A failed removal is tried again after so long."""
+BATCH: Final = 100
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be deleted: a file of a job, or where `path` is None all of them."""
+    """A file of a job that is to be deleted; all of its files if `path` is None."""
 
     id: int
     job_id: str
     path: str | None
 
 
-def note(session: Session, job_id: str, paths: Collection[str] | None = None) -> list[Removal]:
-    """Note that files of a job are to be deleted; all of them, where no paths are named."""
+def schedule(session: Session, job_id: str, paths: Collection[str] | None = None) -> list[Removal]:
+    """Schedule the deletion of files of a job; of all its files if `paths` is None."""
     rows = [
-        FileRemoval(job_id=job_id, path=path, due_at=after(SOON_S))
+        FileRemoval(job_id=job_id, path=path, due_at=after(OWN_TURN_S))
         for path in ([None] if paths is None else paths)
     ]
     session.add_all(rows)
@@ -43,32 +42,34 @@ def note(session: Session, job_id: str, paths: Collection[str] | None = None) ->
 
 
 def due(session: Session) -> Sequence[Removal]:
-    """Some removals that were not carried out in time, the oldest first."""
+    """Removals that are due, the oldest first."""
     statement = (
         select(FileRemoval.id, FileRemoval.job_id, FileRemoval.path)
         .where(FileRemoval.due_at <= now())
         .order_by(FileRemoval.due_at, FileRemoval.id)
-        .limit(AT_ONCE)
+        .limit(BATCH)
     )
     return [Removal(*row) for row in session.execute(statement)]
 
 
 def is_needed(session: Session, removal: Removal) -> bool:
-    """Whether a file that was to be deleted has a row again, so that it must stay."""
+    """Whether the file has been written and recorded again, so that it must be kept."""
     if removal.path is None:
         return False
     return session.get(Artifact, (removal.job_id, removal.path)) is not None
 
 
-def done(session: Session, removals: Collection[Removal]) -> None:
-    """These files are gone."""
+def mark_done(session: Session, removals: Collection[Removal]) -> None:
+    """Delete the rows of removals whose files are deleted."""
     ids = [removal.id for removal in removals]
     statement = delete(FileRemoval).where(FileRemoval.id.in_(ids))
     session.execute(statement.execution_options(synchronize_session=False))
 
 
-def failed(session: Session, removals: Collection[Removal]) -> None:
-    """These files are still there; others are tried first."""
+def postpone(session: Session, removals: Collection[Removal]) -> None:
+    """Move failed removals behind the others."""
     ids = [removal.id for removal in removals]
-    statement = update(FileRemoval).where(FileRemoval.id.in_(ids)).values(due_at=after(AGAIN_S))
+    statement = (
+        update(FileRemoval).where(FileRemoval.id.in_(ids)).values(due_at=after(RETRY_AFTER_S))
+    )
     session.execute(statement.execution_options(synchronize_session=False))

@@ -1,8 +1,8 @@
-"""A request with a key is carried out once: its answer is kept, and given again to a repeat.
+"""Idempotency keys: a request with a key is executed once, and a repeat gets the stored response.
 
-All of it is in the transaction of the request itself: `claim` writes the key down, for which a
-second request at the same time waits, and `keep` stores the answer. So there is an answer if, and
-only if, there is what it tells of, whatever becomes of the one who asked and of the server.
+`claim` and `store_response` belong to the transaction of the request itself. So the response is
+stored if and only if the change is committed, even if the client or the server dies. A second
+request with the same key waits in `claim` until the first one has ended.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.clock import after, now
-from store.rows import insert_new
+from store.rows import insert_if_absent
 from store.tables import IdempotencyKey
 
-KEPT_S: Final = 86_400.0
-"""For so long an answer is given again."""
+RETENTION_S: Final = 86_400.0
+"""How long a response is stored."""
 
 
 class KeyReused(Exception):
@@ -24,8 +24,8 @@ class KeyReused(Exception):
 
 
 @dataclass(frozen=True)
-class Keyed:
-    """A request that has a key; the digest is over all that must be the same in a repeat."""
+class IdempotentRequest:
+    """A request with a key; `digest` covers everything that must be the same in a repeat."""
 
     project: str
     key: str
@@ -33,34 +33,34 @@ class Keyed:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a request was answered with. No secret belongs into it: it is stored."""
+class StoredResponse:
+    """A response that is stored as it is, so it must not contain a secret."""
 
     status: int
     headers: dict[str, str]
     body: str
 
 
-def find(session: Session, request: Keyed) -> Answer | None:
-    """The answer that the request has got before. Raises KeyReused."""
-    return _answer(request, session.scalars(_row(request)).one_or_none())
+def find(session: Session, request: IdempotentRequest) -> StoredResponse | None:
+    """The stored response of the request, or None. Raises KeyReused."""
+    return _stored_response(request, session.scalars(_select_row(request)).one_or_none())
 
 
-def claim(session: Session, request: Keyed) -> Answer | None:
-    """Take the key for this transaction; the answer, if the request was carried out before.
+def claim(session: Session, request: IdempotentRequest) -> StoredResponse | None:
+    """Claim the key for this transaction; the stored response if the request is a repeat.
 
-    Waits for a transaction that has the key now. Raises KeyReused.
+    Waits for a transaction that holds the key. Raises KeyReused.
     """
-    statement = insert_new(session, IdempotencyKey, **vars(request))
+    statement = insert_if_absent(session, IdempotencyKey, **vars(request))
     if session.execute(statement.returning(IdempotencyKey.key)).one_or_none() is not None:
         return None
-    row = _row(request).with_for_update().execution_options(populate_existing=True)
-    return _answer(request, session.scalars(row).one_or_none())
+    row = _select_row(request).with_for_update().execution_options(populate_existing=True)
+    return _stored_response(request, session.scalars(row).one_or_none())
 
 
-def keep(session: Session, request: Keyed, answer: Answer) -> None:
-    """Store the answer of a request whose key is claimed."""
-    statement = update(IdempotencyKey).where(_place() == (request.project, request.key))
+def store_response(session: Session, request: IdempotentRequest, answer: StoredResponse) -> None:
+    """Store the response to a request whose key is claimed."""
+    statement = update(IdempotencyKey).where(_key_columns() == (request.project, request.key))
     session.execute(
         statement.values(**vars(answer), created_at=now()).execution_options(
             synchronize_session=False
@@ -68,26 +68,28 @@ def keep(session: Session, request: Keyed, answer: Answer) -> None:
     )
 
 
-def forget_old(session: Session, *, kept_s: float = KEPT_S) -> int:
-    """Delete the keys that were first used so long ago; returns how many."""
+def delete_expired(session: Session, *, kept_s: float = RETENTION_S) -> int:
+    """Delete expired keys; returns how many."""
     statement = delete(IdempotencyKey).where(IdempotencyKey.created_at < after(-kept_s))
     done = session.execute(statement.execution_options(synchronize_session=False))
     return cast(CursorResult[Any], done).rowcount
 
 
-def _answer(request: Keyed, row: IdempotencyKey | None) -> Answer | None:
+def _stored_response(
+    request: IdempotentRequest, row: IdempotencyKey | None
+) -> StoredResponse | None:
     if row is None:
         return None
     if row.digest != request.digest:
         raise KeyReused(f"The Idempotency-Key {request.key!r} was sent with another request.")
-    if row.status is None:  # left by a server of an older version, which has ended since
+    if row.status is None:  # a request that a server of an older version did not finish
         return None
-    return Answer(row.status, row.headers or {}, row.body or "")
+    return StoredResponse(row.status, row.headers or {}, row.body or "")
 
 
-def _row(request: Keyed) -> Any:
-    return select(IdempotencyKey).where(_place() == (request.project, request.key))
+def _select_row(request: IdempotentRequest) -> Any:
+    return select(IdempotencyKey).where(_key_columns() == (request.project, request.key))
 
 
-def _place() -> Any:
+def _key_columns() -> Any:
     return tuple_(IdempotencyKey.project, IdempotencyKey.key)

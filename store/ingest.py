@@ -1,4 +1,4 @@
-"""What a running attempt tells, written in one transaction: fenced, in order, and only once."""
+"""Write the telemetry of a running attempt in one transaction: fenced, in order, exactly once."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,26 +7,26 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ampcore.series import Event
-from ampcore.series.block import Facts
-from ampcore.series.jsonable import finite_json, storable
-from store.leases import LEASE_S, Standing, advance, hold
-from store.rows import write_down
+from ampcore.telemetry import Event
+from ampcore.telemetry.block import BlockStats
+from ampcore.telemetry.json_values import json_safe, storable_text
+from store.leases import LEASE_S, LeaseStatus, renew_lease, renew_lease_and_advance
+from store.rows import insert_rows
 from store.tables import Base, EventRow, Job, LogRow, StepBlockRow
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block on its way into the database: what must be known of it, and the bytes."""
+    """A step block as it is stored: encoded bytes, and the statistics that queries need."""
 
     first_step: int
     count: int
-    facts: Facts
+    stats: BlockStats
     payload: bytes
     latest: dict[str, Any]
     """Values of the block's last step, shown on the job."""
     totals: dict[str, Any] = field(default_factory=dict)
-    """What the job's steps add up to with those of the block, shown on it, too."""
+    """The totals of the job's steps up to the end of the block, shown on the job."""
 
     @property
     def end_step(self) -> int:
@@ -36,83 +36,88 @@ class EncodedBlock:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """A piece of what a trainer process printed, on `stdout` or `stderr`."""
+    """A piece of a trainer's output; `stream` is `stdout` or `stderr`."""
 
     stream: str
     text: str
 
 
-Entry = EncodedBlock | Event | LogChunk
+TelemetryEntry = EncodedBlock | Event | LogChunk
 
 
 def append(
     session: Session,
     job_id: str,
     attempt: int,
-    entries: Sequence[Entry],
+    entries: Sequence[TelemetryEntry],
     *,
-    told: int,
+    entries_written: int,
     lease_s: float = LEASE_S,
-) -> Standing | None:
-    """Write what an attempt tells, after the first `told` entries that it has told already.
+) -> LeaseStatus | None:
+    """Write entries of an attempt that has written `entries_written` entries before.
 
-    One UPDATE is the fence, the heartbeat, the order (every entry gets the job's next seq) and
-    the guard against a second writing: whoever lost the answer to a commit may try again. None
-    means that another attempt owns the job or that it has ended: nothing is written then.
+    One UPDATE of the job is the fence, the heartbeat, the order (every entry gets the job's next
+    seq) and the guard against writing twice: a worker that lost the response to its commit may
+    repeat the call. Returns None, and writes nothing, if another attempt owns the job or the
+    job has ended.
     """
     count = len(entries)
-    standing = advance(
+    lease = renew_lease_and_advance(
         session,
         job_id,
         attempt,
-        told=told,
+        entries_written=entries_written,
         count=count,
         lease_s=lease_s,
-        progress=_progress(entries),
+        progress=_job_progress(entries),
     )
-    if standing is None:
-        return _standing_of_a_repeat(session, job_id, attempt, told + count, lease_s)
+    if lease is None:
+        return _lease_of_a_repeated_write(
+            session, job_id, attempt, entries_written + count, lease_s
+        )
     rows: dict[type[Base], list[dict[str, Any]]] = {}
-    for seq, entry in enumerate(entries, start=standing.seq - count + 1):
-        table, values = _row(entry)
+    for seq, entry in enumerate(entries, start=lease.seq - count + 1):
+        table, values = _table_and_values(entry)
         whose = {"job_id": job_id, "attempt": attempt, "seq": seq}
         rows.setdefault(table, []).append({**whose, **values})
     for table, written in rows.items():
-        write_down(session, table, *written)
-    return standing
+        insert_rows(session, table, *written)
+    return lease
 
 
-def _standing_of_a_repeat(
-    session: Session, job_id: str, attempt: int, told: int, lease_s: float
-) -> Standing | None:
-    """The standing of an attempt whose entries are all written already; None: it is fenced."""
-    standing = hold(session, job_id, attempt, lease_s=lease_s)
-    written = session.scalar(select(Job.told).where(Job.id == job_id))
-    if standing is not None and written != told:
-        raise ValueError(f"job {job_id}: expected {told} entries written, found {written}")
-    return standing
+def _lease_of_a_repeated_write(
+    session: Session, job_id: str, attempt: int, entries_written: int, lease_s: float
+) -> LeaseStatus | None:
+    """The lease of an attempt whose entries were all written before; None: it is fenced."""
+    lease = renew_lease(session, job_id, attempt, lease_s=lease_s)
+    written = session.scalar(select(Job.entries_written).where(Job.id == job_id))
+    if lease is not None and written != entries_written:
+        raise ValueError(
+            f"job {job_id}: expected {entries_written} entries written, found {written}"
+        )
+    return lease
 
 
-def _progress(entries: Sequence[Entry]) -> dict[str, Any]:
-    """What the last block says of the job."""
+def _job_progress(entries: Sequence[TelemetryEntry]) -> dict[str, Any]:
+    """The columns of the job that the last block changes."""
     blocks = [entry for entry in entries if isinstance(entry, EncodedBlock)]
     if not blocks:
         return {}
     last = blocks[-1]
     return {
         "step": last.end_step,
-        "latest": finite_json(last.latest),
-        "totals": finite_json(last.totals),
+        "latest": json_safe(last.latest),
+        "totals": json_safe(last.totals),
     }
 
 
-def _row(entry: Entry) -> tuple[type[Base], dict[str, Any]]:
+def _table_and_values(entry: TelemetryEntry) -> tuple[type[Base], dict[str, Any]]:
     match entry:
         case EncodedBlock():
-            place = {"first_step": entry.first_step, "end_step": entry.end_step}
-            return StepBlockRow, {**place, **asdict(entry.facts), "payload": entry.payload}
+            steps = {"first_step": entry.first_step, "end_step": entry.end_step}
+            return StepBlockRow, {**steps, **asdict(entry.stats), "payload": entry.payload}
         case Event():
-            data = finite_json(entry.data)
+            data = json_safe(entry.data)
             return EventRow, {"type": entry.type, "step": entry.step, "data": data}
         case LogChunk():
-            return LogRow, {"stream": entry.stream, "text": storable(entry.text)}
+            return LogRow, {"stream": entry.stream, "text": storable_text(entry.text)}

@@ -1,4 +1,4 @@
-"""The fence and its time: who holds a job, and until when."""
+"""Leases: which attempt owns a job, and until when. Every write of a worker renews its lease."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,82 +12,90 @@ from store.clock import after, now
 from store.tables import Job
 
 LEASE_S: Final = 30.0
-"""How long a job belongs to a worker that says nothing."""
-LONGEST_CALM_S: Final = 10.0
+"""A worker owns its job for so long after its last write or heartbeat."""
+MAX_OUTAGE_GRACE_S: Final = 10.0
 SELF_FENCE_S: Final = 300.0
-"""A worker that cannot reach the database for so long ends its trainers by itself.
+"""A worker that cannot reach the database for so long ends its trainers itself.
 
-Until then they may still run, so a cancelled job of a lost worker is not said to be gone.
+Until then they may still run, so the cancelled job of a lost worker does not count as ended.
 """
 
 
-def calm_s(lease_s: float) -> float:
-    """How long the database must have answered before a silent worker counts as lost.
+def outage_grace_s(lease_s: float) -> float:
+    """How long the database must have been reachable before leases are expired.
 
-    After an outage the workers need a moment too; none of them is to blame.
+    After an outage the workers need time to reconnect.
     """
-    return min(LONGEST_CALM_S, lease_s / 3)
+    return min(MAX_OUTAGE_GRACE_S, lease_s / 3)
 
 
-def longest_wait_s(lease_s: float) -> float:
-    """Between two tries of a worker to reach the database: it is back well within the calm."""
-    return calm_s(lease_s) / 2
+def max_reconnect_wait_s(lease_s: float) -> float:
+    """The longest wait of a worker between two attempts to reconnect: within the outage grace."""
+    return outage_grace_s(lease_s) / 2
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What a worker learns when the job is still its own: the last seq, the action asked of it."""
+class LeaseStatus:
+    """The result of a renewed lease: the job's last seq, and the action requested of the worker."""
 
     seq: int
     requested: str | None
 
 
-def hold(
+def renew_lease(
     session: Session, job_id: str, attempt: int, *, lease_s: float = LEASE_S
-) -> Standing | None:
-    """Extend the lease of `attempt` and learn what is asked.
+) -> LeaseStatus | None:
+    """Renew the lease of `attempt`.
 
-    None means that another attempt owns the job or that it has ended: the caller must stop
+    None means that another attempt owns the job or that the job has ended: the caller must stop
     its process and write nothing.
     """
     asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
-    return _standing(session, _HOLD, asked)
+    return _execute(session, _RENEW, asked)
 
 
-def take_seq(session: Session, job_id: str, attempt: int, *, lease_s: float) -> Standing | None:
-    """As `hold`, and the job's `seq` goes on by one, for something that is to be told."""
+def renew_lease_and_take_seq(
+    session: Session, job_id: str, attempt: int, *, lease_s: float
+) -> LeaseStatus | None:
+    """As `renew_lease`, and take the job's next `seq` for a row of the event stream."""
     asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
-    return _standing(session, _TAKE_SEQ, asked)
+    return _execute(session, _RENEW_AND_TAKE_SEQ, asked)
 
 
-def advance(
+def renew_lease_and_advance(
     session: Session,
     job_id: str,
     attempt: int,
     *,
-    told: int,
+    entries_written: int,
     count: int,
     lease_s: float,
     progress: Mapping[str, Any],
-) -> Standing | None:
-    """As `hold`, for an attempt that has told so many entries and tells `count` more.
+) -> LeaseStatus | None:
+    """As `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
 
-    Its job's `seq` goes on by as many, and `progress` says what else of it has changed: nothing, or
-    its `step`, `latest` and `totals`. None also where it has not told so many.
+    The job's `seq` advances by `count`. `progress` is empty, or sets the job's `step`, `latest` and
+    `totals`. None also if the attempt has not written `entries_written` entries before.
     """
-    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s, "told_": told, "count": count}
-    statement = _PROGRESS if progress else _ADVANCE
-    return _standing(session, statement, {**asked, **{f"{k}_": v for k, v in progress.items()}})
+    asked = {
+        "id_": job_id,
+        "attempt_": attempt,
+        "lease_s": lease_s,
+        "entries_written_": entries_written,
+        "count": count,
+    }
+    statement = _RENEW_AND_PROGRESS if progress else _RENEW_AND_ADVANCE
+    return _execute(session, statement, {**asked, **{f"{k}_": v for k, v in progress.items()}})
 
 
-def _standing(session: Session, statement: Any, asked: Mapping[str, Any]) -> Standing | None:
+def _execute(session: Session, statement: Any, asked: Mapping[str, Any]) -> LeaseStatus | None:
     row = session.connection().execute(statement, asked).one_or_none()
-    return Standing(*row) if row is not None else None
+    return LeaseStatus(*row) if row is not None else None
 
 
 _JOBS: Final = Job.__table__.c
-# Made once: to put a statement together takes longer than to carry it out.
-_HOLD: Final = (
+# Built once: building a statement takes longer than executing it.
+_RENEW: Final = (
     update(Job)
     .where(
         _JOBS.id == bindparam("id_"),
@@ -97,10 +105,12 @@ _HOLD: Final = (
     .values(lease_expires_at=after(bindparam("lease_s", type_=Float)), updated_at=now())
     .returning(_JOBS.seq, _JOBS.requested)
 )
-_TAKE_SEQ: Final = _HOLD.values(seq=_JOBS.seq + 1)
-_ADVANCE: Final = _HOLD.where(_JOBS.told == bindparam("told_")).values(
-    told=_JOBS.told + bindparam("count"), seq=_JOBS.seq + bindparam("count")
+_RENEW_AND_TAKE_SEQ: Final = _RENEW.values(seq=_JOBS.seq + 1)
+_RENEW_AND_ADVANCE: Final = _RENEW.where(
+    _JOBS.entries_written == bindparam("entries_written_")
+).values(
+    entries_written=_JOBS.entries_written + bindparam("count"), seq=_JOBS.seq + bindparam("count")
 )
-_PROGRESS: Final = _ADVANCE.values(
+_RENEW_AND_PROGRESS: Final = _RENEW_AND_ADVANCE.values(
     {name: bindparam(f"{name}_") for name in ("step", "latest", "totals")}
 )

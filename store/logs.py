@@ -1,11 +1,11 @@
-"""What a job's trainers printed, read on from any place, or back from it."""
+"""Read the log of a job's trainers, forwards or backwards from any seq."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from store.ordered import in_order
+from store.rows import page_by_seq
 from store.tables import LogRow
 
 
@@ -18,11 +18,11 @@ def read(
     before: int | None = None,
     attempt: int | None = None,
 ) -> Sequence[LogRow]:
-    """At most `limit` pieces with a seq above `after`, in order: the first, or those last `before`.
+    """At most `limit` chunks with a seq above `after`, in order: the first, or the last `before`.
 
-    They are those of one attempt, if it is named.
+    Only those of one attempt, if given.
     """
     statement = select(LogRow).where(LogRow.job_id == job_id, LogRow.seq > after)
     if attempt is not None:
         statement = statement.where(LogRow.attempt == attempt)
-    return in_order(session, statement, LogRow.seq, before=before, limit=limit)
+    return page_by_seq(session, statement, LogRow.seq, before=before, limit=limit)

@@ -1,4 +1,4 @@
-"""The jobs that wait: whom to wake for them, and why one of them waits still."""
+"""Queued jobs: which of them need a message to a worker, and why one of them still waits."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,35 +25,39 @@ from store.attempts import is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
 
-MOST: Final = 1000
-"""A job behind so many others is told no number: to count ten thousand takes milliseconds."""
+MAX_RANKED: Final = 1000
+"""Ranks beyond this are not counted: counting ten thousand jobs takes milliseconds."""
 
 
-def to_wake(session: Session, *, quiet_s: float) -> Sequence[str]:
-    """The queues with jobs that are due and for which no message went out in `quiet_s` seconds."""
-    return session.scalars(select(Job.queue).where(*_silent(quiet_s)).distinct()).all()
+def queues_to_dispatch(session: Session, *, silent_for_s: float) -> Sequence[str]:
+    """The queues with due jobs for which no message was sent in the last `silent_for_s` seconds."""
+    return session.scalars(
+        select(Job.queue).where(*_is_undispatched(silent_for_s)).distinct()
+    ).all()
 
 
-def silent(session: Session, queue: str, *, quiet_s: float, limit: int) -> Sequence[Job]:
-    """Such jobs of one queue, in the order in which they are taken: id, queue and policy."""
+def undispatched_jobs(
+    session: Session, queue: str, *, silent_for_s: float, limit: int
+) -> Sequence[Job]:
+    """Those jobs of one queue in claim order: id, queue and policy."""
     statement = (
         select(Job)
         .options(load_only(Job.id, Job.queue, Job.policy))
-        .where(*_silent(quiet_s), Job.queue == queue)
+        .where(*_is_undispatched(silent_for_s), Job.queue == queue)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
     )
     return session.scalars(statement.limit(limit)).all()
 
 
-def _silent(quiet_s: float) -> tuple[ColumnElement[bool], ...]:
-    # One that comes back from a failed attempt has no such moment, and is woken when it is due.
-    silent = or_(Job.woken_at.is_(None), Job.woken_at < after(-quiet_s))
-    return Job.state == State.QUEUED, is_due(), silent
+def _is_undispatched(silent_for_s: float) -> tuple[ColumnElement[bool], ...]:
+    # A job that is retried has no `dispatched_at`; it is dispatched when it is due.
+    undispatched_jobs = or_(Job.dispatched_at.is_(None), Job.dispatched_at < after(-silent_for_s))
+    return Job.state == State.QUEUED, is_due(), undispatched_jobs
 
 
-def note_woken(session: Session, job_ids: Collection[str]) -> None:
-    """A message went out for each of these jobs; one that was taken since is left alone."""
-    # In one order and without waiting: two servers that do this at one time block nobody.
+def mark_dispatched(session: Session, job_ids: Collection[str]) -> None:
+    """Record that messages were sent for these jobs, except for those claimed since."""
+    # In a fixed order and without waiting for locks: two servers may do this at the same time.
     waiting = (
         select(Job.id)
         .where(Job.id.in_(job_ids), Job.state == State.QUEUED)
@@ -63,21 +67,21 @@ def note_woken(session: Session, job_ids: Collection[str]) -> None:
     session.execute(
         update(Job)
         .where(Job.id.in_(waiting))
-        .values(woken_at=now())
+        .values(dispatched_at=now())
         .execution_options(synchronize_session=False)
     )
 
 
 def is_queued(job: Job | Row[Any]) -> bool:
-    """Whether `why_waiting` has something to say of it."""
+    """Whether `why_waiting` explains the state of the row's job."""
     return bool(job.state == State.QUEUED)
 
 
 def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str, str]:
-    """By id one sentence on why each of some queued jobs does not run yet.
+    """For each queued job, by id, one sentence that says why it does not run yet.
 
-    A job that is not queued, or not any more, has none. For all of them together there are as many
-    questions as for one, and of a long queue only the first MOST jobs are looked at.
+    A job that is no longer queued has none. The number of queries does not depend on the number of
+    jobs, and only the first jobs of a long queue are ranked.
     """
     ids = [job.id for job in jobs if is_queued(job)]
     if not ids:
@@ -91,19 +95,19 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         for queue, capacity in capacities.items()
         if capacity.slots
     }
-    told = {job.id: _not_due(job.due_in_s) for job in waiting if job not in due}
+    sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting if job not in due}
     for job in due:
         if job.most is not None and running.get(job.project, 0) >= job.most:
-            told[job.id] = _quota(job)
+            sentences[job.id] = _quota_sentence(job)
         else:
             rank = ranks.get(job.queue, {}).get(job.id)
-            told[job.id] = _place(job.queue, rank, capacities[job.queue])
-    return told
+            sentences[job.id] = _rank_sentence(job.queue, rank, capacities[job.queue])
+    return sentences
 
 
 @dataclass(frozen=True)
 class _Capacity:
-    """The slots of the workers that serve a queue, and how many of them are taken."""
+    """The slots of the workers that serve each queue, and how many of them are busy."""
 
     slots: int
     busy: int
@@ -123,29 +127,29 @@ def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _C
 
 
 def _running(connection: Connection, projects: Collection[str]) -> dict[str, int]:
-    """How many jobs of each of these projects a worker has."""
+    """The number of active jobs of each of these projects."""
     rows = connection.execute(_RUNNING, {"projects": list(projects)}) if projects else ()
     return {row.project: row.jobs for row in rows}
 
 
 def _ranks(connection: Connection, queue: str, job_ids: Collection[str]) -> dict[str, int]:
-    """The numbers in their queue of those jobs that are among its first."""
+    """The ranks in their queue of those jobs that are among its first."""
     rows = connection.execute(_RANKS, {"queue": queue, "job_ids": list(job_ids)})
     return {row.id: row.rank for row in rows}
 
 
-def _not_due(due_in_s: float) -> str:
+def _not_due_sentence(due_in_s: float) -> str:
     return f"Its last attempt failed; it is tried again in {ceil(due_in_s)} s."
 
 
-def _quota(job: Row[Any]) -> str:
+def _quota_sentence(job: Row[Any]) -> str:
     return (
         f"The project {job.project!r} runs as many jobs as its quota of {job.most} allows; "
         "it starts when one of them ends."
     )
 
 
-def _place(queue: str, rank: int | None, capacity: _Capacity) -> str:
+def _rank_sentence(queue: str, rank: int | None, capacity: _Capacity) -> str:
     if not capacity.slots:
         return (
             f"No online worker serves the queue {queue!r}; start one with "
@@ -153,7 +157,7 @@ def _place(queue: str, rank: int | None, capacity: _Capacity) -> str:
         )
     place = f"It is number {rank} in the queue {queue!r}"
     if rank is None:
-        place = f"More than {MOST:,} jobs are before it in the queue {queue!r}"
+        place = f"More than {MAX_RANKED:,} jobs are before it in the queue {queue!r}"
     if capacity.busy < capacity.slots:
         return f"{place}; a worker takes it in a moment." if rank else f"{place}."
     taken = (
@@ -164,7 +168,7 @@ def _place(queue: str, rank: int | None, capacity: _Capacity) -> str:
     return f"{place}, and {taken} taken."
 
 
-# All statements are made once: to put one together takes as long as to carry it out.
+# All statements are built once: building one takes as long as executing it.
 _WAITING: Final = (
     select(
         Job.id,
@@ -188,15 +192,15 @@ _RUNNING: Final = (
 )
 
 
-def _numbered() -> Select[Any]:
-    """Number the first jobs of a queue in the order in which they are taken."""
+def _ranked_jobs() -> Select[Any]:
+    """Rank the first jobs of a queue in claim order."""
     order = (Job.priority.desc(), Job.created_at, Job.id)
     first = (
         select(Job.id, Job.priority, Job.created_at)
         .where(Job.state == State.QUEUED, Job.queue == bindparam("queue"), is_due())
         .order_by(*order)
-        # Written out: with a parameter PostgreSQL plans for a tenth of the queue, and sorts it.
-        .limit(literal_column(str(MOST)))
+        # A literal: with a parameter PostgreSQL plans for a tenth of the queue, and sorts it.
+        .limit(literal_column(str(MAX_RANKED)))
         .subquery()
     )
     columns = first.c
@@ -208,4 +212,4 @@ def _numbered() -> Select[Any]:
     return select(ranked.c.id, ranked.c.rank).where(wanted)
 
 
-_RANKS: Final = _numbered()
+_RANKS: Final = _ranked_jobs()

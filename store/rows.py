@@ -1,21 +1,38 @@
-"""Insert rows: without an object for each, or only where they are not there yet."""
+"""Insert rows in bulk or if absent, and read a page of rows by `seq`."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import insert
+from sqlalchemy import Select, insert
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from store.tables import Base
 
+Row = TypeVar("Row")
 
-def write_down(session: Session, table: type[Base], *rows: Mapping[str, Any]) -> None:
-    """Insert rows that nobody needs as objects; what the session holds must be flushed."""
+
+def insert_rows(session: Session, table: type[Base], *rows: Mapping[str, Any]) -> None:
+    """Insert rows without ORM objects. Rows that they refer to must have been flushed."""
     session.connection().execute(insert(table), rows)
 
 
-def insert_new(session: Session, table: type[Base], **values: Any) -> Any:
-    """An INSERT that does nothing where the row is there, also when two come at one time."""
+def insert_if_absent(session: Session, table: type[Base], **values: Any) -> Any:
+    """An INSERT that does nothing if the row exists, also if two transactions insert it at once."""
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     return dialect.insert(table).values(**values).on_conflict_do_nothing()
+
+
+def page_by_seq(
+    session: Session,
+    statement: Select[Row],
+    seq: InstrumentedAttribute[int],
+    *,
+    before: int | None,
+    limit: int,
+) -> Sequence[Row]:
+    """At most `limit` rows ordered by `seq`: the first ones, or the last ones below `before`."""
+    if before is None:
+        return session.scalars(statement.order_by(seq).limit(limit)).all()
+    statement = statement.where(seq < before).order_by(seq.desc()).limit(limit)
+    return session.scalars(statement).all()[::-1]

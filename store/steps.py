@@ -1,4 +1,4 @@
-"""The steps of a job: any range of them, each exactly once, whichever attempts made them."""
+"""Read the steps of a job: any range, each step exactly once, over all attempts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Any, Final
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.series import StepBlock
-from store.database import BINARY
+from ampcore.telemetry import StepBlock
+from store.database import BINARY_RESULTS
 from store.tables import StepBlockRow
 
-FEW_STEPS: Final = 131_072
-"""The blocks of so many are held in memory at one time."""
+STREAM_ABOVE_STEPS: Final = 131_072
+"""Above so many steps, blocks are streamed from the database instead of fetched at once."""
 
 _ROWS: Final = StepBlockRow.__table__.c
-# Made once: to put a statement together takes as long as to carry it out.
+# Built once: building a statement takes as long as executing it.
 _JOB: Final = _ROWS.job_id == bindparam("job_id")
 
 
-def _attempts() -> Select[Any]:
-    """Where each attempt's steps begin and end, from its first and its last block alone."""
+def _attempt_ranges() -> Select[Any]:
+    """The first and end step of each attempt, read from its first and last block only."""
     first = select(func.min(_ROWS.attempt).label("attempt")).where(_JOB)
     found = first.cte(recursive=True)
     behind = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > found.c.attempt)
@@ -37,7 +37,7 @@ def _attempts() -> Select[Any]:
     )
 
 
-_ATTEMPTS: Final = _attempts()
+_ATTEMPTS: Final = _attempt_ranges()
 _OWN: Final = (_JOB, _ROWS.attempt == bindparam("attempt"))
 _BEGIN: Final = select(func.max(_ROWS.first_step)).where(
     *_OWN, _ROWS.first_step <= bindparam("start")
@@ -51,21 +51,21 @@ _BLOCKS: Final = (
         _ROWS.end_step > bindparam("start"),
     )
     .order_by(_ROWS.first_step)
-    .execution_options(**{BINARY: True})
+    .execution_options(**{BINARY_RESULTS: True})
 )
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Consecutive steps, and whether more of them are stored behind."""
+class StepsPage:
+    """Consecutive steps, and whether more are stored after them."""
 
     block: StepBlock
     more: bool
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Steps s with `start` ≤ s < `end`, as one attempt made them."""
+class AttemptRange:
+    """The steps s with `start` ≤ s < `end` of one attempt."""
 
     attempt: int
     start: int
@@ -81,50 +81,52 @@ def read(
     limit: int,
     attempt: int | None = None,
     columns: Sequence[str] | None = None,
-) -> Reading:
-    """At most `limit` steps s with `start` ≤ s < `end`; fewer, too, where some are missing.
+) -> StepsPage:
+    """At most `limit` steps s with `start` ≤ s < `end`; the page ends before missing steps.
 
-    Each comes from the newest attempt that reached it; with `attempt`, all come from that one,
-    those that a later attempt has superseded included. Of `columns`, those that there are.
+    Each step comes from the newest attempt that reached it; with `attempt`, all come from that
+    one, including steps that a later attempt repeated. Unknown `columns` are left out.
     """
     keep = None if columns is None else set(columns).__contains__
     blocks: list[StepBlock] = []
     left = limit
-    for part in clipped(stretches(session, job_id, attempt), start, end):
-        for block in blocks_of(session, job_id, part, keep):
+    for part in clip(visible_ranges(session, job_id, attempt), start, end):
+        for block in read_blocks(session, job_id, part, keep):
             if blocks and block.first_step != blocks[-1].end_step:
-                return Reading(StepBlock.concat(blocks), more=True)
+                return StepsPage(StepBlock.concat(blocks), more=True)
             kept = block.between(block.first_step, block.first_step + left)
             blocks.append(kept)
             left -= len(kept)
             if len(kept) < len(block):
-                return Reading(StepBlock.concat(blocks), more=True)
-    return Reading(StepBlock.concat(blocks), more=False)
+                return StepsPage(StepBlock.concat(blocks), more=True)
+    return StepsPage(StepBlock.concat(blocks), more=False)
 
 
-def visible(attempts: Sequence[Stretch]) -> list[Stretch]:
-    """What readers see of the attempts (in their order): for each step the newest one's.
+def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
+    """The ranges of the attempts (given in order) that readers see: the newest for each step.
 
-    The stretches come in the order of their steps and do not overlap.
+    The result is ordered by step and does not overlap.
     """
-    seen: list[Stretch] = []
+    ranges: list[AttemptRange] = []
     for newer in attempts:
         before = [
-            Stretch(s.attempt, s.start, min(s.end, newer.start))
-            for s in seen
+            AttemptRange(s.attempt, s.start, min(s.end, newer.start))
+            for s in ranges
             if s.start < newer.start
         ]
         behind = [
-            Stretch(s.attempt, max(s.start, newer.end), s.end) for s in seen if s.end > newer.end
+            AttemptRange(s.attempt, max(s.start, newer.end), s.end)
+            for s in ranges
+            if s.end > newer.end
         ]
-        seen = [*before, newer, *behind]
-    return seen
+        ranges = [*before, newer, *behind]
+    return ranges
 
 
-def clipped(parts: Sequence[Stretch], start: int, end: int | None) -> list[Stretch]:
-    """What of the stretches lies in a range."""
+def clip(parts: Sequence[AttemptRange], start: int, end: int | None) -> list[AttemptRange]:
+    """The parts of the ranges with steps s, `start` ≤ s < `end`."""
     cut = (
-        Stretch(
+        AttemptRange(
             part.attempt, max(part.start, start), part.end if end is None else min(part.end, end)
         )
         for part in parts
@@ -132,32 +134,35 @@ def clipped(parts: Sequence[Stretch], start: int, end: int | None) -> list[Stret
     return [part for part in cut if part.start < part.end]
 
 
-def stretches(session: Session, job_id: str, attempt: int | None = None) -> list[Stretch]:
-    """What readers see of a job's attempts, or of one of them."""
+def visible_ranges(session: Session, job_id: str, attempt: int | None = None) -> list[AttemptRange]:
+    """The ranges that readers see of a job's attempts, or of one of them."""
     rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id})
-    return visible([Stretch(*row) for row in rows if attempt in (None, row.attempt)])
+    return newest_ranges([AttemptRange(*row) for row in rows if attempt in (None, row.attempt)])
 
 
-def columns(session: Session, job_id: str, seen: Sequence[Stretch]) -> list[str]:
-    """The names of what is told of the steps in some stretches, from the ends of each."""
+def column_names(session: Session, job_id: str, ranges: Sequence[AttemptRange]) -> list[str]:
+    """The names of the columns in the ranges, from the first and last block of each."""
     ends = [
-        Stretch(stretch.attempt, step, step + 1)
-        for stretch in seen
+        AttemptRange(stretch.attempt, step, step + 1)
+        for stretch in ranges
         for step in sorted({stretch.start, stretch.end - 1})
     ]
-    blocks = (block for end in ends for block in blocks_of(session, job_id, end))
+    blocks = (block for end in ends for block in read_blocks(session, job_id, end))
     return list(dict.fromkeys(name for block in blocks for name in block.names))
 
 
-def blocks_of(
-    session: Session, job_id: str, stretch: Stretch, keep: Callable[[str], bool] | None = None
+def read_blocks(
+    session: Session, job_id: str, stretch: AttemptRange, keep: Callable[[str], bool] | None = None
 ) -> Iterator[StepBlock]:
-    """The steps of a stretch, block by block; without the columns that are not to be kept."""
-    from ampcore.series.codec import decode, every  # loads pyarrow, which the worker does without
+    """The steps of a range, block by block, with the columns that `keep` selects."""
+    from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
+        decode,
+        keep_all,
+    )
 
     asked = {"job_id": job_id, **vars(stretch)}
-    # To read as one goes takes PostgreSQL three more messages.
-    options = {"yield_per": 16} if stretch.end - stretch.start > FEW_STEPS else {}
+    # A server-side cursor takes PostgreSQL three more messages.
+    options = {"yield_per": 16} if stretch.end - stretch.start > STREAM_ABOVE_STEPS else {}
     with session.connection().execute(_BLOCKS, asked, execution_options=options) as result:
         for (payload,) in result:
-            yield decode(payload, keep or every).between(stretch.start, stretch.end)
+            yield decode(payload, keep or keep_all).between(stretch.start, stretch.end)

@@ -1,4 +1,4 @@
-"""The tables. What may be done to their rows stands in the other modules of this package."""
+"""The database tables (SQLAlchemy models). Queries and transitions are in the other modules."""
 
 import secrets
 from datetime import datetime
@@ -19,13 +19,13 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from ampcore.spec import State
-from store.clock import Instant, now
+from store.clock import UtcDateTime, now
 
-Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+JsonColumn = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
 class Base(DeclarativeBase):
-    """What all tables share: the names of constraints, and the types of columns."""
+    """Base of all tables: naming convention for constraints, column types by annotation."""
 
     metadata = MetaData(
         naming_convention={
@@ -37,20 +37,20 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {
-        datetime: Instant(),
-        dict[str, Any]: Json,
-        dict[str, str]: Json,
-        list[str]: Json,
+        datetime: UtcDateTime(),
+        dict[str, Any]: JsonColumn,
+        dict[str, str]: JsonColumn,
+        list[str]: JsonColumn,
     }
 
 
 def new_id() -> str:
-    """12 random characters: short enough to say, too many to guess or to draw twice."""
+    """12 random hexadecimal digits: short to read aloud; a collision is unlikely."""
     return secrets.token_hex(6)
 
 
 class Job(Base):
-    """A job as a person posted it, and where it stands now."""
+    """A job: its spec as submitted, and its present state."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -69,10 +69,10 @@ class Job(Base):
     spec: Mapped[dict[str, Any]]
     priority: Mapped[int] = mapped_column(default=5)
     queue: Mapped[str] = mapped_column(String(64))
-    """Only workers that serve it may take the job."""
+    """Only workers that serve this queue may claim the job."""
     max_attempts: Mapped[int] = mapped_column(default=3)
     created_by: Mapped[str | None] = mapped_column(String(200))
-    """The name of the token that posted it."""
+    """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
     cloned_from: Mapped[str | None] = mapped_column(String(32))
     state: Mapped[str] = mapped_column(String(16), default=State.QUEUED)
@@ -80,40 +80,40 @@ class Job(Base):
     message: Mapped[str | None] = mapped_column(Text)
     attempt: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
-    """Attempts that failed since the job was posted, or retried by a person."""
+    """Failed attempts since the job was submitted, or retried by a person."""
     queued_at: Mapped[datetime] = mapped_column(insert_default=now())
     not_before: Mapped[datetime | None]
-    """A job that failed waits so long before it is tried again."""
+    """The job is not claimed before: the delay of an automatic retry."""
     worker_id: Mapped[str | None] = mapped_column(String(32))
     lease_expires_at: Mapped[datetime | None]
     requested: Mapped[str | None] = mapped_column(String(16))
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
-    told: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Entries that the present attempt has written; a repeated write is known by it."""
+    entries_written: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Entries that the current attempt has written; a repeated write is recognised by it."""
     step: Mapped[int] = mapped_column(BigInteger, default=0)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     latest: Mapped[dict[str, Any] | None]
     """The values of the last step stored."""
     totals: Mapped[dict[str, Any] | None]
-    """What the steps add up to so far (ampcore.series.tally)."""
+    """Totals over the steps so far (ampcore.telemetry.summary)."""
     summary: Mapped[dict[str, Any] | None]
-    woken_at: Mapped[datetime | None]
+    dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())
     edited_at: Mapped[datetime | None]
-    """When a person last gave it another name, priority or labels."""
+    """When a person last changed its name, priority or labels."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
 
-# The waiting ones in the order in which they are taken. Not of these alone: SQLite would pass
-# such an index over for that of state and created_at, and sort ten thousand jobs at each claim.
-# With the queue, so that the rows of other queues need not be looked at.
-Index("ix_jobs_in_turn", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
+# The order in which queued jobs are claimed. It covers jobs of all states: SQLite would prefer the
+# index on state and created_at to a partial one, and sort ten thousand jobs for each claim. It
+# includes the queue, so that rows of other queues are skipped without reading them.
+Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
 
 
 class Attempt(Base):
-    """One time that a worker took a job."""
+    """One execution of a job by a worker."""
 
     __tablename__ = "attempts"
 
@@ -121,9 +121,9 @@ class Attempt(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True)
     worker_id: Mapped[str] = mapped_column(String(32))
     waited_s: Mapped[float] = mapped_column(default=0.0)
-    """How long the job was in the queue before."""
+    """How long the job was queued before this attempt."""
     first_step: Mapped[int | None] = mapped_column(BigInteger)
-    """Where it began: 0, or the step after its checkpoint. None until it trains."""
+    """0, or the step after the checkpoint it resumed from. None until training starts."""
     outcome: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
@@ -132,7 +132,7 @@ class Attempt(Base):
 
 
 class StepBlockRow(Base):
-    """An encoded StepBlock (ampcore.series.codec) of one attempt: as it came, or out of several."""
+    """Encoded steps (ampcore.telemetry.codec) of an attempt: one block, or several merged."""
 
     __tablename__ = "step_blocks"
     __table_args__ = (Index(None, "job_id", "seq"),)
@@ -144,30 +144,33 @@ class StepBlockRow(Base):
     skipped: Mapped[int]
     examples: Mapped[int] = mapped_column(BigInteger, default=0)
     duration_s: Mapped[float] = mapped_column(default=0.0)
-    """How long the steps took; `skipped_s` of it were those that were skipped."""
+    """Duration of the steps; `skipped_s` is the part of the skipped ones."""
     skipped_s: Mapped[float] = mapped_column(default=0.0)
     best_loss: Mapped[float | None]
-    """The least finite one."""
+    """The smallest finite loss."""
     seq: Mapped[int] = mapped_column(BigInteger)
-    """That of its last block, where it was merged of several."""
+    """The seq of its last block, if it was merged from several."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
-    marks: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """Where these lay (ampcore.series.marks); None while the block is as it came."""
+    merge_index: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """The seq, end and statistics of each merged block (ampcore.telemetry.merge_index).
+
+    None while the block is as it was written.
+    """
     payload: Mapped[bytes] = mapped_column(LargeBinary)
 
 
-# Only those that wait to be merged.
+# A partial index: only the blocks that are not merged yet.
 Index(
-    "ix_step_blocks_loose",
+    "ix_step_blocks_unmerged",
     StepBlockRow.job_id,
     StepBlockRow.attempt,
-    sqlite_where=StepBlockRow.marks.is_(None),
-    postgresql_where=StepBlockRow.marks.is_(None),
+    sqlite_where=StepBlockRow.merge_index.is_(None),
+    postgresql_where=StepBlockRow.merge_index.is_(None),
 )
 
 
 class StepLevel(Base):
-    """A chunk of encoded Buckets: a part of one level of an attempt's pyramid."""
+    """A chunk of encoded Buckets: a part of one level of an attempt's downsampling pyramid."""
 
     __tablename__ = "step_levels"
 
@@ -176,12 +179,12 @@ class StepLevel(Base):
     size: Mapped[int] = mapped_column(primary_key=True)
     first_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     end_step: Mapped[int] = mapped_column(BigInteger)
-    """The step behind the cell of its last bucket."""
+    """The step after the range of its last bucket."""
     payload: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class StepPoints(Base):
-    """Encoded Points: the skips and scale changes in the steps of a chunk of the first level."""
+    """Encoded KeySteps: skipped steps and loss scale changes in one chunk of the first level."""
 
     __tablename__ = "step_points"
 
@@ -191,12 +194,12 @@ class StepPoints(Base):
     end_step: Mapped[int] = mapped_column(BigInteger)
     skipped: Mapped[int] = mapped_column(BigInteger)
     changes: Mapped[int] = mapped_column(BigInteger)
-    """How many of each there are."""
+    """Number of skipped steps, and of loss scale changes."""
     payload: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class EventRow(Base):
-    """An entry of a job's ledger."""
+    """An entry of a job's event log."""
 
     __tablename__ = "events"
 
@@ -210,7 +213,7 @@ class EventRow(Base):
 
 
 class LogRow(Base):
-    """A piece of what a trainer process printed."""
+    """A piece of the output of a trainer process."""
 
     __tablename__ = "log_chunks"
 
@@ -223,13 +226,13 @@ class LogRow(Base):
 
 
 class Artifact(Base):
-    """A file that a job has left: a checkpoint, a model, a report."""
+    """A file that a job has written: a checkpoint, a model, a report."""
 
     __tablename__ = "artifacts"
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     path: Mapped[str] = mapped_column(String(500), primary_key=True)
-    """Below the job's folder, with slashes: attempt-1/checkpoints/…"""
+    """Relative to the job's folder, with slashes: attempt-1/checkpoints/…"""
     attempt: Mapped[int]
     kind: Mapped[str] = mapped_column(String(16))
     step: Mapped[int | None] = mapped_column(BigInteger)
@@ -240,7 +243,7 @@ class Artifact(Base):
 
 
 class FileRemoval(Base):
-    """Files that are to be deleted from the storage; the row goes once they are gone."""
+    """Files to be deleted from the storage; the row is deleted after them."""
 
     __tablename__ = "file_removals"
     __table_args__ = (Index(None, "due_at"),)
@@ -249,15 +252,15 @@ class FileRemoval(Base):
         BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
     )
     job_id: Mapped[str] = mapped_column(String(32))
-    """No foreign key: the job itself may be gone."""
+    """No foreign key: the job itself may be deleted already."""
     path: Mapped[str | None] = mapped_column(String(500))
     """None: every file of the job."""
     due_at: Mapped[datetime]
-    """From then on whoever finds it carries it out."""
+    """From then on any server may delete the files."""
 
 
 class Worker(Base):
-    """A worker process that has said hello."""
+    """A worker process that has registered."""
 
     __tablename__ = "workers"
 
@@ -269,7 +272,7 @@ class Worker(Base):
     queues: Mapped[list[str]]
     hardware: Mapped[dict[str, Any] | None]
     usage: Mapped[dict[str, Any] | None]
-    """What it measures of itself now and then: steps stored, lag, GPUs."""
+    """Its latest measurements: steps stored, lag, GPU utilization."""
     drain_requested_at: Mapped[datetime | None]
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     last_seen_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -277,7 +280,7 @@ class Worker(Base):
 
 
 class Project(Base):
-    """Whose jobs they are; tokens see those of their own project only."""
+    """The owner of jobs, with quotas; a token sees only the jobs of its own project."""
 
     __tablename__ = "projects"
 
@@ -288,7 +291,7 @@ class Project(Base):
 
 
 class Token(Base):
-    """Who may speak to the server; only the secret's SHA-256 is kept."""
+    """An access token; only the SHA-256 of the secret is stored."""
 
     __tablename__ = "tokens"
 
@@ -304,7 +307,7 @@ class Token(Base):
 
 
 class BrowserSession(Base):
-    """A browser that has signed in with a token; only the cookie's SHA-256 is kept."""
+    """A browser session, created with a token; only the SHA-256 of the cookie is stored."""
 
     __tablename__ = "sessions"
 
@@ -315,7 +318,7 @@ class BrowserSession(Base):
 
 
 class IdempotencyKey(Base):
-    """The answer that a request with an Idempotency-Key has got, to be given again."""
+    """The stored response to a request with an Idempotency-Key."""
 
     __tablename__ = "idempotency_keys"
 
@@ -326,14 +329,14 @@ class IdempotencyKey(Base):
     digest: Mapped[str] = mapped_column(String(64))
     """SHA-256 over method, path and body."""
     status: Mapped[int | None]
-    """None while the first request is under way."""
+    """None while the first request is being handled."""
     headers: Mapped[dict[str, str] | None]
     body: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
 class AuditEntry(Base):
-    """Who did what."""
+    """An entry of the audit log: who did what, when, from where."""
 
     __tablename__ = "audit"
     __table_args__ = (Index(None, "project", "id"),)

@@ -1,4 +1,4 @@
-"""The registry of workers: who is there, and who has not been heard of."""
+"""The worker registry: registration, heartbeats, draining, and who is online or lost."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,24 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from ampcore.series.jsonable import finite_json
 from ampcore.spec import ACTIVE
+from ampcore.spec.devices import DeviceInfo
+from ampcore.telemetry.json_values import json_safe
 from store.clock import after, now
 from store.tables import Job, Worker
 
-SILENCE_S: Final = 30.0
-"""A worker that says nothing for so long counts as lost."""
+HEARTBEAT_TIMEOUT_S: Final = 30.0
+"""A worker without a heartbeat for so long counts as lost."""
 
 ONLINE: Final = "online"
 _STATE: Final = case(
     (Worker.stopped_at.is_not(None), "stopped"),
-    (Worker.last_seen_at < after(-SILENCE_S), "lost"),
+    (Worker.last_seen_at < after(-HEARTBEAT_TIMEOUT_S), "lost"),
     else_=ONLINE,
 )
 
 
-# Made once: everybody who looks at a queued job asks it.
+# Built once: every read of a queued job executes it.
 _ONLINE: Final = select(Worker.id, Worker.slots, Worker.queues).where(
     _STATE == ONLINE, Worker.drain_requested_at.is_(None)
 )
@@ -39,7 +40,7 @@ def register(
     version: str,
     queues: Sequence[str],
 ) -> None:
-    """A worker says hello, and which queues it serves."""
+    """Register a worker and the queues that it serves."""
     session.add(
         Worker(
             id=worker_id,
@@ -53,9 +54,9 @@ def register(
     session.flush()
 
 
-def seen(session: Session, worker_id: str, **values: dict[str, Any] | None) -> bool:
-    """A worker is alive; `hardware` and `usage`, where they are known. True: it is to drain."""
-    known = {name: finite_json(value) for name, value in values.items() if value is not None}
+def heartbeat(session: Session, worker_id: str, **values: dict[str, Any] | None) -> bool:
+    """Record a heartbeat, with `hardware` and `usage` if known. True if the worker is to drain."""
+    known = {name: json_safe(value) for name, value in values.items() if value is not None}
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
@@ -67,7 +68,7 @@ def seen(session: Session, worker_id: str, **values: dict[str, Any] | None) -> b
 
 
 def request_drain(session: Session, worker_id: str) -> Worker | None:
-    """Ask a worker to give its jobs back and to end; None when there is no such worker."""
+    """Request that a worker hands its jobs back and stops; None if there is no such worker."""
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
@@ -79,22 +80,22 @@ def request_drain(session: Session, worker_id: str) -> Worker | None:
 
 
 def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
-    """The worker of that id, and its state."""
+    """The worker with that id, and its state; None if there is none."""
     row = session.execute(select(Worker, _STATE).where(Worker.id == worker_id)).one_or_none()
     return (row[0], row[1]) if row is not None else None
 
 
 def online(connection: Connection, queue: str | None = None) -> list[Row[str, int, list[str]]]:
-    """The id, slots and queues of each worker that is there and takes jobs.
+    """The id, slots and queues of each worker that is online and not draining.
 
-    Only of those that serve a queue, if one is named.
+    Only those that serve `queue`, if given.
     """
     found = [worker for worker in connection.execute(_ONLINE) if isinstance(worker.queues, list)]
     return [worker for worker in found if queue is None or queue in worker.queues]
 
 
-def forget(session: Session, *, gone_s: float) -> None:
-    """Delete the workers that have been gone for so long and whose jobs have all ended."""
+def delete_gone(session: Session, *, gone_s: float) -> None:
+    """Delete the workers that have been gone for so long and have no active job."""
     busy = select(Job.worker_id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
     session.execute(
         delete(Worker)
@@ -104,7 +105,7 @@ def forget(session: Session, *, gone_s: float) -> None:
 
 
 def stopped(session: Session, worker_id: str) -> None:
-    """A worker says good-bye."""
+    """Record that a worker has stopped."""
     _set(session, worker_id, {"last_seen_at": now(), "stopped_at": now()})
 
 
@@ -115,7 +116,7 @@ def listing(session: Session) -> Sequence[tuple[Worker, str]]:
 
 
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
-    """The ids of the jobs that each worker runs: all of them, or those of one project."""
+    """The ids of the active jobs of each worker: all of them, or those of one project."""
     running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE))
     rows = session.execute(running.where(Job.project == project) if project else running)
     jobs: defaultdict[str, list[str]] = defaultdict(list)
@@ -131,3 +132,12 @@ def _set(session: Session, worker_id: str, values: dict[str, Any]) -> None:
         .values(**values)
         .execution_options(synchronize_session=False)
     )
+
+
+def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:
+    """The devices of each online worker that reported its hardware, the newest worker first."""
+    return [
+        DeviceInfo.from_json(worker.hardware)
+        for worker, state in listing(session)
+        if state == ONLINE and isinstance(worker.hardware, dict)
+    ]

@@ -87,14 +87,14 @@ def postgres_server() -> Iterator[str]:
     server = pgserver.get_server(folder / "data", cleanup_mode="stop")
     try:
         url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-        _do_not_wait_for_the_disk(url)
+        _disable_fsync(url)
         yield url
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _do_not_wait_for_the_disk(url: str) -> None:
+def _disable_fsync(url: str) -> None:
     """Nothing in this server has to survive a crash; tests/chaos has servers of its own."""
     from sqlalchemy import create_engine
 
@@ -179,7 +179,9 @@ def postgres_url(migrated_postgres: str, engines: "Engines") -> str:
     from store.database import Database
     from store.tables import Base, Project
 
-    with Database(migrated_postgres, engine=engines.emptying(migrated_postgres)).write() as session:
+    with Database(
+        migrated_postgres, engine=engines.for_cleanup(migrated_postgres)
+    ).write() as session:
         # TRUNCATE would make new files for each table and index: ten times as long.
         for table in reversed(Base.metadata.sorted_tables):
             session.execute(delete(table))
@@ -213,7 +215,7 @@ class Engines:
         """What the application under test uses: as in a process of its own, other connections."""
         return self._view("app", url)
 
-    def emptying(self, url: str) -> Any:
+    def for_cleanup(self, url: str) -> Any:
         """What empties the database, whatever became of the connections of tests."""
         return self._view("emptying", url)
 
@@ -241,17 +243,17 @@ class Engines:
         if engine is None:
             engine = self._kept[user, kind] = Database(url).engine
             if kind == "sqlite":
-                event.listen(engine, "do_connect", self._connect_to_the_file)
+                event.listen(engine, "do_connect", self._connect_to_file)
         return engine.execution_options()
 
-    def _connect_to_the_file(
+    def _connect_to_file(
         self, _dialect: Any, _record: Any, arguments: list[Any], _named: dict[str, Any]
     ) -> None:
         arguments[0] = self._file
 
 
 @pytest.fixture(scope="session")
-def kept_engines() -> Iterator[Engines]:
+def session_engines() -> Iterator[Engines]:
     """Engines that outlive a test; tests take `engines`."""
     engines = Engines()
     yield engines
@@ -259,10 +261,10 @@ def kept_engines() -> Iterator[Engines]:
 
 
 @pytest.fixture
-def engines(kept_engines: Engines) -> Iterator[Engines]:
+def engines(session_engines: Engines) -> Iterator[Engines]:
     """Engines that outlive the test, which leaves no connection to its file behind."""
-    yield kept_engines
-    kept_engines.close_files()
+    yield session_engines
+    session_engines.close_files()
 
 
 @pytest.fixture
@@ -300,7 +302,7 @@ def redis_url(private_redis: Any) -> str:
 # ---- The API
 
 
-class RecordedWake:
+class RecordedDispatcher:
     """A queue that remembers what was sent and can be gone; the queue is the one thing faked."""
 
     def __init__(self) -> None:
@@ -311,22 +313,22 @@ class RecordedWake:
         self.gone = False
 
     def send(self, job_id: str, queue: str) -> None:
-        self._must_be_there()
+        self._check_available()
         self.sent.append(job_id)
         self.queues.append(queue)
 
-    def waiting(self, queue: str = "default") -> int:
-        self._must_be_there()
+    def pending_messages(self, queue: str = "default") -> int:
+        self._check_available()
         return 0
 
     def close(self) -> None:
         pass
 
-    def _must_be_there(self) -> None:
-        from server.wake import RedisGone
+    def _check_available(self) -> None:
+        from server.dispatch import RedisUnavailable
 
         if self.gone:
-            raise RedisGone("Connection refused")
+            raise RedisUnavailable("Connection refused")
 
 
 @dataclass
@@ -337,47 +339,47 @@ class Api:
     token: str
     app: Any
     database: Any
-    wake: RecordedWake
+    dispatcher: RecordedDispatcher
     data_dir: Path
     client: httpx.Client
     anonymous: httpx.Client
 
 
 @dataclass
-class Stage:
+class TestServer:
     """A socket on which the application of the present test answers, and clients of it."""
 
     url: str
     client: httpx.Client
     anonymous: httpx.Client
     app: Any = None
-    answering: int = 0
+    active_requests: int = 0
     """How many requests are still being answered; the last thing is their line in the log."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.answering += 1
+        self.active_requests += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.answering -= 1
+            self.active_requests -= 1
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+def test_server() -> Iterator[TestServer]:
     """One HTTP server and its clients for all tests: making them takes longer than most tests."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     clients = [httpx.Client(base_url=url, timeout=DEADLINE_S) for _ in range(2)]
-    stage = Stage(url, *clients)
+    test_server = TestServer(url, *clients)
     # As the server itself does, which reads the headers of proxies in the application.
     options: dict[str, Any] = {"lifespan": "off", "proxy_headers": False, "ws": "none"}
-    config = uvicorn.Config(stage, log_config=None, access_log=False, **options)
+    config = uvicorn.Config(test_server, log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    yield stage
+    yield test_server
     for client in clients:
         client.close()
     server.should_exit = True
@@ -386,19 +388,19 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.fixture
-def wake() -> RecordedWake:
+def dispatcher() -> RecordedDispatcher:
     """The queue of `api`."""
-    return RecordedWake()
+    return RecordedDispatcher()
 
 
 @pytest.fixture
 def api(
     *,
-    stage: Stage,
+    test_server: TestServer,
     database: Any,
     database_url: str,
     engines: Engines,
-    wake: RecordedWake,
+    dispatcher: RecordedDispatcher,
     tmp_path: Path,
 ) -> Api:
     """The API on a real socket and a real database, without its background thread."""
@@ -410,16 +412,25 @@ def api(
     with database.write() as session:
         token = tokens.create(session, "test", role="admin")
     settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
-    behind = Database(database_url, engine=engines.of_app(database_url))
-    app = create_app(settings, wake=wake, reconcile=False, database=behind)
-    stage.app = app
-    stage.client.headers["Authorization"] = f"Bearer {token}"
+    app_database = Database(database_url, engine=engines.of_app(database_url))
+    app = create_app(settings, dispatcher=dispatcher, reconcile=False, database=app_database)
+    test_server.app = app
+    test_server.client.headers["Authorization"] = f"Bearer {token}"
     data_dir = settings.data_dir
-    return Api(stage.url, token, app, database, wake, data_dir, stage.client, stage.anonymous)
+    return Api(
+        test_server.url,
+        token,
+        app,
+        database,
+        dispatcher,
+        data_dir,
+        test_server.client,
+        test_server.anonymous,
+    )
 
 
 @pytest.fixture
-def client_of(api: Api) -> Iterator[Callable[..., httpx.Client]]:
+def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
     """Make a client of `api` whose token has another role, or belongs to another project."""
     from store import projects, tokens
 
@@ -457,8 +468,8 @@ def make_spec() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def make_block() -> Callable[..., Any]:
     """An encoded block of `count` steps whose loss is the step's number, or `loss`."""
-    from ampcore.series import StepBlock
-    from ampcore.series.codec import encode
+    from ampcore.telemetry import StepBlock
+    from ampcore.telemetry.codec import encode
     from store.ingest import EncodedBlock
 
     def make(first_step: int, count: int, loss: float | None = None, **extras: Any) -> EncodedBlock:
@@ -470,7 +481,7 @@ def make_block() -> Callable[..., Any]:
         block = StepBlock(first_step, columns)
         latest = {"loss": columns["loss"][-1], "loss_scale": 1024.0, "grad_norm": 1.0}
         latest |= {"learning_rate": 0.001, "examples_per_s": 128.0, "skipped": 0}
-        return EncodedBlock(first_step, count, block.facts, encode(block), latest)
+        return EncodedBlock(first_step, count, block.stats, encode(block), latest)
 
     return make
 
@@ -489,17 +500,17 @@ def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]
             spec = make_spec(**{"name": f"job {next(numbers)}", **parts})
             job = jobs.get(session, jobs.create(session, spec, jobs.Origin(project)).id)
             if not (state.is_active or state in (State.SUCCEEDED, State.FAILED)):
-                return _while_nobody_has_it(session, job, state)
+                return _move_unclaimed(session, job, state)
             job = attempts.claim(session, job.id, "some-worker")
             if state is State.STARTING:
                 return job
             job = attempts.mark_running(session, job.id, 1, total_steps=100, first_step=0)
-            return _while_it_runs(session, job, state)
+            return _move_running(session, job, state)
 
     return make
 
 
-def _while_nobody_has_it(session: Any, job: Any, state: Any) -> Any:
+def _move_unclaimed(session: Any, job: Any, state: Any) -> Any:
     from ampcore.spec import State
     from store import jobs
 
@@ -511,7 +522,7 @@ def _while_nobody_has_it(session: Any, job: Any, state: Any) -> Any:
     return job
 
 
-def _while_it_runs(session: Any, job: Any, state: Any) -> Any:
+def _move_running(session: Any, job: Any, state: Any) -> Any:
     from ampcore.spec import Reason, State
     from store import attempts, jobs
 

@@ -1,10 +1,37 @@
-"""Questions about processes that may end at any moment: each has an answer then, too."""
+"""Free ports for servers, and questions about processes that may end at any moment."""
+
+import random
+import socket
+from pathlib import Path
 
 import psutil
 
+EPHEMERAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_PORT = 10_000
+
+
+def free_port() -> int:
+    """A free port of 127.0.0.1, outside the range of ephemeral ports.
+
+    The system assigns ephemeral ports to clients: one of those could be taken before the test
+    uses it, or while its server restarts.
+    """
+    first_ephemeral = (
+        int(EPHEMERAL_PORT_RANGE.read_text().split()[0])
+        if EPHEMERAL_PORT_RANGE.exists()
+        else 32_768
+    )
+    while True:
+        port = random.SystemRandom().randrange(LOWEST_PORT, first_ephemeral)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:  # in use
+            continue
+
 
 def has_ended(process: psutil.Process) -> bool:
-    """Whether nothing of a process is left but perhaps an entry that its parent has not removed."""
+    """Whether a process has exited; a zombie counts as ended."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -12,7 +39,7 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """The same of a process id."""
+    """Whether the process with this id has ended or does not exist."""
     try:
         return has_ended(psutil.Process(pid))
     except psutil.NoSuchProcess:
@@ -20,7 +47,7 @@ def is_gone(pid: int) -> bool:
 
 
 def name_of(process: psutil.Process) -> str:
-    """What `ps -o comm` calls it; empty when it has ended."""
+    """Its name as in `ps -o comm`; empty when it has ended."""
     try:
         return str(process.name())
     except psutil.Error:
@@ -28,7 +55,7 @@ def name_of(process: psutil.Process) -> str:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Its command line; empty when it has ended, and for a moment after its program was started."""
+    """Its command line; empty when it has ended, and until exec(2) has run."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -36,7 +63,7 @@ def command_of(process: psutil.Process) -> str:
 
 
 def children_of(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
-    """Its children, and theirs where `recursive`; none when it has ended."""
+    """Its children, and their descendants with `recursive`; empty when it has ended."""
     try:
         return list(process.children(recursive=recursive))
     except psutil.NoSuchProcess:

@@ -1,17 +1,23 @@
-"""Imports point one way, and the heavy libraries stay where they are needed."""
+"""Imports point one way and in no circle; heavy libraries are loaded only where they are used."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 
-WORDS = ("ampcore.spec", "ampcore.series")
+SHARED_VOCABULARY = ("ampcore.spec", "ampcore.telemetry")
 """What every process shares; nobody but the trainer itself imports the rest of ampcore."""
+
+ARCHITECTURES = "ampcore.architectures"
+"""The layers of every kind of model, without TensorFlow."""
+
+API = "ampcore.api"
+"""The models of the HTTP API, shared by server and client."""
 
 PREFLIGHT = "ampcore.preflight"
 """What is known of a job before it runs, without TensorFlow."""
@@ -21,28 +27,45 @@ ISOLATION = "ampcore.isolation"
 
 ALLOWED = {
     "ampcore/spec": (),
-    "ampcore/series": (),
-    "ampcore/preflight": WORDS,
+    "ampcore/telemetry": (),
+    "ampcore/api": SHARED_VOCABULARY,
+    "ampcore/architectures": SHARED_VOCABULARY,
+    "ampcore/preflight": (*SHARED_VOCABULARY, ARCHITECTURES),
     "ampcore": (),
-    "store": WORDS,
-    "service": WORDS,
-    "server": (*WORDS, PREFLIGHT, ISOLATION, "store", "service"),
-    "worker": (*WORDS, ISOLATION, "store", "service"),
-    "ampclient": (*WORDS, PREFLIGHT),
+    "store": SHARED_VOCABULARY,
+    "service": SHARED_VOCABULARY,
+    "server": (*SHARED_VOCABULARY, API, PREFLIGHT, ISOLATION, "store", "service"),
+    "worker": (*SHARED_VOCABULARY, ISOLATION, "store", "service"),
+    "ampclient": (*SHARED_VOCABULARY, API, PREFLIGHT),
     "migrations": ("store",),
 }
 """What each package may import of the others."""
 
-IN_SERVER = {
+ALLOWED_IN_SERVER = {
     "http": ("errors",),
     "access": ("errors", "http"),
     "streaming": ("access", "errors", "http"),
-    "telemetry": ("deps", "errors", "http", "streaming", "views"),
-    "metrics": ("reconcile", "schema"),
-    "comparing": ("deps", "http", "telemetry", "views"),
-    "jobs": ("access", "datasets", "deps", "errors", "http", "intake", "views", "wake"),
+    "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
+    "background": ("dispatch", "file_removal"),
+    "metrics": ("schema",),
+    "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
+    "jobs": (
+        "access",
+        "dataset_folder",
+        "deps",
+        "dispatch",
+        "errors",
+        "file_removal",
+        "http",
+        "idempotency",
+        "request_batcher",
+        "row_models",
+    ),
 }
 """What the packages inside the server may import of it; what is not here wires or translates."""
+
+PACKAGES_WITHOUT_CIRCLES = ("ampcore", "store", "service", "server", "worker", "ampclient")
+"""Checked module by module."""
 
 EVERYWHERE = ("ampcore", "ampcore.__version__")
 """The number itself, which costs nothing to know."""
@@ -54,7 +77,20 @@ OBJECT_STORES = {"fsspec", "s3fs", "aiobotocore", "aiohttp"}
 
 def imports(file: Path) -> Iterator[str]:
     """The dotted name of everything that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    yield from imports_below(ast.parse(file.read_text(encoding="utf-8")), file)
+
+
+def imports_at_run_time(file: Path) -> Iterator[str]:
+    """The same without `if TYPE_CHECKING:`; imports inside functions count."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    yield from imports_below(tree, file)
+
+
+def imports_below(tree: ast.AST, file: Path) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -62,7 +98,7 @@ def imports(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def leads_into(name: str, package: str) -> bool:
+def is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
@@ -74,22 +110,92 @@ def test_imports_point_one_way(package):
     allowed = (package.replace("/", "."), *ALLOWED[package])
     for file in files:
         for name in imports(file):
-            if name in EVERYWHERE or not any(leads_into(name, other) for other in packages):
+            if name in EVERYWHERE or not any(is_within(name, other) for other in packages):
                 continue
-            assert any(leads_into(name, other) for other in allowed), (
+            assert any(is_within(name, other) for other in allowed), (
                 f"{file.relative_to(ROOT)} imports {name}; {package} may import {ALLOWED[package]}"
             )
 
 
-@pytest.mark.parametrize("package", IN_SERVER)
+@pytest.mark.parametrize("package", ["checkpoint", "diagnostics", "distributed", "precision"])
+def test_what_training_is_made_of_imports_nothing_of_it(package):
+    files = list((ROOT / "ampcore" / package).rglob("*.py"))
+    assert files
+    for file in files:
+        assert not any(is_within(name, "ampcore.train") for name in imports(file)), file
+
+
+@pytest.mark.parametrize("package", ALLOWED_IN_SERVER)
 def test_inside_the_server_imports_point_one_way(package):
     files = list((ROOT / "server" / package).rglob("*.py"))
     assert files
-    allowed = [f"server.{name}" for name in (package, *IN_SERVER[package])]
+    allowed = [f"server.{name}" for name in (package, *ALLOWED_IN_SERVER[package])]
     for file in files:
         for name in imports(file):
-            if leads_into(name, "server"):
-                assert any(leads_into(name, other) for other in allowed), f"{file} imports {name}"
+            if is_within(name, "server"):
+                assert any(is_within(name, other) for other in allowed), f"{file} imports {name}"
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def import_graph(packages: Collection[str]) -> dict[str, set[str]]:
+    """Each module of the packages, and those among them that it imports at run time."""
+    files = {module_name(file): file for name in packages for file in (ROOT / name).rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for module, file in files.items():
+        found = (
+            name if name in files else name.rpartition(".")[0]  # a name inside of a module
+            for name in imports_at_run_time(file)
+            if name not in EVERYWHERE
+        )
+        graph[module] = {name for name in found if name in files and name != module}
+    return graph
+
+
+def import_circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, directly or through others."""
+
+    def reachable(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = set(graph[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return found
+
+    reach = {module: reachable(module) for module in graph}
+    in_circles = [module for module in graph if module in reach[module]]
+    groups = {
+        frozenset(other for other in reach[module] if module in reach[other])
+        for module in in_circles
+    }
+    return sorted(sorted(group) for group in groups)
+
+
+def server_part(module: str) -> str:
+    """The package inside the server that a module belongs to, or the module itself at its root."""
+    return ".".join(module.split(".")[:2])
+
+
+@pytest.mark.parametrize("package", PACKAGES_WITHOUT_CIRCLES)
+def test_no_modules_import_each_other_in_a_circle(package):
+    assert import_circles(import_graph([package])) == []
+
+
+def test_no_packages_of_the_server_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for module, imported in import_graph(["server"]).items():
+        part = server_part(module)
+        graph.setdefault(part, set()).update({server_part(name) for name in imported} - {part})
+    assert import_circles(graph) == []
+
+
+def test_a_circle_is_found_with_all_its_modules():
+    graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": ["e"], "e": [], "f": ["a"]}
+    assert import_circles(graph) == [["a", "b", "c"]]
 
 
 def test_every_package_has_its_place_in_the_table():
@@ -101,13 +207,18 @@ def test_every_package_has_its_place_in_the_table():
     ("modules", "without"),
     [
         ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
-        ("ampcore, ampcore.series", {"tensorflow", "pyarrow"}),
-        ("ampcore.preflight, ampcore.preflight.text", {"tensorflow", "keras", "numpy"}),
+        ("ampcore, ampcore.telemetry", {"tensorflow", "pyarrow"}),
+        (
+            "ampcore.api.jobs, ampcore.api.comparison, ampcore.api.tokens, ampcore.api.steps",
+            {"tensorflow", "numpy", "fastapi", "sqlalchemy"},
+        ),
+        ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
+        ("ampcore.checkpoint", {"tensorflow", "keras"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
         ("server.cli.app", {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES}),
         ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
         (
-            "service.settings, service.logs, service.storage, service.celery_names",
+            "service.settings, service.log_config, service.storage, service.celery_names",
             {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES},
         ),
     ],

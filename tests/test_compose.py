@@ -22,13 +22,13 @@ import yaml
 from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 
-from server.access.door import OPEN
+from server.access.auth_middleware import PUBLIC_PATHS
 from server.http.limits import MAX_BODY_BYTES
-from server.serving.serve import SHUTDOWN_S
+from server.serving.serve import SHUTDOWN_TIMEOUT_S
 from server.settings import Settings as ServerSettings
 from tests.waiting import DEADLINE_S
-from worker.halts import GRACE_S
 from worker.settings import Settings as WorkerSettings
+from worker.stop_reason import GRACE_S
 
 ROOT = Path(__file__).parents[1]
 FILES = ["docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.tls.yml"]
@@ -48,7 +48,7 @@ def load(name: str) -> dict[str, Any]:
 
 COMPOSE = load("docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OWN = ["migrate", "server", "worker"]
+OWN_SERVICES = ["migrate", "server", "worker"]
 TLS: dict[str, Any] = load("docker-compose.tls.yml")["services"]["proxy"]
 
 
@@ -74,20 +74,20 @@ def seconds(text: str) -> int:
 # The files are what Compose takes.
 
 
-def fulfils_the_schema(file: Path) -> bool:
+def matches_compose_schema(file: Path) -> bool:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     return subprocess.run([*command, str(file)], check=False, timeout=DEADLINE_S).returncode == 0
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_file_fulfils_the_compose_schema(name: str) -> None:
-    assert fulfils_the_schema(ROOT / name)
+    assert matches_compose_schema(ROOT / name)
 
 
 def test_the_schema_would_tell_a_misspelt_key(tmp_path: Path) -> None:
     file = tmp_path / "docker-compose.yml"
     file.write_text((ROOT / FILES[0]).read_text().replace("healthcheck:", "helthcheck:"))
-    assert not fulfils_the_schema(file)
+    assert not matches_compose_schema(file)
 
 
 def test_the_six_services_are_there() -> None:
@@ -159,7 +159,7 @@ def test_a_worker_gets_longer_to_stop_than_it_gives_its_trainer() -> None:
 
 
 def test_a_server_gets_longer_to_stop_than_its_requests_do() -> None:
-    assert seconds(SERVICES["server"]["stop_grace_period"]) > SHUTDOWN_S
+    assert seconds(SERVICES["server"]["stop_grace_period"]) > SHUTDOWN_TIMEOUT_S
 
 
 # Who is let in.
@@ -270,16 +270,19 @@ def variables() -> list[re.Match[str]]:
 def test_the_example_names_every_variable_that_the_files_use() -> None:
     example = (ROOT / ".env.example").read_text()
     named = set(re.findall(r"^(?:# )?([A-Z0-9_]+)=", example, re.MULTILINE))
-    assert named - {"COMPOSE_FILE"} == {match["name"] for match in variables()} | passed_on()
+    assert (
+        named - {"COMPOSE_FILE"}
+        == {match["name"] for match in variables()} | passed_through_variables()
+    )
 
 
-def passed_on() -> set[str]:
+def passed_through_variables() -> set[str]:
     """The variables that a container gets from .env under their own names."""
     given = [service.get("environment", {}) for service in SERVICES.values()]
     return {name for variables in given for name, text in variables.items() if text is None}
 
 
-@pytest.mark.parametrize("service", [*OWN, "proxy"])
+@pytest.mark.parametrize("service", [*OWN_SERVICES, "proxy"])
 def test_our_containers_hold_no_privileges(service: str) -> None:
     assert SERVICES[service]["cap_drop"] == ["ALL"]
     assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
@@ -342,7 +345,7 @@ def test_prometheus_asks_every_server_with_a_token_from_a_file() -> None:
 
 def started_commands() -> set[str]:
     """Every `ampserver …` of the Compose file, the Dockerfiles and the guide."""
-    commands = {shlex.join(SERVICES[name]["command"]) for name in OWN}
+    commands = {shlex.join(SERVICES[name]["command"]) for name in OWN_SERVICES}
     for dockerfile in DOCKERFILES:
         (line,) = re.findall(r"^CMD (.+)$", (ROOT / dockerfile).read_text(), re.MULTILINE)
         commands.add(shlex.join(json.loads(line)))
@@ -400,7 +403,7 @@ def test_the_health_check_tells_a_good_answer_from_a_bad_one(
 
 
 def test_the_health_check_asks_what_the_server_answers_without_a_token() -> None:
-    assert "/healthz" in OPEN
+    assert "/healthz" in PUBLIC_PATHS
 
 
 # The images.
@@ -409,7 +412,7 @@ def test_the_health_check_asks_what_the_server_answers_without_a_token() -> None
 def built() -> list[tuple[str, str]]:
     """(Dockerfile, extra) of every image that the Compose files build."""
     worker = load("docker-compose.gpu.yml")["services"]["worker"]["build"]
-    builds = [SERVICES[name]["build"] for name in OWN]
+    builds = [SERVICES[name]["build"] for name in OWN_SERVICES]
     builds.append({**SERVICES["worker"]["build"], **worker})
     return sorted({(one["dockerfile"], one.get("args", {}).get("EXTRA", "")) for one in builds})
 
@@ -480,7 +483,10 @@ def missing_modules(extra: str) -> list[str]:
     [
         # kombu.transport.redis: Celery loads it with its first message.
         ("server", "server.cli.app, server.serving.serve, server.app, kombu.transport.redis"),
-        ("worker-cpu", "server.cli.app, worker.__main__, kombu.transport.redis, ampcore.child"),
+        (
+            "worker-cpu",
+            "server.cli.app, worker.__main__, kombu.transport.redis, ampcore.trainer_process",
+        ),
     ],
     ids=["server", "worker-cpu"],
 )

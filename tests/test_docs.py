@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from ampclient.cli.app import app as ampctl
-from server.access.sessions import COOKIE
+from server.access.session_cookie import COOKIE
 from server.app import create_app
 from server.cli.app import app as ampserver
 from server.settings import Settings as ServerSettings
@@ -92,7 +92,7 @@ PROGRAMS = {
     "ampctl": typer.main.get_command(ampctl),
     "ampserver": typer.main.get_command(ampserver),
 }
-ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
+SHELL_SEPARATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
 
 
 def shell_commands(text):
@@ -122,7 +122,7 @@ def unknown_in(words):
             name: one for one in command.params for name in (*one.opts, *one.secondary_opts)
         }
         options |= dict.fromkeys(("--help", "-h"))
-        if word in ENDS or set(word) <= set("|&;<>()"):
+        if word in SHELL_SEPARATORS or set(word) <= set("|&;<>()"):
             return None
         below = getattr(command, "commands", None)
         if word.startswith("-") and len(word) > 1:
@@ -138,7 +138,7 @@ def unknown_in(words):
     return None
 
 
-PRESENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
+CURRENT_DOCUMENTS = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
 """All but what tells of older versions."""
 
 
@@ -151,20 +151,22 @@ def every_option(command):
 
 
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
-OTHERS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
+FOREIGN_OPTIONS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
 """Options of pip, of pytest, and of `python -m ampcore`, that a document names by themselves."""
 
 
-@pytest.mark.parametrize("document", PRESENT, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document", CURRENT_DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_every_command_and_option_in_a_document_is_there(document):
     text = document.read_text(encoding="utf-8")
     assert [words for words in shell_commands(text) if unknown_in(words)] == []
     alone = re.findall(r"`(--[a-z-]+)[^`]*`", text)
-    assert set(alone) - OPTIONS - OTHERS == set()
+    assert set(alone) - OPTIONS - FOREIGN_OPTIONS == set()
 
 
 def test_the_documents_name_commands_in_plenty():
-    text = "".join(document.read_text(encoding="utf-8") for document in PRESENT)
+    text = "".join(document.read_text(encoding="utf-8") for document in CURRENT_DOCUMENTS)
     assert len(list(shell_commands(text))) > 100
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a process that may end between two questions."""
+"""Helpers about processes: their answers when a process ends between two calls."""
 
 import subprocess
 import sys
@@ -6,25 +6,32 @@ import sys
 import psutil
 import pytest
 
-from tests.ports import GIVEN, free_port
-from tests.processes import children_of, command_of, has_ended, is_gone, name_of
+from tests.processes import (
+    EPHEMERAL_PORT_RANGE,
+    children_of,
+    command_of,
+    free_port,
+    has_ended,
+    is_gone,
+    name_of,
+)
 
 
 @pytest.fixture
 def program():
-    """A process that waits for its end."""
+    """A process that runs until it is ended."""
     command = [sys.executable, "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
 
 
-def test_a_process_has_ended_before_and_after_its_parent_asks_how(program, wait_until):
+def test_has_ended_holds_before_and_after_the_process_is_reaped(program, wait_until):
     process = psutil.Process(program.pid)
     assert not has_ended(process)
     assert not is_gone(program.pid)
     program.kill()
-    wait_until(lambda: has_ended(process))  # its entry is still there
+    wait_until(lambda: has_ended(process))  # it is a zombie
     assert is_gone(program.pid)
     program.wait()
     assert has_ended(process)
@@ -32,8 +39,8 @@ def test_a_process_has_ended_before_and_after_its_parent_asks_how(program, wait_
     assert (name_of(process), command_of(process), children_of(process)) == ("", "", [])
 
 
-def test_a_process_may_end_between_two_questions(program, monkeypatch):
-    """Fails where its status is asked for as if it were still there."""
+def test_a_process_may_end_between_two_calls(program, monkeypatch):
+    """Fails when NoSuchProcess from `status` is not handled."""
     process = psutil.Process(program.pid)
     program.kill()
     program.wait()
@@ -41,8 +48,8 @@ def test_a_process_may_end_between_two_questions(program, monkeypatch):
     assert has_ended(process)
 
 
-def test_a_free_port_is_none_that_the_system_gives_away():
-    if not GIVEN.exists():
+def test_a_free_port_is_outside_the_ephemeral_range():
+    if not EPHEMERAL_PORT_RANGE.exists():
         pytest.skip("needs Linux")
-    first_given = int(GIVEN.read_text().split()[0])
-    assert all(free_port() < first_given for _ in range(20))
+    first_ephemeral = int(EPHEMERAL_PORT_RANGE.read_text().split()[0])
+    assert all(free_port() < first_ephemeral for _ in range(20))

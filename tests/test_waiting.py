@@ -1,4 +1,4 @@
-"""How tests wait: on a condition, with one deadline, and never for a clock on the wall."""
+"""Tests wait on conditions with one shared deadline: no sleeps, no deadlines of their own."""
 
 import re
 import threading
@@ -9,7 +9,7 @@ import pytest
 from tests import waiting
 
 ROOT = Path(__file__).parents[1]
-GUESSES = {
+FORBIDDEN = {
     "a deadline of its own": re.compile(
         r"(\btimeout(_s)?=|\.(join|wait|communicate)\()\d+(\.\d+)?[,)]"
     ),
@@ -17,12 +17,12 @@ GUESSES = {
     "a wall clock": re.compile(r"\b(perf_counter|monotonic)\(\) *(-|<|>)"),
 }
 ALLOWED = {
-    "waiting.py": "the one place",
+    "waiting.py": "defines how tests wait",
     "chaos/programs/control.py": "a trainer that waits for the test",
     "worker/scripted_trainer.py": "a trainer that waits for the test",
-    "chaos/test_races.py": "moves the start of a thread, and nothing waits for it",
-    "worker/test_supervisor.py": "how long one reading may take, in a loop; processes that hang",
-    "worker/test_guard.py": "processes that hang",
+    "chaos/test_cancel_races.py": "shifts the start of a thread; nothing waits for it",
+    "worker/test_trainer_process.py": "a timeout of one read in a loop; processes that hang",
+    "worker/test_process_group_tracker.py": "processes that hang",
     "ampclient/test_wait.py": "the clock is the test's",
     "ampclient/test_jobs.py": "a deadline that is over at once",
     "ampcore/test_fork_server.py": "processes that hang until they are ended",
@@ -39,13 +39,13 @@ def sources():
     }
 
 
-def test_no_test_guesses_how_long_something_takes():
+def test_no_test_sleeps_or_sets_its_own_deadline():
     found = [
         f"{name}: {what}: {line.strip()}"
         for name, text in sources().items()
         if name not in ALLOWED
         for line in text.splitlines()
-        for what, guess in GUESSES.items()
+        for what, guess in FORBIDDEN.items()
         if guess.search(line)
     ]
     assert found == []
@@ -54,12 +54,14 @@ def test_no_test_guesses_how_long_something_takes():
 def test_each_exception_is_needed():
     texts = sources()
     idle = [
-        name for name in ALLOWED if not any(guess.search(texts[name]) for guess in GUESSES.values())
+        name
+        for name in ALLOWED
+        if not any(guess.search(texts[name]) for guess in FORBIDDEN.values())
     ]
     assert idle == []
 
 
-def test_what_does_not_come_is_named_with_what_there_is_instead(monkeypatch):
+def test_a_failed_wait_shows_the_condition_and_the_last_state(monkeypatch):
     monkeypatch.setattr(waiting, "DEADLINE_S", 0.0)
     steps = 7
     with pytest.raises(AssertionError) as failed:

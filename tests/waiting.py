@@ -1,4 +1,4 @@
-"""Wait on a condition: one deadline for all tests, and a failure that says what did not come."""
+"""Wait for a condition, with one deadline for all tests and a failure that shows the state."""
 
 import inspect
 import os
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 DEADLINE_S = float(os.environ.get("AMPCORE_TEST_DEADLINE_S", "180"))
-"""For whatever a test waits for. It says nothing about how long that should take: it is long
-enough for a machine that is slow and busy, and only a failing test ever sees its end."""
+"""The deadline of every wait: long enough for a slow and busy machine. Only a failing test
+reaches it."""
 POLL_S = 0.02
 
 
@@ -19,9 +19,9 @@ def wait_until(
     """Wait for a condition to hold, and return what it returned.
 
     Args:
-        condition: Asked again and again until its answer is true.
-        what: What is waited for, in words.
-        show: Called where it does not come; what it returns is shown.
+        condition: Called repeatedly until its result is true.
+        what: A description of the condition for the failure message.
+        show: Called after the deadline; its result is added to the message.
     """
     deadline = time.monotonic() + DEADLINE_S
     while not (result := condition()):
@@ -34,7 +34,7 @@ def join(*threads: threading.Thread) -> None:
     """Wait for threads to end."""
     for thread in threads:
         thread.join(DEADLINE_S)
-        assert not thread.is_alive(), f"the thread {thread.name} runs after {DEADLINE_S:g} s"
+        assert not thread.is_alive(), f"the thread {thread.name} still runs after {DEADLINE_S:g} s"
 
 
 def _failure(
@@ -44,7 +44,7 @@ def _failure(
     if show is not None:
         seen["state"] = show()
     lines = [f"{name}: {value!r}" for name, value in seen.items()]
-    return "\n  ".join([f"not in {DEADLINE_S:g} s: {what or _source(condition)}", *lines])
+    return "\n  ".join([f"not true within {DEADLINE_S:g} s: {what or _source(condition)}", *lines])
 
 
 def _source(condition: Callable[[], Any]) -> str:

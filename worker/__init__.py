@@ -1,4 +1,4 @@
-"""The worker: takes jobs from the queue, supervises one trainer process for each, keeps its steps.
+"""The worker: claims queued jobs, supervises one trainer process per job, stores its telemetry.
 
 This process never imports TensorFlow.
 """

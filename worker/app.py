@@ -1,33 +1,33 @@
-"""The Celery application of a worker: settings, the one task, and what begins and ends with it."""
+"""The worker's Celery application: its configuration, its one task, its start and its stop."""
 
 from typing import Any
 
 from celery import Celery, signals
 
-from service.bells import Bell
-from service.celery_names import TASK, queue_key
+from service.celery_names import TASK_NAME, queue_key
+from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
-from worker import abilities, broker, usage
-from worker.isolation_plan import log_isolation, plan
-from worker.presence import Presence
-from worker.scratch import Scratch
+from worker import broker, capabilities, usage
+from worker.context import WorkerContext
+from worker.isolation_plan import log_isolation, plan_isolation
+from worker.registration import WorkerRegistration
 from worker.settings import Settings
 from worker.standby import Standby
-from worker.subreaper import adopt_orphans
-from worker.tasks import work
-from worker.workshop import Workshop
+from worker.tasks import run_queued_jobs
+from worker.trainer_status import adopt_orphans
+from worker.work_dirs import WorkDirs
 
 
 def run(settings: Settings) -> int:
-    """Run a worker until it is told to stop; returns the exit code of the process."""
-    shop = workshop(settings)
-    controller = create_app(settings, shop).Worker(
+    """Run a worker until SIGTERM; returns the exit code of the process."""
+    context = create_context(settings)
+    controller = create_app(settings, context).Worker(
         pool_cls="threads",
         concurrency=settings.worker_slots,
-        queues=[queue_key(queue) for queue in shop.queues],
+        queues=[queue_key(queue) for queue in context.queues],
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,
@@ -37,20 +37,20 @@ def run(settings: Settings) -> int:
     return int(controller.exitcode or 0)
 
 
-def create_app(settings: Settings, shop: Workshop) -> Celery:
-    """A worker's Celery application; nothing is opened before it starts."""
+def create_app(settings: Settings, context: WorkerContext) -> Celery:
+    """A worker's Celery application; opens nothing before it starts."""
     app = Celery("ampcore", broker=settings.redis_url, set_as_current=False)
-    broker.keep_places()
+    broker.install_transport()
     app.conf.update(
         accept_content=["json"],
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        # A connection that died without a word must be noticed.
+        # Detect connections that broke without a TCP reset.
         broker_transport_options={
             "health_check_interval": 10,
             "socket_keepalive": True,
             "socket_connect_timeout": 5,
-            # Longer than Redis takes to say that there is nothing.
+            # Longer than the blocking pop with which Celery polls Redis.
             "socket_timeout": 10,
         },
         task_acks_late=False,
@@ -62,80 +62,80 @@ def create_app(settings: Settings, shop: Workshop) -> Celery:
         worker_prefetch_multiplier=1,
         worker_redirect_stdouts=False,
     )
-    _run_slots(app, shop, settings.worker_slots)
+    _run_slots(app, context, settings.worker_slots)
     return app
 
 
-def workshop(settings: Settings) -> Workshop:
-    """What the slots of a worker with these settings use; nothing is opened yet.
+def create_context(settings: Settings) -> WorkerContext:
+    """What the attempts of a worker with these settings share; opens nothing yet.
 
-    Raises IsolationImpossible.
+    Raises IsolationUnavailable.
     """
     worker_id = new_id()
     datasets = settings.data_dir / "datasets"
-    scratch = Scratch(settings.scratch_dir, worker_id)
-    isolation = plan(settings.isolation, parent=scratch.own, datasets=datasets)
-    return Workshop(
+    work_dirs = WorkDirs(settings.scratch_dir, worker_id)
+    isolation = plan_isolation(settings.isolation, parent=work_dirs.worker_dir, datasets=datasets)
+    return WorkerContext(
         worker_id=worker_id,
-        queues=abilities.queues(settings.worker_queues),
+        queues=capabilities.queues_to_serve(settings.worker_queues),
         database=Database(settings.database_url),
         storage=Storage(settings.artifacts_url),
-        scratch=scratch,
+        work_dirs=work_dirs,
         standby=Standby(isolation=isolation),
         data_root=datasets,
-        bell=Bell(settings.redis_url),
+        notifier=Notifier(settings.redis_url),
         isolation=isolation,
         lease_s=settings.lease_s,
     )
 
 
-def _run_slots(app: Celery, shop: Workshop, slots: int) -> None:
-    """Tie the life of the slots to the life of the Celery worker."""
+def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
+    """Register the task, and start and stop the worker's parts with the Celery worker."""
     gpus = usage.Gpus()
-    presence = Presence(
-        shop.database,
-        shop.worker_id,
+    registration = WorkerRegistration(
+        context.database,
+        context.worker_id,
         slots=slots,
-        queues=shop.queues,
-        hardware=lambda: _hardware(shop),
+        queues=context.queues,
+        hardware=lambda: _hardware_with_isolation(context),
         usage=lambda: (
-            shop.meter.reading()
-            | {"gpus": gpus.reading(), "memory": usage.memory(shop.standby.peak_bytes)}
+            context.metrics.reading()
+            | {"gpus": gpus.reading(), "memory": usage.peak_memory(context.standby.peak_bytes)}
         ),
     )
 
-    @app.task(name=TASK)  # type: ignore[untyped-decorator]
+    @app.task(name=TASK_NAME)  # type: ignore[untyped-decorator]
     def train(_job_id: str) -> None:
-        work(shop)
+        run_queued_jobs(context)
 
     @signals.setup_logging.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_logging(**_: Any) -> None:
-        """It is set up already, by whoever has started this process."""
+        """Keep Celery from configuring logging: `worker.__main__` has done it."""
 
     @signals.worker_init.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_start(**_: Any) -> None:
         adopt_orphans()
-        shop.scratch.open()
-        log_isolation(shop.isolation)
-        shop.standby.prepare()
-        presence.start()
+        context.work_dirs.open()
+        log_isolation(context.isolation)
+        context.standby.prepare()
+        registration.start()
 
     @signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop_request(**_: Any) -> None:
-        shop.shutting_down.set()
+        context.shutting_down.set()
 
     @signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop(**_: Any) -> None:
-        shop.standby.close()
-        presence.end()
-        shop.scratch.close()
-        shop.bell.close()
-        shop.database.close()
+        context.standby.close()
+        registration.stop()
+        context.work_dirs.close()
+        context.notifier.close()
+        context.database.close()
 
 
-def _hardware(shop: Workshop) -> dict[str, Any] | None:
-    """What is known of the machine, and how trainers are confined on it."""
-    if (found := shop.standby.hardware()) is None:
+def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:
+    """The machine's hardware and how trainers are isolated on it; None until a trainer reported."""
+    if (found := context.standby.hardware()) is None:
         return None
-    isolation = shop.isolation
+    isolation = context.isolation
     return {**found, "isolation": isolation.describe() if isolation is not None else None}

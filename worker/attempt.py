@@ -1,4 +1,4 @@
-"""One attempt at a job: its trainer, what carries away what that tells and leaves, and its end."""
+"""Runs one attempt: start the trainer, store its telemetry and files, record the outcome."""
 
 import logging
 import math
@@ -10,192 +10,206 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.series import Event
-from ampcore.series.frames import Frame, FrameType
-from store.leases import longest_wait_s
+from ampcore.telemetry import Event
+from ampcore.telemetry.frames import Frame, FrameType
+from store.leases import max_reconnect_wait_s
 from store.tables import Job
-from worker.aside import aside
-from worker.closing import Closing
-from worker.courier import Courier
-from worker.endings import End, Ending, broken, judge
-from worker.halts import NOT_STOPPING, Orders, Stopping
+from worker.artifact_uploader import ArtifactUploader
+from worker.background_thread import run_in_background
+from worker.checkpoint_download import fetch_latest_checkpoint
+from worker.context import WorkerContext
+from worker.database_retry import Lease, RetryingDatabase
+from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
-from worker.patience import Lease, PatientWrites
-from worker.relay import Relay
-from worker.report import report
-from worker.resumption import fetch_newest
-from worker.spool import Spool
-from worker.supervisor import TrainerProcess
-from worker.workshop import Workshop
+from worker.outcome import AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions
+from worker.telemetry_writer import TelemetryWriter
+from worker.trainer_process import TrainerProcess
+from worker.write_buffer import WriteBuffer
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
-OUTPUT: Final = "output"
-"""In an attempt's folder: where a trainer writes that has no folder of its own."""
-FETCHED: Final = "fetched"
-"""What earlier attempts have left for it."""
-LAST_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
+OUTPUT_DIR: Final = "output"
+"""In an attempt's folder: the output folder of a trainer that is not isolated."""
+FETCHED_DIR: Final = "fetched"
+"""In an attempt's folder: the checkpoint downloaded from earlier attempts."""
+FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 
 
 class JobAttempt:
-    """Runs a job that was claimed.
+    """Runs one attempt at a claimed job.
 
     Args:
-        workshop: What the attempts of this worker share.
+        context: What the attempts of this worker share.
         job: The job as it was claimed.
-        used_s: How long earlier attempts have had a worker.
-        folder: What it needs on this machine; made here, and removed by whoever named it.
+        used_s: How long earlier attempts have run; counts towards `runtime.timeout_s`.
+        folder: The attempt's folder; created here, removed by the caller.
     """
 
-    def __init__(self, workshop: Workshop, job: Job, used_s: float, folder: Path) -> None:
-        self._shop, self._job, self._folder = workshop, job, folder
-        self._over = threading.Event()
-        wait_s = longest_wait_s(workshop.lease_s)
-        ring = partial(workshop.bell.ring, job.id)
-        self._writes = PatientWrites(workshop.database, self._over, wait_s, ring)
-        self._lease = lease = Lease(job.id, job.attempt, workshop.lease_s)
-        spool = Spool(workshop.room_bytes)
-        self._relay = Relay(self._writes, lease, workshop.meter, self._note, spool)
-        self._output = folder / OUTPUT
+    def __init__(self, context: WorkerContext, job: Job, used_s: float, folder: Path) -> None:
+        self._context, self._job, self._folder = context, job, folder
+        self._attempt_ended = threading.Event()
+        wait_s = max_reconnect_wait_s(context.lease_s)
+        notify = partial(context.notifier.notify, job.id)
+        self._database = RetryingDatabase(context.database, self._attempt_ended, wait_s, notify)
+        self._lease = lease = Lease(job.id, job.attempt, context.lease_s)
+        buffer = WriteBuffer(context.buffer_bytes)
+        self._writer = TelemetryWriter(
+            self._database, lease, context.metrics, self._on_event_committed, buffer
+        )
+        self._output = folder / OUTPUT_DIR
         self._trainer_folder: TrainerFolder | None = None
-        tell = self._relay.tell
-        self._courier = Courier(workshop.storage, self._writes, lease, self._output, tell)
+        enqueue = self._writer.enqueue
+        self._uploader = ArtifactUploader(
+            context.storage, self._database, lease, self._output, enqueue
+        )
         self._timeout_s: float | None = job.spec["runtime"]["timeout_s"]
-        left_s = math.inf if self._timeout_s is None else self._timeout_s - used_s
-        self._orders = Orders(
-            self._relay, workshop.shutting_down, workshop.self_fence_s, time.monotonic() + left_s
+        remaining_s = math.inf if self._timeout_s is None else self._timeout_s - used_s
+        self._stop_conditions = StopConditions(
+            self._writer,
+            context.shutting_down,
+            context.self_fence_s,
+            time.monotonic() + remaining_s,
         )
         self._ready: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Train, and write how it ended once its process is gone."""
-        self._relay.start()
-        self._courier.start()
+        """Train, then record the outcome once the trainer process has ended."""
+        self._writer.start()
+        self._uploader.start()
         try:
             end = self._train()
             if end is not None:
-                closing = Closing(
-                    self._relay, self._courier, self._lease, self._orders, self._folder
+                finalizer = Finalizer(
+                    self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
                 )
-                closing.leave(end, report(self._job, end, self._ready))
+                finalizer.finalize(end, attempt_report(self._job, end, self._ready))
         finally:
-            self._over.set()
-            self._courier.give_up()
-            self._relay.close()
+            self._attempt_ended.set()
+            self._uploader.abandon_pending()
+            self._writer.close()
             if self._trainer_folder is not None:
                 self._trainer_folder.close()
 
-    def _note(self, event: Event) -> None:
-        self._courier.note(event)
+    def _on_event_committed(self, event: Event) -> None:
+        self._uploader.on_event(event)
 
-    def _train(self) -> End | None:
-        """What the attempt comes to; None when nobody may write that down."""
+    def _train(self) -> AttemptResult | None:
+        """The attempt's result; None when this worker no longer owns the job."""
         try:
-            ending = self._ended()
+            trainer_exit = self._run_trainer()
         except Exception as error:
-            log.exception("the attempt could not be run")
-            return broken(error)
-        log.info("the trainer has ended: %s", ending)
-        return judge(ending, self._timeout_s)
+            log.exception("the attempt failed in the worker")
+            return failed_in_worker(error)
+        log.info("the trainer process exited: %s", trainer_exit)
+        return result_of(trainer_exit, self._timeout_s)
 
-    def _ended(self) -> Ending:
-        fetched = self._folder / FETCHED
+    def _run_trainer(self) -> TrainerExit:
+        fetched = self._folder / FETCHED_DIR
         fetched.mkdir(parents=True)
-        fetching = aside(partial(self._fetch, fetched))
+        checkpoint_fetch = run_in_background(partial(self._fetch_checkpoint, fetched))
         done = False
         while not done:
-            # Also before the first step: earlier attempts may have taken all of the time.
-            if (halt := self._orders.halt()) is not None:
-                return Ending(None, 0, halt)
-            done = _is_done(fetching)
-        resume = fetching.result()
-        process = self._shop.standby.take()
+            # Checked here too: earlier attempts may have used up the whole timeout.
+            if (stop_reason := self._stop_conditions.stop_reason()) is not None:
+                return TrainerExit(None, 0, stop_reason)
+            done = _is_done(checkpoint_fetch)
+        resume = checkpoint_fetch.result()
+        process = self._context.standby.take()
         try:
-            self._settle(process, list(fetched.iterdir()))
+            self._place_checkpoints(process, list(fetched.iterdir()))
             process.assign(self._assignment(resume=resume))
-            return self._supervised(process)
+            return self._supervise(process)
         finally:
             process.end(grace_s=0)
 
-    def _fetch(self, folder: Path) -> bool:
-        tell = self._relay.tell
-        return fetch_newest(self._shop.storage, self._writes, self._lease, folder, tell)
+    def _fetch_checkpoint(self, folder: Path) -> bool:
+        enqueue = self._writer.enqueue
+        return fetch_latest_checkpoint(
+            self._context.storage, self._database, self._lease, folder, enqueue
+        )
 
-    def _settle(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
-        """Let the trainer find in its folder what was fetched for it."""
+    def _place_checkpoints(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
+        """Move the downloaded checkpoints into the trainer's output folder."""
         self._trainer_folder = process.folder
         if process.folder is None:
             self._output.mkdir()
             for path in fetched:
                 path.rename(self._output / path.name)
             return
-        self._output = self._courier.folder = process.folder.path
+        self._output = self._uploader.folder = process.folder.path
         for path in fetched:
-            process.folder.bring(path)
+            process.folder.move_in(path)
 
     def _assignment(self, *, resume: bool) -> dict[str, Any]:
         return {
             "job_id": self._job.id,
             "attempt": self._job.attempt,
             "spec": self._job.spec,
-            "data_root": str(self._shop.data_root),
+            "data_root": str(self._context.data_root),
             "output_dir": str(self._output),
             "resume": resume,
         }
 
-    def _supervised(self, process: TrainerProcess) -> Ending:
-        """Carry everything away until the process has ended, or has to be ended."""
-        stopping, last, kills = NOT_STOPPING, None, self._shop.memory_kills()
-        ready_by = time.monotonic() + self._shop.ready_s
-        while process.tells_more and not stopping.is_due(time.monotonic()):
-            last = self._carry(process, self._heard(process)) or last
+    def _supervise(self, process: TrainerProcess) -> TrainerExit:
+        """Forward frames and log output until the trainer ends or its time to stop is over."""
+        pending_stop, last, oom_kills = NOT_STOPPED, None, self._context.new_oom_kill_counter()
+        ready_by = time.monotonic() + self._context.ready_timeout_s
+        while process.has_more_frames and not pending_stop.is_due(time.monotonic()):
+            last = self._enqueue(process, self._read_frames(process)) or last
             if process.ready is None and time.monotonic() > ready_by:
-                raise TimeoutError(f"its process was not ready after {self._shop.ready_s:g} s")
-            kills.look()
-            stopping = self._obeyed(process, stopping)
-        late = process.end(stopping.left_s(time.monotonic(), at_most=self._shop.grace_s))
-        last = self._carry(process, late, at_end=True) or last
+                raise TimeoutError(
+                    f"the trainer process was not ready after {self._context.ready_timeout_s:g} s"
+                )
+            oom_kills.sample()
+            pending_stop = self._stop_if_requested(process, pending_stop)
+        remaining_frames = process.end(
+            pending_stop.remaining_s(time.monotonic(), at_most=self._context.grace_s)
+        )
+        last = self._enqueue(process, remaining_frames, at_end=True) or last
         self._ready = process.ready or {}
-        return Ending(
+        return TrainerExit(
             last,
             process.exit_code,
-            stopping.halt,
-            last_line=process.printed.last_line(),
-            # Where that was the fork server, it was not this job that took too much.
-            memory_ran_out=kills.has_risen() and not process.died_with_server,
+            pending_stop.stop_reason,
+            last_line=process.log_capture.last_line(),
+            # When the fork server was killed, this job need not have used too much memory.
+            oom_killed=oom_kills.has_increased() and not process.died_with_server,
         )
 
-    def _heard(self, process: TrainerProcess) -> list[Frame]:
-        """What comes next; nothing while there is no room for it, and the trainer waits."""
-        if self._relay.spool.has_room:
-            return process.hear(POLL_S)
-        self._relay.spool.wait_for_room(POLL_S)
+    def _read_frames(self, process: TrainerProcess) -> list[Frame]:
+        """The next frames; none while the write buffer is full, so that the trainer blocks."""
+        if self._writer.buffer.has_room:
+            return process.read_frames(POLL_S)
+        self._writer.buffer.wait_for_room(POLL_S)
         return []
 
-    def _carry(
+    def _enqueue(
         self, process: TrainerProcess, frames: Sequence[Frame], *, at_end: bool = False
     ) -> Frame | None:
-        """Pass on what was said and printed; the last word, if it is among it."""
-        if self._relay.error is not None:
-            raise self._relay.error
-        self._relay.carry(frames)
-        self._relay.tell(*process.printed.take(now=at_end))
+        """Queue frames and log output for the database; returns the final frame if present."""
+        if self._writer.error is not None:
+            raise self._writer.error
+        self._writer.enqueue_frames(frames)
+        self._writer.enqueue(*process.log_capture.take(now=at_end))
         if any(frame.type is FrameType.STEPS for frame in frames):
-            self._shop.standby.prepare()  # this job has what it needs: warm up the next one's
-        return next((frame for frame in frames if frame.type in LAST_FRAMES), None)
+            self._context.standby.prepare()  # this job trains: prepare the next job's process
+        return next((frame for frame in frames if frame.type in FINAL_FRAMES), None)
 
-    def _obeyed(self, process: TrainerProcess, stopping: Stopping) -> Stopping:
-        """Tell the trainer to stop if somebody wants it to."""
-        now, grace_s = time.monotonic(), self._shop.grace_s
-        joined = stopping.joined(self._orders.halt(), grace_s=grace_s, now=now)
-        if joined.halt is not None and joined.halt is not stopping.halt:
-            log.info("the trainer is stopped: %s", joined.halt.value)
+    def _stop_if_requested(self, process: TrainerProcess, pending_stop: PendingStop) -> PendingStop:
+        """Ask the trainer to stop when a reason to do so has come up."""
+        now, grace_s = time.monotonic(), self._context.grace_s
+        updated = pending_stop.updated(
+            self._stop_conditions.stop_reason(), grace_s=grace_s, now=now
+        )
+        if updated.stop_reason is not None and updated.stop_reason is not pending_stop.stop_reason:
+            log.info("stopping the trainer: %s", updated.stop_reason.value)
             process.terminate()
-        return joined
+        return updated
 
 
 def _is_done(future: Future[Any]) -> bool:
-    """Wait a moment for it."""
+    """Whether it is done, after a wait of at most `POLL_S`."""
     wait([future], timeout=POLL_S)
     return future.done()

@@ -1,17 +1,17 @@
-"""Redis as a worker hears it: a message that cannot be acknowledged takes up no place.
+"""A Redis transport for kombu that frees the prefetch slot of a message whose ack fails.
 
-Celery reads as many messages ahead as it has places. Where Redis is gone in the moment of an
-acknowledgement, kombu keeps the place taken for ever, and a worker with one slot hears no more.
+Celery prefetches a limited number of messages. When Redis is unreachable while a message is
+acknowledged, kombu never frees that message's place, and a worker with one slot receives no more.
 """
 
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 
 
-class Places(redis.QoS):
-    """The messages that are not acknowledged yet."""
+class UnacknowledgedMessages(redis.QoS):
+    """kombu's bookkeeping of unacknowledged messages, corrected for failed acks."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Acknowledge one; its place is free whether Redis hears of it or not."""
+        """Acknowledge a message, and free its place even when Redis cannot be reached."""
         try:
             super().ack(delivery_tag)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -20,18 +20,18 @@ class Places(redis.QoS):
 
 
 class Channel(redis.Channel):
-    """One that counts so."""
+    """A channel that uses UnacknowledgedMessages."""
 
-    QoS = Places
+    QoS = UnacknowledgedMessages
 
 
 class Transport(redis.Transport):
-    """The way to Redis."""
+    """A Redis transport whose channels free the place of a failed ack."""
 
     Channel = Channel
 
 
-def keep_places() -> None:
-    """Let this process reach every Redis so."""
-    # Not by Celery's setting `broker_transport`: its name would stand in the log for the address.
+def install_transport() -> None:
+    """Make kombu use this transport for every `redis://` and `rediss://` URL of this process."""
+    # Not with Celery's setting `broker_transport`: the log would show its name, not the address.
     TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{__name__}:Transport"))

@@ -1,7 +1,7 @@
-"""What confines each trainer of this worker: its folder, its user, and what it must give up.
+"""The isolation of each trainer: its own folder, its own user, Landlock rules and limits.
 
-A trainer does that itself (`ampcore.isolation`); `worker.isolation_plan` says what applies on this
-machine.
+The trainer applies them to itself (`ampcore.isolation`); `worker.isolation_plan` finds out which of
+them this machine supports.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from ampcore.isolation import TEMPORARY, Confinement, landlock
+from ampcore.isolation import TEMP_FOLDER, Confinement, landlock
 from worker.trainer_users import TrainerUser, claim_user
 
 OPEN_TO_ENTER: Final = 0o711
@@ -19,19 +19,19 @@ OPEN_TO_ENTER: Final = 0o711
 
 @dataclass(frozen=True)
 class TrainerFolder:
-    """The one folder that a trainer may change, made before its process; and its user, if any."""
+    """The only folder that a trainer may write to, and the user that it runs as, if any."""
 
     path: Path
-    rules: Confinement
+    confinement: Confinement
     user: TrainerUser | None = None
 
-    def bring(self, path: Path) -> None:
-        """Move a folder of ours into it, with all that is in it, before the trainer has a job."""
-        _give(self.user, path)
+    def move_in(self, path: Path) -> None:
+        """Move a folder into it and make the trainer's user its owner."""
+        _chown_tree(self.user, path)
         path.rename(self.path / path.name)
 
     def close(self) -> None:
-        """Remove the folder; the trainer, and what it started, has ended."""
+        """Remove the folder and release the user, after all of its processes have ended."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.user is not None:
             self.user.release()
@@ -39,29 +39,29 @@ class TrainerFolder:
 
 @dataclass(frozen=True)
 class Isolation:
-    """What every trainer of this worker is confined to."""
+    """The isolation that every trainer of this worker gets."""
 
     parent: Path
-    """Where their folders are made: this worker's folder in scratch."""
+    """Where trainer folders are created: this worker's folder in the scratch folder."""
     datasets: Path
     users: range | None = None
-    """None: they run as the worker's user."""
+    """User ids for trainers; None: they run as the worker's user."""
     landlock_abi: int = 0
     processes: int | None = None
     memory_bytes: int | None = None
     missing: tuple[str, ...] = field(default=(), compare=False)
-    """Sentences about what this machine does not allow."""
+    """Sentences about the measures that this machine does not support."""
 
     def new_folder(self) -> TrainerFolder:
-        """A folder for the next trainer. Raises OSError."""
+        """Create a folder for the next trainer and claim a user for it. Raises OSError."""
         user = claim_user(self.users) if self.users is not None else None
         if user is not None:
             for above in (self.parent.parent, self.parent):
                 above.chmod(OPEN_TO_ENTER)
         path = self.parent / f"trainer-{uuid4().hex}"
         path.mkdir(mode=0o700)
-        (path / TEMPORARY).mkdir(mode=0o700)
-        rules = Confinement(
+        (path / TEMP_FOLDER).mkdir(mode=0o700)
+        confinement = Confinement(
             folder=path,
             datasets=self.datasets,
             user=user.number if user is not None else None,
@@ -69,11 +69,11 @@ class Isolation:
             processes=self.processes,
             memory_bytes=self.memory_bytes,
         )
-        _give(user, path)
-        return TrainerFolder(path, rules, user)
+        _chown_tree(user, path)
+        return TrainerFolder(path, confinement, user)
 
     def describe(self) -> dict[str, Any]:
-        """For the registry of workers: which measures apply."""
+        """Which measures apply, as reported with the worker's hardware."""
         return {
             "own_user": self.users is not None,
             "files": self.landlock_abi > 0,
@@ -86,8 +86,8 @@ class Isolation:
         }
 
 
-def _give(user: TrainerUser | None, folder: Path) -> None:
-    """Make a trainer's user the owner of a folder, with all that is in it."""
+def _chown_tree(user: TrainerUser | None, folder: Path) -> None:
+    """Make a trainer's user the owner of a folder and everything in it."""
     if user is not None:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user.number, user.number, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""Which measures of isolation a machine allows, beside those that the settings ask for.
+"""Plans trainer isolation: the configured measures, as far as this machine supports them.
 
-docs/adr/0034 says why they are these.
+docs/adr/0034 gives the reasons for each measure.
 """
 
 import logging
@@ -16,16 +16,16 @@ from typing import Final
 import ampcore
 from ampcore.isolation import landlock
 from worker.isolation import Isolation
-from worker.memory_kills import events_file
+from worker.oom_kills import memory_events_file
 
 log = logging.getLogger(__name__)
 
 DEFAULT_USERS: Final = range(60_800, 61_000)
-"""Numbers that no distribution gives to anybody (systemd's UIDs-GIDs.md)."""
+"""User ids that no distribution assigns (systemd's UIDs-GIDs.md)."""
 DEFAULT_PROCESSES: Final = 4096
 RESERVED_BYTES: Final = 4 * 2**30
-"""What a trainer asks for and hardly touches: stacks of threads, room of the allocator. It has
-asked for 1.5 GB when it uses a third of that, and for 8 MB more with each thread."""
+"""Address space that a trainer reserves but hardly uses: thread stacks and the allocator's arenas.
+Measured: 1.5 GB reserved when a third of that is used, and 8 MB more for each thread."""
 NEEDED_CAPABILITIES: Final = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7,
 }  # fmt: skip
@@ -33,7 +33,7 @@ NEEDED_CAPABILITIES: Final = {
 
 
 class IsolationMode(StrEnum):
-    """What AMPCORE_TRAINER_ISOLATION says."""
+    """The values of AMPCORE_TRAINER_ISOLATION."""
 
     AUTO = "auto"
     REQUIRED = "required"
@@ -42,34 +42,38 @@ class IsolationMode(StrEnum):
 
 @dataclass(frozen=True)
 class IsolationSettings:
-    """What the settings say of it."""
+    """The settings about trainer isolation."""
 
     mode: IsolationMode = IsolationMode.AUTO
     users: range = DEFAULT_USERS
     processes: int = DEFAULT_PROCESSES
     memory_bytes: int | None = None
-    """None: the memory of this machine or container, and what is only reserved."""
+    """Limit on a trainer's address space; None: the machine's or container's memory plus
+    `RESERVED_BYTES`."""
 
 
-class IsolationImpossible(Exception):
-    """It is required, and this machine does not allow it; the message says what is missing."""
+class IsolationUnavailable(Exception):
+    """Isolation is required, but this machine cannot provide it; the message says why."""
 
 
-def plan(settings: IsolationSettings, *, parent: Path, datasets: Path) -> Isolation | None:
-    """What of the settings this machine allows; None when trainers are not to be isolated.
+def plan_isolation(
+    settings: IsolationSettings, *, parent: Path, datasets: Path
+) -> Isolation | None:
+    """The measures that this machine supports; None when isolation is off.
 
-    Raises IsolationImpossible when it must be complete, and cannot be.
+    Raises IsolationUnavailable when isolation is required and a measure is missing.
     """
     if settings.mode is IsolationMode.OFF:
         return None
     abi = landlock.abi()
-    scratch = parent.parent  # it is ours to open
+    scratch = parent.parent  # not checked: the worker opens it to other users itself
     closed = _closed_to_others([*_program_folders(), scratch.parent, datasets])
-    is_root, may_switch = os.geteuid() == 0, may_use(settings.users)
+    is_root, may_switch = os.geteuid() == 0, can_run_as(settings.users)
     missing = tuple(_missing(abi, is_root=is_root, may_switch=may_switch, closed=closed))
     if settings.mode is IsolationMode.REQUIRED and missing:
-        raise IsolationImpossible(
-            "AMPCORE_TRAINER_ISOLATION is required, and cannot be had here: " + " ".join(missing)
+        raise IsolationUnavailable(
+            "AMPCORE_TRAINER_ISOLATION=required, but this machine cannot provide it: "
+            + " ".join(missing)
         )
     return Isolation(
         parent=parent,
@@ -77,25 +81,25 @@ def plan(settings: IsolationSettings, *, parent: Path, datasets: Path) -> Isolat
         users=settings.users if may_switch and closed is None else None,
         landlock_abi=abi,
         processes=settings.processes,
-        memory_bytes=settings.memory_bytes or _memory_here() + RESERVED_BYTES,
+        memory_bytes=settings.memory_bytes or _available_memory_bytes() + RESERVED_BYTES,
         missing=missing,
     )
 
 
 def log_isolation(isolation: Isolation | None) -> None:
-    """Write into the log what applies, and what does not and why."""
+    """Log which measures apply, and which do not and why."""
     if isolation is None:
-        log.warning("trainers are not isolated, as AMPCORE_TRAINER_ISOLATION says")
+        log.warning("trainers are not isolated (AMPCORE_TRAINER_ISOLATION=off)")
         return
     log.info("trainers are isolated: %s", isolation.describe())
     for sentence in isolation.missing:
         log.warning("trainers are not fully isolated: %s", sentence)
 
 
-def may_use(users: range, proc: Path = Path("/proc/self")) -> bool:
-    """Whether this process can run others as these users.
+def can_run_as(users: range, proc: Path = Path("/proc/self")) -> bool:
+    """Whether this process can start processes as these users.
 
-    Root can; in a container it may have no capabilities, or there may be no such users.
+    It needs root. In a container, root may lack capabilities or the user ids may not be mapped.
     """
     if os.geteuid() != 0:
         return False
@@ -105,12 +109,12 @@ def may_use(users: range, proc: Path = Path("/proc/self")) -> bool:
     except OSError:
         return False
     (held,) = (int(line.split()[1], 16) for line in status.splitlines() if line[:7] == "CapEff:")
-    are_there = all(_maps(text, users) for text in maps)
+    are_there = all(_is_mapped(text, users) for text in maps)
     return are_there and all(held >> number & 1 for number in NEEDED_CAPABILITIES.values())
 
 
-def _maps(text: str, users: range) -> bool:
-    """Whether one line of a user namespace's map, `first outside count`, holds all of them."""
+def _is_mapped(text: str, users: range) -> bool:
+    """Whether one line `first outside count` of a uid_map or gid_map contains all of them."""
     ranges = [tuple(map(int, line.split())) for line in text.splitlines()]
     return any(first <= users[0] and users[-1] < first + count for first, _, count in ranges)
 
@@ -118,37 +122,37 @@ def _maps(text: str, users: range) -> bool:
 def _missing(abi: int, *, is_root: bool, may_switch: bool, closed: Path | None) -> Iterator[str]:
     if abi == 0:
         yield (
-            "This kernel has no Landlock (Linux 5.13 has): "
-            "a trainer can read what its user can read, the data folder too."
+            "This kernel has no Landlock (added in Linux 5.13): "
+            "a trainer can read whatever its user can read, including the data folder."
         )
     if is_root and (closed is not None or not may_switch):
         why = (
-            f"{closed} is closed to other users"
+            f"other users cannot enter {closed}"
             if may_switch
-            else "this root lacks capabilities ("
+            else "root lacks some of the capabilities "
             + ", ".join(NEEDED_CAPABILITIES)
-            + ") or the users of AMPCORE_TRAINER_USERS"
+            + ", or the user ids of AMPCORE_TRAINER_USERS are not mapped"
         )
         yield (
-            f"A trainer has no user of its own, since {why}: "
-            "it runs as root without root's capabilities."
+            f"A trainer has no user of its own, because {why}: "
+            "it runs as root without capabilities."
         )
     elif not is_root and abi < landlock.SCOPES_ABI:
         yield (
-            "This worker is not root, and its kernel has no Landlock 6 (Linux 6.12 has): "
-            "a trainer can end the processes of this worker's user."
+            "This worker is not root, and its kernel has no Landlock 6 (added in Linux 6.12): "
+            "a trainer can kill other processes of this worker's user."
         )
 
 
 def _program_folders() -> list[Path]:
-    """What a trainer imports from."""
+    """The folders that a trainer imports from."""
     return [Path(sys.prefix), Path(sys.base_prefix), Path(ampcore.__file__).parent]
 
 
 def _closed_to_others(folders: list[Path]) -> Path | None:
-    """A folder, of these or above them, that other users cannot enter; None: there is none.
+    """The first of these folders, or of their parents, that other users cannot enter.
 
-    A folder that does not exist will be made as open as those above it.
+    None: there is none. Folders that do not exist yet are skipped.
     """
     for folder in folders:
         target = folder.resolve()
@@ -158,10 +162,10 @@ def _closed_to_others(folders: list[Path]) -> Path | None:
     return None
 
 
-def _memory_here() -> int:
+def _available_memory_bytes() -> int:
     """The bytes of memory of this machine, or of this container where that has less."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if (events := events_file()) is None:
+    if (events := memory_events_file()) is None:
         return machine
     try:
         return min(machine, int(events.with_name("memory.max").read_text(encoding="ascii")))

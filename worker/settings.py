@@ -1,4 +1,4 @@
-"""What a worker must know of its surroundings, read from the environment once."""
+"""The worker's settings, read once from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -9,24 +9,24 @@ from typing import Self
 from pydantic import TypeAdapter, ValidationError
 
 from ampcore.spec.training import QueueName
-from service.settings import Environment, SettingsInvalid, Surroundings, database_url, redis_url
+from service.settings import Environment, SettingsInvalid, SharedSettings, database_url, redis_url
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
 
 
 @dataclass(frozen=True)
-class Settings(Surroundings):
+class Settings(SharedSettings):
     """The worker's settings; each is the environment variable AMPCORE_<NAME>."""
 
     worker_slots: int = 1
     worker_queues: tuple[str, ...] | None = None
-    """Whose jobs it takes; None: those that its machine can run."""
+    """The queues to serve; None: those whose jobs its machine can run."""
     scratch_dir: Path = Path()
-    """Where attempts write before their files are published; left out: in the data folder."""
+    """Where attempts write before uploads; default: `scratch` in the data folder."""
     trainer_isolation: IsolationMode = IsolationMode.AUTO
     trainer_users: range = DEFAULT_USERS
     trainer_processes: int = DEFAULT_PROCESSES
     trainer_memory_bytes: int | None = None
-    """None: the memory of this machine."""
+    """None: the machine's memory plus what a trainer only reserves."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +35,7 @@ class Settings(Surroundings):
 
     @property
     def isolation(self) -> IsolationSettings:
-        """How trainers are to be confined."""
+        """The settings about trainer isolation."""
         return IsolationSettings(
             self.trainer_isolation,
             self.trainer_users,
@@ -45,7 +45,7 @@ class Settings(Surroundings):
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Raises SettingsInvalid, naming the variable."""
+        """Read the settings. Raises SettingsInvalid, which names the variable."""
         given = Environment.of(variables)
         scratch = given.text("AMPCORE_SCRATCH_DIR", "")
         return cls(
@@ -70,21 +70,21 @@ class Settings(Surroundings):
 
 
 def _users(text: str) -> range:
-    """A range of user ids, from the first to the last; root is not allowed."""
+    """Parse `FIRST-LAST` as a range of user ids; 0 (root) is not allowed."""
     if not text:
         return DEFAULT_USERS
     first, _, last = text.partition("-")
     given = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
     if len(given) != 2 or not 1 <= given[0] <= given[1] < 2**32 - 1:
         raise SettingsInvalid(
-            "AMPCORE_TRAINER_USERS: expected the first and the last number of a range of users, "
+            "AMPCORE_TRAINER_USERS: expected the first and last id of a range of users, "
             f"such as {DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}, received {text[:40]!r}."
         )
     return range(given[0], given[1] + 1)
 
 
 def _queues(text: str) -> tuple[str, ...] | None:
-    """Names with commas between; a name that stands there twice counts once."""
+    """Parse a comma-separated list of queue names; duplicates count once."""
     if not text:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -92,6 +92,6 @@ def _queues(text: str) -> tuple[str, ...] | None:
         return TypeAdapter(tuple[QueueName, ...]).validate_python(names)
     except ValidationError:
         raise SettingsInvalid(
-            "AMPCORE_WORKER_QUEUES: expected names of lower-case letters, digits, dots and dashes "
-            f"with commas between, received {text[:80]!r}."
+            "AMPCORE_WORKER_QUEUES: expected comma-separated names of lower-case letters, digits, "
+            f"dots and dashes, received {text[:80]!r}."
         ) from None

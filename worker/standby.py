@@ -1,4 +1,4 @@
-"""A trainer process kept warm: forked, and rehearsed, before its job is there."""
+"""Keeps one trainer process ready: forked and warmed up before its job arrives."""
 
 import logging
 import threading
@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from worker.fork_server import ForkServer
-from worker.guard import Guard
 from worker.isolation import Isolation
-from worker.supervisor import PROGRAM, TrainerProcess
+from worker.process_group_tracker import ProcessGroupTracker
+from worker.trainer_process import PROGRAM, TrainerProcess
 
 log = logging.getLogger(__name__)
 
-READY_S: Final = 300.0
-"""How long a job may wait for its trainer process, and so for the fork server to load."""
+READY_TIMEOUT_S: Final = 300.0
+"""How long a job may wait for its trainer process, including the load of the fork server."""
 
 
 class Standby:
-    """Holds at most one waiting process; safe to use from every slot's thread.
+    """Holds at most one standby process; thread-safe.
 
     Args:
-        program: The command of the process that trainers are forked from.
-        isolation: How trainers are confined; None: not at all.
+        program: The command of the fork server.
+        isolation: How trainers are isolated; None: not at all.
     """
 
     def __init__(
         self, program: Sequence[str] = PROGRAM, isolation: Isolation | None = None
     ) -> None:
-        self._guard, self._isolation = Guard(), isolation
-        self._server = ForkServer(program, self._guard)
+        self._tracker, self._isolation = ProcessGroupTracker(), isolation
+        self._server = ForkServer(program, self._tracker)
         self._lock = threading.Lock()
         self._process: TrainerProcess | None = None
         self._hardware: dict[str, Any] | None = None
@@ -36,72 +36,72 @@ class Standby:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that a trainer has held, of those that are gone."""
+        """The largest peak memory of a trainer that has ended."""
         return self._server.peak_bytes
 
     def prepare(self) -> None:
-        """Have a process wait, unless one does."""
+        """Request a standby process unless there is one."""
         with self._lock:
-            self._drop_if_dead()
+            self._discard_if_dead()
             if self._process is None and not self._closed:
                 try:
-                    self._process = self._asked(is_standby=True)
-                except OSError as error:  # the next job then asks for a process of its own
-                    log.warning("no trainer can stand by: %s", error)
+                    self._process = self._request_process(is_standby=True)
+                except OSError as error:  # the next job then requests its own process
+                    log.warning("cannot start a standby trainer process: %s", error)
 
     def take(self) -> TrainerProcess:
-        """The waiting process, or a new one when there is none that could begin at once.
+        """The standby process, or a new one when no standby could start at once.
 
-        One that rehearses goes on with that: a new one is at its first step earlier. Raises
-        OSError when there is nothing to fork it from.
+        A standby that is still warming up is left alone: a new process reaches its first step
+        sooner. Raises OSError when the fork server cannot be started.
         """
         with self._lock:
-            self._drop_if_dead()
+            self._discard_if_dead()
             process = self._process
             if process is None or (process.pid is not None and process.ready is None):
-                return self._asked(is_standby=False)
+                return self._request_process(is_standby=False)
             self._process = None
             return process
 
     def hardware(self) -> dict[str, Any] | None:
-        """What a waiting process has found on this machine; None until one has looked.
+        """The hardware that a standby process has reported; None until one has.
 
-        Ask now and then: a process that prints much while it waits must be heard.
+        Call this regularly: it also reads what the standby prints, so that its pipe stays empty.
         """
         with self._lock:
-            self._drop_if_dead()
+            self._discard_if_dead()
             return self._hardware
 
     def close(self) -> None:
-        """End the waiting process, and what processes are forked from; there will be no other."""
+        """End the standby process and the fork server; no other one is started."""
         with self._lock:
             self._closed = True
             if self._process is not None:
                 self._process.discard()
                 self._process = None
         self._server.close()
-        self._guard.close()
+        self._tracker.close()
 
-    def _drop_if_dead(self) -> None:
-        """Hear what the waiting process says, and let go of it when it says nothing more."""
+    def _discard_if_dead(self) -> None:
+        """Read the standby's output, and discard it when it has ended or sends no valid frames."""
         if (process := self._process) is None:
             return
         try:
-            process.hear(timeout_s=0)
-            is_sound = process.is_alive
-        except ValueError:  # no frames
-            is_sound = False
+            process.read_frames(timeout_s=0)
+            is_healthy = process.is_alive
+        except ValueError:  # not frames
+            is_healthy = False
         if process.ready is not None:
             self._hardware = process.ready["hardware"]
-        if not is_sound:
-            log.warning("the trainer that stood by has ended: %s", process.printed.last_line())
+        if not is_healthy:
+            log.warning("the standby trainer process exited: %s", process.log_capture.last_line())
             process.discard()
             self._process = None
 
-    def _asked(self, *, is_standby: bool) -> TrainerProcess:
+    def _request_process(self, *, is_standby: bool) -> TrainerProcess:
         folder = self._isolation.new_folder() if self._isolation is not None else None
         try:
-            return TrainerProcess(self._server, self._guard, folder, is_standby=is_standby)
+            return TrainerProcess(self._server, self._tracker, folder, is_standby=is_standby)
         except OSError:
             if folder is not None:
                 folder.close()

@@ -1,52 +1,52 @@
-"""What a slot does when a bell rings: take the job that is next, run it, and look for another."""
+"""What a slot does with a message: claim and run queued jobs until none is left."""
 
 import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.logs import log_context
+from service.log_config import log_context
 from store import attempts
 from store.tables import Job
 from worker.attempt import JobAttempt
-from worker.workshop import Workshop
+from worker.context import WorkerContext
 
 log = logging.getLogger(__name__)
 
 
-def work(workshop: Workshop) -> None:
-    """Run jobs until none is left that this worker could take, or it is to take no more."""
-    while not workshop.shutting_down.is_set():
-        claimed = _claim(workshop)
+def run_queued_jobs(context: WorkerContext) -> None:
+    """Claim and run jobs until none is left for this worker's queues, or it shuts down."""
+    while not context.shutting_down.is_set():
+        claimed = _claim(context)
         if claimed is None:
             return
         job, used_s = claimed
         with (
             log_context(request_id=job.request_id, job_id=job.id, attempt=job.attempt),
-            workshop.meter.busy(),
+            context.metrics.busy_slot(),
         ):
-            _run(workshop, job, used_s)
+            _run(context, job, used_s)
 
 
-def _claim(workshop: Workshop) -> tuple[Job, float] | None:
-    """The job that is next, and how long it has had a worker before."""
+def _claim(context: WorkerContext) -> tuple[Job, float] | None:
+    """The next job, and how long its earlier attempts have run; None when there is none."""
     try:
-        with workshop.database.write() as session:
+        with context.database.write() as session:
             job = attempts.claim_next(
-                session, workshop.worker_id, workshop.queues, lease_s=workshop.lease_s
+                session, context.worker_id, context.queues, lease_s=context.lease_s
             )
             return (job, attempts.used_s(session, job.id)) if job is not None else None
     except SQLAlchemyError as error:
-        # The server rings again for what is queued still.
-        log.warning("no job could be claimed: %s", error)
+        # The server dispatches jobs that are still queued again.
+        log.warning("cannot claim a job: %s", error)
         return None
 
 
-def _run(workshop: Workshop, job: Job, used_s: float) -> None:
+def _run(context: WorkerContext, job: Job, used_s: float) -> None:
     log.info("the attempt starts")
     try:
-        with workshop.scratch.folder(job.id, job.attempt) as folder:
-            JobAttempt(workshop, job, used_s, folder).run()
+        with context.work_dirs.attempt_dir(job.id, job.attempt) as folder:
+            JobAttempt(context, job, used_s, folder).run()
     except Exception:
-        # Nothing is known to do this; the lease then runs out, and the job is tried again.
-        log.exception("the attempt was given up")
-    workshop.standby.prepare()
+        # No known error leads here. The lease expires, and the job is retried.
+        log.exception("the attempt was abandoned after an unexpected error")
+    context.standby.prepare()

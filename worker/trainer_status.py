@@ -1,135 +1,156 @@
-"""What the fork server reports of one trainer: its number, its end, the memory that it held."""
+"""What the fork server reports about one trainer: process id, exit code and peak memory.
 
+Source of the subreaper: Linux, prctl(2), PR_SET_CHILD_SUBREAPER.
+"""
+
+import ctypes
 import json
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from worker.fork_server import REAP, Launched
+from worker.fork_server import REAP, ForkServerProcess
 
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 4096
-SILENT_S: Final = 30.0
-"""How long the fork server may take to report a death; then it counts as stuck, and is killed."""
+PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
+REPORT_TIMEOUT_S: Final = 30.0
+"""How long the fork server may take to report an exit before it counts as stuck and is killed."""
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of orphaned descendants, so that it can wait for their groups.
+
+    Linux only; elsewhere orphans go to the init process.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 class TrainerStatus:
     """The worker's end of a trainer's status socket (`ampcore.fork_server`).
 
-    When the fork server ends, Linux kills its trainers. They become children of this process
-    where it is a subreaper, and it then asks Linux itself how they ended.
+    When the fork server dies, Linux kills its trainers. Where this process is a subreaper, they
+    become its children, and it reads their exit codes itself.
     """
 
-    def __init__(self, connection: socket.socket, server: Launched) -> None:
+    def __init__(self, connection: socket.socket, server: ForkServerProcess) -> None:
         self.pid: int | None = None
-        """None while the process does not exist."""
+        """None until the process exists."""
         self.exit_code: int | None = None
-        """None until the end is known; negative for a signal."""
+        """None until it is known; negative for a signal."""
         self.peak_bytes = 0
-        """The most memory that it held; known once it is reaped."""
-        self.complaint = ""
-        """Why there was no process."""
-        self.is_over = False
-        """The fork server says nothing more."""
+        """Its peak memory; known once it is reaped."""
+        self.error = ""
+        """Why no process was forked."""
+        self.is_closed = False
+        """The fork server has closed the connection."""
         connection.setblocking(False)
         self._connection, self._server = connection, server
-        self._waiting = b""
-        self._was_told = False
+        self._incomplete_line = b""
+        self._was_reported = False
         self._killed_at: float | None = None
 
     @property
     def died_with_server(self) -> bool:
-        """Whether its end was that of the fork server."""
-        return self.is_over and self.exit_code is not None and not self._was_told
+        """Whether it ended because the fork server did."""
+        return self.is_closed and self.exit_code is not None and not self._was_reported
 
-    def look(self) -> None:
-        """Read what was said since."""
-        while not self.is_over:
+    def poll(self) -> None:
+        """Read the reports that have arrived."""
+        while not self.is_closed:
             try:
                 data = self._connection.recv(READ_BYTES)
             except BlockingIOError:
                 return
             except ConnectionError:
                 data = b""
-            self._hear(data)
+            self._read_lines(data)
         if self.exit_code is None:
-            self._find_out()
+            self._infer_exit()
 
     def reap(self) -> None:
-        """Have its entry removed from the process table; its number is then free again."""
-        self._connection.settimeout(SILENT_S)
+        """Let the fork server reap it; its process id may be reused afterwards."""
+        self._connection.settimeout(REPORT_TIMEOUT_S)
         with suppress(ConnectionError):
             self._connection.sendall(REAP)
-        while not self.is_over:
+        while not self.is_closed:
             try:
-                self._hear(self._connection.recv(READ_BYTES))
+                self._read_lines(self._connection.recv(READ_BYTES))
             except TimeoutError:
                 self._kill_server()
             except ConnectionError:
-                self.is_over = True
+                self.is_closed = True
 
-    def insist(self) -> None:
-        """Call now and then when it was killed: whoever should report that may stand still."""
+    def kill_silent_server(self) -> None:
+        """Kill a fork server that does not report a dead trainer; call repeatedly after a kill."""
         self._killed_at = self._killed_at or time.monotonic()
         silent_s = time.monotonic() - self._killed_at
-        if silent_s > SILENT_S and self.pid is not None and _is_dead(self.pid):
+        if silent_s > REPORT_TIMEOUT_S and self.pid is not None and _is_dead(self.pid):
             self._kill_server()
             self._killed_at = None
 
     def _kill_server(self) -> None:
-        log.warning("the fork server says nothing of a dead trainer for %g s: killed", SILENT_S)
+        log.warning(
+            "the fork server did not report a dead trainer within %g s; killing the fork server",
+            REPORT_TIMEOUT_S,
+        )
         self._server.kill()
 
-    def _hear(self, data: bytes) -> None:
-        *lines, self._waiting = (self._waiting + data).split(b"\n")
+    def _read_lines(self, data: bytes) -> None:
+        *lines, self._incomplete_line = (self._incomplete_line + data).split(b"\n")
         for line in lines:
-            self._take(json.loads(line))
-        self.is_over = not data
+            self._apply(json.loads(line))
+        self.is_closed = not data
 
-    def _take(self, said: dict[str, Any]) -> None:
-        match said:
+    def _apply(self, message: dict[str, Any]) -> None:
+        match message:
             case {"pid": pid}:
                 self.pid = pid
             case {"exit": code}:
-                self.exit_code, self._was_told = code, True
+                self.exit_code, self._was_reported = code, True
             case {"peak_bytes": peak}:
                 self.peak_bytes = peak
             case {"error": error}:
-                self.exit_code, self._was_told = 1, True
-                self.complaint = f"no trainer could be forked: {error}"
+                self.exit_code, self._was_reported = 1, True
+                self.error = f"cannot fork a trainer process: {error}"
 
-    def _find_out(self) -> None:
-        """The fork server has ended, or is about to, without a word about this trainer."""
-        code = self._server.exit_code()  # from then on its children are somebody else's
+    def _infer_exit(self) -> None:
+        """Find the exit code of a trainer whose fork server ended without reporting it."""
+        code = self._server.exit_code()  # once it has exited, its children have another parent
         if self.pid is None:
             self.exit_code = 1 if code is None else code
-            self.complaint = _complaint(code, self._server.last_line())
+            self.error = _no_trainer_message(code, self._server.last_line())
             return
-        with suppress(ProcessLookupError):  # where the system has not done it
+        with suppress(ProcessLookupError):  # where Linux has not killed it yet
             os.killpg(self.pid, signal.SIGKILL)
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:  # it went to another process, and there to its end
+        except ChildProcessError:  # another process adopted and reaped it
             self.exit_code = -signal.SIGKILL
         else:
             self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
 
 
-def _complaint(code: int | None, line: str) -> str:
+def _no_trainer_message(code: int | None, line: str) -> str:
     if code is None:
-        return "the fork server could not take the request: it may have too many open files"
-    said = f": {line}" if line else ""
-    return f"the fork server has ended with exit code {code} before it forked the trainer{said}"
+        return (
+            "the fork server did not accept the request; "
+            "it may have reached its limit of open files"
+        )
+    message = f": {line}" if line else ""
+    return f"the fork server exited with code {code} before it forked the trainer{message}"
 
 
 def _is_dead(pid: int) -> bool:
-    """Whether only its entry in the process table is left; False where that cannot be seen."""
+    """Whether it is a zombie or dead; False where /proc does not tell."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""Users that trainers run as, where the worker is root: one for each trainer on this machine.
+"""User ids for trainers of a root worker: each trainer on this machine has its own.
 
-So a trainer cannot signal or trace any other process, the limit of processes is its own, and
-whatever it started can be found and ended.
+A trainer with its own user cannot signal or trace other processes, has its own limit on processes,
+and every process that it started can be found and ended.
 """
 
 import errno
@@ -10,22 +10,22 @@ from collections.abc import Iterable
 
 
 class TrainerUser:
-    """A user that nobody else on this machine runs a trainer as, until it is released."""
+    """A user id that no other trainer on this machine runs as until it is released."""
 
     def __init__(self, number: int, claim: socket.socket) -> None:
         self.number = number
         self._claim = claim
 
     def release(self) -> None:
-        """All of its processes have ended."""
+        """Make the id available again, after all of its processes have ended."""
         self._claim.close()
 
 
 def claim_user(numbers: Iterable[int]) -> TrainerUser:
-    """The first user that is free. Raises OSError when none is.
+    """Claim the first free user id. Raises OSError when none is free.
 
-    The claim is a name in the kernel's list of abstract sockets: it falls with this worker,
-    however that ends, and no two workers of a machine have the same one.
+    A claim is a bound abstract socket: the kernel allows one per name on a machine, and releases
+    it when this worker ends, however that happens.
     """
     for number in numbers:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -37,4 +37,4 @@ def claim_user(numbers: Iterable[int]) -> TrainerUser:
                 raise
         else:
             return TrainerUser(number, claim)
-    raise OSError(errno.EAGAIN, "every user of AMPCORE_TRAINER_USERS runs a trainer already")
+    raise OSError(errno.EAGAIN, "all users of AMPCORE_TRAINER_USERS are in use")

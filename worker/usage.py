@@ -1,9 +1,11 @@
-"""How much of its machine a worker uses: its memory, and the GPUs that it can see."""
+"""A worker's metrics: stored steps, write lag, busy slots, peak memory, and GPU usage."""
 
 import logging
 import resource
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
@@ -11,8 +13,8 @@ log = logging.getLogger(__name__)
 KIB: Final = 1024
 
 
-def memory(trainer_peak_bytes: int) -> dict[str, int]:
-    """Bytes at the peak: of this process, and of the largest trainer that has ended."""
+def peak_memory(trainer_peak_bytes: int) -> dict[str, int]:
+    """Peak memory in bytes: of this process, and of the largest trainer that has ended."""
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else KIB
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
@@ -20,23 +22,23 @@ def memory(trainer_peak_bytes: int) -> dict[str, int]:
 
 
 class Gpus:
-    """The NVIDIA GPUs of this machine, as their driver sees them; none where there is no driver."""
+    """The NVIDIA GPUs of this machine, read with NVML; none without a driver."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self._handles: Sequence[Any] | None = None
 
     def reading(self) -> list[dict[str, Any]]:
-        """For each GPU its memory and how busy it is; asks the driver."""
+        """Memory and utilization of each GPU; an empty list when the driver fails."""
         if self._handles is None:
-            self._handles = self._found()
+            self._handles = self._open_gpus()
         try:
-            return [self._look_at(index, handle) for index, handle in enumerate(self._handles)]
-        except Exception as error:  # NVML has an error for everything: a GPU fell off the bus
-            log.warning("the GPUs could not be looked at: %s", error)
+            return [self._read_gpu(index, handle) for index, handle in enumerate(self._handles)]
+        except Exception as error:  # for example a GPU that fell off the bus
+            log.warning("cannot read the GPUs' usage: %s", error)
             return []
 
-    def _found(self) -> Sequence[Any]:
+    def _open_gpus(self) -> Sequence[Any]:
         try:
             import pynvml  # in the extra worker-gpu only
 
@@ -45,10 +47,10 @@ class Gpus:
             count = range(pynvml.nvmlDeviceGetCount())
             return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in count]
         except Exception as error:
-            log.debug("no GPU can be looked at: %s", error)
+            log.debug("cannot open NVML: %s", error)
             return []
 
-    def _look_at(self, index: int, handle: Any) -> dict[str, Any]:
+    def _read_gpu(self, index: int, handle: Any) -> dict[str, Any]:
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         return {
             "index": index,
@@ -57,3 +59,36 @@ class Gpus:
             "memory_total_bytes": int(memory.total),
             "utilization": self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
         }
+
+
+class WorkerMetrics:
+    """Counters over all slots of a worker; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps = 0
+        self._lag_s = 0.0
+        self._busy = 0
+
+    def record_stored_steps(self, steps: int, lag_s: float) -> None:
+        """Count committed steps; the first was read `lag_s` seconds before the commit."""
+        with self._lock:
+            self._steps += steps
+            self._lag_s = max(self._lag_s, lag_s)
+
+    @contextmanager
+    def busy_slot(self) -> Iterator[None]:
+        """Count a slot as busy inside this context."""
+        with self._lock:
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def reading(self) -> dict[str, Any]:
+        """The counters; `lag_s` is the largest lag since the last reading."""
+        with self._lock:
+            lag_s, self._lag_s = self._lag_s, 0.0
+            return {"steps_total": self._steps, "lag_s": lag_s, "busy": self._busy}

@@ -8,31 +8,30 @@ from typing import Annotated, NoReturn
 import typer
 
 from ampclient.cli import (
+    artifacts,
     audit,
     compare,
-    completion,
     export,
-    files,
-    history,
+    job_actions,
     jobs,
     login,
     projects,
-    steer,
+    records,
+    shell_completion,
     submit,
-    system,
     tokens,
     watch,
     workers,
 )
-from ampclient.cli.connect import Server
-from ampclient.cli.encoding import speak_the_terminals_encoding
-from ampclient.cli.problems import print_error
+from ampclient.cli.error_output import print_error
+from ampclient.cli.options import ServerOptions
+from ampclient.cli.output import replace_unencodable_characters
 from ampclient.errors import AmpcoreError
 from ampcore import __version__
 
 app = typer.Typer(
     name="ampctl",
-    help="Train in mixed precision on an ampcore server and see every step.",
+    help="Submit, watch and compare mixed-precision training jobs on an ampcore server.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -45,20 +44,20 @@ for command in (
     jobs.get,
     watch.watch,
     compare.compare,
-    history.logs,
-    history.steps,
+    records.logs,
+    records.steps,
     export.export,
-    history.events,
-    history.attempts,
-    files.artifacts,
-    files.download,
-    steer.cancel,
-    steer.pause,
-    steer.resume,
-    steer.retry,
-    steer.clone,
-    steer.edit,
-    steer.delete,
+    records.events,
+    records.attempts,
+    artifacts.artifacts,
+    artifacts.download,
+    job_actions.cancel,
+    job_actions.pause,
+    job_actions.resume,
+    job_actions.retry,
+    job_actions.clone,
+    job_actions.edit,
+    job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(workers.group, name="workers")
@@ -68,9 +67,9 @@ for last in (
     audit.audit,
     login.login,
     login.logout,
-    system.whoami,
-    system.version,
-    completion.completion,
+    login.whoami,
+    login.version,
+    shell_completion.completion,
 ):
     app.command()(last)
 
@@ -90,7 +89,7 @@ def options(
     connection: Annotated[
         Path | None,
         typer.Option(
-            help="Connection file, as `ampserver up` writes it.",
+            help="Connection file written by `ampserver up`.",
             metavar="FILE",
             exists=True,
             dir_okay=False,
@@ -104,7 +103,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Train in mixed precision on an ampcore server and see every step.
+    """Submit, watch and compare mixed-precision training jobs on an ampcore server.
 
     The server is the one that --url or --connection names, else that of AMPCORE_URL and
     AMPCORE_TOKEN, else that of the connection file (AMPCORE_CONNECTION, else connection.json in
@@ -113,7 +112,7 @@ def options(
     """
     if url and connection:
         raise typer.BadParameter("give --url or --connection, not both")
-    server: Server = context.obj
+    server: ServerOptions = context.obj
     server.url, server.connection = url, connection
 
 
@@ -123,8 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     0: done (with --watch: every job succeeded); 1: refused, failed or cancelled; 2: wrong usage;
     130: interrupted, while the job goes on.
     """
-    speak_the_terminals_encoding()
-    server = Server()
+    replace_unencodable_characters()
+    server = ServerOptions()
     try:
         app(args=arguments, prog_name="ampctl", obj=server)
     except (AmpcoreError, OSError) as error:

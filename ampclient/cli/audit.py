@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.service_output import print_audit
+from ampclient.cli.server_output import print_audit
 
 
 def audit(
@@ -15,7 +15,9 @@ def audit(
     *,
     action: Annotated[
         str | None,
-        typer.Option(metavar="ACTION", help="Such as job.cancel.", show_default=False),
+        typer.Option(
+            metavar="ACTION", help="Only this action, for example job.cancel.", show_default=False
+        ),
     ] = None,
     project: Annotated[
         str | None, typer.Option(help="Only this project.", show_default=False)
@@ -24,7 +26,7 @@ def audit(
         str | None,
         typer.Option("--token-id", metavar="ID", help="Only this token.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many entries.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of entries.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Show who did what, newest first (for admins)."""
@@ -36,6 +38,6 @@ def audit(
     elif found:
         print_audit(found[:limit])
     else:
-        typer.echo("Nothing of the kind was done.", err=True)
+        typer.echo("No matching audit entries.", err=True)
     if len(found) > limit:
-        typer.echo(f"Only the newest {limit} are shown; --limit N shows more.", err=True)
+        typer.echo(f"Showing the newest {limit}; use --limit N for more.", err=True)

@@ -11,13 +11,13 @@ from ampclient.cli.output import print_table, table_width
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampclient.views import ComparedJob, Comparison
+    from ampclient.comparison import ComparedJob, Comparison
 
-LONGEST: Final = (24, 80)
+MAX_CELL_WIDTH: Final = (24, 80)
 """Characters of a cell: two jobs fit beside each other on a terminal, and more in a pipe."""
 NAME: Final = "/name"
 GAP: Final = 2
-WORDS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+RESULT_LABELS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "state": ("state", str),
     "steps": ("steps", str),
     "skipped_share": ("skipped", formats.percent),
@@ -39,38 +39,41 @@ Line = tuple[str, list[str]]
 def print_comparison(comparison: "Comparison") -> None:
     """Where the specs of the jobs differ, what came of them, and how they compare."""
     width = table_width()
-    lines = _lines(comparison, LONGEST[width is None])
-    for number, places in enumerate(_fitting(lines, width)):
+    lines = _lines(comparison, MAX_CELL_WIDTH[width is None])
+    for number, indices in enumerate(_fitting(lines, width)):
         if number:
             typer.echo()
-        _print(lines, places)
+        _print(lines, indices)
     typer.echo(f"* baseline: {comparison.baseline}", err=True)
 
 
 def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     """The rows, of which the first has the heads; jobs are called by what tells them apart."""
-    from ampclient.progress import names_apart
+    from ampclient.progress import distinct_names
 
     jobs = comparison.jobs
-    names = names_apart([each.job for each in jobs])
+    names = distinct_names([each.job for each in jobs])
     lines = [("", [_title(each, comparison.baseline) for each in jobs])]
     lines += [("name", [names[each.job.id] for each in jobs])]
     lines += [
         (d.pointer, [_value(v) for v in d.values]) for d in comparison.spec if d.pointer != NAME
     ]
-    lines += [line for r in comparison.results if (line := _result(r.name, r.values))]
+    results = {result.name: result.values for result in comparison.results}
+    if None not in results.get("final_loss", [None]):
+        results.pop("last_loss", None)  # once all jobs have ended, final_loss says the same
+    lines += [line for name, values in results.items() if (line := _result(name, values))]
     lines += [("speed-up", [_speedup(each.speedup) for each in jobs])]
-    lines += [("loss drift", [_drift(each.loss_drift) for each in jobs])]
+    lines += [("loss vs. baseline", [_drift(each.loss_drift) for each in jobs])]
     return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
 
 
-def _print(lines: Sequence[Line], places: Sequence[int]) -> None:
+def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
     """The columns of these jobs."""
-    from ampclient.tables import Column
+    from ampclient.terminal_table import TableColumn
 
     (_, heads), *rest = lines
-    columns = [Column(""), *(Column(heads[place], right=True) for place in places)]
-    print_table(columns, [(word, *(cells[place] for place in places)) for word, cells in rest])
+    columns = [TableColumn(""), *(TableColumn(heads[index], align_right=True) for index in indices)]
+    print_table(columns, [(word, *(cells[index] for index in indices)) for word, cells in rest])
 
 
 def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
@@ -79,13 +82,13 @@ def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
     if width is None:
         return [list(range(count))]
     base = next((p for p, head in enumerate(lines[0][1]) if head.startswith("*")), 0)
-    widths = [GAP + max(len(cells[place]) for _, cells in lines) for place in range(count)]
+    widths = [GAP + max(len(cells[index]) for _, cells in lines) for index in range(count)]
     free = width - max(len(word) for word, _ in lines) - widths[base]
     tables: list[list[int]] = [[base]]
-    for place in (p for p in range(count) if p != base):
-        if len(tables[-1]) > 1 and sum(widths[p] for p in tables[-1][1:]) + widths[place] > free:
+    for index in (p for p in range(count) if p != base):
+        if len(tables[-1]) > 1 and sum(widths[p] for p in tables[-1][1:]) + widths[index] > free:
             tables.append([base])
-        tables[-1].append(place)
+        tables[-1].append(index)
     return tables
 
 
@@ -109,7 +112,7 @@ def _result(name: str, values: Sequence[Any]) -> Line | None:
     """A row, unless no job has such a result."""
     if all(value is None for value in values):
         return None
-    word, written = WORDS.get(name, (name.replace("_", " "), _value))
+    word, written = RESULT_LABELS.get(name, (name.replace("_", " "), _value))
     return word, [UNKNOWN if value is None else written(value) for value in values]
 
 

@@ -7,11 +7,20 @@ from typing import Annotated, Any, Final
 import typer
 
 from ampclient import formats
-from ampclient.cli.bars import bars
-from ampclient.cli.connect import AsJson, JobId, job_of
+from ampclient.cli.download_bar import download_bar
+from ampclient.cli.options import (
+    AsJson,
+    Attempt,
+    Columns,
+    End,
+    JobId,
+    MaxPoints,
+    Start,
+    job_of,
+    split_names,
+)
 from ampclient.cli.output import print_json
-from ampclient.cli.step_options import Attempt, Columns, End, MaxPoints, Start, names_in
-from ampclient.cli.watch import detaching
+from ampclient.cli.watch import detach_on_interrupt
 from ampclient.job import Job
 
 STANDARD_OUTPUT: Final = "-"
@@ -37,7 +46,7 @@ def export(
     job_id: JobId,
     *,
     format_: Annotated[
-        ExportFormat, typer.Option("--format", "-f", help="What to write.")
+        ExportFormat, typer.Option("--format", "-f", help="File format.")
     ] = ExportFormat.CSV,
     output: Annotated[
         str,
@@ -45,8 +54,7 @@ def export(
             "--output",
             "-o",
             metavar="PATH",
-            help="A file, or a folder to put it into (for tensorboard a folder); "
-            "-: standard output.",
+            help="Output file, or folder (tensorboard needs a folder); - for standard output.",
         ),
     ] = ".",
     start: Start = None,
@@ -56,20 +64,20 @@ def export(
     max_points: MaxPoints = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the steps of a job into a file: for pandas, a spreadsheet, DuckDB or TensorBoard."""
+    """Export the steps of a job to a file, for pandas, spreadsheets, DuckDB or TensorBoard."""
     wanted: dict[str, Any] = {
         "start": start,
         "end": end,
-        "columns": names_in(columns),
+        "columns": split_names(columns),
         "attempt": attempt,
         "max_points": max_points,
     }
     _check(output, format_, as_json=as_json)
     job = job_of(context, job_id)
-    with detaching("A part is never kept; the same command begins from the start."):
+    with detach_on_interrupt("No partial file is kept; run the same command to start again."):
         if output == STANDARD_OUTPUT:
-            for piece in job.iter_export(format_, **wanted):
-                typer.echo(piece, nl=False)
+            for chunk in job.iter_export(format_, **wanted):
+                typer.echo(chunk, nl=False)
         else:
             _write(job, output, format_, wanted, as_json=as_json)
 
@@ -78,21 +86,23 @@ def _check(output: str, format_: ExportFormat, *, as_json: bool) -> None:
     if output != STANDARD_OUTPUT:
         return
     if as_json:
-        raise typer.BadParameter("--json tells about a file; --output - makes none")
+        raise typer.BadParameter(
+            "--json describes the file written; it cannot be used with --output -"
+        )
     if sys.stdout.isatty() and not format_.is_text:
-        raise typer.BadParameter(f"{format_} is nothing to read; name a file", param_hint="-o")
+        raise typer.BadParameter(f"{format_} is a binary format; name a file", param_hint="-o")
 
 
 def _write(
     job: Job, output: str, format_: ExportFormat, wanted: dict[str, Any], *, as_json: bool
 ) -> None:
     """Write the file, then say where it is and how large."""
-    with bars() as show:
-        place = job.export(
-            output, format_, **wanted, report=lambda size: show(f"{format_}", size, None)
+    with download_bar() as show:
+        saved = job.export(
+            output, format_, **wanted, on_progress=lambda size: show(f"{format_}", size, None)
         )
-    size_bytes = place.stat().st_size
+    size_bytes = saved.stat().st_size
     if as_json:
-        print_json({"path": str(place), "format": format_, "size_bytes": size_bytes})
+        print_json({"path": str(saved), "format": format_, "size_bytes": size_bytes})
     else:
-        typer.echo(f"{place} ({formats.size(size_bytes)})")
+        typer.echo(f"{saved} ({formats.size(size_bytes)})")

@@ -29,12 +29,12 @@ def variants(grids: Sequence[str]) -> list[Variant]:
     axes = [_axis(grid) for grid in grids]
     paths = [path for path, _ in axes]
     if len(set(paths)) < len(paths):
-        raise typer.BadParameter("expected each path once", param_hint="--grid")
+        raise typer.BadParameter("each --grid path may be given once", param_hint="--grid")
     words = _words(paths)
     return [
         Variant(
             tuple(f"{path}={value}" for path, value in zip(paths, values, strict=True)),
-            " ".join(_told(*pair) for pair in zip(words, values, strict=True) if pair[0]),
+            " ".join(_suffix_part(*pair) for pair in zip(words, values, strict=True) if pair[0]),
         )
         for values in product(*(values for _, values in axes))
     ]
@@ -48,14 +48,14 @@ def _axis(grid: str) -> tuple[str, list[str]]:
         expected = "expected path=value,value, as in precision.policy=float32,mixed_bfloat16"
         raise typer.BadParameter(f"{expected}; received {grid}.", param_hint="--grid")
     if len(set(values)) < len(values):
-        raise typer.BadParameter(f"expected each value once; received {grid}.", param_hint="--grid")
+        raise typer.BadParameter(f"duplicate value in {grid}.", param_hint="--grid")
     return path, values
 
 
 def _split(text: str) -> Iterator[str]:
     """The parts between commas that stand in no brackets and in no quotes."""
     start, depth, quote = 0, 0, ""
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         if quote:
             quote = "" if character == quote else quote
         elif character in QUOTES:
@@ -65,8 +65,8 @@ def _split(text: str) -> Iterator[str]:
         elif character in CLOSING:
             depth -= 1
         elif character == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
+            yield text[start:index]
+            start = index + 1
     yield text[start:]
 
 
@@ -79,6 +79,6 @@ def _words(paths: Sequence[str]) -> list[str]:
     ]
 
 
-def _told(word: str, value: str) -> str:
+def _suffix_part(word: str, value: str) -> str:
     """Words such as float32 speak for themselves; numbers and the rest need a name."""
     return value if value.isidentifier() and value not in BARE else f"{word}={value}"

@@ -6,29 +6,30 @@ from typing import TYPE_CHECKING
 import typer
 
 from ampclient import formats
-from ampclient.cli.output import ago, lasted, print_facts, print_table, printable_in
+from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampclient.views import JobView, Validated
+    from ampclient.job_view import JobView
+    from ampcore.api.validation import Validation
 
 
 def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
     """One row for each job, with these names by id; its project where they are of several."""
-    from ampclient.progress.table import styled_state
-    from ampclient.tables import Cell, Column
+    from ampclient.progress.live_table import styled_state
+    from ampclient.terminal_table import Cell, TableColumn
 
     several = len({job.project for job in jobs}) > 1
     columns = (
-        Column("ID"),
-        Column("NAME", shrinks_to=12),
-        *([Column("PROJECT", gives_way=2)] if several else []),
-        Column("STATE"),
-        Column("POLICY", gives_way=1),
-        Column("STEP", right=True),
-        Column("LOSS", right=True),
-        Column("SKIPPED", right=True, gives_way=4),
-        Column("CREATED", right=True, gives_way=3),
+        TableColumn("ID"),
+        TableColumn("NAME", min_width=12),
+        *([TableColumn("PROJECT", drop_order=2)] if several else []),
+        TableColumn("STATE"),
+        TableColumn("POLICY", drop_order=1),
+        TableColumn("STEP", align_right=True),
+        TableColumn("LOSS", align_right=True),
+        TableColumn("SKIPPED", align_right=True, drop_order=4),
+        TableColumn("CREATED", align_right=True, drop_order=3),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -53,16 +54,16 @@ def print_job(job: "JobView") -> None:
     if job.waiting:
         facts.append(("waiting", job.waiting))
     if job.unreadable:
-        facts.append(("unreadable", f"{', '.join(job.unreadable)}; the server's log tells more"))
+        facts.append(("unreadable", f"{', '.join(job.unreadable)}; see the server's log"))
     facts += [*_origin(job), *_progress(job), *_outcome(job), *_times(job)]
-    print_facts(facts)
+    print_fields(facts)
 
 
-def print_validated(validated: "Validated", *, layers: bool) -> None:
+def print_validated(validated: "Validation", *, layers: bool) -> None:
     """The figures of a job, and a paragraph for each finding."""
-    from ampcore.preflight.text import report_lines
+    from ampcore.preflight.report_text import report_lines
 
-    report = {**validated.to_json(), "figures": validated.figures, "layers": validated.layers}
+    report = validated.to_json()
     for line in report_lines(printable_in(report), layers=layers):
         typer.echo(line)
 
@@ -76,13 +77,19 @@ def _state(job: "JobView") -> str:
 def _origin(job: "JobView") -> list[tuple[str, str]]:
     facts = [
         ("model", job.model),
-        ("policy", job.policy),
+        ("policy", _policy(job)),
         ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
         ("project", job.project),
         ("queue", f"{job.queue}, priority {job.priority}"),
     ]
-    known = (("posted by", job.created_by), ("cloned from", job.cloned_from))
+    known = (("submitted by", job.created_by), ("cloned from", job.cloned_from))
     return facts + [(name, value) for name, value in known if value]
+
+
+def _policy(job: "JobView") -> str:
+    """The policy of the spec, and the one that `auto` chose."""
+    chosen = job.summary.policy if job.summary else None
+    return job.policy if chosen in (None, job.policy) else f"{job.policy} (chose {chosen})"
 
 
 def _progress(job: "JobView") -> list[tuple[str, str]]:
@@ -92,20 +99,20 @@ def _progress(job: "JobView") -> list[tuple[str, str]]:
     return [
         ("attempt", tried),
         ("step", formats.steps(job.step, job.total_steps)),
-        *_lost(job),
+        *_skipped_and_repeated(job),
     ]
 
 
-def _lost(job: "JobView") -> list[tuple[str, str]]:
+def _skipped_and_repeated(job: "JobView") -> list[tuple[str, str]]:
     """What did not bring the training on."""
     summary = job.summary
-    if summary is None or not summary.skipped + summary.repeated_steps:
+    if summary is None or not (summary.skipped or summary.repeated_steps):
         return [("skipped", str(job.skipped))]
     share = formats.percent(summary.skipped_share)
     facts = [("skipped", f"{job.skipped} ({share}), {formats.duration(summary.skipped_s)}")]
     if summary.repeated_steps:
         seconds = formats.duration(summary.repeated_s)
-        facts.append(("done again", f"{summary.repeated_steps} steps, {seconds}"))
+        facts.append(("repeated", f"{summary.repeated_steps} steps, {seconds}"))
     return facts
 
 
@@ -131,7 +138,7 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
     return facts
 
 
-def _with_best(loss: float, best: float | None) -> str:
+def _with_best(loss: float | None, best: float | None) -> str:
     known = f" (best {formats.number(best)})" if best is not None else ""
     return f"{formats.number(loss)}{known}"
 
@@ -143,5 +150,5 @@ def _with_health(scale: float | None, health: str | None) -> str:
 def _times(job: "JobView") -> list[tuple[str, str]]:
     return [
         ("created", formats.moment(job.created_at)),
-        ("took", lasted(job.started_at, job.finished_at)),
+        ("duration", duration_between(job.started_at, job.finished_at)),
     ]

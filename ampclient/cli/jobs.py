@@ -4,18 +4,18 @@ from typing import Annotated
 
 import typer
 
-from ampclient.cli import completing
-from ampclient.cli.connect import AsJson, JobId, client_of, job_of
+from ampclient.cli import shell_completion
 from ampclient.cli.job_output import print_job, print_jobs
+from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output import print_json
 from ampcore.spec import State
-from ampcore.spec.problems import closest
+from ampcore.spec.problems import closest_match
 
 
 def _state(text: str) -> State:
     if text in list(State):
         return State(text)
-    word = closest(text, State)
+    word = closest_match(text, State)
     hint = f" Did you mean '{word}'?" if word else ""
     raise typer.BadParameter(f"Expected one of {', '.join(State)}; received {text!r}.{hint}")
 
@@ -26,9 +26,9 @@ States = Annotated[
         "--state",
         parser=_state,
         metavar="STATE",
-        help="Only jobs in this state, such as running or failed. May be repeated.",
+        help="Only jobs in this state, for example running or failed. May be repeated.",
         show_default=False,
-        autocompletion=completing.states,
+        autocompletion=shell_completion.states,
     ),
 ]
 Labels = Annotated[
@@ -42,16 +42,18 @@ Labels = Annotated[
 ]
 Text = Annotated[
     str | None,
-    typer.Option(help="A part of the name, or the beginning of the id.", show_default=False),
+    typer.Option(help="Search: part of the name, or the start of the id.", show_default=False),
 ]
 Policy = Annotated[
     str | None,
-    typer.Option(help="Only this policy.", show_default=False, autocompletion=completing.policies),
+    typer.Option(
+        help="Only this policy.", show_default=False, autocompletion=shell_completion.policies
+    ),
 ]
 Model = Annotated[
     str | None,
     typer.Option(
-        help="Only this kind of model.", show_default=False, autocompletion=completing.models
+        help="Only this kind of model.", show_default=False, autocompletion=shell_completion.models
     ),
 ]
 Project = Annotated[
@@ -61,22 +63,22 @@ Sort = Annotated[
     str | None,
     typer.Option(
         metavar="FIELD",
-        help="created_at, updated_at, name or priority; -FIELD: the largest first.  "
+        help="created_at, updated_at, name or priority; -FIELD sorts descending.  "
         "[default: -created_at]",
         show_default=False,
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many jobs.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")]
 Fields = Annotated[
     list[str] | None,
     typer.Option(
         "--fields",
         metavar="FIELD",
-        help="With --json, also this field, which may be large: spec. May be repeated.",
+        help="With --json, also include this (possibly large) field: spec. May be repeated.",
         show_default=False,
     ),
 ]
-AllPages = Annotated[bool, typer.Option("--all-pages", help="All of them, whatever the limit.")]
+AllPages = Annotated[bool, typer.Option("--all-pages", help="List all jobs, ignoring --limit.")]
 
 
 def list_(
@@ -115,11 +117,9 @@ def list_(
     elif jobs:
         print_jobs(jobs)
     else:
-        typer.echo("No job was found.", err=True)
+        typer.echo("No matching jobs.", err=True)
     if len(found) > len(jobs):
-        typer.echo(
-            f"Only the first {limit} are shown; --limit N or --all-pages shows more.", err=True
-        )
+        typer.echo(f"Showing the first {limit}; use --limit N or --all-pages for more.", err=True)
 
 
 def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

@@ -1,4 +1,4 @@
-"""`ampctl login` and `logout`: the server and the token that later commands use."""
+"""`ampctl login`, `logout`, `whoami` and `version`: the server and token that commands use."""
 
 import os
 import sys
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, Server
-from ampclient.cli.output import print_json
-from ampclient.connection import Connection, connection_path, login_path
+from ampclient import formats
+from ampclient.cli.options import AsJson, ServerOptions, client_of
+from ampclient.cli.output import print_fields, print_json
+from ampclient.connection import Connection, connection_path, login_path, store_login
 from ampclient.errors import NotConfigured
+from ampcore import __version__
 
 if TYPE_CHECKING:
-    from ampclient.views import Session
+    from ampcore.api.session import Session
 
 
 def login(
@@ -24,13 +26,11 @@ def login(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a server's address and a token for later commands, once the server has accepted it.
+    """Save a server address and token for later commands, after checking them with the server.
 
-    Asks for the token; where standard input is no terminal, it is read from there:
-    ampctl login http://host:8470 < token-file. With --connection FILE both are that file's.
+    Prompts for the token, or reads it from standard input: ampctl login http://host:8470 <
+    token-file. With --connection FILE, saves that file's address and token.
     """
-    from ampclient.login import store_login
-
     path = _own_path()
     connection = _asked_for(context.obj, url)
     context.obj.used = connection
@@ -40,24 +40,50 @@ def login(
         print_json({"url": connection.url, "path": str(path), "session": session.to_json()})
         return
     who = f"{session.token_name}, {session.role} of {session.project}"
-    typer.echo(f"Logged in to {connection.url} as {who}. Kept in {path}.")
-    _tell_what_comes_first(path)
+    typer.echo(f"Logged in to {connection.url} as {who}. Saved to {path}.")
+    _warn_if_overridden(path)
 
 
 def logout(as_json: AsJson = False) -> None:
-    """Forget what login kept. The token itself stays valid until an admin revokes it."""
+    """Delete the saved login. The token stays valid until an admin revokes it."""
     path = _own_path()
     was_there = path.exists()
     path.unlink(missing_ok=True)
     if as_json:
         print_json({"path": str(path), "removed": was_there})
     elif was_there:
-        typer.echo(f"Logged out; {path} is removed. The token itself stays valid until revoked.")
+        typer.echo(f"Logged out; {path} deleted. The token stays valid until it is revoked.")
     else:
-        typer.echo("Nobody was logged in.")
+        typer.echo("Not logged in.")
 
 
-def _asked_for(server: Server, url: str | None) -> Connection:
+def whoami(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the current token, its role and project."""
+    client = client_of(context)
+    session = client.session()
+    if as_json:
+        print_json({**session.to_json(), "url": client.url})
+        return
+    facts = [("token", f"{session.token_name} ({session.token_id})"), ("role", session.role)]
+    facts += [("project", session.project), ("server", client.url)]
+    if session.expires_at is not None:
+        facts.append(("expires", formats.moment(session.expires_at)))
+    print_fields(facts)
+
+
+def version(context: typer.Context, as_json: AsJson = False) -> None:
+    """Print the versions of ampctl and of the server."""
+    if not as_json:
+        typer.echo(f"ampctl {__version__}")
+    client = client_of(context)
+    server = client.version()
+    if as_json:
+        print_json({"ampctl": __version__, "url": client.url, "server": server.to_json()})
+    else:
+        typer.echo(f"server {server.version} (API {server.api}) at {client.url}")
+
+
+def _asked_for(server: ServerOptions, url: str | None) -> Connection:
     """The connection to keep: that of --connection, else the address and a token asked for."""
     if server.connection:
         if url:
@@ -91,15 +117,15 @@ def _session(connection: Connection) -> "Session":
 def _own_path() -> Path:
     path = login_path(os.environ)
     if path is None:
-        raise NotConfigured("Expected HOME or XDG_CONFIG_HOME in the environment, received none.")
+        raise NotConfigured("Cannot find your home folder: set HOME or XDG_CONFIG_HOME.")
     return path
 
 
-def _tell_what_comes_first(path: Path) -> None:
+def _warn_if_overridden(path: Path) -> None:
     """A login that something else overrides would puzzle."""
     first = [name for name in ("AMPCORE_URL", "AMPCORE_TOKEN") if os.environ.get(name)]
     file = connection_path(os.environ)
     if not first and (file.exists() or os.environ.get("AMPCORE_CONNECTION")):
         first = [f"the connection file {file}"]
     if first:
-        typer.echo(f"Note: {' and '.join(first)} come first as long as they are there.", err=True)
+        typer.echo(f"Note: commands use {' and '.join(first)} before this login.", err=True)

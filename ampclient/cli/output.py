@@ -1,7 +1,9 @@
 """What every command writes: tables, facts and JSON on standard output."""
 
+import codecs
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +13,7 @@ import typer
 from ampclient import formats
 
 if TYPE_CHECKING:
-    from ampclient.tables import Column, Row
+    from ampclient.terminal_table import Row, TableColumn
 
 
 CONTROL: Final = re.compile(
@@ -21,6 +23,18 @@ CONTROL: Final = re.compile(
 
 JSON escapes the C0 controls by itself.
 """
+
+
+ENCODING_ERRORS: Final = "ampctl"
+ASCII_SIGNS: Final = dict(zip("–—…×·’━╸", "--~x*'=-", strict=True))
+
+
+def replace_unencodable_characters() -> None:
+    """Let standard output and error replace what they cannot encode, instead of failing."""
+    codecs.register_error(ENCODING_ERRORS, _ascii_signs)
+    for stream in (sys.stdout, sys.stderr):
+        if "utf" not in (getattr(stream, "encoding", None) or "utf").lower():
+            stream.reconfigure(errors=ENCODING_ERRORS)  # type: ignore[union-attr]
 
 
 def print_json(document: Any) -> None:
@@ -38,18 +52,18 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+def print_fields(facts: Sequence[tuple[str, str]]) -> None:
     """A line for each fact; the values stand below each other."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         typer.echo(f"{name:<{width}}  {formats.printable(value)}")
 
 
-def print_table(columns: Sequence["Column"], rows: Sequence["Row"]) -> None:
+def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None:
     """The table, as wide as the terminal; in a pipe as wide as it needs."""
     from rich.console import Console
 
-    from ampclient.tables import fitted_table
+    from ampclient.terminal_table import fitted_table
 
     console = Console()
     if console.is_terminal:
@@ -63,7 +77,7 @@ def print_table(columns: Sequence["Column"], rows: Sequence["Row"]) -> None:
         typer.echo(line.rstrip())
 
 
-def facts_text(data: Mapping[str, Any]) -> str:
+def fields_text(data: Mapping[str, Any]) -> str:
     """Facts of any kind in one line: name=value."""
     return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
 
@@ -81,7 +95,7 @@ def ago(moment: datetime) -> str:
     return formats.ago((datetime.now(UTC) - moment).total_seconds())
 
 
-def lasted(begun: datetime | None, ended: datetime | None) -> str:
+def duration_between(begun: datetime | None, ended: datetime | None) -> str:
     """How long something took, or has taken so far."""
     if begun is None:
         return formats.UNKNOWN
@@ -107,3 +121,10 @@ def _fact(value: Any) -> str:
         case str():
             return value
     return json.dumps(value, default=str)
+
+
+def _ascii_signs(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unknown = error.object[error.start : error.end]
+    return "".join(ASCII_SIGNS.get(character, "?") for character in unknown), error.end

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.service_output import print_projects
+from ampclient.cli.server_output import print_projects
 
 group = typer.Typer(help="List projects and set their quotas (for admins).", no_args_is_help=True)
 
@@ -23,17 +23,17 @@ def _quota(text: str) -> int | None:
 
 MaxQueued = Annotated[
     str | None,
-    typer.Option(metavar="N|none", help="How many jobs may wait.", show_default=False),
+    typer.Option(metavar="N|none", help="Maximum number of queued jobs.", show_default=False),
 ]
 MaxRunning = Annotated[
     str | None,
-    typer.Option(metavar="N|none", help="How many may run at one time.", show_default=False),
+    typer.Option(metavar="N|none", help="Maximum number of running jobs.", show_default=False),
 ]
 
 
 @group.command(name="list")
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List every project with its quotas, and how many of its jobs wait and run."""
+    """List the projects with their quotas and their queued and running jobs."""
     found = client_of(context).projects.list()
     if as_json:
         print_json([project.to_json() for project in found])
@@ -50,7 +50,7 @@ def set_(
     max_running: MaxRunning = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set quotas of a project; what is not named stays. A project that is not there is made."""
+    """Set a project's quotas, creating it if needed. Options left out keep their value."""
     given = {"max_queued": max_queued, "max_running": max_running}
     quotas = {key: _quota(text) for key, text in given.items() if text is not None}
     if not quotas:
@@ -58,7 +58,10 @@ def set_(
     projects = client_of(context).projects
     known = next((project for project in projects.list() if project.name == name), None)
     kept = {key: getattr(known, key, None) for key in given}
-    changed = projects.update(name, **(kept | quotas))
+    wanted = kept | quotas
+    changed = projects.update(
+        name, max_queued=wanted["max_queued"], max_running=wanted["max_running"]
+    )
     if as_json:
         print_json(changed.to_json())
     else:

@@ -2,28 +2,34 @@
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from ampclient import formats
-from ampclient.cli.output import ago, facts_text, json_text, lasted, print_table
+from ampclient.cli.output import ago, duration_between, fields_text, json_text, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampclient.views import Artifact, Attempt, JobEvent, LogEntry
+    from ampcore.api.artifacts import Artifact
+    from ampcore.api.attempts import Attempt
+    from ampcore.api.events import JobEvent
+    from ampcore.api.logs import LogEntry
+
+MAX_DATA_WIDTH: Final = 200
+"""Characters of an event's data in a table: a traceback or a list of layers may have thousands."""
 
 
 def print_events(events: Iterable["JobEvent"]) -> None:
     """One row for each entry of the ledger."""
-    from ampclient.tables import Column
+    from ampclient.terminal_table import TableColumn
 
     columns = (
-        Column("SEQ", right=True),
-        Column("TIME", gives_way=1),
-        Column("STEP", right=True),
-        Column("EVENT"),
-        Column("FACTS", shrinks_to=24, folds=True),
+        TableColumn("SEQ", align_right=True),
+        TableColumn("TIME", drop_order=1),
+        TableColumn("STEP", align_right=True),
+        TableColumn("EVENT"),
+        TableColumn("DATA", min_width=24, wraps=True),
     )
     rows = [
         (
@@ -31,36 +37,41 @@ def print_events(events: Iterable["JobEvent"]) -> None:
             formats.moment(event.created_at),
             UNKNOWN if event.step is None else str(event.step),
             event.type,
-            formats.printable(facts_text(event.data)),
+            formats.printable(_shortened(fields_text(event.data))),
         )
         for event in events
     ]
     print_table(columns, rows)
 
 
+def _shortened(text: str) -> str:
+    """At most MAX_DATA_WIDTH characters; --json prints all."""
+    return text if len(text) <= MAX_DATA_WIDTH else f"{text[: MAX_DATA_WIDTH - 1]}…"
+
+
 def print_attempts(attempts: Iterable["Attempt"]) -> None:
     """One row for each time that a worker took the job."""
-    from ampclient.tables import Column
+    from ampclient.terminal_table import TableColumn
 
     columns = (
-        Column("ATTEMPT", right=True),
-        Column("STARTED", gives_way=2),
-        Column("TOOK", right=True),
-        Column("WAITED", right=True, gives_way=3),
-        Column("FIRST STEP", right=True),
-        Column("WORKER", gives_way=1),
-        Column("OUTCOME"),
-        Column("WHY", shrinks_to=24, folds=True),
+        TableColumn("ATTEMPT", align_right=True),
+        TableColumn("STARTED", drop_order=2),
+        TableColumn("DURATION", align_right=True),
+        TableColumn("WAITED", align_right=True, drop_order=3),
+        TableColumn("FIRST STEP", align_right=True),
+        TableColumn("WORKER", drop_order=1),
+        TableColumn("OUTCOME"),
+        TableColumn("MESSAGE", min_width=24, wraps=True),
     )
     rows = [
         (
             str(attempt.attempt),
             formats.moment(attempt.started_at),
-            lasted(attempt.started_at, attempt.finished_at),
+            duration_between(attempt.started_at, attempt.finished_at),
             formats.duration(attempt.waited_s),
             UNKNOWN if attempt.first_step is None else str(attempt.first_step),
             attempt.worker_id,
-            attempt.outcome or "goes on",
+            attempt.outcome or "running",
             formats.printable(attempt.message or attempt.reason or UNKNOWN),
         )
         for attempt in attempts
@@ -70,15 +81,15 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
 
 def print_artifacts(artifacts: Iterable["Artifact"]) -> None:
     """One row for each file."""
-    from ampclient.tables import Column
+    from ampclient.terminal_table import TableColumn
 
     columns = (
-        Column("PATH"),
-        Column("KIND"),
-        Column("STEP", right=True, gives_way=2),
-        Column("SIZE", right=True),
-        Column("SHA256", gives_way=1),
-        Column("AGE", right=True, gives_way=3),
+        TableColumn("PATH"),
+        TableColumn("KIND"),
+        TableColumn("STEP", align_right=True, drop_order=2),
+        TableColumn("SIZE", align_right=True),
+        TableColumn("SHA256", drop_order=1),
+        TableColumn("AGE", align_right=True, drop_order=3),
     )
     rows = [
         (

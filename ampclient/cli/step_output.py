@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 import typer
 
 from ampclient import formats
-from ampcore.series import StepBlock
-from ampcore.series.block import Column
-from ampcore.series.jsonable import column_to_json
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.block import Column
+from ampcore.telemetry.json_values import column_to_json
 
 WIDTHS: Final = {
     "step": 8,
@@ -24,18 +24,18 @@ WIDTHS: Final = {
 """Characters of a table's columns; together 86 for those that every job has."""
 WIDTH: Final = 11
 """Of any other column: six digits and an exponent."""
-GIVE_WAY: Final = ("examples", "step_time_s", "learning_rate", "grad_norm")
+DROP_ORDER: Final = ("examples", "step_time_s", "learning_rate", "grad_norm")
 """What a table leaves out where the terminal is narrow, in this order."""
 PARTS: Final = ("first", "last", "min", "max")
 """Of a column over several steps; a narrow table leaves them out before that."""
-MANY: Final = 5
+MAX_NAMED_COLUMNS: Final = 5
 """Columns that are left out are counted, not named, from so many on."""
 NAMES_IN_TEXT: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 Row = tuple[Any, ...]
 
 
-class Table(Protocol):
+class StepTable(Protocol):
     """Columns of values over steps or over points: a StepBlock, a StepSample."""
 
     @property
@@ -55,15 +55,15 @@ def terminal_width() -> int | None:
 
 
 def write_steps(
-    tables: Iterable[Table], *, as_json: bool = False, width: int | None = None
+    tables: Iterable[StepTable], *, as_json: bool = False, width: int | None = None
 ) -> None:
     """Write every table, one behind the other, with columns that fit into `width`; or as JSON."""
-    told = filter(len, tables)
-    for piece in _json(told) if as_json else _table(told, width=width):
+    nonempty = filter(len, tables)
+    for piece in _json(nonempty) if as_json else _table(nonempty, width=width):
         typer.echo(piece, nl=False)
 
 
-def _table(tables: Iterator[Table], *, width: int | None) -> Iterator[str]:
+def _table(tables: Iterator[StepTable], *, width: int | None) -> Iterator[str]:
     first = next(tables, None)
     if first is None:
         return
@@ -73,26 +73,28 @@ def _table(tables: Iterator[Table], *, width: int | None) -> Iterator[str]:
         rows = (map(_short, names, row) for row in _rows(table, names))
         yield "".join(f"{_aligned(names, row)}\n" for row in rows)
     if hidden := [name for name in first.names if name not in names]:
-        what = ", ".join(hidden) if len(hidden) < MANY else f"{len(hidden)} more columns"
-        note = f"Too narrow for {what}; --columns or --format csv shows them."
+        what = (
+            ", ".join(hidden) if len(hidden) < MAX_NAMED_COLUMNS else f"{len(hidden)} more columns"
+        )
+        note = f"Hidden (terminal too narrow): {what}. Use --columns or --format csv to see them."
         typer.echo(note, err=True)
 
 
 def _fitting(names: Sequence[str], width: int | None) -> list[str]:
     """Those columns that fit into the width, as far as any may be left out."""
     kept = list(names)
-    for name in _giving_way(names):
+    for name in _droppable(names):
         if width is None or sum(_width(n) + 1 for n in kept) - 1 <= width:
             break
         kept.remove(name)
     return kept
 
 
-def _giving_way(names: Sequence[str]) -> list[str]:
+def _droppable(names: Sequence[str]) -> list[str]:
     """Those that may be left out, in this order."""
     parts = [name for part in PARTS for name in names if name.endswith(f".{part}")]
     rest = [name for name in names if name not in parts]
-    return parts + [name for column in GIVE_WAY for name in rest if _column(name) == column]
+    return parts + [name for column in DROP_ORDER for name in rest if _column(name) == column]
 
 
 def _column(name: str) -> str:
@@ -115,19 +117,19 @@ def _short(name: str, value: Any) -> str:
     return formats.loss_scale(value) if _column(name) == "loss_scale" else f"{value:.6g}"
 
 
-def _json(tables: Iterator[Table]) -> Iterator[str]:
+def _json(tables: Iterator[StepTable]) -> Iterator[str]:
     found = list(tables) or [StepBlock.concat([])]
     names = dict.fromkeys(("step", *(name for table in found for name in table.names)))
     document = {name: [v for table in found for v in _values(table, name)] for name in names}
     yield f"{json.dumps(document)}\n"
 
 
-def _rows(table: Table, names: Iterable[str]) -> Iterator[Row]:
+def _rows(table: StepTable, names: Iterable[str]) -> Iterator[Row]:
     """The values of each step, as JSON would hold them."""
     return zip(*(_values(table, name) for name in names), strict=True)
 
 
-def _values(table: Table, name: str) -> list[Any]:
+def _values(table: StepTable, name: str) -> list[Any]:
     """A column; NaN where the table lacks it."""
     return column_to_json(table[name]) if name in table else ["NaN"] * len(table)
 

@@ -6,11 +6,18 @@ from uuid import uuid4
 
 import typer
 
-from ampclient.cli.connect import AsJson, client_of
 from ampclient.cli.grid import variants
 from ampclient.cli.job_output import print_validated
+from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.posts import Post, Refused, checked, document_in, posts_of, wrong_usage
+from ampclient.cli.submissions import (
+    SpecsInvalid,
+    Submission,
+    as_usage_error,
+    build_submissions,
+    parse_spec_file,
+    validate_all,
+)
 from ampclient.cli.watch import Watch, all_succeeded, followed, print_several, watch_to_the_end
 from ampclient.errors import AmpcoreError
 
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from ampclient.client import Client
     from ampclient.job import Job
 
-MOST_COMPARED: Final = 10
+MAX_COMPARED: Final = 10
 
 SpecFile = Annotated[
     typer.FileBinaryRead,
@@ -50,8 +57,8 @@ Grid = Annotated[
     typer.Option(
         "--grid",
         metavar="PATH=VALUE,VALUE",
-        help="A job for each value: --grid precision.policy=float32,mixed_bfloat16. Repeated: for "
-        "each combination.",
+        help="Queue one job per value: --grid precision.policy=float32,mixed_bfloat16. May be "
+        "repeated: one job per combination.",
         show_default=False,
     ),
 ]
@@ -60,7 +67,7 @@ IdempotencyKey = Annotated[
     typer.Option(
         "--idempotency-key",
         metavar="KEY",
-        help="Any text of your own: the same command with the same key queues no second job.",
+        help="Unique key of your choice: the same command with the same key queues no second job.",
         show_default=False,
     ),
 ]
@@ -76,30 +83,30 @@ def submit(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Queue jobs and print their ids, one a line. A mistake in any of them queues none.
+    """Queue jobs and print their ids, one per line. If any spec is invalid, nothing is queued.
 
-    --json prints the job, of several a list.
+    --json prints the job, or a list if there are several.
     """
     try:
         named = [(file.name, file.read()) for file in files]
-        posts = posts_of(named, assignments or (), variants(grid or ()))
+        submissions = build_submissions(named, assignments or (), variants(grid or ()))
         client = client_of(context)
-        if len(posts) > 1 or posts[0].suffix:
-            posts = checked(client, posts)
-    except Refused as refused:
-        _tell(refused)
+        if len(submissions) > 1 or submissions[0].suffix:
+            submissions = validate_all(client, submissions)
+    except SpecsInvalid as refused:
+        _print_problems(refused)
         raise typer.Exit(1) from None
-    if len(posts) == 1:
-        job = client.jobs.submit(posts[0].document, idempotency_key=key)
+    if len(submissions) == 1:
+        job = client.jobs.submit(submissions[0].document, idempotency_key=key)
         print_posted(job, watch=watch, as_json=as_json)
     else:
-        _print_all(_submitted(client, posts, key), watch=watch, as_json=as_json)
+        _print_all(_submitted(client, submissions, key), watch=watch, as_json=as_json)
 
 
 def print_posted(job: "Job", *, watch: bool, as_json: bool) -> None:
     """Print the id of a new job alone, for scripts; or follow it to its end."""
     if watch:
-        typer.echo(f"Queued {job.id}; Ctrl-C stops watching, not the job.", err=True)
+        typer.echo(f"Queued {job.id}. Ctrl-C stops watching; the job keeps running.", err=True)
         watch_to_the_end([job], as_json=as_json)
     elif as_json:
         print_json(job.to_json())
@@ -112,11 +119,16 @@ def validate(
     context: typer.Context,
     file: SpecFile,
     assignments: Assignments = None,
-    layers: Annotated[bool, typer.Option("--layers", help="Every layer and its dtypes.")] = False,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Also list every layer with its dtypes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a spec and foretell its size; queues nothing. Exit 1 if the job could not run."""
-    document = document_in(file.read(), assignments or ())
+    """Validate a spec and estimate its memory and FLOPs, without queuing a job.
+
+    Exit status 1 if the job could not run.
+    """
+    document = parse_spec_file(file.read(), assignments or ())
     validated = client_of(context).jobs.validate(document)
     if as_json:
         print_json(validated.to_json())
@@ -126,33 +138,33 @@ def validate(
         raise typer.Exit(1)
 
 
-def assigned(assignments: Sequence[str]) -> dict[str, Any]:
+def parsed_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     """Each `path=value` as a path and its value. Wrong usage is told as such."""
-    from ampclient.documents import assigned_in
+    from ampclient.spec_input import parse_assignments
 
-    with wrong_usage():
-        return assigned_in(assignments)
+    with as_usage_error():
+        return parse_assignments(assignments)
 
 
-def _tell(refused: Refused) -> None:
+def _print_problems(refused: SpecsInvalid) -> None:
     for block in refused.blocks:
         for line in block:
             typer.echo(line, err=True)
     typer.echo("Nothing was queued.", err=True)
 
 
-def _submitted(client: "Client", posts: Sequence[Post], key: str | None) -> "list[Job]":
+def _submitted(client: "Client", submissions: Sequence[Submission], key: str | None) -> "list[Job]":
     """The jobs, in order. Where one is refused after all, those before it stay queued."""
     key = key or str(uuid4())
     jobs: list[Job] = []
-    for number, post in enumerate(posts, 1):
+    for number, submission in enumerate(submissions, 1):
         try:
-            job = client.jobs.submit(post.document, idempotency_key=f"{key}-{number}")
+            job = client.jobs.submit(submission.document, idempotency_key=f"{key}-{number}")
         except AmpcoreError:
             queued = " ".join(job.id for job in jobs) or "none"
             typer.echo(
-                f"{post.source} was not queued. Queued before it: {queued}. The same command with "
-                f"--idempotency-key {key} finds these and queues the rest.",
+                f"{submission.source} was not queued. Already queued: {queued}. Run the same "
+                f"command with --idempotency-key {key} to queue the rest without duplicates.",
                 err=True,
             )
             raise
@@ -164,7 +176,9 @@ def _print_all(jobs: "Sequence[Job]", *, watch: bool, as_json: bool) -> None:
     """Print the ids alone, for scripts; or follow the jobs to their ends."""
     ids = " ".join(job.id for job in jobs)
     if watch:
-        typer.echo(f"Queued {len(jobs)} jobs; Ctrl-C stops watching, not the jobs.", err=True)
+        typer.echo(
+            f"Queued {len(jobs)} jobs. Ctrl-C stops watching; the jobs keep running.", err=True
+        )
         jobs = followed(jobs)
     if as_json or watch:
         print_several(jobs, as_json=as_json)
@@ -172,7 +186,7 @@ def _print_all(jobs: "Sequence[Job]", *, watch: bool, as_json: bool) -> None:
         for job in jobs:
             typer.echo(job.id)
         typer.echo(f"Queued {len(jobs)} jobs. Watch them with: ampctl watch {ids}", err=True)
-    compared = " ".join(job.id for job in jobs[:MOST_COMPARED])
+    compared = " ".join(job.id for job in jobs[:MAX_COMPARED])
     typer.echo(f"Compare them with: ampctl compare {compared}", err=True)
     if watch:
         raise typer.Exit(all_succeeded(jobs))

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 import typer
 
 from ampclient import formats
-from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.service_output import print_tokens
+from ampclient.cli.server_output import print_tokens
 
-group = typer.Typer(help="Make, list and revoke tokens (for admins).", no_args_is_help=True)
+group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args_is_help=True)
 
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -32,7 +32,7 @@ def _expiry(text: str) -> datetime:
             return datetime.now(UTC) + timedelta(**{UNITS[match[2]]: int(match[1])})
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        expected = "Expected a span such as 30d or 12h, or a date such as 2030-12-31"
+        expected = "Expected a duration such as 30d or 12h, or a date such as 2030-12-31"
         raise typer.BadParameter(f"{expected}; received {text!r}.") from None
 
 
@@ -40,24 +40,27 @@ def _expiry(text: str) -> datetime:
 def create(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Whose token it is.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the token, for example its owner's.", show_default=False
+        ),
     ],
     *,
-    role: Annotated[Role, typer.Option(help="What it may do.")] = Role.MEMBER,
-    project: Annotated[str, typer.Option(help="Whose jobs it is for.")] = "default",
+    role: Annotated[Role, typer.Option(help="Role of the token.")] = Role.MEMBER,
+    project: Annotated[str, typer.Option(help="Project the token belongs to.")] = "default",
     expires_at: Annotated[
         datetime | None,
         typer.Option(
             "--expires",
             parser=_expiry,
             metavar="WHEN",
-            help="30d, 12h, or a date; left out: never.",
+            help="Expiry: 30d, 12h, or a date (default: never).",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print its secret, which cannot be shown again."""
+    """Create a token and print its secret (shown only once)."""
     tokens = client_of(context).tokens
     token = tokens.create(name, role=role, project=project, expires_at=expires_at)
     if as_json:
@@ -74,7 +77,7 @@ def create(
 
 @group.command(name="list")
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List every token; their secrets are known to nobody."""
+    """List the tokens (without their secrets)."""
     found = client_of(context).tokens.list()
     if as_json:
         print_json([token.to_json() for token in found])
@@ -90,9 +93,9 @@ def revoke(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Take a token's power away, at once and for good."""
+    """Revoke a token, immediately and permanently."""
     client_of(context).tokens.revoke(token_id)
     if as_json:
         print_json({"id": token_id})
     else:
-        typer.echo(f"{token_id} is revoked")
+        typer.echo(f"{token_id} revoked")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampclient.cli.completing import job_ids
-from ampclient.cli.connect import AsJson, client_of, job_in
 from ampclient.cli.job_output import print_job, print_jobs
+from ampclient.cli.options import AsJson, client_of, job_in
 from ampclient.cli.output import print_json
+from ampclient.cli.shell_completion import job_ids
 from ampclient.errors import ConnectionFailed
 from ampcore.spec import State
 
@@ -20,21 +20,21 @@ DETACHED = 130  # what a shell reports for a program that SIGINT ended
 
 JobIds = Annotated[
     list[str],
-    typer.Argument(metavar="ID", help="Ids of jobs.", show_default=False, autocompletion=job_ids()),
+    typer.Argument(metavar="ID", help="Job ids.", show_default=False, autocompletion=job_ids()),
 ]
 Watch = Annotated[
     bool,
     typer.Option(
-        "--watch", "--wait", "-w", help="Follow to the end; exit 0 only if every job succeeds."
+        "--watch", "--wait", "-w", help="Watch until the end; exit 0 only if every job succeeds."
     ),
 ]
 
 
 def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Follow jobs to their ends; exit 0 only if all succeed. Ctrl-C does not cancel them.
+    """Watch jobs until they end; exit 0 only if all succeed. Ctrl-C does not cancel them.
 
-    A terminal shows loss and loss scale as they come, with every skipped step; a pipe gets lines.
-    With --json the ended job is printed, of several a list.
+    In a terminal: live plots of loss and loss scale, with every skipped step; in a pipe: one line
+    per update. --json prints the ended job, or a list if there are several.
     """
     client = client_of(context)
     jobs = [job_in(client, job_id) for job_id in dict.fromkeys(job_ids)]
@@ -55,21 +55,21 @@ def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
 
 def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
     """The jobs as a table or a list, under the names that tell them apart."""
-    from ampclient.progress import names_apart
+    from ampclient.progress import distinct_names
 
     if as_json:
         print_json([job.to_json() for job in jobs])
     else:
-        print_jobs(jobs, names_apart(jobs))
+        print_jobs(jobs, distinct_names(jobs))
 
 
 def followed(jobs: "Sequence[Job]") -> "list[Job]":
     """The ended jobs; Ctrl-C ends the command instead."""
-    from ampclient.cli.following import follow
+    from ampclient.cli.follow import follow
 
-    goes_on = "The jobs go on" if len(jobs) > 1 else "The job goes on"
+    goes_on = "The jobs keep running" if len(jobs) > 1 else "The job keeps running"
     ids = " ".join(job.id for job in jobs)
-    with detaching(f"{goes_on}. Watch again with: ampctl watch {ids}"):
+    with detach_on_interrupt(f"{goes_on}. Watch again with: ampctl watch {ids}"):
         return follow(jobs)
 
 
@@ -78,18 +78,20 @@ def all_succeeded(ended: "Sequence[Job]") -> int:
     return 0 if all(job.state is State.SUCCEEDED for job in ended) else 1
 
 
-def reached(job: "Job", done: "Callable[[Job], bool]") -> "Job":
+def wait_for_state(job: "Job", done: "Callable[[Job], bool]") -> "Job":
     """The job once `done` holds of it, which means that its process has ended."""
     from ampclient.wait import wait_for
 
-    with detaching(f"What was asked for goes on. See how it is with: ampctl get {job.id}"):
+    with detach_on_interrupt(
+        f"The request is still in progress. Check it with: ampctl get {job.id}"
+    ):
         typer.echo(f"{job.id} is {job.state}; waiting for its process to end …", err=True)
         [job] = wait_for([job], done=done)
     return job
 
 
 @contextmanager
-def detaching(resume: str) -> Iterator[None]:
+def detach_on_interrupt(resume: str) -> Iterator[None]:
     """Ctrl-C, or a server that is away too long, ends the command and nothing else.
 
     `resume` says how to look again.

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from ampclient.cli.completing import worker_ids
-from ampclient.cli.connect import AsJson, client_of
+from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.service_output import print_workers
+from ampclient.cli.server_output import print_workers
+from ampclient.cli.shell_completion import worker_ids
 
 group = typer.Typer(help="List the workers that are online; drain one.")
 
@@ -15,7 +15,9 @@ group = typer.Typer(help="List the workers that are online; drain one.")
 @group.callback(invoke_without_command=True)
 def workers(
     context: typer.Context,
-    every: Annotated[bool, typer.Option("--all", help="Lost and stopped ones as well.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show lost and stopped workers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the workers that are online; drain one."""
@@ -30,7 +32,7 @@ def workers(
     else:
         typer.echo("No worker is online.", err=True)
     if others := len(known) - len(found):
-        typer.echo(f"Not shown: {others} lost or stopped; --all shows them.", err=True)
+        typer.echo(f"{others} lost or stopped workers not shown; use --all to see them.", err=True)
 
 
 @group.command()
@@ -39,16 +41,20 @@ def drain(
     worker_id: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="The worker's id.", show_default=False, autocompletion=worker_ids
+            metavar="ID", help="Worker id.", show_default=False, autocompletion=worker_ids
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Let a worker take no more jobs, give its own back at a checkpoint, and end."""
+    """Drain a worker: it takes no new jobs, saves checkpoints of its running jobs and exits.
+
+    Its jobs return to the queue.
+    """
     worker = client_of(context).workers.drain(worker_id)
     if as_json:
         print_json(worker.to_json())
     else:
         typer.echo(
-            f"{worker.id} on {worker.hostname} drains; jobs to give back: {len(worker.jobs)}"
+            f"Draining {worker.id} on {worker.hostname}; "
+            f"jobs to return to the queue: {len(worker.jobs)}"
         )

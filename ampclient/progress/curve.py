@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ampclient.views import StepSample
+    from ampclient.step_sample import StepSample
 
-WIDE: Final = 30.0
+LOG_AXIS_RATIO: Final = 30.0
 """Values that reach over more than this factor get a logarithmic axis."""
 
 
@@ -25,7 +25,7 @@ class Curve:
     is_log: bool
 
     @property
-    def ends(self) -> tuple[float, float] | None:
+    def value_range(self) -> tuple[float, float] | None:
         """The least and the largest finite value; None where there is none."""
         import numpy as np
 
@@ -38,7 +38,7 @@ class Curve:
         import numpy as np
 
         dots = np.zeros((height, len(self.lows)), bool)
-        if self.ends is None:
+        if self.value_range is None:
             return dots
         low, high = self._joined(*(self._rows(v, height) for v in (self.lows, self.highs)))
         rows = np.arange(height)[::-1, None]  # counted from below
@@ -48,7 +48,7 @@ class Curve:
         """How far up each value stands, in dots."""
         import numpy as np
 
-        bottom, top = self._scaled(np.array(self.ends, float))
+        bottom, top = self._scaled(np.array(self.value_range, float))
         if top <= bottom:
             flat = np.full(len(values), (height - 1) // 2, float)
             return np.where(np.isnan(values), np.nan, flat)
@@ -86,15 +86,15 @@ def curve_of(sample: "StepSample", name: str, width: int, *, is_log: bool | None
 
     parts = [f"{name}.min", f"{name}.max"] if f"{name}.min" in sample else [name, name]
     low, high = (np.asarray(sample[part], float) for part in parts)
-    stretches = _stretches(len(low), width)
+    stretches = _point_ranges(len(low), width)
     curve = Curve(
         np.array([np.fmin.reduce(low[a:b]) for a, b in stretches]),
         np.array([np.fmax.reduce(high[a:b]) for a, b in stretches]),
         bool(is_log),
     )
-    if is_log is None and curve.ends:
-        least, largest = curve.ends
-        return Curve(curve.lows, curve.highs, least > 0 and largest / least > WIDE)
+    if is_log is None and curve.value_range:
+        least, largest = curve.value_range
+        return Curve(curve.lows, curve.highs, least > 0 and largest / least > LOG_AXIS_RATIO)
     return curve
 
 
@@ -103,11 +103,11 @@ def skips_in(sample: "StepSample", width: int) -> "NDArray[Any]":
     import numpy as np
 
     skipped = np.asarray(sample["skipped"])
-    return np.array([bool(skipped[a:b].any()) for a, b in _stretches(len(skipped), width)])
+    return np.array([bool(skipped[a:b].any()) for a, b in _point_ranges(len(skipped), width)])
 
 
-def _stretches(count: int, width: int) -> Sequence[tuple[int, int]]:
+def _point_ranges(count: int, width: int) -> Sequence[tuple[int, int]]:
     """Which of `count` points fall on each place; few points fall on several places each."""
-    firsts = [place * count // width for place in range(width)]
-    ends = [-(-(place + 1) * count // width) for place in range(width)]  # rounded up
+    firsts = [column * count // width for column in range(width)]
+    ends = [-(-(column + 1) * count // width) for column in range(width)]  # rounded up
     return list(zip(firsts, ends, strict=True))

@@ -5,38 +5,38 @@ from dataclasses import replace
 from typing import Self, TextIO
 
 from ampclient import formats
-from ampclient.progress.standing import Standing, Watched
-from ampclient.views import JobView
+from ampclient.job_view import JobView
+from ampclient.progress.job_progress import JobProgress, ProgressTracker
 
 EVERY_S = 5.0
 
 
-class Lines:
+class ProgressLines:
     """Writes what is new about each job it is shown."""
 
-    def __init__(self, stream: TextIO, watched: Watched) -> None:
+    def __init__(self, stream: TextIO, tracker: ProgressTracker) -> None:
         self._stream = stream
-        self._watched = watched
-        self._away = False
+        self._tracker = tracker
+        self._unavailable = False
         self._written: dict[str, tuple[float, JobView]] = {}
 
     def __call__(self, job: JobView) -> None:
         """Write a line if the job changed its state, or moved on and the last line is old."""
-        self._away = False
-        standing = self._watched.see(job)
+        self._unavailable = False
+        progress = self._tracker.update(job)
         before = self._written.get(job.id)
         changed = before is None or _phase(before[1]) != _phase(job)
         if changed or (before is not None and _is_due(job, *before)):
             self._written[job.id] = (time.monotonic(), job)
             # Where an attempt began is told once.
-            shown = standing if changed else replace(standing, first_step=None)
-            print(line(shown), file=self._stream, flush=True)
+            shown = progress if changed else replace(progress, first_step=None)
+            print(progress_line(shown), file=self._stream, flush=True)
 
-    def away(self, why: str) -> None:
+    def server_unavailable(self, reason: str) -> None:
         """Say once that the server is away, until it is there again."""
-        if not self._away:
-            print(f"{why} Trying again …", file=self._stream, flush=True)
-        self._away = True
+        if not self._unavailable:
+            print(f"{reason} Retrying …", file=self._stream, flush=True)
+        self._unavailable = True
 
     def __enter__(self) -> Self:
         return self
@@ -54,11 +54,11 @@ def _is_due(job: JobView, written_s: float, before: JobView) -> bool:
     return moved and time.monotonic() - written_s >= EVERY_S
 
 
-def line(standing: Standing) -> str:
+def progress_line(progress: JobProgress) -> str:
     """Everything about the job's progress in one line."""
-    job = standing.job
-    facts = [f"{standing.name}: {job.state}"]
-    facts += filter(None, (standing.attempt, standing.waits_for))
+    job = progress.job
+    facts = [f"{progress.name}: {job.state}"]
+    facts += filter(None, (progress.attempt, progress.waiting_for))
     if job.latest is not None:
         facts += [
             f"step {formats.steps(job.step, job.total_steps)}",
@@ -67,8 +67,8 @@ def line(standing: Standing) -> str:
             f"skipped {job.skipped}",
             f"{formats.rate(job.examples_per_s)} examples/s",
         ]
-    if standing.remaining_s:
-        facts.append(f"{formats.duration(standing.remaining_s)} left")
+    if progress.remaining_s:
+        facts.append(f"{formats.duration(progress.remaining_s)} left")
     if job.message:
         facts.append(formats.printable(job.message))
     return "  ".join(facts)

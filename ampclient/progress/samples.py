@@ -5,32 +5,32 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ampclient.errors import AmpcoreError
-from ampclient.views import JobView
+from ampclient.job_view import JobView
 
 if TYPE_CHECKING:
-    from ampclient.views import StepSample
+    from ampclient.step_sample import StepSample
 
-SampleOf = Callable[[JobView], "StepSample"]
+FetchSample = Callable[[JobView], "StepSample"]
 
 EVERY_S: Final = 1.0
 
 
-class Samples:
+class SampleCache:
     """The newest known sample of each job."""
 
-    def __init__(self, sample_of: SampleOf | None) -> None:
+    def __init__(self, sample_of: FetchSample | None) -> None:
         self._sample_of = sample_of
         self._samples: dict[str, StepSample] = {}
         self._asked: dict[str, tuple[float, tuple[int, int, bool]]] = {}
 
-    def see(self, job: JobView) -> None:
+    def update(self, job: JobView) -> None:
         """Take note of a view; the sample is asked for where it may have changed.
 
         One that cannot be had leaves the older one: the next view asks again.
         """
         if self._sample_of is None or job.latest is None or not self._is_due(job):
             return
-        self._asked[job.id] = (time.monotonic(), _standing(job))
+        self._asked[job.id] = (time.monotonic(), _position(job))
         try:
             self._samples[job.id] = self._sample_of(job)
         except AmpcoreError:
@@ -41,11 +41,11 @@ class Samples:
         return self._samples.get(job_id)
 
     def _is_due(self, job: JobView) -> bool:
-        asked_s, standing = self._asked.get(job.id, (-EVERY_S, None))
-        if standing == _standing(job):
+        asked_s, position = self._asked.get(job.id, (-EVERY_S, None))
+        if position == _position(job):
             return False
         return job.state.is_terminal or time.monotonic() - asked_s >= EVERY_S
 
 
-def _standing(job: JobView) -> tuple[int, int, bool]:
+def _position(job: JobView) -> tuple[int, int, bool]:
     return job.attempt, job.step, job.state.is_terminal

@@ -1,23 +1,23 @@
-"""Checkpoints: all that a run has to know in order to go on as if nothing had happened."""
+"""Checkpoints: everything that a run needs to continue as if it had not been interrupted."""
 
-from ampcore.checkpoint.finite import all_finite, not_finite
-from ampcore.checkpoint.fit import Difference, compatible, matched
-from ampcore.checkpoint.folder import Found, newest, prune, save
-from ampcore.checkpoint.layout import Checkpoint
+from ampcore.checkpoint.compatibility import Difference, check_compatible, match_arrays
+from ampcore.checkpoint.file_format import Checkpoint
+from ampcore.checkpoint.finite import array_is_finite, nonfinite_names
+from ampcore.checkpoint.folder import StoredCheckpoint, newest, prune, save
 from ampcore.checkpoint.manifest import Manifest
-from ampcore.checkpoint.reading import load
+from ampcore.checkpoint.reader import load
 
 __all__ = [
     "Checkpoint",
     "Difference",
-    "Found",
     "Manifest",
-    "all_finite",
-    "compatible",
+    "StoredCheckpoint",
+    "array_is_finite",
+    "check_compatible",
     "load",
-    "matched",
+    "match_arrays",
     "newest",
-    "not_finite",
+    "nonfinite_names",
     "prune",
     "save",
 ]

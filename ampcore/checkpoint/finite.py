@@ -1,4 +1,4 @@
-"""Which arrays hold values that are not finite: a state with such values is not worth keeping."""
+"""Finds arrays with non-finite values: a state that holds some is not saved."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 FLOATS: Final = {np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, float)}
 
-CHUNK: Final = 2**18
+CHUNK_ELEMENTS: Final = 2**18
 """Elements looked at in one go: what is computed about them stays in the processor's cache."""
 
 
-def not_finite(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+def nonfinite_names(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
     """The names of the arrays with an element that is NaN or infinite, in their order."""
-    return [name for name, array in arrays.items() if not all_finite(array)]
+    return [name for name, array in arrays.items() if not array_is_finite(array)]
 
 
-def all_finite(array: NDArray[Any]) -> bool:
+def array_is_finite(array: NDArray[Any]) -> bool:
     """Whether no element is NaN or infinite; those of other dtypes than floats never are."""
     if array.dtype not in FLOATS:
         return True
     flat = array.reshape(-1)
-    starts = range(0, flat.size, CHUNK)
-    return all(bool(np.isfinite(flat[start : start + CHUNK]).all()) for start in starts)
+    starts = range(0, flat.size, CHUNK_ELEMENTS)
+    return all(bool(np.isfinite(flat[start : start + CHUNK_ELEMENTS]).all()) for start in starts)

@@ -1,4 +1,4 @@
-"""The checkpoints of one run in their folder: always a whole one, whatever happens to us."""
+"""The checkpoints of one run in their folder: a whole one is left whenever the process ends."""
 
 import fcntl
 import os
@@ -10,17 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ampcore.checkpoint.finite import not_finite
-from ampcore.checkpoint.image import Image
-from ampcore.checkpoint.layout import Checkpoint
-from ampcore.checkpoint.reading import is_whole, load
+from ampcore.checkpoint.file_format import Checkpoint
+from ampcore.checkpoint.finite import nonfinite_names
+from ampcore.checkpoint.reader import is_whole, load
+from ampcore.checkpoint.writer import CheckpointWriter
 from ampcore.errors import CheckpointFailed, UnreadableCheckpoint
 
 _NAME: Final = re.compile(r"checkpoint-(\d+)-step-(\d+)\.safetensors")
 _UNFINISHED: Final = ".checkpoint-*.unfinished"
 
 
-class Found(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """A checkpoint and its file."""
 
     file: Path
@@ -30,9 +30,10 @@ class Found(NamedTuple):
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint; its file appears when every byte of it is on the disk.
 
-    Raises CheckpointFailed and leaves the others as they were: on a full disk, say.
+    Raises:
+        CheckpointFailed: It cannot be written, on a full disk for instance; the others stay.
     """
-    image = Image.of(checkpoint)
+    writer = CheckpointWriter.from_checkpoint(checkpoint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(folder)
@@ -40,43 +41,47 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         number = max((_order(file)[0] for file in _files(folder)), default=0) + 1
         file = folder / f"checkpoint-{number:06}-step-{checkpoint.manifest.step}.safetensors"
         with _unfinished(folder) as (temporary, descriptor):
-            image.write(descriptor)
+            writer.write(descriptor)
             os.fsync(descriptor)
             temporary.rename(file)
         _sync(folder)
     except OSError as error:
-        raise CheckpointFailed(folder, image.size_bytes, _free_bytes(folder), error) from error
+        raise CheckpointFailed(folder, writer.size_bytes, _free_bytes(folder), error) from error
     return file
 
 
 def newest(
     folder: Path, on_unreadable: Callable[[UnreadableCheckpoint], object] | None = None
-) -> Found | None:
+) -> StoredCheckpoint | None:
     """The checkpoint that was saved last; None when there is none.
 
-    Those that cannot be read, or hold values that are not finite (as earlier versions saved
-    them), are handed to `on_unreadable` and passed over. Raises
-    UnreadableCheckpoint when it is the folder that cannot be read.
+    Args:
+        folder: That of the checkpoints; it need not exist.
+        on_unreadable: Called for each newer one that cannot be read, or that holds non-finite
+            values, as earlier versions saved them.
+
+    Raises:
+        UnreadableCheckpoint: The folder itself cannot be read.
     """
     try:
         files = _files(folder)
     except OSError as error:
         received = error.strerror or repr(error)
-        expected = "a folder that can be read"
+        expected = "a readable folder"
         raise UnreadableCheckpoint(folder, expected=expected, received=received) from error
     for file in reversed(files):
         try:
-            return Found(file, _undamaged(file))
+            return StoredCheckpoint(file, _load_finite(file))
         except UnreadableCheckpoint as error:
             if on_unreadable is not None:
                 on_unreadable(error)
     return None
 
 
-def _undamaged(file: Path) -> Checkpoint:
+def _load_finite(file: Path) -> Checkpoint:
     found = load(file)
-    if names := not_finite(found.arrays):
-        received = f"others in {len(names)} of them, {names[0]} first"
+    if names := nonfinite_names(found.arrays):
+        received = f"non-finite values in {len(names)} arrays, first in {names[0]}"
         raise UnreadableCheckpoint(file, expected="arrays of finite numbers", received=received)
     return found
 

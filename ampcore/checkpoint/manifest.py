@@ -1,12 +1,12 @@
-"""The manifest of a checkpoint: whose state it is, and what made it."""
+"""The manifest of a checkpoint: the job, the step and the versions that its arrays belong to."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
-from ampcore.series.jsonable import NON_FINITE, finite_json
-from ampcore.spec.part import Part
+from ampcore.spec.base import SpecModel
+from ampcore.telemetry.json_values import NON_FINITE, json_safe
 
 
 def _numbers(value: Any) -> Any:
@@ -20,14 +20,14 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-Facts = Annotated[dict[str, JsonValue], BeforeValidator(_numbers), PlainSerializer(finite_json)]
+Facts = Annotated[dict[str, JsonValue], BeforeValidator(_numbers), PlainSerializer(json_safe)]
 """JSON values; as everywhere, the string "NaN" stands for the number."""
 
 
-class Manifest(Part):
-    """What stands in a checkpoint beside its arrays; the file lists those itself."""
+class Manifest(SpecModel):
+    """The description of a checkpoint; its file lists the arrays itself."""
 
-    # A later version may say more: what is not known here cannot be needed to go on.
+    # A later version may add fields: what is unknown here is not needed to resume.
     model_config = ConfigDict(allow_inf_nan=True, extra="ignore")
 
     step: int = Field(ge=0)
@@ -35,14 +35,14 @@ class Manifest(Part):
     spec: dict[str, JsonValue]
     """The job, normalised: `JobSpec.to_json()`."""
     policy: str
-    """The precision policy, settled on the device: never `auto`."""
+    """The precision policy, resolved for the device: never `auto`."""
     loss_scales: dict[str, Facts]
     """By network: the kind and the constants of its loss scale."""
     engine: str
-    """What trained so far, and must go on: engines differ in the last bits."""
+    """The engine so far, which a resumed run keeps: engines differ in the last bits."""
     device: str
     versions: dict[str, str]
     """By distribution: of ampcore, Python and the libraries that compute."""
     counters: Facts = Field(default_factory=dict)
-    """The sums of the run so far: what its ledger and its guard have counted."""
+    """The counters of the run so far: `ampcore.train.counters.RunCounters`."""
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Data sets by `kind`; each module registers its loader. Everything fits into memory."""
+"""Loads datasets by `kind` into memory; each module registers its loader."""
 
 from ampcore.data import digits, npz, synthetic, synthetic_clicks, text
 from ampcore.data.dataset import Batch, Dataset, Signature

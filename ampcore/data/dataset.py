@@ -1,4 +1,4 @@
-"""Dataset: examples and labels, divided into those that train and those that only evaluate."""
+"""Dataset: examples and labels, split into training and validation."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model must know of the data: the shape of one example and what it is made of."""
+    """What a model must know of the data: shape and dtype of one example, and the classes."""
 
     input_shape: tuple[int, ...]
     input_dtype: InputDtype
@@ -54,11 +54,11 @@ class Dataset:
         return self.signature.classes
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """Whole batches in an epoch; the rest, `dropped_examples`, is left out."""
+        """The whole batches in an epoch; the remaining `dropped_examples` are left out."""
         return len(self.x_train) // batch_size
 
     def dropped_examples(self, batch_size: int) -> int:
-        """Examples that each epoch leaves out; with shuffling, others every time."""
+        """The number of examples that each epoch leaves out; with shuffling they differ."""
         return len(self.x_train) % batch_size
 
     @classmethod
@@ -70,12 +70,12 @@ class Dataset:
         validation_split: float,
         vocabulary: int | None = None,
     ) -> Self:
-        """The last share `validation_split` evaluates, the rest trains, as in Keras.
+        """Split off the last share `validation_split` for validation, as Keras does.
 
         Examples become int32 when they are keys of a vocabulary, float32 otherwise.
         """
-        cut = train_examples(len(x), validation_split)
+        split_at = train_examples(len(x), validation_split)
         dtype: InputDtype = "float32" if vocabulary is None else "int32"
         x, y = x.astype(dtype, copy=False), y.astype(np.int32, copy=False)
         signature = Signature(x.shape[1:], dtype, classes, vocabulary)
-        return cls(x[:cut], y[:cut], x[cut:], y[cut:], signature)
+        return cls(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)

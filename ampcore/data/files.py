@@ -1,4 +1,4 @@
-"""Open the file that a spec names, and say what is wrong with it without telling where it lies."""
+"""Opens the file that a spec names; errors do not reveal where it is on the server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from typing import BinaryIO
 from ampcore.errors import InvalidData
 
 
-def locate(path: str, data_root: Path | None) -> Path:
-    """The file that `path` means: anywhere without a root, else under the root.
+def resolve_path(path: str, data_root: Path | None) -> Path:
+    """The file at `path`: below the root if there is one, else anywhere.
 
     Links are followed before the check. Raises InvalidData.
     """
@@ -18,26 +18,26 @@ def locate(path: str, data_root: Path | None) -> Path:
     root = data_root.resolve()
     try:
         found = (root / path).resolve()
-    except (OSError, RuntimeError, ValueError):  # links in a circle, a zero byte
+    except (OSError, RuntimeError, ValueError):  # circular links, a zero byte
         found = root.parent
     if not found.is_relative_to(root):
         raise InvalidData(
-            path, "path", expected="a path inside the data root", received="one that leaves it"
+            path, "path", expected="a path inside the data root", received="a path outside it"
         )
     return found
 
 
 @contextmanager
-def opened(path: str, data_root: Path | None) -> Iterator[BinaryIO]:
-    """The file that `path` means, to read from. Raises InvalidData, also for errors in reading."""
-    file = locate(path, data_root)
+def open_data_file(path: str, data_root: Path | None) -> Iterator[BinaryIO]:
+    """Open the file at `path` to read. Raises InvalidData, also for errors while reading."""
+    file = resolve_path(path, data_root)
     try:
-        # is_file first: opening a pipe or a device could wait for ever.
+        # is_file first: opening a pipe or a device could block for ever.
         if not file.is_file():
             raise InvalidData(path, None, expected="a file", received="no file of this name")
         with file.open("rb") as stream:
             yield stream
     except OSError as error:
-        # Its text would name the file by the server's own path.
+        # The message of the OSError would show the server's own path.
         received = error.strerror or "a file that cannot be read"
         raise InvalidData(path, None, expected="a file to read", received=received) from None

@@ -1,4 +1,4 @@
-"""NumPy archives in the layout of Keras's mnist.npz: x_train, y_train and maybe x_test, y_test."""
+"""Loads NumPy archives in the layout of Keras's mnist.npz: x_train, y_train, x_test, y_test."""
 
 import zipfile
 import zlib
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.data.dataset import Dataset, Labels, Signature
-from ampcore.data.files import opened
+from ampcore.data.files import open_data_file
 from ampcore.data.registry import register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Npz
@@ -22,7 +22,7 @@ Examples = NDArray[np.float32]
 
 @register("npz")
 def npz(spec: Npz, seed: int, data_root: Path | None) -> Dataset:
-    """The archive's examples; integers count as pixels and are divided by 255.
+    """The archive's examples; integers are taken for pixels and divided by 255.
 
     With `validation_split` 0 its own x_test and y_test evaluate, where it has them;
     otherwise the last share of x_train does. Raises InvalidData.
@@ -33,13 +33,13 @@ def npz(spec: Npz, seed: int, data_root: Path | None) -> Dataset:
     if spec.validation_split or "x_test" not in arrays:
         return Dataset.split(x, y, classes, spec.validation_split)
     x_val, y_val = _examples(spec.path, "x_test", arrays), _labels(spec.path, "test", arrays)
-    _same_kind(spec.path, x, x_val, y_val, classes)
+    _check_test_data(spec.path, x, x_val, y_val, classes)
     return Dataset(x, y, x_val, y_val, Signature(x.shape[1:], "float32", classes))
 
 
 def _read(name: str, data_root: Path | None) -> Arrays:
     expected = "a NumPy .npz archive without pickled objects"
-    with opened(name, data_root) as stream:
+    with open_data_file(name, data_root) as stream:
         if not zipfile.is_zipfile(stream):
             raise InvalidData(name, None, expected=expected, received="a file of another kind")
         stream.seek(0)
@@ -76,7 +76,7 @@ def _examples(name: str, field: str, arrays: Arrays) -> Examples:
     finite = np.isfinite(values)
     if not finite.all():
         place = tuple(int(axis) for axis in np.unravel_index(finite.argmin(), x.shape))
-        received = f"{x[place]} at {list(place)}, and {(~finite).sum()} such in all"
+        received = f"{x[place]} at {list(place)}, {(~finite).sum()} non-finite in total"
         raise InvalidData(name, field, expected="values finite in float32", received=received)
     return values
 
@@ -97,7 +97,7 @@ def _labels(name: str, part: str, arrays: Arrays) -> Labels:
     return y.reshape(count).astype(np.int32)
 
 
-def _same_kind(name: str, x: Examples, x_val: Examples, y_val: Labels, classes: int) -> None:
+def _check_test_data(name: str, x: Examples, x_val: Examples, y_val: Labels, classes: int) -> None:
     if x.shape[1:] != x_val.shape[1:]:
         shapes = [f"shape {list(array.shape[1:])}" for array in (x, x_val)]
         expected = f"examples of {shapes[0]}, as in x_train"

@@ -1,4 +1,4 @@
-"""Which function loads which kind of data."""
+"""The registry of data loaders by kind."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,8 +45,8 @@ def load(
         raise InvalidData(
             getattr(spec, "path", spec.kind),
             "train.accumulate",
-            expected=f"at most {len(dataset.x_train) // spec.batch_size}, the whole batches of "
-            f"{spec.batch_size} in {len(dataset.x_train)} training examples",
+            expected=f"at most {len(dataset.x_train) // spec.batch_size}, the number of whole "
+            f"batches of {spec.batch_size} in {len(dataset.x_train)} training examples",
             received=str(accumulate),
         )
     return dataset

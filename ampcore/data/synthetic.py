@@ -1,4 +1,4 @@
-"""Data that can be learnt, of any shape and size, from nothing but a seed."""
+"""Generates learnable data of any shape and size from a seed."""
 
 import math
 import sys
@@ -11,15 +11,15 @@ from ampcore.data.registry import register
 from ampcore.spec.data import Synthetic
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
-STREAM = 1
+SEED_SALT = 1
 
 
 @register("synthetic")
 def synthetic(spec: Synthetic, seed: int, data_root: Path | None) -> Dataset:
-    """Each example is its class's prototype plus as much noise, both standard normal."""
+    """Each example is the prototype of its class plus noise, both standard normal."""
     if math.prod((spec.examples, *spec.shape)) > sys.maxsize // np.dtype(np.float32).itemsize:
-        raise MemoryError("more bytes than an address can name")
-    random = np.random.default_rng([seed, STREAM])
+        raise MemoryError("the dataset is larger than the address space")
+    random = np.random.default_rng([seed, SEED_SALT])
     x = random.standard_normal((spec.examples, *spec.shape), dtype=np.float32)
     prototypes = random.standard_normal((spec.classes, *spec.shape), dtype=np.float32)
     labels = random.integers(spec.classes, size=spec.examples, dtype=np.int32)

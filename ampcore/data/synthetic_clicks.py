@@ -1,4 +1,4 @@
-"""Clicks made from a seed, on which a sparse embedding model can learn.
+"""Generates clicks from a seed, for the sparse embedding model.
 
 The keys are drawn as in NVIDIA's SparseOperationKit example. Its labels are coin flips, from
 which nothing can be learnt; here they come from a hidden logistic model.
@@ -15,10 +15,10 @@ from ampcore.errors import InvalidData
 from ampcore.spec.data import SyntheticClicks
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
-STREAM = 3
+SEED_SALT = 3
 
 LOGIT_DEVIATION = 4.0
-"""The standard deviation of the hidden logits: who knows them is right about 87 times in 100."""
+"""The standard deviation of the hidden logits; knowing them gives about 87% accuracy."""
 
 
 @register("synthetic_clicks")
@@ -38,8 +38,8 @@ def synthetic_clicks(spec: SyntheticClicks, seed: int, data_root: Path | None) -
             received=str(spec.vocabulary),
         )
     if spec.examples * spec.slots * spec.nnz > sys.maxsize // np.dtype(np.int32).itemsize:
-        raise MemoryError("more bytes than an address can name")
-    random = np.random.default_rng([seed, STREAM])
+        raise MemoryError("the dataset is larger than the address space")
+    random = np.random.default_rng([seed, SEED_SALT])
     keys = np.empty((spec.examples, spec.slots, spec.nnz), np.int32)
     logits = np.zeros(spec.examples, np.float32)
     for slot in range(spec.slots):

@@ -1,4 +1,4 @@
-"""Plain text as characters to be foretold: windows of `sequence`, the next one as each label."""
+"""Loads text as windows of `sequence` characters, each labelled with the next character."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.data.dataset import Dataset
-from ampcore.data.files import opened
+from ampcore.data.files import open_data_file
 from ampcore.data.registry import register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Text
@@ -14,7 +14,7 @@ from ampcore.spec.data import Text
 
 @register("text")
 def text(spec: Text, seed: int, data_root: Path | None) -> Dataset:
-    """Windows one behind the other, (n, sequence) int32; what does not fill one is left out.
+    """Consecutive windows (n, sequence), int32; an incomplete last window is left out.
 
     The vocabulary is every character of the file, in the order of their code points. Raises
     InvalidData.
@@ -26,7 +26,7 @@ def text(spec: Text, seed: int, data_root: Path | None) -> Dataset:
             spec.path,
             "sequence",
             expected=f"at most {max(len(ids) - 1, 0)}, since the file has {len(ids)} characters "
-            "and the last one is only a label",
+            "and the last one is used only as a label",
             received=str(spec.sequence),
         )
     used = windows * spec.sequence
@@ -36,8 +36,8 @@ def text(spec: Text, seed: int, data_root: Path | None) -> Dataset:
 
 
 def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], int]:
-    """The place of each character in the sorted vocabulary, and how long that is."""
-    with opened(path, data_root) as stream:
+    """The index of each character in the sorted vocabulary, and the size of the vocabulary."""
+    with open_data_file(path, data_root) as stream:
         content = stream.read()
     try:
         decoded = content.decode("utf-8-sig")

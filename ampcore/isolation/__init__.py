@@ -4,19 +4,19 @@ Standard library only: it runs between the fork of a trainer and its first line 
 """
 
 from ampcore.isolation.confine import (
-    TEMPORARY,
+    TEMP_FOLDER,
     Confinement,
     confine,
-    end_all_of,
     hide_memory,
+    kill_all_processes_of,
 )
 from ampcore.isolation.files import imported_files
 
 __all__ = [
-    "TEMPORARY",
+    "TEMP_FOLDER",
     "Confinement",
     "confine",
-    "end_all_of",
     "hide_memory",
     "imported_files",
+    "kill_all_processes_of",
 ]

@@ -1,4 +1,4 @@
-"""Give up, in this process and for ever, what a trainer does not need."""
+"""Irrevocably takes away from this process what a trainer does not need."""
 
 import ctypes
 import os
@@ -17,66 +17,66 @@ from ampcore.isolation import files, landlock
 SET_DUMPABLE: Final = 4  # linux/prctl.h
 CAPBSET_DROP: Final = 24
 CAPABILITY_VERSION_3: Final = 0x20080522  # linux/capability.h
-TEMPORARY: Final = "tmp"
+TEMP_FOLDER: Final = "tmp"
 """In a trainer's folder."""
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a trainer is left with; comes from its worker as JSON."""
+    """The rights that a trainer keeps; its worker sends them as JSON."""
 
     folder: Path
-    """The only one that it may change; there it also finds room for temporary files."""
+    """The only folder that it may write to; its temporary files are there too."""
     datasets: Path
     """The folder of the data that jobs read."""
     user: int | None = None
     """Become this user, and its group of the same number; needs root."""
     restrict_files: bool = False
-    """By Landlock, and with them signals and connections as far as the kernel can."""
+    """Restrict files by Landlock, and signals and connections where the kernel supports it."""
     processes: int | None = None
-    """How many processes and threads its user may have, beside those that are there already."""
+    """How many processes and threads its user may have beside the existing ones."""
     memory_bytes: int | None = None
-    """How much memory of its own each of its processes may ask for."""
+    """How much private memory each of its processes may allocate."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent to the process that forks trainers."""
+        """The JSON values that are sent to the fork server."""
         return vars(self) | {"folder": str(self.folder), "datasets": str(self.datasets)}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Confinement":
-        """What `to_json` made."""
+        """The confinement that `to_json` wrote."""
         paths = {name: Path(values[name]) for name in ("folder", "datasets")}
         return cls(**values | paths)
 
 
 def confine(
-    rules: Confinement, imported: Sequence[Path], also_writable: Sequence[Path] = ()
+    confinement: Confinement, imported: Sequence[Path], extra_writable: Sequence[Path] = ()
 ) -> None:
     """Confine this process, which must have one thread only; everything after it is confined too.
 
     Args:
-        rules: What it is left with.
+        confinement: What it is left with.
         imported: What `imported_files` found.
-        also_writable: More that may be changed.
+        extra_writable: More that may be changed.
 
     Raises:
         OSError: The system does not do it. The process must not go on: it may be half confined.
         RuntimeError: It has another thread, which would not be confined.
     """
-    if rules.restrict_files and (threads := len(os.listdir("/proc/self/task"))) > 1:
-        raise RuntimeError(f"A process is confined before it has threads; this one has {threads}.")
-    os.chdir(rules.folder)
-    _use_folder(rules.folder)
-    _set_limits(rules)
-    if rules.user is not None:
-        _become(rules.user)
+    if confinement.restrict_files and (threads := len(os.listdir("/proc/self/task"))) > 1:
+        raise RuntimeError(f"Expected a process with one thread. Received: {threads} threads.")
+    os.chdir(confinement.folder)
+    _set_home_and_tmpdir(confinement.folder)
+    _set_limits(confinement)
+    if confinement.user is not None:
+        _switch_user(confinement.user)
     elif os.geteuid() == 0:
         _give_up_capabilities()
-    if rules.restrict_files:
+    if confinement.restrict_files:
         landlock.restrict(
-            readable=[*files.system_files(), *imported, rules.datasets],
+            readable=[*files.system_files(), *imported, confinement.datasets],
             usable=[*files.devices(), Path(f"/proc/{os.getpid()}")],
-            changeable=[rules.folder, *also_writable],
+            writable=[confinement.folder, *extra_writable],
         )
     hide_memory()
 
@@ -90,25 +90,25 @@ def hide_memory(*, hidden: bool = True) -> None:
         ctypes.CDLL(None).prctl(SET_DUMPABLE, int(not hidden), 0, 0, 0)
 
 
-def _use_folder(folder: Path) -> None:
-    """Let everything that looks for a place to write find one in this folder."""
+def _set_home_and_tmpdir(folder: Path) -> None:
+    """Point temporary files, caches and the home folder to this folder."""
     os.environ["HOME"] = str(folder)
-    os.environ["TMPDIR"] = str(folder / TEMPORARY)
-    tempfile.tempdir = None  # it is looked for again
+    os.environ["TMPDIR"] = str(folder / TEMP_FOLDER)
+    tempfile.tempdir = None  # so that Python looks it up again
 
 
-def _set_limits(rules: Confinement) -> None:
+def _set_limits(confinement: Confinement) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if rules.processes is not None:
+    if confinement.processes is not None:
         # A user of its own has none yet; of root Linux does not count them.
-        there = count_threads(os.getuid()) if rules.user is None and os.getuid() else 0
-        _limit(resource.RLIMIT_NPROC, there + rules.processes)
-    if rules.memory_bytes is not None:
-        _limit(resource.RLIMIT_DATA, rules.memory_bytes)
+        existing = count_threads(os.getuid()) if confinement.user is None and os.getuid() else 0
+        _limit(resource.RLIMIT_NPROC, existing + confinement.processes)
+    if confinement.memory_bytes is not None:
+        _limit(resource.RLIMIT_DATA, confinement.memory_bytes)
 
 
 def _limit(kind: int, most: int) -> None:
-    """Lower a limit; one that is lower already stays."""
+    """Lower a limit; a limit that is already lower stays."""
     _, hard = resource.getrlimit(kind)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (most, most))
@@ -129,21 +129,21 @@ def count_threads(user: int) -> int:
     return count
 
 
-def end_all_of(user: int) -> None:
+def kill_all_processes_of(user: int) -> None:
     """Kill every process of a user, from a process that is then one of them; needs root."""
-    _become(user)
+    _switch_user(user)
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but this one
 
 
-def _become(user: int) -> None:
+def _switch_user(user: int) -> None:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 
 
 def _give_up_capabilities() -> None:
-    """Root without its rights; files of root are still its own."""
+    """Root without its capabilities; it still owns root's files."""
     libc = ctypes.CDLL(None, use_errno=True)
     for number in range(64):
         libc.prctl(CAPBSET_DROP, number, 0, 0, 0)  # an unknown one is an error, and the last

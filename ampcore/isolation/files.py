@@ -1,4 +1,4 @@
-"""Which files of its machine a trainer needs, beside its own folder and the datasets."""
+"""The files of the machine that a trainer needs beside its own folder and the datasets."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-SYSTEM: Final = tuple(
+SYSTEM_PATHS: Final = tuple(
     map(
         Path,
         (
@@ -16,15 +16,15 @@ SYSTEM: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Programs, libraries, and what the kernel tells; nobody's own files."""
-DEVICES: Final = ("null", "zero", "full", "random", "urandom", "dxg", "kfd", "dri")
-GPUS: Final = "nvidia*"
-PATHS: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
-"""Variables with folders in them that the operator wants to be looked into."""
+"""Programs, libraries and kernel files; no user's own files."""
+DEVICE_NAMES: Final = ("null", "zero", "full", "random", "urandom", "dxg", "kfd", "dri")
+GPU_DEVICE_PATTERN: Final = "nvidia*"
+PATH_VARIABLES: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
+"""Environment variables with folders that the operator wants to be readable."""
 
 
 def imported_files() -> list[Path]:
-    """The interpreter, and every package and module that this process has imported from outside.
+    """The interpreter, and every package and module that this process has imported from elsewhere.
 
     Packages as a whole: more of them may be imported later.
     """
@@ -32,24 +32,33 @@ def imported_files() -> list[Path]:
     found = dict.fromkeys(roots)
     for name, module in list(sys.modules.items()):
         if "." not in name:
-            found.update(dict.fromkeys(_places(module)))
+            found.update(dict.fromkeys(_module_paths(module)))
     return [path for path in found if path in roots or not _is_below(path, roots)]
 
 
 def system_files() -> list[Path]:
-    """What else may be read."""
-    told = [part for name in PATHS for part in os.environ.get(name, "").split(os.pathsep) if part]
-    return [*SYSTEM, *map(Path, told)]
+    """The other files that may be read."""
+    configured = [
+        part
+        for name in PATH_VARIABLES
+        for part in os.environ.get(name, "").split(os.pathsep)
+        if part
+    ]
+    return [*SYSTEM_PATHS, *map(Path, configured)]
 
 
 def devices() -> list[Path]:
     """Devices to be read, written and asked; and where the service is that shares a GPU."""
     folder = Path("/dev")
     shared = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # noqa: S108 - CUDA's
-    return [*(folder / name for name in DEVICES), *folder.glob(GPUS), Path(shared)]
+    return [
+        *(folder / name for name in DEVICE_NAMES),
+        *folder.glob(GPU_DEVICE_PATTERN),
+        Path(shared),
+    ]
 
 
-def _places(module: object) -> Iterator[Path]:
+def _module_paths(module: object) -> Iterator[Path]:
     folders = getattr(module, "__path__", None)
     if folders is not None:
         yield from map(Path, folders)

@@ -1,4 +1,4 @@
-"""Landlock: a process gives up the right to files, signals and connections, for ever.
+"""Landlock: a process irrevocably restricts its access to files, signals and connections.
 
 What it starts afterwards is restricted too; threads that run already are not, so this comes
 before TensorFlow makes any. A restricted process cannot trace, or read the memory and the
@@ -19,7 +19,7 @@ from typing import Final
 CREATE_RULESET: Final = 444
 ADD_RULE: Final = 445
 RESTRICT_SELF: Final = 446
-"""Numbers of system calls, the same on every architecture but Alpha."""
+"""System call numbers, equal on every architecture but Alpha."""
 CREATE_RULESET_VERSION: Final = 1
 RULE_PATH_BENEATH: Final = 1
 
@@ -35,19 +35,19 @@ REFER: Final = 1 << 13
 TRUNCATE: Final = 1 << 14
 IOCTL_DEV: Final = 1 << 15
 
-ALL_FILES: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Every right to files that an ABI knows, by the first ABI that knows it."""
-OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-"""The rights that a rule about something else than a folder may give."""
+FILE_RIGHTS_BY_ABI: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""The file rights that each ABI version adds."""
+SINGLE_FILE_RIGHTS: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""The rights that a rule for anything but a folder may give."""
 
 READ: Final = EXECUTE | READ_FILE | READ_DIR
 USE: Final = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
-"""Of devices, and of what a process is told of itself in /proc."""
-CHANGE: Final = (
+"""The rights for devices and for the process's own files in /proc."""
+WRITE: Final = (
     READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | REFER
     | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG
 )  # fmt: skip
-"""In an own folder: no programs to run, no links, pipes, sockets or devices."""
+"""The rights in the trainer's own folder: no execution, links, pipes, sockets or devices."""
 
 TCP_ABI: Final = 4
 ALL_TCP: Final = 0b11  # bind, connect
@@ -71,7 +71,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The version that this kernel has; 0 without Landlock."""
+    """The ABI version of this kernel; 0 without Landlock."""
     if sys.platform != "linux" or platform.machine() == "alpha":
         return 0
     try:
@@ -80,7 +80,7 @@ def abi() -> int:
         return 0
 
 
-def restrict(readable: Iterable[Path], usable: Iterable[Path], changeable: Iterable[Path]) -> None:
+def restrict(readable: Iterable[Path], usable: Iterable[Path], writable: Iterable[Path]) -> None:
     """Restrict this thread, and all that it starts, to these files and folders.
 
     There is no TCP any more where the kernel can forbid it, and no signal to a process, or
@@ -88,7 +88,7 @@ def restrict(readable: Iterable[Path], usable: Iterable[Path], changeable: Itera
     not exist is left out. Raises OSError.
     """
     version = abi()
-    files = max(rights for since, rights in ALL_FILES.items() if since <= version)
+    files = max(rights for since, rights in FILE_RIGHTS_BY_ABI.items() if since <= version)
     wanted = _Ruleset(
         handled_access_fs=files,
         handled_access_net=ALL_TCP if version >= TCP_ABI else 0,
@@ -97,7 +97,7 @@ def restrict(readable: Iterable[Path], usable: Iterable[Path], changeable: Itera
     known = 24 if version >= SCOPES_ABI else 16 if version >= TCP_ABI else 8
     ruleset = _call(CREATE_RULESET, ctypes.byref(wanted), known, 0)
     try:
-        for paths, rights in ((readable, READ), (usable, USE), (changeable, CHANGE)):
+        for paths, rights in ((readable, READ), (usable, USE), (writable, WRITE)):
             for path in paths:
                 _allow(ruleset, path, rights & files)
         libc = ctypes.CDLL(None, use_errno=True)
@@ -115,7 +115,7 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
         return
     try:
         if not stat.S_ISDIR(os.fstat(here).st_mode):
-            rights &= OF_FILES
+            rights &= SINGLE_FILE_RIGHTS
         rule = _PathBeneath(allowed_access=rights, parent_fd=here)
         _call(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:

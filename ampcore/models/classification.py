@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from ampcore.data.dataset import Batch
-from ampcore.models.task import Held, Task, Tensor, Weights
+from ampcore.models.task import NonTrainable, Task, Tensor, Weights
 
 
 class Classification(Task):
@@ -17,23 +17,27 @@ class Classification(Task):
     metrics = ("loss", "accuracy")
 
     def losses(
-        self, weights: Weights, held: Held, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], Held]:
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[list[Tensor], NonTrainable]:
         """The mean sparse categorical cross-entropy of the batch."""
-        logits, after = self._logits(weights, held, batch.x, training=True)
+        logits, after = self._logits(weights, non_trainable, batch.x, training=True)
         return [tf.reduce_mean(cross_entropy(logits, batch.y))], [after]
 
-    def measure(self, weights: Weights, held: Held, batch: Batch) -> dict[str, Tensor]:
+    def measure(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
         """Each example's loss, and the share of its labels that have the largest logit."""
-        logits, _ = self._logits(weights, held, batch.x, training=False)
+        logits, _ = self._logits(weights, non_trainable, batch.x, training=False)
         right = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), batch.y)
         return {
             "loss": per_example(cross_entropy(logits, batch.y)),
             "accuracy": per_example(tf.cast(right, tf.float32)),
         }
 
-    def _logits(self, weights: Weights, held: Held, x: Tensor, *, training: bool) -> Any:
-        return self.networks[0](weights[0], held[0], x, training=training)
+    def _logits(
+        self, weights: Weights, non_trainable: NonTrainable, x: Tensor, *, training: bool
+    ) -> Any:
+        return self.networks[0](weights[0], non_trainable[0], x, training=training)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -5,12 +5,10 @@ Source: https://keras.io/examples/vision/mnist_convnet and its older form mnist_
 
 from typing import Any
 
-from keras import layers
-
 from ampcore.data.dataset import Signature
 from ampcore.errors import InvalidModel
+from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import Classification
-from ampcore.models.classifier import classifier, dense_stack, image_input
 from ampcore.models.registry import register
 from ampcore.spec.model import Cnn
 
@@ -18,16 +16,9 @@ from ampcore.spec.model import Cnn
 @register("cnn", Classification)
 def cnn(spec: Cnn, signature: Signature) -> Any:
     """Valid convolutions → 2 × 2 max-pool → Dropout → (Dense → Dropout)… → logits."""
-    inputs, x = image_input(signature)
+    check_images(signature)
     _check_size(spec, signature.input_shape)
-    for index, filters in enumerate(spec.filters, start=1):
-        x = layers.Conv2D(filters, spec.kernel, activation="relu", name=f"conv_{index}")(x)
-    x = layers.MaxPooling2D(2, name="pool")(x)
-    if spec.dropout:
-        x = layers.Dropout(spec.dropout, name="dropout")(x)
-    x = layers.Flatten(name="flatten")(x)
-    x = dense_stack(x, spec.dense, "relu", spec.dense_dropout)
-    return classifier(inputs, x, signature.classes, "cnn")
+    return build_networks(spec, signature)
 
 
 def _check_size(spec: Cnn, shape: tuple[int, ...]) -> None:

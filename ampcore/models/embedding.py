@@ -8,20 +8,18 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras import layers
 
+from ampcore.architectures.embedding import TABLE_LAYER
 from ampcore.data.dataset import Batch, Signature
 from ampcore.errors import InvalidModel
+from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import binary_cross_entropy
-from ampcore.models.classifier import dense_stack
 from ampcore.models.registry import register
-from ampcore.models.task import Held, Network, Task, Tensor, Weights, call
+from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights, call_stateless
 from ampcore.spec.model import Embedding
 
-TABLE = "embedding"
 
-
-class Clicks(Task):
+class ClickPrediction(Task):
     """One network from keys (n, slots, nnz) to a logit (n, 1) of the label being 1.
 
     The table's rows are gathered straight from its variable. Keras's layer would read the whole
@@ -33,24 +31,26 @@ class Clicks(Task):
     def __init__(self, networks: Sequence[Network]) -> None:
         super().__init__(networks)
         model = self.networks[0].model
-        table = model.get_layer(TABLE)
-        self._table = _place(table.embeddings, model.trainable_variables)
-        self._rest = keras.Model(table.output, model.output, name="after_the_table")
+        table = model.get_layer(TABLE_LAYER)
+        self._table = _index_of(table.embeddings, model.trainable_variables)
+        self._after_table = keras.Model(table.output, model.output, name="after_the_table")
         self._dense = [
-            _place(variable, model.trainable_variables)
-            for variable in self._rest.trainable_variables
+            _index_of(variable, model.trainable_variables)
+            for variable in self._after_table.trainable_variables
         ]
 
     def losses(
-        self, weights: Weights, held: Held, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], Held]:
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[list[Tensor], NonTrainable]:
         """The mean binary cross-entropy of the batch; its gradient by the table is sparse."""
-        logits, after = self._logits(weights, held, batch.x, training=True)
+        logits, after = self._logits(weights, non_trainable, batch.x, training=True)
         return [tf.reduce_mean(binary_cross_entropy(logits, batch.y))], [after]
 
-    def measure(self, weights: Weights, held: Held, batch: Batch) -> dict[str, Tensor]:
+    def measure(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
         """Each example's loss, and whether the likelier label is the right one."""
-        logits, _ = self._logits(weights, held, batch.x, training=False)
+        logits, _ = self._logits(weights, non_trainable, batch.x, training=False)
         right = tf.equal(logits > 0, batch.y > 0)
         return {
             "loss": binary_cross_entropy(logits, batch.y),
@@ -58,29 +58,28 @@ class Clicks(Task):
         }
 
     def _logits(
-        self, weights: Weights, held: Held, keys: Tensor, *, training: bool
+        self, weights: Weights, non_trainable: NonTrainable, keys: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
         rows = tf.gather(weights[0][self._table], keys)
         dense = [weights[0][place] for place in self._dense]
-        logits, after = call(self._rest, dense, held[0], rows, training=training)
+        logits, after = call_stateless(
+            self._after_table, dense, non_trainable[0], rows, training=training
+        )
         return logits[:, 0], after
 
 
-@register("embedding", Clicks)
+@register("embedding", ClickPrediction)
 def embedding(spec: Embedding, signature: Signature) -> Any:
     """One table for all slots → flatten → Dense for each of `hidden` → one logit."""
     _check_keys(spec, signature)
-    keys = keras.Input(signature.input_shape, dtype="int32", name="keys")
-    x = layers.Embedding(spec.vocabulary, spec.dim, name=TABLE)(keys)
-    x = dense_stack(layers.Flatten(name="flatten")(x), spec.hidden, "relu", 0.0)
-    return keras.Model(keys, layers.Dense(1, name="predictions")(x), name="embedding")
+    return build_networks(spec, signature)
 
 
 def _check_keys(spec: Embedding, signature: Signature) -> None:
     if signature.vocabulary is None or signature.classes != 2:
         raise InvalidModel(
             "model.kind",
-            expected="keys [slots, nnz] with labels 0 and 1 for this kind",
+            expected="keys [slots, nnz] with labels 0 and 1, for this kind of model",
             received=f"{signature.input_dtype} examples of shape {list(signature.input_shape)}",
         )
     if signature.input_shape != (spec.slots, spec.nnz):
@@ -97,5 +96,5 @@ def _check_keys(spec: Embedding, signature: Signature) -> None:
         )
 
 
-def _place(variable: Any, variables: Sequence[Any]) -> int:
+def _index_of(variable: Any, variables: Sequence[Any]) -> int:
     return next(place for place, other in enumerate(variables) if other is variable)

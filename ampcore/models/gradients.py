@@ -1,60 +1,94 @@
 """The losses of one batch and their gradients: nothing is assigned.
 
-The order is that of Micikevicius et al. 2018: float32 weights → 16-bit compute → float32 loss
-→ times the loss scale → gradients. Dividing by the scale is left to the caller.
+The order is that of Micikevicius et al. 2018, arXiv:1710.03740: float32 weights → 16-bit compute →
+float32 loss → times the loss scale → gradients → divided by the loss scale, in float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.task import Held, Task
-from ampcore.precision import LossScale, LossScaleState, only_overwrites, without_overwrites
+from ampcore.models.task import NonTrainable, Task
+from ampcore.precision import (
+    LossScale,
+    LossScaleState,
+    LossScaleStates,
+    only_overwrites,
+    without_overwrites,
+)
 
 Tensor = Any
-States = tuple[LossScaleState, ...]
-"""One state for each network of a task, in order."""
 
 
 class Gradients(NamedTuple):
-    """Per network: the unscaled loss, the scaled gradients, and what the held variables become.
+    """What one batch says about each network of a task, in the order of its networks.
 
-    A gradient has the dtype of its variable; IndexedSlices for a table that was only looked up,
-    None for a variable that the loss does not depend on. `overwrites` are the next values of
-    those trainable variables that take what the tape calls their gradient (float8 scales and
-    amax histories), None for all others; these have no gradient.
+    Attributes:
+        losses: Float32 scalars, unscaled.
+        gradients: One for each trainable variable: float32 and unscaled; IndexedSlices, in which
+            a row may be named several times, for a table that was only looked up; None for a
+            variable that the loss does not depend on, and for one with a value in `overwrites`.
+        state_updates: The next values of the non-trainable variables; the same objects where
+            nothing changed.
+        overwrites: The next values of those trainable variables that take what the tape calls
+            their gradient (float8 scales and amax histories); None for all others.
+        recompute_gradients: For each network, a function that makes its `gradients` once more
+            from the scaled ones; None where that would take more than a division. A branch that
+            is seldom taken calls it instead of keeping `gradients` in memory.
     """
 
     losses: list[Tensor]
-    scaled: list[list[Any]]
-    held: Held
+    gradients: list[list[Any]]
+    state_updates: NonTrainable
     overwrites: list[list[Any]]
+    recompute_gradients: tuple[Callable[[], list[Any]], ...] | None = None
 
 
-def scaled_gradients(  # noqa: PLR0917 - a pure function of all of these, called from two places
+def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the first three
     task: Task,
-    scales: Sequence[LossScale],
-    states: States,
-    held: Held,
+    loss_scales: Sequence[LossScale],
+    states: LossScaleStates,
+    non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
 ) -> Gradients:
-    """Differentiate each network's scaled loss by that network's weights, as they now stand."""
+    """Differentiate the loss of each network by the weights of that network, as they now stand.
+
+    Duplicate rows of sparse gradients are not added up: see `accumulate_gradients`.
+
+    Args:
+        task: The networks and their losses.
+        loss_scales: One for each network.
+        states: Their states.
+        non_trainable: The values that the forward pass starts from.
+        batch: The examples.
+        seed: Int64 (2,): decides the noise that the task draws itself.
+    """
     weights = task.weights()
     with tf.GradientTape(persistent=len(weights) > 1) as tape:
-        losses, after = task.losses(weights, held, batch, seed)
+        losses, state_updates = task.losses(weights, non_trainable, batch, seed)
         scaled = [
-            scale.scale(state, loss)
-            for scale, state, loss in zip(scales, states, losses, strict=True)
+            loss_scale.scale(state, loss)
+            for loss_scale, state, loss in zip(loss_scales, states, losses, strict=True)
         ]
     found = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
     variables = [network.model.trainable_variables for network in task.networks]
-    rows = list(zip(found, variables, strict=True))
+    unscale = tuple(
+        partial(_unscale, *own) for own in zip(loss_scales, states, found, variables, strict=True)
+    )
     return Gradients(
         losses,
-        [without_overwrites(*row) for row in rows],
-        after,
-        [only_overwrites(*row) for row in rows],
+        [compute() for compute in unscale],
+        state_updates,
+        [only_overwrites(*own) for own in zip(found, variables, strict=True)],
+        unscale,
     )
+
+
+def _unscale(
+    loss_scale: LossScale, state: LossScaleState, scaled: list[Any], variables: Sequence[Any]
+) -> list[Any]:
+    return without_overwrites(loss_scale.unscale(state, scaled, variables), variables)

@@ -8,8 +8,8 @@ from keras import layers
 
 from ampcore.data.dataset import Signature
 from ampcore.errors import InvalidModel
+from ampcore.models.building_blocks import image_input
 from ampcore.models.classification import Classification
-from ampcore.models.classifier import image_input
 from ampcore.models.registry import register
 from ampcore.spec.model import KerasApplication
 
@@ -53,7 +53,7 @@ def _logits(model: Any) -> Any:
 
 
 def _check_size(spec: KerasApplication, shape: tuple[int, ...]) -> None:
-    least = spec.smallest_image
+    least = spec.min_image_size
     if min(shape[:2]) < least:
         raise InvalidModel(
             "model.name",

@@ -12,34 +12,34 @@ Builder = Callable[[Any, Signature], Any]
 several by name. Layers have explicit names, which are the paths that a spec's overrides match."""
 
 
-class Policies(Protocol):
+class DtypePolicies(Protocol):
     """Gives every layer of a model its dtypes."""
 
     def apply(self, model: Any) -> Any:
         """A clone of the model with a dtype policy per layer."""
 
 
-class Kind(NamedTuple):
+class RegisteredModel(NamedTuple):
     """How one kind of model is made and trained."""
 
     build: Builder
     task: type[Task]
 
 
-BUILDERS: dict[str, Kind] = {}
+BUILDERS: dict[str, RegisteredModel] = {}
 
 
 def register(kind: str, task: type[Task]) -> Callable[[Builder], Builder]:
     """Make the decorated function the builder of `kind`, trained as `task`."""
 
     def add(builder: Builder) -> Builder:
-        BUILDERS[kind] = Kind(builder, task)
+        BUILDERS[kind] = RegisteredModel(builder, task)
         return builder
 
     return add
 
 
-def build(spec: ModelSpec, signature: Signature, policies: Policies) -> Task:
+def build(spec: ModelSpec, signature: Signature, policies: DtypePolicies) -> Task:
     """The task that a spec's model part asks for, with every network in its precision.
 
     Raises InvalidModel when the model cannot take such data.

@@ -12,7 +12,7 @@ from ampcore.data.dataset import Batch
 Tensor = Any
 Weights = list[list[Tensor]]
 """Per network, the values of model.trainable_variables, in order."""
-Held = list[list[Tensor]]
+NonTrainable = list[list[Tensor]]
 """Per network, the values of model.non_trainable_variables: statistics and dropout seeds."""
 
 
@@ -24,40 +24,52 @@ class Network:
     model: Any
 
     def __call__(
-        self, weights: list[Tensor], held: list[Tensor], x: Tensor, *, training: bool
+        self, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        """The outputs on `x`, and the new held values; the same objects where nothing changed."""
-        return call(self.model, weights, held, x, training=training)
+        """The outputs on `x`, and the next non-trainable values: see `call_stateless`."""
+        return call_stateless(self.model, weights, non_trainable, x, training=training)
 
 
 class Task(ABC):
     """Networks and their losses. Nothing here assigns a variable."""
 
     metrics: ClassVar[tuple[str, ...]]
-    """The names of what `measure` returns."""
+    """The names of the metrics that `measure` returns."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = tuple(networks)
 
     @abstractmethod
     def losses(
-        self, weights: Weights, held: Held, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], Held]:
-        """One float32 scalar loss per network in training, and the new held values.
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[list[Tensor], NonTrainable]:
+        """The training losses of one batch, differentiable by `weights`.
 
-        Held values that did not change are the same objects. `seed`, int32 (2,), is another
-        one at every step and decides the noise that a task draws itself.
+        Args:
+            weights: Of each network, the values of its trainable variables.
+            non_trainable: Of each network, the values of its other variables.
+            batch: The examples.
+            seed: Int64 (2,), another one in every micro-batch: the noise that a task draws
+                itself.
+
+        Returns:
+            One float32 scalar for each network, and the next non-trainable values: the same
+            objects where nothing changed.
         """
 
     @abstractmethod
-    def measure(self, weights: Weights, held: Held, batch: Batch) -> dict[str, Tensor]:
-        """Float32 vectors (n,), one value per example, outside of training.
+    def measure(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
+        """The metrics of each example, outside of training.
 
-        "loss" is always there, "accuracy" where there is a right and a wrong.
+        Returns:
+            By name, a float32 vector (n,): "loss", and "accuracy" where a prediction is right or
+            wrong.
         """
 
-    def examples(self, batch_size: int) -> int:
-        """The examples that a step on a batch of this size counts for in the throughput."""
+    def examples_per_step(self, batch_size: int) -> int:
+        """The examples that throughput counts for a step on a batch of this size."""
         return batch_size
 
     def weights(self) -> Weights:
@@ -67,7 +79,7 @@ class Task(ABC):
             for network in self.networks
         ]
 
-    def held(self) -> Held:
+    def non_trainable(self) -> NonTrainable:
         """The non-trainable values as they stand: the variables themselves, not copies."""
         return [
             [variable.value for variable in network.model.non_trainable_variables]
@@ -75,12 +87,17 @@ class Task(ABC):
         ]
 
 
-def call(
-    model: Any, weights: list[Tensor], held: list[Tensor], x: Tensor, *, training: bool
+def call_stateless(
+    model: Any, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """A model's outputs on `x`, and its new held values; the same objects where unchanged."""
+    """Call a model without assigning its variables.
+
+    Returns:
+        The outputs on `x`, and the next non-trainable values: the same objects where nothing
+        changed.
+    """
     # Keras would read variables anew, and then nobody could tell which values it changed.
-    before = [tf.convert_to_tensor(value) for value in held]
+    before = [tf.convert_to_tensor(value) for value in non_trainable]
     outputs, after = model.stateless_call(weights, before, x, training=training)
-    rows = zip(held, before, after, strict=True)
+    rows = zip(non_trainable, before, after, strict=True)
     return outputs, [given if new is old else new for given, old, new in rows]

@@ -1,6 +1,6 @@
 """How weights are updated: a lean Keras optimizer, its rules, schedules and averages."""
 
-from ampcore.optimizers.averages import adopt_averages, averaged
-from ampcore.optimizers.kinds import RULES, build
+from ampcore.optimizers.builder import RULES, build
+from ampcore.optimizers.moving_average import assign_averages, averaged
 
-__all__ = ["RULES", "adopt_averages", "averaged", "build"]
+__all__ = ["RULES", "assign_averages", "averaged", "build"]

@@ -1,6 +1,6 @@
-"""A Keras optimizer that passes over memory once, and over a table's untouched rows never.
+"""A Keras optimizer that reads and writes memory once, and never a table's untouched rows.
 
-What it does otherwise than Keras's own, whose results it keeps:
+How it differs from Keras's own optimizers, with the same results:
 
 - A sparse gradient updates the rows that it names, of weights and slots, and no others: an
   untouched row keeps its momenta and is not decayed ("lazy", as PyTorch's SparseAdam). Keras
@@ -8,7 +8,8 @@ What it does otherwise than Keras's own, whose results it keeps:
 - A dense float32 variable is updated by one TensorFlow kernel, where there is one.
 - The arithmetic and the slots are float32 also where weights are stored in 16 bit: the square of
   a float16 gradient of 1e-4 would be 0. The weights are then rounded to nearest.
-- The scalars of an update (rate, bias corrections) are worked out once for all variables.
+- The scalars of an update (rate, bias corrections) are computed once for all variables.
+- It does not all-reduce over tf.distribute: the training step has reduced the gradients already.
 """
 
 from collections.abc import Sequence
@@ -18,10 +19,10 @@ import keras
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from ampcore.optimizers import averages, rows
-from ampcore.optimizers.averages import Average
-from ampcore.optimizers.rules import Rule, Scalars
-from ampcore.precision import each_value, is_overwritten, summed_rows
+from ampcore.optimizers import moving_average, sparse_rows
+from ampcore.optimizers.moving_average import Average
+from ampcore.optimizers.update_rules import Rule, UpdateScalars
+from ampcore.precision import is_overwritten, map_values, sum_duplicate_rows
 
 Tensor = Any
 
@@ -33,8 +34,8 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         rule: How a gradient moves a weight.
         learning_rate: A float, or a Keras LearningRateSchedule.
         name: The first part of the paths of its variables.
-        weight_decay: The share of a weight that an update takes off, times the learning rate.
-        ema: The momentum of a moving average of the weights; without it there is none.
+        weight_decay: An update multiplies a weight by 1 - learning_rate * weight_decay.
+        ema: The momentum of a moving average of the weights; None for no average.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
             return
         super().build(variables)
         self._slots = [
-            [] if is_overwritten(each) else [self._add(each, slot) for slot in self.rule.slots]
+            [] if is_overwritten(each) else [self._add_slot(each, slot) for slot in self.rule.slots]
             for each in variables
         ]
         if self.ema is not None:
@@ -95,102 +96,114 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         for variable, old in zip(assigned, before, strict=True):
             variable.assign(tf.where(applied, tf.convert_to_tensor(variable), old))
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Scalars) -> None:
-        """Update one variable, its slots and its average.
-
-        What Keras calls the learning rate is here all that the variables share.
-        """
+    def update_step(self, gradient: Any, variable: Any, scalars: UpdateScalars) -> None:
+        """Update one variable, its slots and its average."""
         slots = [slot.value for slot in self._slots[self._get_variable_index(variable)]]
         if isinstance(gradient, tf.IndexedSlices):
-            self._update_rows(gradient, variable, slots, learning_rate)
+            self._update_rows(gradient, variable, slots, scalars)
         else:
-            self._update_whole(_float32(gradient), variable, slots, learning_rate)
+            self._update_whole(_float32(gradient), variable, slots, scalars)
 
     def _update_rows(
-        self, gradient: Any, variable: Any, slots: Sequence[Any], now: Scalars
+        self, gradient: Any, variable: Any, slots: Sequence[Any], scalars: UpdateScalars
     ) -> None:
-        [grad] = summed_rows([_float32(gradient)])
+        [grad] = sum_duplicate_rows([_float32(gradient)])
         touched = grad.indices
-        weight, *values = rows.take([variable, *slots], touched)
-        new_values = self.rule.new_slots(grad.values, values, now)
-        moved = self.rule.new_weight(grad.values, self._decayed(weight, now), new_values, now)
-        moved, *new_values = rows.chosen(now.applied, [moved, *new_values], [weight, *values])
-        rows.put([variable, *slots], touched, [moved, *new_values])
+        weight, *values = sparse_rows.gather([variable, *slots], touched)
+        new_values = self.rule.new_slots(grad.values, values, scalars)
+        moved = self.rule.new_weight(
+            grad.values, self._with_weight_decay(weight, scalars), new_values, scalars
+        )
+        moved, *new_values = sparse_rows.select(
+            scalars.applied, [moved, *new_values], [weight, *values]
+        )
+        sparse_rows.scatter([variable, *slots], touched, [moved, *new_values])
         average = self.average_of(variable)
         if self.ema is not None and average is not None:
             # What is averaged is the weight as it is stored.
             stored = tf.cast(tf.cast(moved, variable.dtype), tf.float32)
-            averages.update_rows(
+            moving_average.update_rows(
                 average,
                 touched,
                 weight,
                 stored,
                 ema=self.ema,
-                updates=now.updates,
-                applied=now.applied,
+                updates=scalars.updates,
+                applied=scalars.applied,
             )
 
     def _update_whole(
-        self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars
+        self, grad: Tensor, variable: Any, slots: Sequence[Any], scalars: UpdateScalars
     ) -> None:
-        if now.applied is not None or not self._fused(grad, variable, slots, now):
-            self._assign(grad, variable, slots, now)
+        if scalars.applied is not None or not self._try_fused(grad, variable, slots, scalars):
+            self._assign(grad, variable, slots, scalars)
         average = self.average_of(variable)
         if self.ema is not None and average is not None:
-            averages.update(average, variable, self.ema, now.updates, now.applied)
+            moving_average.update(average, variable, self.ema, scalars.updates, scalars.applied)
 
-    def _assign(self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars) -> None:
+    def _assign(
+        self, grad: Tensor, variable: Any, slots: Sequence[Any], scalars: UpdateScalars
+    ) -> None:
         weight, *values = [tf.convert_to_tensor(part) for part in (variable, *slots)]
-        new_values = self.rule.new_slots(grad, values, now)
-        if now.applied is not None and values:
+        new_values = self.rule.new_slots(grad, values, scalars)
+        if scalars.applied is not None and values:
             # Or XLA works the slots out twice, and keeps copies of the old ones for it.
-            new_values = xla.optimization_barrier(*rows.chosen(now.applied, new_values, values))
-        new_weight = self._decayed(tf.cast(weight, tf.float32), now)
-        new_weight = tf.cast(self.rule.new_weight(grad, new_weight, new_values, now), weight.dtype)
-        [new_weight] = rows.chosen(now.applied, [new_weight], [weight])
+            new_values = xla.optimization_barrier(
+                *sparse_rows.select(scalars.applied, new_values, values)
+            )
+        new_weight = self._with_weight_decay(tf.cast(weight, tf.float32), scalars)
+        new_weight = tf.cast(
+            self.rule.new_weight(grad, new_weight, new_values, scalars), weight.dtype
+        )
+        [new_weight] = sparse_rows.select(scalars.applied, [new_weight], [weight])
         for target, value in zip([variable, *slots], [new_weight, *new_values], strict=True):
             target.assign(value)
 
-    def _fused(self, grad: Tensor, variable: Any, slots: Sequence[Any], now: Scalars) -> bool:
-        if variable.dtype != tf.float32 or not self.rule.has_kernel(variable):
+    def _try_fused(
+        self, grad: Tensor, variable: Any, slots: Sequence[Any], scalars: UpdateScalars
+    ) -> bool:
+        if variable.dtype != tf.float32 or not self.rule.has_fused_kernel(variable):
             return False
         if self.weight_decay:
-            variable.assign(self._decayed(tf.convert_to_tensor(variable), now))
-        self.rule.fused(grad, variable, slots, now)
+            variable.assign(self._with_weight_decay(tf.convert_to_tensor(variable), scalars))
+        self.rule.apply_fused(grad, variable, slots, scalars)
         return True
 
-    def _decayed(self, weight: Tensor, now: Scalars) -> Tensor:
-        return weight * (1.0 - now.rate * self.weight_decay) if self.weight_decay else weight
+    def _with_weight_decay(self, weight: Tensor, scalars: UpdateScalars) -> Tensor:
+        return weight * (1.0 - scalars.rate * self.weight_decay) if self.weight_decay else weight
 
-    def _add(self, variable: Any, name: str, **how: Any) -> Any:
+    def _add_slot(self, variable: Any, name: str, **how: Any) -> Any:
         """A float32 variable in the shape of a weight."""
-        path = _dotted(variable.path)
+        path = _dotted_path(variable.path)
         return self.add_variable(variable.shape, dtype="float32", name=f"{path}.{name}", **how)
 
     def _add_average(self, variable: Any) -> Average:
         def copied(shape: Any, dtype: Any = None) -> Tensor:
             return tf.cast(variable.value, dtype)
 
-        name = f"{_dotted(variable.path)}.average_seen"
+        name = f"{_dotted_path(variable.path)}.average_seen"
         seen = self.add_variable(variable.shape[:1], dtype="int64", name=name)
-        return Average(self._add(variable, "average", initializer=copied), seen)
+        return Average(self._add_slot(variable, "average", initializer=copied), seen)
 
     def _backend_update_step(
         self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any
     ) -> None:
         updates, rate = tf.convert_to_tensor(self.iterations), tf.cast(learning_rate, tf.float32)
-        now = Scalars(updates, rate, self.rule.corrections(updates, rate), self._applied)
-        super()._backend_update_step(grads, trainable_variables, now)
+        scalars = UpdateScalars(updates, rate, self.rule.corrections(updates, rate), self._applied)
+        # Not the method of Keras: inside a tf.distribute strategy it would all-reduce gradients
+        # that the training step has reduced, and checked, already.
+        for grad, variable in zip(grads, trainable_variables, strict=True):
+            self.update_step(grad, variable.value, scalars)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
         """Nothing: the update of each variable decays what it touches."""
 
 
 def _float32(grad: Any) -> Any:
-    [cast] = each_value(lambda value: tf.cast(value, tf.float32), [grad])
+    [cast] = map_values(lambda value: tf.cast(value, tf.float32), [grad])
     return cast
 
 
-def _dotted(path: str) -> str:
+def _dotted_path(path: str) -> str:
     # A Keras name may have no slash, and with an underscore two paths could become one.
     return path.replace("/", ".")

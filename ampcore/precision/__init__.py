@@ -3,10 +3,10 @@
 from ampcore.precision.finite import (
     all_finite,
     each_finite,
-    each_value,
     exact_norm,
     global_norm,
-    summed_rows,
+    map_values,
+    sum_duplicate_rows,
 )
 from ampcore.precision.loss_scale import (
     CalibratedLossScale,
@@ -14,13 +14,18 @@ from ampcore.precision.loss_scale import (
     FixedLossScale,
     LossScale,
     LossScaleState,
+    LossScaleStates,
     NoLossScale,
     from_spec,
-    settled_scale,
+    resolve_loss_scale,
 )
-from ampcore.precision.overwrites import is_overwritten, only_overwrites, without_overwrites
+from ampcore.precision.overwrite_with_gradient import (
+    is_overwritten,
+    only_overwrites,
+    without_overwrites,
+)
 from ampcore.precision.policy import LayerPolicies, layer_policies
-from ampcore.precision.transaction import Outcome, apply_if_finite, apply_together
+from ampcore.precision.transaction import Outcome, apply_all_if_finite, apply_if_finite
 
 __all__ = [
     "CalibratedLossScale",
@@ -29,20 +34,21 @@ __all__ = [
     "LayerPolicies",
     "LossScale",
     "LossScaleState",
+    "LossScaleStates",
     "NoLossScale",
     "Outcome",
     "all_finite",
+    "apply_all_if_finite",
     "apply_if_finite",
-    "apply_together",
     "each_finite",
-    "each_value",
     "exact_norm",
     "from_spec",
     "global_norm",
     "is_overwritten",
     "layer_policies",
+    "map_values",
     "only_overwrites",
-    "settled_scale",
-    "summed_rows",
+    "resolve_loss_scale",
+    "sum_duplicate_rows",
     "without_overwrites",
 ]

@@ -13,36 +13,36 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore.spec.devices import DeviceFacts
-from ampcore.spec.layer_dtypes import settled_policy
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.layer_dtypes import resolve_policy
 from ampcore.spec.precision import Precision, compute_dtypes
 
 CONVOLUTIONS: Final = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
-FUSING: Final = "remapping"
+REMAPPING_OPTION: Final = "remapping"
 """Grappler's name for making one operation of several."""
 
 Layer = Any
 
 
 @contextmanager
-def unfused(precision: Precision, device: DeviceFacts) -> Iterator[None]:
+def without_op_fusion(precision: Precision, device: DeviceInfo) -> Iterator[None]:
     """Have graphs keep their operations apart, where a layer may compute in float16 on a CPU.
 
     It holds for all graphs of this process that run in the meantime.
     """
-    policy = settled_policy(precision.policy, device)
+    policy = resolve_policy(precision.policy, device)
     if device.kind != "cpu" or "float16" not in compute_dtypes(precision, policy):
         yield
         return
-    before = tf.config.optimizer.get_experimental_options().get(FUSING, True)
-    tf.config.optimizer.set_experimental_options({FUSING: False})
+    before = tf.config.optimizer.get_experimental_options().get(REMAPPING_OPTION, True)
+    tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: False})
     try:
         yield
     finally:
-        tf.config.optimizer.set_experimental_options({FUSING: before})
+        tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: before})
 
 
-def ease(layer: Layer) -> None:
+def use_float32_kernel_gradient(layer: Layer) -> None:
     """Give a convolution that computes in float16 a kernel gradient that is computed in float32.
 
     It is rounded to float16 at the end, as the kernel does that it stands for: the values are the
@@ -50,10 +50,10 @@ def ease(layer: Layer) -> None:
     alone.
     """
     if isinstance(layer, CONVOLUTIONS) and layer.compute_dtype == "float16":
-        layer.convolution_op = _eased(layer.convolution_op)
+        layer.convolution_op = _with_float32_kernel_gradient(layer.convolution_op)
 
 
-def _eased(convolve: Any) -> Any:
+def _with_float32_kernel_gradient(convolve: Any) -> Any:
     """The same convolution with another way to its gradient."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]

@@ -1,7 +1,7 @@
 """Loss scaling: keep float16 gradients inside float16's range.
 
-The kinds are values that share `init / scale / unscale / adjust`, so that a training step never
-asks which one it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+The kinds are values that share `init / scale / unscale / adjust`: a training step needs no branch
+for the kind it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.precision.overwrites import is_overwritten
+from ampcore.precision.overwrite_with_gradient import is_overwritten
 from ampcore.spec.precision import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
@@ -22,7 +22,7 @@ from ampcore.spec.precision import (
     NoScale,
 )
 
-BOUNDS = "from 2^-96 to 2^96"
+SCALE_RANGE_TEXT = "from 2^-96 to 2^96"
 
 Tensor = Any
 Gradients = Any
@@ -41,6 +41,10 @@ class LossScaleState(NamedTuple):
     good_steps: Tensor
     bad_steps: Tensor
     round_steps: Tensor
+
+
+LossScaleStates = tuple[LossScaleState, ...]
+"""One state for each network of a task, in order."""
 
 
 def _state(scale: float) -> LossScaleState:
@@ -65,21 +69,21 @@ class NoLossScale:
     def unscale(
         self, state: LossScaleState, grads: Gradients, variables: Sequence[Any] | None = None
     ) -> Gradients:
-        """The gradients themselves, in float32; `variables` are as of the other kinds."""
+        """The gradients themselves, in float32; `variables` as in the other kinds."""
         return _unscaled(grads, variables, None)
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The same state."""
-        _require_flag(state, finite)
+        _check_finite_flag(state, finite)
         return state
 
-    def limited(self, state: LossScaleState) -> LossScaleState:
+    def clamp(self, state: LossScaleState) -> LossScaleState:
         """The state with the only scale there is, 1."""
         return state._replace(scale=tf.ones_like(state.scale))
 
 
 class _Scaling:
-    """The arithmetic of every scale that is not 1; what differs is `init` and `adjust`."""
+    """The arithmetic that all kinds but NoLossScale share."""
 
     checks_finite: ClassVar[bool] = True
 
@@ -92,9 +96,11 @@ class _Scaling:
     ) -> Gradients:
         """Divide every gradient by the loss scale, in float32.
 
-        Sparse gradients (IndexedSlices) stay sparse; None stays None. With `variables`, one for
-        each of a flat list of gradients, the "gradients" of variables that are overwritten with
-        them (float8 scales and amax histories) stay as they are.
+        Args:
+            state: The state that the loss was scaled with.
+            grads: Any nesting of tensors, IndexedSlices, which stay sparse, and None.
+            variables: One for each of a flat list of gradients: then the "gradients" of variables
+                that are overwritten with them (float8 scales and amax histories) stay as they are.
         """
         return _unscaled(grads, variables, 1.0 / state.scale)
 
@@ -107,7 +113,9 @@ class FixedLossScale(_Scaling):
 
     def __post_init__(self) -> None:
         _require(
-            SMALLEST_SCALE <= self.value <= LARGEST_SCALE, f"a value {BOUNDS}", value=self.value
+            SMALLEST_SCALE <= self.value <= LARGEST_SCALE,
+            f"a value {SCALE_RANGE_TEXT}",
+            value=self.value,
         )
 
     def init(self) -> LossScaleState:
@@ -115,18 +123,18 @@ class FixedLossScale(_Scaling):
         return _state(self.value)
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
-        """The same state: a fixed scale does not learn."""
-        _require_flag(state, finite)
+        """The same state: a fixed scale does not change."""
+        _check_finite_flag(state, finite)
         return state
 
-    def limited(self, state: LossScaleState) -> LossScaleState:
+    def clamp(self, state: LossScaleState) -> LossScaleState:
         """The state with a scale that float32 can multiply and divide by."""
-        return _clipped(state, SMALLEST_SCALE, LARGEST_SCALE)
+        return _clamped(state, SMALLEST_SCALE, LARGEST_SCALE)
 
 
 @dataclass(frozen=True)
 class DynamicLossScale(_Scaling):
-    """A loss scale that seeks the largest value at which the gradients stay finite.
+    """A loss scale that tracks the largest value at which the gradients stay finite.
 
     It grows by `growth_factor` after exactly `growth_interval` finite steps in a row, and
     shrinks by `backoff_factor` on every `hysteresis`-th non-finite step in a row; it never
@@ -144,7 +152,7 @@ class DynamicLossScale(_Scaling):
     def __post_init__(self) -> None:
         _require(
             SMALLEST_SCALE <= self.minimum <= self.initial <= self.maximum <= LARGEST_SCALE,
-            f"minimum ≤ initial ≤ maximum, {BOUNDS}",
+            f"minimum ≤ initial ≤ maximum, {SCALE_RANGE_TEXT}",
             minimum=self.minimum,
             initial=self.initial,
             maximum=self.maximum,
@@ -171,7 +179,7 @@ class DynamicLossScale(_Scaling):
 
         `finite` has the shape of the state: a scalar for one scale.
         """
-        _require_flag(state, finite)
+        _check_finite_flag(state, finite)
         good = tf.where(finite, state.good_steps + 1, 0)
         bad = tf.where(finite, 0, state.bad_steps + 1)
         grow, back_off = good >= self.growth_interval, bad >= self.hysteresis
@@ -183,9 +191,9 @@ class DynamicLossScale(_Scaling):
             bad_steps=tf.where(back_off, 0, bad),
         )
 
-    def limited(self, state: LossScaleState) -> LossScaleState:
+    def clamp(self, state: LossScaleState) -> LossScaleState:
         """The state with its scale brought into `minimum` … `maximum`."""
-        return _clipped(state, self.minimum, self.maximum)
+        return _clamped(state, self.minimum, self.maximum)
 
 
 @dataclass(frozen=True)
@@ -232,34 +240,36 @@ class CalibratedLossScale(DynamicLossScale):
 
 
 LossScale = NoLossScale | FixedLossScale | DynamicLossScale | CalibratedLossScale
-SettledScaleSpec = NoScale | FixedScale | DynamicScale | CalibratedScale
-LossScaleSpec = SettledScaleSpec | AutoScale
+ResolvedScaleSpec = NoScale | FixedScale | DynamicScale | CalibratedScale
+LossScaleSpec = ResolvedScaleSpec | AutoScale
 
 
 def from_spec(spec: LossScaleSpec, compute_dtypes: Collection[str] = ()) -> LossScale:
     """The loss scale that a job spec asks for.
 
-    `compute_dtypes` are those of the model's layers on the device: they settle `auto`.
+    Args:
+        spec: Its kind and constants.
+        compute_dtypes: Those of the model's layers on the device, which decide what `auto` is.
     """
-    match settled_scale(spec, compute_dtypes):
+    match resolve_loss_scale(spec, compute_dtypes):
         case NoScale():
             return NoLossScale()
         case FixedScale(scale=value):
             return FixedLossScale(value)
-        case DynamicScale() as settled:
-            return DynamicLossScale(**settled.model_dump(exclude={"mode"}))
-        case CalibratedScale() as settled:
-            return CalibratedLossScale(**settled.model_dump(exclude={"mode"}))
+        case DynamicScale() as resolved:
+            return DynamicLossScale(**resolved.model_dump(exclude={"mode"}))
+        case CalibratedScale() as resolved:
+            return CalibratedLossScale(**resolved.model_dump(exclude={"mode"}))
 
 
-def settled_scale(spec: LossScaleSpec, compute_dtypes: Collection[str]) -> SettledScaleSpec:
-    """`auto` as what it stands for when layers compute in these dtypes; others stay."""
+def resolve_loss_scale(spec: LossScaleSpec, compute_dtypes: Collection[str]) -> ResolvedScaleSpec:
+    """Resolve `auto` for layers that compute in these dtypes; other specs stay."""
     if not isinstance(spec, AutoScale):
         return spec
     return DynamicScale() if "float16" in compute_dtypes else NoScale()
 
 
-def _clipped(state: LossScaleState, minimum: float, maximum: float) -> LossScaleState:
+def _clamped(state: LossScaleState, minimum: float, maximum: float) -> LossScaleState:
     return state._replace(scale=tf.clip_by_value(state.scale, minimum, maximum))
 
 
@@ -283,7 +293,7 @@ def _float32(grad: Any, factor: Tensor | None) -> Any:
     return grad if factor is None else grad * factor
 
 
-def _require_flag(state: LossScaleState, finite: Any) -> None:
+def _check_finite_flag(state: LossScaleState, finite: Any) -> None:
     """One flag moves one scale: a flag of another shape would give a state of mixed shapes."""
     flag, shape = tf.convert_to_tensor(finite), tf.convert_to_tensor(state.scale).shape
     known = flag.shape.is_fully_defined() and shape.is_fully_defined()

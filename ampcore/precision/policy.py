@@ -9,40 +9,46 @@ import keras
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
-from ampcore.precision.places import Place, children, places
-from ampcore.spec.devices import DeviceFacts
+from ampcore.precision.layer_paths import LayerEntry, children, walk_layers
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.layer_dtypes import (
-    Kept,
+    Float32Reason,
     LayerDtypes,
     layer_dtypes,
     matching_override,
-    settled_policy,
+    resolve_policy,
 )
 from ampcore.spec.precision import Precision
+from ampcore.spec.text import join_names
 
-FORCED: Final[frozenset[Kept]] = frozenset({"output", "softmax", "input", "embedding"})
+ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
+    {"output", "softmax", "input", "embedding"}
+)
 """Why a layer stays in float32 whatever the spec says of it."""
 
-ORTHOGONAL: Final = ("Orthogonal", "OrthogonalInitializer")
+MAX_PATHS: Final = 12
+"""The layer paths that a message names."""
+
+ORTHOGONAL_INITIALIZERS: Final = ("Orthogonal", "OrthogonalInitializer")
 """TensorFlow has no QR decomposition in bfloat16; the values are copied into the clone anyway."""
 
 Layer = Any
 Model = Any
 
 
-def layer_policies(precision: Precision, device: DeviceFacts | None = None) -> "LayerPolicies":
-    """The policies that a spec asks for on a device, which settles what `auto` is."""
+def layer_policies(precision: Precision, device: DeviceInfo | None = None) -> "LayerPolicies":
+    """The policies that a spec asks for, with `auto` resolved for the device."""
     on_cpu = device is not None and device.kind == "cpu"
-    return LayerPolicies(precision, settled_policy(precision.policy, device), on_cpu)
+    return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu)
 
 
 @dataclass
 class LayerPolicies:
-    """Gives the layers of a run's networks their dtypes, and remembers which it gave."""
+    """Sets the dtypes of the layers of a run's networks, and records them."""
 
     precision: Precision
     name: str
-    """The policy; `auto` has been settled."""
+    """The policy, with `auto` resolved."""
     on_cpu: bool = False
     """Whether float16 layers get what they need there."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
@@ -50,85 +56,99 @@ class LayerPolicies:
     _paths: set[str] = field(default_factory=set)
 
     def apply(self, model: Model) -> Model:
-        """The same network, its weights' values included, with the dtypes asked for.
+        """The same network with the dtypes of this policy; Keras's global policy stays.
 
-        `model` is a functional or sequential keras.Model in float32, nested ones included; the
-        result is a clone, or the model itself where nothing is to be changed. Weights kept in 16
-        bits are rounded from the float32 ones. Keras's global policy is left alone.
-        Raises InvalidModel for an override of a sub-layer that its layer cannot follow.
+        Args:
+            model: A functional or sequential keras.Model in float32, nested ones included.
+
+        Returns:
+            A clone with the values of the weights, rounded where they are stored in 16 bits; the
+            model itself where nothing changes.
+
+        Raises:
+            InvalidModel: An override of a sub-layer that its layer cannot follow.
         """
-        found = list(places(model))
+        found = list(walk_layers(model))
         wanted = self._assign(found)
         if all(dtypes.policy == "float32" for dtypes in wanted.values()):
             return model
         clone = keras.models.clone_model(
-            model, clone_function=lambda layer: _retyped(layer, wanted), recursive=True
+            model, clone_function=lambda layer: _clone_with_policy(layer, wanted), recursive=True
         )
-        # A sub-layer that its layer makes itself has no config to say it in.
-        for place, made in zip(found, places(clone), strict=True):
-            self._settle(made.layer, place.facts.path, wanted[id(place.layer)])
+        # A sub-layer that its layer makes itself takes no dtype from a config.
+        for entry, made in zip(found, walk_layers(clone), strict=True):
+            self._set_policy(made.layer, entry.info.path, wanted[id(entry.layer)])
             if self.on_cpu:
-                float16_on_cpu.ease(made.layer)
+                float16_on_cpu.use_float32_kernel_gradient(made.layer)
         _copy_values(model, clone)
         return clone
 
     @property
     def compute_dtypes(self) -> frozenset[str]:
         """The 16-bit dtypes that some layer computes in."""
-        return frozenset(dtypes.compute for dtypes in self.layers.values()) - {"float32"}
+        return frozenset(dtypes.compute_dtype for dtypes in self.layers.values()) - {"float32"}
 
     @property
     def kept_float32(self) -> dict[str, LayerDtypes]:
-        """By path, the layers that stayed in float32 although the spec said otherwise."""
-        return {path: dtypes for path, dtypes in self.layers.items() if dtypes.kept in FORCED}
+        """By path, the layers that stayed in float32 whatever the spec says of them."""
+        return {
+            path: dtypes
+            for path, dtypes in self.layers.items()
+            if dtypes.float32_reason in ALWAYS_FLOAT32
+        }
 
     def check_all_matched(self) -> None:
-        """Raise InvalidModel for an override whose regular expression no layer's path matches.
+        """Check that every override matches a layer, once `apply` has seen every network.
 
-        To be called when every network has been through `apply`.
+        Raises:
+            InvalidModel: An override whose regular expression no layer's path matches.
         """
         for index, override in enumerate(self.precision.overrides):
             if not any(re.search(override.layers, path) for path in self._paths):
                 raise InvalidModel(
                     f"precision.overrides/{index}/layers",
                     expected="a regular expression found in the path of at least one layer "
-                    f"({_listed(list(self.layers))})",
+                    f"({join_names(self.layers, MAX_PATHS)})",
                     received=repr(override.layers),
                 )
 
-    def _assign(self, found: list[Place]) -> dict[int, LayerDtypes]:
+    def _assign(self, found: list[LayerEntry]) -> dict[int, LayerDtypes]:
         wanted: dict[int, LayerDtypes] = {}
-        for place in found:
-            self._paths.update((place.facts.path, *place.ancestors))
-            own = self._dtypes(place)
-            parent = wanted.get(id(place.parent))
+        for entry in found:
+            self._paths.update((entry.info.path, *entry.ancestors))
+            own = self._dtypes(entry)
+            parent = wanted.get(id(entry.parent))
             # What is part of a matrix product's layer computes as it does: dropout in attention.
-            softmax = place.facts.softmax
-            if own.kept == "level" and not softmax and parent is not None:
+            softmax = entry.info.softmax
+            if own.float32_reason == "level" and not softmax and parent is not None:
                 own = parent
-            wanted[id(place.layer)] = self.layers[place.facts.path] = own
+            wanted[id(entry.layer)] = self.layers[entry.info.path] = own
         return wanted
 
-    def _dtypes(self, place: Place) -> LayerDtypes:
+    def _dtypes(self, entry: LayerEntry) -> LayerDtypes:
         """The dtypes of one layer; where no override names it, its ancestors' overrides count."""
-        paths = [place.facts.path, *place.ancestors]
+        paths = [entry.info.path, *entry.ancestors]
         named = (path for path in paths if matching_override(self.precision, path) is not None)
-        facts = replace(place.facts, path=next(named, place.facts.path))
-        return layer_dtypes(self.precision, self.name, facts)
+        info = replace(entry.info, path=next(named, entry.info.path))
+        return layer_dtypes(self.precision, self.name, info)
 
-    def _settle(self, layer: Layer, path: str, dtypes: LayerDtypes) -> None:
-        if (layer.compute_dtype, layer.variable_dtype) == (dtypes.compute, dtypes.variable):
+    def _set_policy(self, layer: Layer, path: str, dtypes: LayerDtypes) -> None:
+        if (layer.compute_dtype, layer.variable_dtype) == (
+            dtypes.compute_dtype,
+            dtypes.variable_dtype,
+        ):
             return
-        if layer.variable_dtype != dtypes.variable and layer.variables:
+        if layer.variable_dtype != dtypes.variable_dtype and layer.variables:
             raise InvalidModel(
                 f"precision.overrides/{matching_override(self.precision, path)}/layers",
-                expected=f"the path of a layer whose weights can be {dtypes.variable} alone",
-                received=f"{path}, whose weights are made by the layer around it",
+                expected="the path of a layer whose weights can be stored in "
+                f"{dtypes.variable_dtype} on their own",
+                received=f"{path}, whose weights are created by its parent layer",
             )
         layer.dtype_policy = keras.DTypePolicy(dtypes.policy)
 
 
-def _retyped(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
+def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
     """A layer like this one, not built yet, with the dtypes that are wanted of it."""
     if not isinstance(layer, keras.layers.Layer):
         return layer  # an operation has neither weights nor a dtype of its own
@@ -145,7 +165,10 @@ def _config(config: dict[str, Any], layer: Layer, wanted: dict[int, LayerDtypes]
             return type(value)(map(rewrite, value))
         if not isinstance(value, dict):
             return value
-        if value.get("class_name") in ORTHOGONAL and wanted[id(layer)].variable == "bfloat16":
+        if (
+            value.get("class_name") in ORTHOGONAL_INITIALIZERS
+            and wanted[id(layer)].variable_dtype == "bfloat16"
+        ):
             return "zeros"
         inner = value.get("config")
         if isinstance(inner, dict) and "dtype" in inner:
@@ -163,7 +186,7 @@ def _policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Any:
     others = {
         part.path: keras.DTypePolicy(wanted[id(part)].policy)
         for part in layer._flatten_layers(include_self=False)
-        if part.path and wanted[id(part)].variable != own.variable
+        if part.path and wanted[id(part)].variable_dtype != own.variable_dtype
     }
     policy = keras.DTypePolicy(own.policy)
     return keras.dtype_policies.DTypePolicyMap(policy, others) if others else policy
@@ -173,7 +196,3 @@ def _copy_values(source: Model, target: Model) -> None:
     # An initializer without a seed draws a new one for the clone.
     for old, new in zip(source.variables, target.variables, strict=True):
         new.assign(keras.ops.cast(old.value, new.dtype))
-
-
-def _listed(names: list[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

@@ -6,52 +6,59 @@ from typing import Any, NamedTuple, NoReturn
 import keras
 import tensorflow as tf
 
-from ampcore.precision.finite import each_finite, global_norm
-from ampcore.precision.loss_scale import LossScale, LossScaleState
-from ampcore.precision.overwrites import without_overwrites
+from ampcore.precision.finite import each_finite
+from ampcore.precision.loss_scale import LossScale, LossScaleState, LossScaleStates
+from ampcore.precision.lowering import GRAPH, Lowering, UpdateGroup
+from ampcore.precision.overwrite_with_gradient import without_overwrites
 
 Tensor = Any
-Group = tuple[Any, Sequence[Any], Sequence[Any]]
-"""An optimizer, unscaled gradients, and the variables they belong to."""
 
 
 class Outcome(NamedTuple):
-    """What became of a step: the states of the next one, one for each loss scale, and the flags.
+    """What became of a step.
 
-    `finite` says of each group whether its gradients were; booleans are scalar tensors.
+    Attributes:
+        states: The states of the next step, one for each loss scale.
+        applied: A boolean scalar: whether the step changed anything but these.
+        finite: Boolean scalars: for each group, whether its gradients were finite.
     """
 
-    states: tuple[LossScaleState, ...]
+    states: LossScaleStates
     applied: Tensor
     finite: tuple[Tensor, ...]
 
 
 def apply_if_finite(
-    scale: LossScale,
+    loss_scale: LossScale,
     state: LossScaleState,
-    groups: Sequence[Group],
-    also: Iterable[tuple[Any, Tensor]] = (),
+    groups: Sequence[UpdateGroup],
+    state_updates: Iterable[tuple[Any, Tensor]] = (),
 ) -> tuple[LossScaleState, Tensor]:
     """Apply the gradients of every group if all of them are finite, else change nothing.
 
-    As `apply_together`, for groups whose gradients were all scaled by the same loss scale.
-    Returns its adjusted state and whether the step was applied.
+    Args:
+        loss_scale: The one loss scale that all gradients were scaled by.
+        state: Its state in this step.
+        groups: As of `apply_all_if_finite`.
+        state_updates: As of `apply_all_if_finite`.
+
+    Returns:
+        The adjusted state, and whether the step was applied, a boolean scalar.
+
+    Raises:
+        ValueError: As `apply_all_if_finite`.
     """
     states = [state] * len(groups)
-    outcome = apply_together([scale] * len(groups), states, groups, also)
+    outcome = apply_all_if_finite([loss_scale] * len(groups), states, groups, state_updates)
     # A group's own finiteness moves its own scale; the one scale here follows the whole step.
-    return scale.adjust(state, outcome.applied), outcome.applied
+    return loss_scale.adjust(state, outcome.applied), outcome.applied
 
 
-def apply_together(
-    scales: Sequence[LossScale],
+def apply_all_if_finite(
+    loss_scales: Sequence[LossScale],
     states: Sequence[LossScaleState],
-    groups: Sequence[Group],
-    also: Iterable[tuple[Any, Tensor]] = (),
-    norms: Sequence[Tensor] | None = None,
-    *,
-    xla: bool = False,
-    remade: Sequence[Callable[[], Sequence[Any]]] | None = None,
+    groups: Sequence[UpdateGroup],
+    state_updates: Iterable[tuple[Any, Tensor]] = (),
 ) -> Outcome:
     """Apply the gradients of every group, each under its own loss scale, or change nothing.
 
@@ -60,101 +67,91 @@ def apply_together(
     optimizers as they were. Groups without a finite check (NoLossScale) hold nothing back.
 
     A variable that is overwritten with its "gradient" (a float8 scale or amax history) takes its
-    new value in an applied step; whether that is finite is not asked, and neither norms nor
-    `remade` may know it.
+    new value in an applied step; whether that is finite is not asked.
 
-    `also` are (variable, new value) pairs to commit together with the step: what
-    `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward pass
-    that assigns them itself cannot be taken back. `norms` are the global norms of the groups'
-    gradients, where they are known: a finite one spares another look at the gradients.
-    `xla` says that XLA will compile the step; the optimizers must be ampcore's own then. `remade`
-    make each group's gradients, unclipped, once more, for a look that is seldom needed.
+    Args:
+        loss_scales: One for each group.
+        states: Their states in this step.
+        groups: An optimizer, its unscaled gradients and their variables, for each group.
+        state_updates: Variables with new values that are committed together with the step: what
+            `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward
+            pass that assigns them itself cannot be taken back.
 
-    Raises ValueError for an optimizer that would unscale the gradients once more.
+    Raises:
+        ValueError: For an optimizer that would unscale the gradients once more, and for one of
+            Keras inside a tf.distribute strategy, which would add them up after the check.
     """
-    also = list(also)
-    _check(groups, xla=xla)
+    return commit_or_skip(loss_scales, states, groups, state_updates, lowering=GRAPH)
+
+
+def commit_or_skip(
+    loss_scales: Sequence[LossScale],
+    states: Sequence[LossScaleState],
+    groups: Sequence[UpdateGroup],
+    state_updates: Iterable[tuple[Any, Tensor]],
+    *,
+    lowering: Lowering,
+    norms: Sequence[Tensor] | None = None,
+    recompute_gradients: Sequence[Callable[[], Sequence[Any]]] | None = None,
+) -> Outcome:
+    """As `apply_all_if_finite`, with what a training step already has at hand.
+
+    Args:
+        loss_scales: One for each group.
+        states: Their states in this step.
+        groups: An optimizer, its unscaled gradients and their variables, for each group.
+        state_updates: Variables with the values that they take in an applied step.
+        lowering: How norms and the update are written for the compiler in use.
+        norms: The global norms of the groups' gradients, without overwrites: a finite one proves
+            that all elements are finite.
+        recompute_gradients: For each group, makes its gradients, unclipped and without
+            overwrites, once more: called where a norm is not finite.
+    """
+    state_updates = list(state_updates)
+    _check_optimizers(groups)
     _build(groups)
     gradients = [without_overwrites(grads, variables) for _, grads, variables in groups]
-    finite = _finite(scales, gradients, norms, remade)
+    checked = [index for index, loss_scale in enumerate(loss_scales) if loss_scale.checks_finite]
+    flags = each_finite(
+        [(recompute_gradients or gradients)[index] for index in checked],
+        [norms[index] if norms else lowering.global_norm(gradients[index]) for index in checked],
+    )
+    known = dict(zip(checked, flags, strict=True))
+    finite = tuple(known.get(index, tf.constant(True)) for index in range(len(groups)))
     applied = tf.reduce_all(finite)
-    if xla:
-        _commit_where(applied, groups, also)
-    elif any(scale.checks_finite for scale in scales):
-        _commit_if(applied, groups, also)
-    else:
-        _commit(groups, also)
+    lowering.commit(applied if checked else None, groups, state_updates)
     adjusted = (
-        scale.adjust(state, flag) for scale, state, flag in zip(scales, states, finite, strict=True)
+        loss_scale.adjust(state, flag)
+        for loss_scale, state, flag in zip(loss_scales, states, finite, strict=True)
     )
     return Outcome(tuple(adjusted), applied, finite)
 
 
-def _finite(
-    scales: Sequence[LossScale],
-    groups: Sequence[Sequence[Any]],
-    norms: Sequence[Tensor] | None,
-    remade: Sequence[Callable[[], Sequence[Any]]] | None,
-) -> tuple[Tensor, ...]:
-    """Whether the gradients of each group are finite; true of those that are not checked."""
-    checked = [index for index, scale in enumerate(scales) if scale.checks_finite]
-    known = [norms[index] if norms else global_norm(groups[index]) for index in checked]
-    flags = each_finite([(remade or groups)[index] for index in checked], known)
-    by_index = dict(zip(checked, flags, strict=True))
-    return tuple(by_index.get(index, tf.constant(True)) for index in range(len(groups)))
-
-
-def _check(groups: Sequence[Group], *, xla: bool) -> None:
+def _check_optimizers(groups: Sequence[UpdateGroup]) -> None:
     for optimizer, *_ in groups:
         factor = getattr(optimizer, "loss_scale_factor", None)
         if factor is not None:
-            _refuse(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
+            _refuse_scaling_optimizer(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            _refuse("LossScaleOptimizer; its inner_optimizer will do")
-        if xla and not hasattr(optimizer, "apply_where"):
+            _refuse_scaling_optimizer("LossScaleOptimizer (pass its inner_optimizer instead)")
+        if tf.distribute.has_strategy() and not hasattr(optimizer, "apply_where"):
             raise ValueError(
-                "Expected optimizers of ampcore.optimizers where xla=True. "
-                f"Received: {type(optimizer).__name__}"
+                "Expected no tf.distribute strategy around an optimizer of Keras: it would add up "
+                "the gradients of all replicas after they were checked. "
+                f"Received: {type(tf.distribute.get_strategy()).__name__}"
             )
 
 
-def _refuse(received: str) -> NoReturn:
+def _refuse_scaling_optimizer(received: str) -> NoReturn:
     raise ValueError(
         "Expected optimizers without a loss scale of their own: the gradients are unscaled "
-        f"already, and would be divided a second time. Received: {received}"
+        f"already and would be divided twice. Received: {received}"
     )
 
 
-def _build(groups: Sequence[Group]) -> None:
+def _build(groups: Sequence[UpdateGroup]) -> None:
     """Slots must exist before the branch that may or may not use them is traced."""
     for optimizer, _, variables in groups:
         if not optimizer.built:
             with tf.init_scope():
                 optimizer.build(list(variables))
-
-
-def _commit_if(
-    applied: Tensor, groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]
-) -> None:
-    def commit() -> Tensor:
-        _commit(groups, also)
-        return tf.constant(True)
-
-    tf.cond(applied, commit, lambda: tf.constant(False))
-
-
-def _commit_where(
-    applied: Tensor, groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]
-) -> None:
-    """Commit by choosing between old and new values, which costs XLA less than a branch."""
-    for optimizer, grads, variables in groups:
-        optimizer.apply_where(applied, list(grads), list(variables))
-    for variable, value in also:
-        variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
-
-
-def _commit(groups: Sequence[Group], also: Sequence[tuple[Any, Tensor]]) -> None:
-    for optimizer, grads, variables in groups:
-        optimizer.apply(list(grads), list(variables))
-    for variable, value in also:
-        variable.assign(value)

@@ -1,27 +1,27 @@
-"""Preflight: what a job will cost and what is likely to disappoint, before its first step.
+"""Preflight: estimates a job's memory and FLOPs and checks it for known problems before it runs.
 
-Needs no TensorFlow: from the spec alone, or from the layers that `ampcore.diagnose.inspect`
-found in real models.
+It needs no TensorFlow: it reads the spec, or the layer tables that
+`ampcore.diagnostics.model_layers` makes of real models.
 """
 
-from ampcore.preflight.blueprint import blueprint
-from ampcore.preflight.data import Unknown
+from ampcore.preflight.case import Finding
+from ampcore.preflight.data import NotYetKnown
 from ampcore.preflight.figures import Figures, Memory, figures
-from ampcore.preflight.finding import Finding
-from ampcore.preflight.layer import Dimension, Layer, Table
-from ampcore.preflight.report import Report, judged, preflight
+from ampcore.preflight.layer_table import Dimension, LayerRow, LayerTable
+from ampcore.preflight.report import PreflightReport, preflight, run_checks
+from ampcore.preflight.spec_tables import tables_from_spec
 
 __all__ = [
     "Dimension",
     "Figures",
     "Finding",
-    "Layer",
+    "LayerRow",
+    "LayerTable",
     "Memory",
-    "Report",
-    "Table",
-    "Unknown",
-    "blueprint",
+    "NotYetKnown",
+    "PreflightReport",
     "figures",
-    "judged",
     "preflight",
+    "run_checks",
+    "tables_from_spec",
 ]

@@ -1,47 +1,68 @@
-"""Case: a job and where it may run, as every check of the preflight looks at it."""
+"""What every check of the preflight receives, a Case, and what it returns, Findings."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from ampcore.preflight.layer import Layer, Table, all_layers
+from ampcore.preflight.layer_table import LayerRow, LayerTable, all_layers
 from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.optimizer import OptimizerSpec
 from ampcore.spec.precision import COMPUTE_DTYPE
+
+Severity = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a check, for programs (`code`, `data`) and for people (`message`)."""
+
+    code: str
+    severity: Severity
+    """error: the job cannot run; warning: it will probably not do what its author wants."""
+    pointer: str
+    """The JSON pointer (RFC 6901) of the part of the spec to change."""
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A job under a settled policy."""
+    """A job under a resolved policy, and the devices that it may run on."""
 
     spec: JobSpec
     policy: str
-    tables: tuple[Table, ...] | None
-    """None: the layers are known only when the job starts."""
-    devices: tuple[DeviceFacts, ...] = ()
-    """What it would run on, each kind of device once."""
+    tables: tuple[LayerTable, ...] | None
+    """None: the layers are known only once the job starts."""
+    devices: tuple[DeviceInfo, ...] = ()
+    """The devices that it may run on, each kind once."""
     machines: int = 0
-    """The machines that were looked at; 0: nobody knows yet where it will run."""
+    """The number of machines with known devices; 0: it is not known where the job will run."""
     total_steps: int | None = None
 
     @property
-    def layers(self) -> list[Layer]:
-        """Every layer that is known."""
+    def layers(self) -> list[LayerRow]:
+        """Every known layer."""
         return all_layers(self.tables or ())
 
     @property
     def half_dtypes(self) -> tuple[str, ...]:
-        """The 16-bit dtypes that some layer computes in; without layers, that were asked for."""
+        """The 16-bit dtypes that layers compute in; without layers, those of the spec."""
         if self.tables is not None:
-            found = {layer.compute for layer in self.layers}
+            found = {layer.compute_dtype for layer in self.layers}
         else:
             asked = (override.dtype for override in self.spec.precision.overrides)
             found = {COMPUTE_DTYPE[self.policy], *asked}
         return tuple(sorted(found - {"float32"}))
 
     @property
-    def optimizers(self) -> Iterator[tuple[str, OptimizerSpec, tuple[Table, ...] | None]]:
-        """Each optimizer with its pointer and the networks that it updates, if they are known."""
+    def optimizers(self) -> Iterator[tuple[str, OptimizerSpec, tuple[LayerTable, ...] | None]]:
+        """Each optimizer with its JSON pointer and the networks that it updates, if known."""
         own = self.spec.optimizers
         for name, optimizer in own.items():
             yield f"/optimizers/{name}", optimizer, self._named({name})
@@ -49,7 +70,7 @@ class Case:
         if others is None or others:
             yield "/optimizer", self.spec.optimizer, others
 
-    def _named(self, names: set[str]) -> tuple[Table, ...] | None:
+    def _named(self, names: set[str]) -> tuple[LayerTable, ...] | None:
         if self.tables is None:
             return None
         return tuple(table for table in self.tables if table.network in names)

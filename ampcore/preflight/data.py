@@ -1,44 +1,34 @@
-"""What a spec alone says of its data: the shape of an example, and how many train."""
+"""The shape of the data and the length of the run, as far as the spec alone decides them."""
 
 from dataclasses import dataclass
 
-from ampcore.preflight.layer import Shape
+from ampcore.architectures import DataShape
 from ampcore.spec.data import DataSpec, Digits, Synthetic, SyntheticClicks
 from ampcore.spec.rules import DIGITS_EXAMPLES, DIGITS_SHAPE, train_examples
 from ampcore.spec.training import Train
 
 
 @dataclass(frozen=True)
-class Shapes:
-    """One example of the data."""
+class NotYetKnown:
+    """Something that is known only once the job runs."""
 
-    example: Shape
-    classes: int
-    pointer: str = "/data"
-    """The field of the spec that says so."""
+    reason: str
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """Something that only the job itself will find out."""
-
-    why: str
-
-
-def shapes(data: DataSpec) -> Shapes | Unknown:
-    """The shape of the data, or why nobody can tell before it is read."""
+def data_shape(data: DataSpec) -> DataShape | NotYetKnown:
+    """The shape of the data, or why it is not known before the data is read."""
     match data:
         case Digits():
-            return Shapes(DIGITS_SHAPE, 10)
+            return DataShape(DIGITS_SHAPE, 10)
         case Synthetic():
-            return Shapes(data.shape, data.classes, "/data/shape")
+            return DataShape(data.shape, data.classes, "/data/shape")
         case SyntheticClicks():
-            return Shapes((data.slots, data.nnz), 2)
-    return Unknown(f"The shape of {data.kind} data is known when the job has read it.")
+            return DataShape((data.slots, data.nnz), 2)
+    return NotYetKnown(f"The shape of {data.kind} data is known only once the job has read it.")
 
 
 def total_steps(data: DataSpec, train: Train) -> int | None:
-    """The steps of a run; None when that depends on data that nobody has read yet."""
+    """The steps of a run; None when it depends on data that has to be read first."""
     if train.steps is not None:
         return train.steps
     match data:

@@ -1,11 +1,11 @@
-"""What a job costs before it runs: parameters, memory, arithmetic, and the share in 16 bits."""
+"""Estimates parameters, memory, FLOPs and the 16-bit share of a job before it runs."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ampcore.preflight.layer import Layer, Table, all_layers
+from ampcore.preflight.layer_table import LayerRow, LayerTable, all_layers
 from ampcore.spec import JobSpec
 from ampcore.spec.optimizer import Adam, AdamW, Momentum, OptimizerSpec, RmsProp, Sgd
 from ampcore.spec.precision import Precision
@@ -18,28 +18,28 @@ FLOAT32: Final = Precision()
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes in use at the peak of a training step, as an estimate from the layers' shapes.
+    """The peak memory of a training step in bytes, estimated from the layers' shapes.
 
-    Not in it: the data, workspaces of the libraries, and what the allocator wastes.
+    It leaves out the data, the workspaces of libraries and the overhead of the allocator.
     """
 
     weights: int
     casts: int
-    """The weights once more in the compute dtype."""
+    """Copies of the weights in the compute dtype."""
     gradients: int
     optimizer: int
-    """Its slots, one number each for a weight: momentum, second moment."""
+    """Its slots, such as momentum and second moment: one number per weight each."""
     ema: int
     activations: int
-    """What a batch keeps for its backward pass."""
+    """The activations that are saved for the backward pass."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return sum(asdict(self).values())
 
     def to_json(self) -> dict[str, int]:
-        """The bytes by what they are for, and `total`."""
+        """The bytes of each part, and `total`."""
         return {**asdict(self), "total": self.total}
 
 
@@ -48,7 +48,7 @@ class Figures:
     """The size of a job: bytes, and floating-point operations of its matrix products."""
 
     policy: str
-    """`auto` has been settled."""
+    """The resolved policy: never `auto`."""
     parameters: int
     trainable_parameters: int
     networks: dict[str, int]
@@ -56,9 +56,9 @@ class Figures:
     flops_per_step: int
     """Forward and backward, about 3 × the forward pass, × batch_size × accumulate."""
     share_in_16_bit: float
-    """The share of those FLOPs whose layers compute in 16 bits, from 0 to 1."""
+    """The share of those FLOPs in 16-bit layers, from 0 to 1."""
     memory: dict[str, Memory]
-    """By policy: the one chosen, and float32 to compare."""
+    """By policy: the policy of the job, and float32 to compare."""
 
     def to_json(self) -> dict[str, Any]:
         """The figures as JSON values."""
@@ -66,11 +66,11 @@ class Figures:
         return {**asdict(self), "memory": memory}
 
 
-def figures(tables: Sequence[Table], spec: JobSpec, policy: str) -> Figures:
-    """The figures of networks whose layers have their dtypes under the settled `policy`."""
-    plain = [table.under(FLOAT32, "float32") for table in tables]
-    products = _products(tables)
-    half = _products(tables, half=True)
+def figures(tables: Sequence[LayerTable], spec: JobSpec, policy: str) -> Figures:
+    """The figures of networks whose layers have the dtypes of the resolved `policy`."""
+    plain = [table.with_policy(FLOAT32, "float32") for table in tables]
+    products = _multiply_adds(tables)
+    half = _multiply_adds(tables, half=True)
     examples = spec.data.batch_size * spec.train.accumulate
     return Figures(
         policy=policy,
@@ -83,8 +83,8 @@ def figures(tables: Sequence[Table], spec: JobSpec, policy: str) -> Figures:
     )
 
 
-def slots(optimizer: OptimizerSpec) -> int:
-    """How many numbers an optimizer keeps for each weight, its moving average apart."""
+def slots_per_weight(optimizer: OptimizerSpec) -> int:
+    """The slots of an optimizer per weight, without the moving average of the weights."""
     match optimizer:
         case Sgd():
             return int(optimizer.momentum > 0)
@@ -96,49 +96,56 @@ def slots(optimizer: OptimizerSpec) -> int:
             return 1 + int(optimizer.momentum > 0)
 
 
-def _products(tables: Sequence[Table], *, half: bool = False) -> int:
+def _multiply_adds(tables: Sequence[LayerTable], *, half: bool = False) -> int:
     """Multiply-adds of a training step on one example; with `half`, of the 16-bit layers only."""
     return sum(
-        table.work.passes * layer.multiply_adds
+        table.pass_counts.passes * layer.multiply_adds
         for table in tables
         for layer in table.layers
         if layer.half or not half
     )
 
 
-def _memory(tables: Sequence[Table], spec: JobSpec) -> Memory:
+def _memory(tables: Sequence[LayerTable], spec: JobSpec) -> Memory:
     batch = spec.data.batch_size
     return Memory(
         weights=sum(_weight_bytes(layer) for layer in all_layers(tables)),
         casts=sum(_cast_bytes(layer) for layer in all_layers(tables)),
         gradients=sum(_gradient_bytes(layer, batch) for layer in all_layers(tables))
         * (2 if spec.train.accumulate > 1 else 1),
-        # Slots and averages are float32 whatever the weights are.
+        # Slots and averages are float32 whatever the dtype of the weights.
         optimizer=SLOT_BYTES
-        * sum(slots(_optimizer(spec, table)) * table.trainable for table in tables),
+        * sum(slots_per_weight(_optimizer(spec, table)) * table.trainable for table in tables),
         ema=SLOT_BYTES * sum(table.trainable for table in tables if _optimizer(spec, table).ema),
         activations=sum(
-            table.work.forwards * batch * layer.kept * BYTES[layer.compute]
+            table.pass_counts.forwards
+            * batch
+            * layer.saved_activations
+            * BYTES[layer.compute_dtype]
             for table in tables
             for layer in table.layers
         ),
     )
 
 
-def _optimizer(spec: JobSpec, table: Table) -> OptimizerSpec:
+def _optimizer(spec: JobSpec, table: LayerTable) -> OptimizerSpec:
     return spec.optimizers.get(table.network, spec.optimizer)
 
 
-def _weight_bytes(layer: Layer) -> int:
-    return layer.parameters * BYTES[layer.variable]
+def _weight_bytes(layer: LayerRow) -> int:
+    return layer.parameters * BYTES[layer.variable_dtype]
 
 
-def _cast_bytes(layer: Layer) -> int:
-    return layer.trainable * BYTES[layer.compute] if layer.compute != layer.variable else 0
+def _cast_bytes(layer: LayerRow) -> int:
+    return (
+        layer.trainable * BYTES[layer.compute_dtype]
+        if layer.compute_dtype != layer.variable_dtype
+        else 0
+    )
 
 
-def _gradient_bytes(layer: Layer, batch: int) -> int:
-    """Gradients are unscaled to float32; of a table only the rows that were looked up."""
-    if not layer.rows:
+def _gradient_bytes(layer: LayerRow, batch: int) -> int:
+    """Gradients are float32; an embedding table has gradients only for rows looked up."""
+    if not layer.looked_up_rows:
         return layer.trainable * BYTES["float32"]
     return batch * math.prod(layer.output_shape) * BYTES["float32"]

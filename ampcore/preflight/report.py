@@ -1,86 +1,101 @@
-"""Report: the findings and figures of one job, for the machines that it may run on."""
+"""The preflight report of a job: findings and figures for the machines that it may run on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ampcore.preflight.blueprint import blueprint
-from ampcore.preflight.case import Case
+from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.checks import CHECKS
-from ampcore.preflight.data import Unknown, total_steps
-from ampcore.preflight.effort import takes_long
+from ampcore.preflight.data import NotYetKnown, total_steps
 from ampcore.preflight.figures import Figures, figures
-from ampcore.preflight.finding import Finding
-from ampcore.preflight.layer import Layer, Table
+from ampcore.preflight.layer_table import LayerRow, LayerTable, all_layers
+from ampcore.preflight.spec_tables import tables_from_spec
 from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceFacts, preferred
-from ampcore.spec.layer_dtypes import settled_policy
+from ampcore.spec.devices import DeviceInfo, choose_device
+from ampcore.spec.layer_dtypes import resolve_policy
+from ampcore.spec.precision import Precision
+from ampcore.spec.regex_cost import MAX_MATCH_STEPS, match_cost
 
 
 @dataclass(frozen=True)
-class Report:
-    """What the preflight has to say; no figures where the layers are not known yet."""
+class PreflightReport:
+    """Findings and figures; figures are None while the layers are not known."""
 
     findings: tuple[Finding, ...]
     figures: Figures | None
-    tables: tuple[Table, ...]
+    tables: tuple[LayerTable, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """The report as JSON values."""
         return {
             "findings": [finding.to_json() for finding in self.findings],
             "figures": self.figures.to_json() if self.figures is not None else None,
             "layers": [
-                _row(table.network, layer) for table in self.tables for layer in table.layers
+                _layer_json(table.network, layer) for table in self.tables for layer in table.layers
             ],
         }
 
 
-def preflight(spec: JobSpec, machines: Sequence[Sequence[DeviceFacts]] = ()) -> Report:
-    """Judge a valid spec, without its data, for the devices of each machine that is there.
+def preflight(spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]] = ()) -> PreflightReport:
+    """Check a valid spec, without its data, for the devices of each machine.
 
-    The figures are those of the policy on the first machine that has the device asked for.
+    The figures are for the policy on the first machine that has the device asked for.
     """
     known = [machine for machine in machines if machine]
-    devices = _chosen(spec, known)
-    policy = settled_policy(spec.precision.policy, devices[0] if devices else None)
-    drawn = _drawn(spec)
+    devices = _devices_used(spec, known)
+    policy = resolve_policy(spec.precision.policy, devices[0] if devices else None)
+    predicted = _predict_tables(spec)
     tables = None
-    if not isinstance(drawn, Unknown):
-        tables = tuple(table.under(spec.precision, policy) for table in drawn)
+    if not isinstance(predicted, NotYetKnown):
+        tables = tuple(table.with_policy(spec.precision, policy) for table in predicted)
     steps = total_steps(spec.data, spec.train)
-    report = judged(Case(spec, policy, tables, devices, len(known), steps))
-    if isinstance(drawn, Unknown):
-        late = Finding("layers_unknown", "info", "/model", drawn.why)
-        return Report((*report.findings, late), None, ())
+    report = run_checks(Case(spec, policy, tables, devices, len(known), steps))
+    if isinstance(predicted, NotYetKnown):
+        late = Finding("layers_unknown", "info", "/model", predicted.reason)
+        return PreflightReport((*report.findings, late), None, ())
     return report
 
 
-def _drawn(spec: JobSpec) -> tuple[Table, ...] | Unknown:
-    drawn = blueprint(spec)
-    if not isinstance(drawn, Unknown) and takes_long(spec.precision, drawn):
-        return Unknown(
-            "The regular expressions in precision.overrides may take long to match; the layers "
-            "are known when the job starts."
+def _predict_tables(spec: JobSpec) -> tuple[LayerTable, ...] | NotYetKnown:
+    predicted = tables_from_spec(spec)
+    if not isinstance(predicted, NotYetKnown) and _override_matching_is_slow(
+        spec.precision, predicted
+    ):
+        return NotYetKnown(
+            "The regular expressions in precision.overrides may take too long to match here; the "
+            "layers are known once the job starts."
         )
-    return drawn
+    return predicted
 
 
-def judged(case: Case) -> Report:
-    """Every finding about a case, and its figures if its layers are known."""
+def _override_matching_is_slow(precision: Precision, tables: Sequence[LayerTable]) -> bool:
+    """Whether matching the overrides against the paths of all layers could take seconds.
+
+    Estimated without matching: a hostile regular expression could block the server.
+    """
+    layers = all_layers(tables)
+    longest = max((len(path) for layer in layers for path in (layer.path, *layer.parts)), default=0)
+    patterns = {override.layers for override in precision.overrides}
+    return sum(match_cost(one, longest) for one in patterns) * len(layers) > MAX_MATCH_STEPS
+
+
+def run_checks(case: Case) -> PreflightReport:
+    """All findings about a case, and its figures if its layers are known."""
     found = tuple(finding for check in CHECKS for finding in check(case))
     if case.tables is None:
-        return Report(found, None, ())
-    return Report(found, figures(case.tables, case.spec, case.policy), case.tables)
+        return PreflightReport(found, None, ())
+    return PreflightReport(found, figures(case.tables, case.spec, case.policy), case.tables)
 
 
-def _chosen(spec: JobSpec, machines: Sequence[Sequence[DeviceFacts]]) -> tuple[DeviceFacts, ...]:
-    """The device that each machine would train on, alike ones once."""
-    found = (preferred(devices, spec.runtime.device) for devices in machines)
+def _devices_used(
+    spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]]
+) -> tuple[DeviceInfo, ...]:
+    """The device that each machine would train on, equal ones once."""
+    found = (choose_device(devices, spec.runtime.device) for devices in machines)
     return tuple(dict.fromkeys(device for device in found if device is not None))
 
 
-def _row(network: str, layer: Layer) -> dict[str, Any]:
+def _layer_json(network: str, layer: LayerRow) -> dict[str, Any]:
     return {
         "network": network,
         "path": layer.path,
@@ -88,6 +103,6 @@ def _row(network: str, layer: Layer) -> dict[str, Any]:
         "output_shape": list(layer.output_shape),
         "parameters": layer.parameters,
         "multiply_adds": layer.multiply_adds,
-        "compute_dtype": layer.compute,
-        "variable_dtype": layer.variable,
+        "compute_dtype": layer.compute_dtype,
+        "variable_dtype": layer.variable_dtype,
     }

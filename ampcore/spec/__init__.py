@@ -1,7 +1,7 @@
-"""The words that every process shares: the job spec, the job states, and what a spec may say."""
+"""The job spec and the job states, shared by all processes."""
 
 from ampcore.spec.job import JobSpec
-from ampcore.spec.problems import Problem, SpecInvalid
+from ampcore.spec.problems import Problem, SpecValidationError
 from ampcore.spec.states import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "JobSpec",
     "Problem",
     "Reason",
-    "SpecInvalid",
+    "SpecValidationError",
     "State",
 ]

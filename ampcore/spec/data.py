@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ampcore.spec.part import Part, Probability, Units
+from ampcore.spec.base import Probability, SpecModel, Units
 
 
-class Data(Part):
+class Data(SpecModel):
     """What every kind of data has in common."""
 
     batch_size: int = Field(default=128, ge=1, le=1_048_576)

@@ -1,4 +1,4 @@
-"""DeviceFacts: what decides how fast a device computes in 16 bits, told without TensorFlow."""
+"""DeviceInfo: the properties that decide how fast a device computes in 16 bits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ FLOAT16_FEATURES: Final = frozenset({"avx512_fp16", "amx_fp16"})
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
-    """One device; what nobody could tell about it is None."""
+class DeviceInfo:
+    """One device; unknown properties are None."""
 
     kind: DeviceKind
     name: str = ""
@@ -29,7 +29,7 @@ class DeviceFacts:
     memory_bytes: int | None = None
 
     def computes_fast_in(self, dtype: str) -> bool:
-        """Whether `dtype` saves time here, against float32; True where it cannot be told.
+        """Whether `dtype` saves time here, against float32; True where it is not known.
 
         Source: NVIDIA's CUDA C++ programming guide, "Tensor Core" by compute capability; oneDNN's
         table of data types by instruction set.
@@ -46,7 +46,7 @@ class DeviceFacts:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:
-        """The devices in a worker's hardware as `diagnose.hardware.describe` tells it.
+        """The devices in a worker's hardware as `diagnostics.hardware.describe` returns it.
 
         Of a document of any other form, what can be read: it may be another version's.
         """
@@ -58,7 +58,7 @@ class DeviceFacts:
                 name=str(device.get("name", "")),
                 compute_capability=_capability(device.get("compute_capability")),
                 features=features if device["kind"] == "cpu" else frozenset(),
-                memory_bytes=_whole(
+                memory_bytes=_int_or_none(
                     memory if device["kind"] == "cpu" else device.get("memory_bytes")
                 ),
             )
@@ -67,8 +67,8 @@ class DeviceFacts:
         )
 
 
-def preferred(devices: Sequence[DeviceFacts], wanted: str) -> DeviceFacts | None:
-    """Of one machine's devices, that which a job with this `runtime.device` runs on, if any."""
+def choose_device(devices: Sequence[DeviceInfo], wanted: str) -> DeviceInfo | None:
+    """The device of a machine that a job with this `runtime.device` runs on, if any."""
     order = ("gpu", "xpu", "cpu") if wanted == "auto" else (wanted,)
     ranked = (device for kind in order for device in devices if device.kind == kind)
     return next(ranked, None)
@@ -78,7 +78,7 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _whole(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

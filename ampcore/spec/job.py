@@ -1,19 +1,19 @@
-"""The job spec: what a person posts, and the one way to read it from a document or a file."""
+"""The job spec, and how it is read from a document or a file."""
 
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
+from ampcore.spec.base import SpecModel
 from ampcore.spec.data import DataSpec
-from ampcore.spec.document import read_document
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam, OptimizerSpec
-from ampcore.spec.part import Part
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
-from ampcore.spec.problems import Problem, SpecInvalid, from_pydantic
+from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
 from ampcore.spec.training import Guard, Labels, Runtime, Train
+from ampcore.spec.yaml_document import parse_yaml
 
 
 def _default_name(valid: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def _default_loss_scale(valid: dict[str, Any]) -> Any:
     return default_loss_scale(valid.get("precision") or Precision())
 
 
-class JobSpec(Part):
+class JobSpec(SpecModel):
     """Everything that decides how a job trains. Unknown fields are an error."""
 
     model: ModelSpec
@@ -45,23 +45,23 @@ class JobSpec(Part):
     def parse(cls, document: object) -> Self:
         """The spec that a decoded JSON or YAML document stands for.
 
-        Raises SpecInvalid with every mistake at once: those of each field, those between
+        Raises SpecValidationError with every mistake at once: those of each field, those between
         fields, and the fields that this version cannot carry out yet.
         """
         try:
             spec = cls.model_validate(document)
         except ValidationError as error:
             problems = from_pydantic(error, cls)
-            problems += _beyond_fields(_valid_parts(document))
-            raise SpecInvalid(problems) from None
-        if problems := _beyond_fields({name: getattr(spec, name) for name in cls.model_fields}):
-            raise SpecInvalid(problems)
+            problems += _rule_problems(_valid_sections(document))
+            raise SpecValidationError(problems) from None
+        if problems := _rule_problems({name: getattr(spec, name) for name in cls.model_fields}):
+            raise SpecValidationError(problems)
         return spec
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read a YAML or JSON file. Raises OSError, or SpecInvalid."""
-        return cls.parse(read_document(Path(path).read_text(encoding="utf-8")))
+        """Read a YAML or JSON file. Raises OSError, or SpecValidationError."""
+        return cls.parse(parse_yaml(Path(path).read_text(encoding="utf-8")))
 
     def to_json(self) -> dict[str, Any]:
         """The normalised document: every default written out."""
@@ -69,12 +69,12 @@ class JobSpec(Part):
         return document
 
 
-def _beyond_fields(parts: dict[str, Any]) -> list[Problem]:
+def _rule_problems(parts: dict[str, Any]) -> list[Problem]:
     return [problem for rule in RULES for problem in rule(parts)]
 
 
-def _valid_parts(document: object) -> dict[str, Any]:
-    """Those top-level parts of a broken document that are valid by themselves."""
+def _valid_sections(document: object) -> dict[str, Any]:
+    """The top-level parts of an invalid document that are valid themselves."""
     parts: dict[str, Any] = {}
     if not isinstance(document, dict):
         return parts

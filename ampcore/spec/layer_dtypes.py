@@ -1,6 +1,6 @@
-"""Which dtypes a layer computes in and keeps its weights in: one rule, free of Keras.
+"""The rule for the compute dtype and the variable dtype of a layer, independent of Keras.
 
-The trainer makes Keras's dtype policies of it, the preflight its figures.
+The trainer derives Keras dtype policies from it, the preflight its estimates.
 
 Source of the levels: MindSpore's `amp_level` and NVIDIA Apex's `opt_level`.
 """
@@ -9,57 +9,62 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import COMPUTE_DTYPE, Dtype, Precision
 
-Kept = Literal["output", "softmax", "input", "embedding", "normalization", "level"]
+Float32Reason = Literal["output", "softmax", "input", "embedding", "normalization", "level"]
 """Why a layer computes in float32 under a 16-bit policy."""
 
-PURE: Final = frozenset({"float16", "bfloat16", "O3"})
-"""The policies whose weights, too, have 16 bits."""
+PURE_16_BIT_POLICIES: Final = frozenset({"float16", "bfloat16", "O3"})
+"""The policies with 16-bit weights."""
 
-INPUT_STAGE: Final = frozenset({"CenterCrop", "Normalization", "Rescaling", "Resizing"})
-"""Pixels and raw features lose their values in 16 bits before anything has learnt from them."""
+INPUT_LAYERS: Final = frozenset({"CenterCrop", "Normalization", "Rescaling", "Resizing"})
+"""Layers of raw inputs: pixels and features would be rounded before the model sees them."""
 
-PRODUCTS: Final = ("Conv", "Depthwise", "Separable", "Dense", "EinsumDense", "MultiHeadAttention",
-                   "GroupedQueryAttention", "Attention", "AdditiveAttention", "LSTM", "GRU",
-                   "RNN", "SimpleRNN", "Bidirectional")  # fmt: skip
-"""How the kinds of layers begin that multiply matrices: what level O1 gives 16 bits."""
+MATMUL_LAYERS: Final = (
+    "AdditiveAttention", "Attention", "Bidirectional", "Conv", "Dense", "Depthwise", "EinsumDense",
+    "GRU", "GroupedQueryAttention", "LSTM", "MultiHeadAttention", "RNN", "Separable", "SimpleRNN",
+)  # fmt: skip
+"""Prefixes of the layer classes that multiply matrices: level O1 computes them in 16 bits."""
 
 
 @dataclass(frozen=True)
-class LayerFacts:
-    """What the rule must know of a layer; `path` is its name, as the spec's overrides see it."""
+class LayerInfo:
+    """What the rule needs to know of a layer; `path` is the name that overrides match."""
 
     path: str
     kind: str
     """The name of its Keras class."""
     output: bool = False
-    """It makes an output of the model."""
+    """It computes an output of the model."""
     softmax: bool = False
     """It is, or ends in, a softmax."""
 
 
 @dataclass(frozen=True)
 class LayerDtypes:
-    """A layer's dtypes, and what kept it in float32 if something did."""
+    """The dtypes of a layer, and why it stays in float32 if it does."""
 
-    compute: Dtype
-    variable: Dtype
-    kept: Kept | None = None
-    asked: bool = False
-    """An override asked for 16 bits, and was not followed."""
+    compute_dtype: Dtype
+    variable_dtype: Dtype
+    float32_reason: Float32Reason | None = None
+    requested_16_bit: bool = False
+    """An override asks for 16 bits and is not followed."""
 
     @property
     def policy(self) -> str:
         """The name of the Keras dtype policy."""
-        return self.compute if self.compute == self.variable else f"mixed_{self.compute}"
+        return (
+            self.compute_dtype
+            if self.compute_dtype == self.variable_dtype
+            else f"mixed_{self.compute_dtype}"
+        )
 
 
-def settled_policy(policy: str, device: DeviceFacts | None) -> str:
-    """`auto` as what suits the device: bfloat16 where it is fast, else float16, else float32.
+def resolve_policy(policy: str, device: DeviceInfo | None) -> str:
+    """Resolve `auto` for a device: bfloat16 where it is fast, else float16, else float32.
 
-    Other policies stay; without a device `auto` is float32.
+    Other policies stay; without a device `auto` becomes float32.
     """
     if policy != "auto":
         return policy
@@ -71,28 +76,29 @@ def settled_policy(policy: str, device: DeviceFacts | None) -> str:
     return "float32"
 
 
-def layer_dtypes(precision: Precision, policy: str, layer: LayerFacts) -> LayerDtypes:
-    """The dtypes of a layer under a settled policy and the spec's overrides.
+def layer_dtypes(precision: Precision, policy: str, layer: LayerInfo) -> LayerDtypes:
+    """The dtypes of a layer under a resolved policy and the spec's overrides.
 
-    The last override whose regular expression is found in the layer's path wins. Outputs,
-    softmax and the input stage stay in float32 whatever was asked; embedding tables do under
-    policies with float32 weights, where computing in 16 bits would cast the whole table.
+    The last override whose regular expression is found in the layer's path wins. Outputs, softmax
+    and input layers always stay in float32; embedding tables do under policies with float32
+    weights, where 16-bit compute would cast the whole table.
     """
-    pure = policy in PURE
+    pure = policy in PURE_16_BIT_POLICIES
     override = matching_override(precision, layer.path)
     if override is None:
-        wanted, kept = _by_level(policy, layer)
+        wanted, reason = _by_level(policy, layer)
     else:
-        wanted, kept = precision.overrides[override].dtype, None
+        wanted, reason = precision.overrides[override].dtype, None
     if wanted != "float32":
-        kept = _always_kept(layer, pure)
-    if wanted == "float32" or kept is not None:
-        return LayerDtypes("float32", "float32", kept, wanted != "float32" and override is not None)
+        reason = _always_float32_reason(layer, pure)
+    if wanted == "float32" or reason is not None:
+        requested_16_bit = wanted != "float32" and override is not None
+        return LayerDtypes("float32", "float32", reason, requested_16_bit)
     return LayerDtypes(wanted, wanted if pure else "float32")
 
 
 def matching_override(precision: Precision, path: str) -> int | None:
-    """The index of the override that decides for a path: the last that is found in it."""
+    """The index of the last override that matches a path; None without one."""
     matching = (
         index
         for index, override in enumerate(precision.overrides)
@@ -101,22 +107,22 @@ def matching_override(precision: Precision, path: str) -> int | None:
     return max(matching, default=None)
 
 
-def _by_level(policy: str, layer: LayerFacts) -> tuple[Dtype, Kept | None]:
-    """What the policy itself says of a layer."""
-    if policy == "O1" and not layer.kind.startswith(PRODUCTS):
+def _by_level(policy: str, layer: LayerInfo) -> tuple[Dtype, Float32Reason | None]:
+    """The dtype that the policy gives a layer, before exceptions."""
+    if policy == "O1" and not layer.kind.startswith(MATMUL_LAYERS):
         return "float32", "level"
     if policy == "O2" and layer.kind.endswith("Normalization"):
         return "float32", "normalization"
     return COMPUTE_DTYPE[policy], None
 
 
-def _always_kept(layer: LayerFacts, pure: bool) -> Kept | None:
-    """Why a layer stays in float32 although 16 bits were asked for."""
+def _always_float32_reason(layer: LayerInfo, pure: bool) -> Float32Reason | None:
+    """Why a layer stays in float32 although it should compute in 16 bits."""
     if layer.output:
         return "output"
     if layer.softmax:
         return "softmax"
-    if layer.kind in INPUT_STAGE:
+    if layer.kind in INPUT_LAYERS:
         return "input"
     if layer.kind.endswith("Embedding") and not pure:
         return "embedding"

@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from ampcore.spec.part import Layers, Part, Probability, Units
+from ampcore.spec.base import LayerSizes, Probability, SpecModel, Units
 
 Activation = Literal["relu", "gelu", "tanh", "sigmoid", "elu", "selu", "silu", "linear"]
 
 
-class Model(Part):
+class Model(SpecModel):
     """What every kind of model has in common."""
 
     networks: ClassVar[tuple[str, ...]] = ("model",)
@@ -20,7 +20,7 @@ class Mlp(Model):
     """Dense layers of `hidden` units, each followed by dropout; images are flattened."""
 
     kind: Literal["mlp"] = "mlp"
-    hidden: Layers = (64, 64)
+    hidden: LayerSizes = (64, 64)
     activation: Activation = "relu"
     dropout: Probability = 0.0
 
@@ -32,9 +32,9 @@ class Cnn(Model):
     """
 
     kind: Literal["cnn"] = "cnn"
-    filters: Layers = Field(default=(32, 64), min_length=1)
+    filters: LayerSizes = Field(default=(32, 64), min_length=1)
     kernel: int = Field(default=3, ge=1, le=15)
-    dense: Layers = (128,)
+    dense: LayerSizes = (128,)
     dropout: Probability = 0.25
     dense_dropout: Probability = 0.5
 
@@ -59,13 +59,13 @@ class Gan(Model):
     kind: Literal["gan"] = "gan"
     networks: ClassVar[tuple[str, ...]] = ("generator", "discriminator")
     latent: Units = 100
-    generator: Layers = Field(default=(64, 32, 8), min_length=2)
+    generator: LayerSizes = Field(default=(64, 32, 8), min_length=2)
     """Filters of the convolutions; the image doubles after each of the first two."""
-    discriminator: Layers = Field(default=(24, 64, 128), min_length=1, max_length=16)
+    discriminator: LayerSizes = Field(default=(24, 64, 128), min_length=1, max_length=16)
     """Filters of the convolutions, each with a 2 × 2 pool behind it."""
 
     @property
-    def smallest_image(self) -> int:
+    def min_image_size(self) -> int:
         """Height and width that leave something after the discriminator's pools."""
         return max(4, 1 << len(self.discriminator))
 
@@ -78,7 +78,7 @@ class Embedding(Model):
     nnz: Units = 5
     vocabulary: int = Field(default=1024, ge=1, le=2**31 - 1)
     dim: Units = 8
-    hidden: Layers = ()
+    hidden: LayerSizes = ()
 
 
 class LstmLm(Model):
@@ -143,7 +143,11 @@ Application = Literal[
 ]
 """The functions of keras.applications that build a model."""
 
-LARGER_IMAGES: Final[dict[str, int]] = {"InceptionResNetV2": 75, "InceptionV3": 75, "Xception": 71}
+MIN_IMAGE_SIZES: Final[dict[str, int]] = {
+    "InceptionResNetV2": 75,
+    "InceptionV3": 75,
+    "Xception": 71,
+}
 """The smallest height and width of those that do not take 32 × 32."""
 
 
@@ -154,9 +158,9 @@ class KerasApplication(Model):
     name: Application
 
     @property
-    def smallest_image(self) -> int:
+    def min_image_size(self) -> int:
         """The smallest height and width that the architecture takes."""
-        return LARGER_IMAGES.get(self.name, 32)
+        return MIN_IMAGE_SIZES.get(self.name, 32)
 
 
 ModelSpec = Annotated[

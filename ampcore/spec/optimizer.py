@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ampcore.spec.part import Part, Probability
+from ampcore.spec.base import Probability, SpecModel
 
 Steps = Annotated[int, Field(ge=0, le=2**53)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
-class WithWarmup(Part):
+class BaseSchedule(SpecModel):
     """What every schedule has in common: steps count updates of the weights, from 0.
 
     In step n of the warm-up the rate is (n + 1) / warmup_steps of the learning rate.
@@ -20,13 +20,13 @@ class WithWarmup(Part):
     warmup_steps: Steps = 0
 
 
-class Constant(WithWarmup):
+class Constant(BaseSchedule):
     """The learning rate stays, after a linear warm-up."""
 
     kind: Literal["constant"] = "constant"
 
 
-class Cosine(WithWarmup):
+class Cosine(BaseSchedule):
     """Half a cosine, from the end of the warm-up to that of the run.
 
     It leads from the learning rate down to `final_fraction` of it (Loshchilov and Hutter 2016,
@@ -37,7 +37,7 @@ class Cosine(WithWarmup):
     final_fraction: float = Field(default=0.0, ge=0, le=1)
 
 
-class Exponential(WithWarmup):
+class Exponential(BaseSchedule):
     """The learning rate times `decay_rate` every `decay_steps` after the warm-up, smoothly."""
 
     kind: Literal["exponential"] = "exponential"
@@ -45,7 +45,7 @@ class Exponential(WithWarmup):
     decay_steps: int = Field(default=1000, ge=1, le=2**53)
 
 
-class Step(WithWarmup):
+class Step(BaseSchedule):
     """The learning rate times `factor` from each of the `boundaries` on, steps of the run."""
 
     kind: Literal["step"] = "step"
@@ -56,7 +56,7 @@ class Step(WithWarmup):
     @classmethod
     def _increase(cls, boundaries: tuple[int, ...], others: ValidationInfo) -> tuple[int, ...]:
         if any(later <= earlier for earlier, later in pairwise(boundaries)):
-            raise ValueError("steps of which each is greater than the one before")
+            raise ValueError("strictly increasing steps")
         warmup_steps = others.data.get("warmup_steps", 0)
         if boundaries[0] < warmup_steps:
             raise ValueError(f"steps after the warm-up, {warmup_steps} or greater")
@@ -66,7 +66,7 @@ class Step(WithWarmup):
 Schedule = Annotated[Constant | Cosine | Exponential | Step, Field(discriminator="kind")]
 
 
-class Optimizer(Part):
+class Optimizer(SpecModel):
     """What every optimizer has in common."""
 
     learning_rate: Rate = 0.001

@@ -5,12 +5,12 @@ with the floor of jmp and DeepSpeed and a cap that float32 arithmetic keeps fini
 """
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from ampcore.spec.part import Part
-from ampcore.spec.pattern_cost import too_slow
+from ampcore.spec.base import SpecModel
+from ampcore.spec.regex_cost import matching_is_slow
 
 Policy = Literal[
     "float32",
@@ -25,6 +25,9 @@ Policy = Literal[
     "auto",
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
+
+FLOAT16_MAX: Final = 65504.0
+"""The largest finite float16 number."""
 
 COMPUTE_DTYPE: dict[str, Dtype] = {
     "float32": "float32",
@@ -49,56 +52,58 @@ Steps = Annotated[int, Field(ge=1, le=2**30 - 1)]
 """Two of them are added in int32."""
 
 
-def _compiled(pattern: str) -> str:
+def _check_regex(pattern: str) -> str:
     # Ignoring case, `re` goes through a range letter by letter; paths of layers are ASCII.
     if not pattern.isascii() or re.search(r"\\[uUN]", pattern):
-        raise ValueError("a regular expression in ASCII")
+        raise ValueError("a regular expression of ASCII characters")
     try:
         re.compile(pattern)
     # The last two: of numbers that are too large, and of too many parentheses.
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"a regular expression, as Python's re knows them ({error})") from None
-    if too_slow([pattern]):
-        raise ValueError("a regular expression that is found or not within a second")
+        raise ValueError(f"a valid regular expression of Python's re ({error})") from None
+    if matching_is_slow([pattern]):
+        raise ValueError("a regular expression that can be matched within a second")
     return pattern
 
 
-class Override(Part):
+class Override(SpecModel):
     """A dtype for the layers whose path matches a regular expression; the last match wins."""
 
-    layers: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_compiled)]
+    layers: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_regex)]
     dtype: Dtype
 
 
-def _quick_together(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
-    if too_slow(override.layers for override in overrides):
-        raise ValueError("regular expressions that are all found or not within a second")
+def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
+    if matching_is_slow(override.layers for override in overrides):
+        raise ValueError("regular expressions that can all be matched within a second")
     return overrides
 
 
-class Precision(Part):
+class Precision(SpecModel):
     """The policy of the whole model, and the layers that differ from it."""
 
     policy: Policy = "float32"
     overrides: Annotated[
-        tuple[Override, ...], Field(strict=False, max_length=256), AfterValidator(_quick_together)
+        tuple[Override, ...],
+        Field(strict=False, max_length=256),
+        AfterValidator(_check_regexes_together),
     ] = ()
 
 
-class NoScale(Part):
+class NoScale(SpecModel):
     """No loss scaling and no finite check."""
 
     mode: Literal["none"] = "none"
 
 
-class FixedScale(Part):
+class FixedScale(SpecModel):
     """A constant loss scale; a step with non-finite gradients is skipped."""
 
     mode: Literal["fixed"] = "fixed"
     scale: Scale = 1024.0
 
 
-class AdaptiveScale(Part):
+class AdaptiveScale(SpecModel):
     """The constants of a loss scale that seeks the largest value at which nothing overflows."""
 
     mode: str
@@ -133,7 +138,7 @@ class CalibratedScale(AdaptiveScale):
     audit_interval: Steps = 10_000
 
 
-class AutoScale(Part):
+class AutoScale(SpecModel):
     """Dynamic where the settled policy computes in float16, none otherwise."""
 
     mode: Literal["auto"] = "auto"

@@ -1,4 +1,4 @@
-"""What is wrong with a spec, said so that a person can mend it: where, expected, received."""
+"""The problems of a spec: pointer, expected and received values, and a suggestion."""
 
 import difflib
 import json
@@ -9,11 +9,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from ampcore.spec.text import plural
+
 Location = tuple[int | str, ...]
 MAX_RECEIVED = 80
-MOST_PROBLEMS = 100
-"""More are told by their number alone: nobody reads them, and each takes a search for a name."""
+MAX_PROBLEMS = 100
+"""Of further problems only the number is reported: each takes a search for suggestions."""
 BOUNDS = ("greater than", "less than")
+MISSING = "missing"
+"""The code of a problem whose field is required and absent."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Problem:
     @property
     def detail(self) -> str:
         """The whole problem in a sentence or two."""
+        if self.code == MISSING:
+            return "Required field is missing."
         received = f"; received {self.received}" if self.received is not None else ""
         suggestion = f" Did you mean '{self.suggestion}'?" if self.suggestion else ""
         return f"Expected {self.expected}{received}.{suggestion}"
@@ -37,7 +43,7 @@ class Problem:
         return f"{self.pointer or '/'}: {self.detail}"
 
     def to_json(self) -> dict[str, str]:
-        """The problem as the `errors` of a problem+json answer carry it."""
+        """The problem as an entry of `errors` in a problem+json response."""
         fields = {
             "pointer": self.pointer,
             "code": self.code,
@@ -49,34 +55,33 @@ class Problem:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-class SpecInvalid(ValueError):
-    """A job spec has mistakes; `problems` holds every one of them."""
+class SpecValidationError(ValueError):
+    """A job spec is not valid; `problems` holds every mistake."""
 
     code = "invalid_spec"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
-        count = len(self.problems)
-        super().__init__(f"The job spec has {count} problem{'s' * (count != 1)}:\n{lines}")
+        super().__init__(f"The job spec has {plural(len(self.problems), 'problem')}:\n{lines}")
 
 
-def pointer(location: Iterable[int | str]) -> str:
+def json_pointer(location: Iterable[int | str]) -> str:
     """The JSON pointer of a path of keys and indices."""
     return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in location)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A received value as JSON, cut to a length that fits in a message."""
     try:
         text = json.dumps(value, default=repr, ensure_ascii=False)
-    except ValueError:  # Python does not write a whole number of very many digits
-        return "a number of very many digits"
+    except ValueError:  # Python does not write integers of very many digits
+        return "a number with too many digits"
     return text if len(text) <= MAX_RECEIVED else f"{text[: MAX_RECEIVED - 1]}…"
 
 
-def closest(word: object, candidates: Iterable[str]) -> str | None:
-    """The candidate that `word` was most likely meant to be."""
+def closest_match(word: object, candidates: Iterable[str]) -> str | None:
+    """The candidate that is closest to `word`, if any is close."""
     if not isinstance(word, str):
         return None
     names = {name.lower(): name for name in candidates}
@@ -85,15 +90,15 @@ def closest(word: object, candidates: Iterable[str]) -> str | None:
 
 
 def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
-    """Every mistake that pydantic found, in our words; of very many the first ones."""
+    """The problems for pydantic's errors, at most MAX_PROBLEMS of them."""
     found = [
         details
         for details in error.errors(include_url=False)
         if details["type"] != "default_factory_not_called"  # a consequence, not a mistake
     ]
-    problems = [_problem(details, root) for details in found[:MOST_PROBLEMS]]
-    if len(found) > MOST_PROBLEMS:
-        expected = f"at most {MOST_PROBLEMS} mistakes, of which each is told"
+    problems = [_problem(details, root) for details in found[:MAX_PROBLEMS]]
+    if len(found) > MAX_PROBLEMS:
+        expected = f"at most {MAX_PROBLEMS} mistakes (only these are listed)"
         problems.append(Problem("", "too_many_problems", expected, str(len(found))))
     return problems
 
@@ -106,48 +111,51 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
         case "extra_forbidden":
             unknown = str(location[-1])
             expected = f"one of the fields {', '.join(names)}"
-            return _found(location, "unknown_field", expected, unknown, closest(unknown, names))
+            return _problem_at(
+                location, "unknown_field", expected, unknown, closest_match(unknown, names)
+            )
         case "missing":
-            return Problem(pointer(location), "missing", "a value", "nothing")
+            return Problem(json_pointer(location), MISSING, "a value", "nothing")
         case "literal_error":
             # The allowed values come back as "'a', 'b' or 'c'".
             allowed = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-            suggestion = closest(received, allowed)
-            return _found(location, "unknown_value", context["expected"], received, suggestion)
+            suggestion = closest_match(received, allowed)
+            return _problem_at(location, "unknown_value", context["expected"], received, suggestion)
         case "union_tag_invalid":
             tags = context["expected_tags"].replace("'", "")
             key = context["discriminator"].strip("'")
-            suggestion = closest(context["tag"], tags.split(", "))
-            place = (*location, key)
-            return _found(place, "unknown_kind", f"one of {tags}", context["tag"], suggestion)
+            suggestion = closest_match(context["tag"], tags.split(", "))
+            return _problem_at(
+                (*location, key), "unknown_kind", f"one of {tags}", context["tag"], suggestion
+            )
         case "union_tag_not_found":
             key = context["discriminator"].strip("'")
-            return Problem(pointer((*location, key)), "missing", "a value", "nothing")
+            return Problem(json_pointer((*location, key)), MISSING, "a value", "nothing")
         case "model_type" | "model_attributes_type" | "dict_type":
-            return _found(location, "wrong_type", "an object", received)
+            return _problem_at(location, "wrong_type", "an object", received)
         case "too_long" | "too_short" | "string_too_long" | "string_too_short" as kind:
             most, unit = kind.endswith("long"), "characters" if "string" in kind else "items"
             limit = context["max_length" if most else "min_length"]
             expected = f"at {'most' if most else 'least'} {limit} {unit}"
-            return _found(location, "invalid_value", expected, received)
+            return _problem_at(location, "invalid_value", expected, received)
         case "string_pattern_mismatch":
             expected = f"a text that matches {context['pattern']}"
-            return _found(location, "invalid_value", expected, received)
+            return _problem_at(location, "invalid_value", expected, received)
         case kind:
             expected = details["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             expected = f"a number {expected}" if expected.startswith(BOUNDS) else expected
             code = "wrong_type" if kind.endswith("_type") else "invalid_value"
-            return _found(location, code, expected[:1].lower() + expected[1:], received)
+            return _problem_at(location, code, expected[:1].lower() + expected[1:], received)
 
 
-def _found(
+def _problem_at(
     location: Location, code: str, expected: str, received: object, suggestion: str | None = None
 ) -> Problem:
-    return Problem(pointer(location), code, expected, shown(received), suggestion)
+    return Problem(json_pointer(location), code, expected, format_value(received), suggestion)
 
 
 def _resolve(location: Location, root: type[BaseModel]) -> tuple[Location, list[str]]:
-    """Drop the union tags from pydantic's location; also name the last object's fields."""
+    """Pydantic's location without union tags, and the fields of the last object in it."""
     kept: list[int | str] = []
     here: Any = root
     names: list[str] = sorted(root.model_fields)

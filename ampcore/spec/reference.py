@@ -1,4 +1,4 @@
-"""The reference of the job spec as Markdown, made from its JSON schema and the words beside it.
+"""Writes the reference of the job spec as Markdown, from its JSON schema and docstrings.
 
 python -m ampcore.spec.reference > docs/reference/spec.md
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from ampcore.spec.base import SpecModel
 from ampcore.spec.job import JobSpec
-from ampcore.spec.part import Part
 
 Schema = dict[str, Any]
 
@@ -21,94 +21,94 @@ HEAD: Final = """\
 # The job spec
 
 YAML or JSON. An unknown field is an error, and values keep the type they were written in: `"256"`
-is no integer. All mistakes are told at once. What it means in practice is told in
+is not an integer. All mistakes are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
 *Made from the JSON schema by `python -m ampcore.spec.reference`; `GET /api/v1/models`, `/datasets`,
-`/optimizers` and `/policies` tell the same to programs.*
+`/optimizers` and `/policies` return the same as JSON.*
 """
-MADE: Final = {
+DERIVED_DEFAULTS: Final = {
     "loss_scale": "dynamic where a layer computes in float16, else none",
     "name": "the model's kind and the policy",
 }
 """Defaults that depend on the rest of the spec."""
 TAGS: Final = ("kind", "mode")
-"""The fields that say which part of several it is."""
+"""The discriminator fields of unions."""
 LIMITS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 LENGTHS: Final = {"minLength": "≥", "maxLength": "≤"}
 
 
-def page() -> str:
+def render_page() -> str:
     """The whole reference."""
     return "\n".join([HEAD, *_Sections().lines()])
 
 
 class _Sections:
-    """A section for the spec, and one for each place in it that has fields of its own."""
+    """A section for the spec and one for each of its parts."""
 
     def __init__(self) -> None:
         self._schema: Schema = JobSpec.model_json_schema()
-        self._places: dict[tuple[str, ...], str] = {}
-        """Where parts were met first, by their names; they are told there."""
+        self._first_paths: dict[tuple[str, ...], str] = {}
+        """By the names of parts, the path where they occur first and are documented."""
 
     def lines(self) -> Iterator[str]:
-        """Every section, those of inner places behind those that they are in."""
+        """Every section; inner parts come after the parts that contain them."""
         yield from self._fields("", self._schema, JobSpec)
-        told = 0
-        while told < len(self._places):
-            names, place = list(self._places.items())[told]
-            told += 1
-            yield f"## `{place}`\n"
-            yield from self._parts(place, names)
+        documented = 0
+        while documented < len(self._first_paths):
+            names, path = list(self._first_paths.items())[documented]
+            documented += 1
+            yield f"## `{path}`\n"
+            yield from self._parts(path, names)
 
-    def _parts(self, place: str, names: Sequence[str]) -> Iterator[str]:
+    def _parts(self, path: str, names: Sequence[str]) -> Iterator[str]:
         if len(names) == 1:
-            yield from self._part(place, names[0])
+            yield from self._part(path, names[0])
             return
         for name in names:
             tag, value = _tag(self._schema["$defs"][name])
             yield f"### `{tag}: {value}`\n"
-            yield from self._part(place, name)
+            yield from self._part(path, name)
 
-    def _part(self, place: str, name: str) -> Iterator[str]:
+    def _part(self, path: str, name: str) -> Iterator[str]:
         schema, part = self._schema["$defs"][name], _parts_by_name()[name]
         yield f"{schema['description']}\n"
-        yield from self._fields(place, schema, part)
+        yield from self._fields(path, schema, part)
 
-    def _fields(self, place: str, schema: Schema, part: type[Part]) -> Iterator[str]:
+    def _fields(self, path: str, schema: Schema, part: type[SpecModel]) -> Iterator[str]:
         fields = {n: s for n, s in schema["properties"].items() if n not in TAGS or not _is_tag(s)}
         if not fields:
             return
-        words = _words_of(part)
+        field_docs = _field_docs(part)
         required = schema.get("required", ())
         yield "| field | value | default | |"
         yield "| --- | --- | --- | --- |"
         for name, field in fields.items():
-            inner = f"{place}.{name}" if place else name
-            value, note = self._value(field, inner), " ".join(words.get(name, "").split())
+            inner = f"{path}.{name}" if path else name
+            value, note = self._value(field, inner), " ".join(field_docs.get(name, "").split())
             cells = [f"`{name}`", value, _default(name, field, name in required), note]
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
         yield ""
 
-    def _value(self, field: Schema, place: str) -> str:
-        """What may stand there, in words."""
+    def _value(self, field: Schema, path: str) -> str:
+        """The allowed values of a field, for people."""
         if parts := _references(field):
-            told = self._places.setdefault(tuple(parts), place)
-            return f"[`{told}`](#{_anchor(told)})"
+            documented = self._first_paths.setdefault(tuple(parts), path)
+            return f"[`{documented}`](#{_anchor(documented)})"
         if "anyOf" in field:
-            return " or ".join(self._value(option, place) for option in field["anyOf"])
+            return " or ".join(self._value(option, path) for option in field["anyOf"])
         if "enum" in field:
             return ", ".join(f"`{value}`" for value in field["enum"])
         match field.get("type"):
             case "array":
-                return f"list of {self._value(field['items'], f'{place}[]')}"
+                return f"list of {self._value(field['items'], f'{path}[]')}"
             case "object" if isinstance(inner := field.get("additionalProperties"), dict):
-                return f"by name: {self._value(inner, f'{place}.*')}"
+                return f"by name: {self._value(inner, f'{path}.*')}"
         return _plain(field)
 
 
 def _plain(field: Schema) -> str:
-    """A value without parts, and its limits."""
+    """The type of a plain value, and its limits."""
     limits = [f"{sign} {_number(field[key])}" for key, sign in LIMITS.items() if key in field]
     lengths = [f"{sign} {field[key]} characters" for key, sign in LENGTHS.items() if key in field]
     pattern = [f"`{field['pattern']}`"] if "pattern" in field else []
@@ -116,7 +116,7 @@ def _plain(field: Schema) -> str:
 
 
 def _references(field: Schema) -> list[str]:
-    """The names of the parts, one of which may stand there."""
+    """The names of the parts that the field may hold."""
     options = field.get("oneOf") or field.get("allOf") or [field]
     return [option["$ref"].rpartition("/")[2] for option in options if "$ref" in option]
 
@@ -124,8 +124,8 @@ def _references(field: Schema) -> list[str]:
 def _default(name: str, field: Schema, required: bool) -> str:
     if required:
         return "required"
-    if name in MADE:
-        return MADE[name]
+    if name in DERIVED_DEFAULTS:
+        return DERIVED_DEFAULTS[name]
     if "default" not in field:
         return "`{}`"
     value = field["default"]
@@ -136,7 +136,7 @@ def _default(name: str, field: Schema, required: bool) -> str:
 
 
 def _number(value: float) -> str:
-    """Large powers of two as such."""
+    """A number for people; large powers of two as 2^n."""
     if isinstance(value, bool):
         return json.dumps(value)
     for less, suffix in ((0, ""), (1, " - 1")):
@@ -153,24 +153,24 @@ def _is_tag(field: Schema) -> bool:
 
 
 def _tag(schema: Schema) -> tuple[str, str]:
-    """What says that it is this part."""
+    """The discriminator of a part and its value."""
     for name in TAGS:
         if _is_tag(field := schema["properties"].get(name, {})):
             return name, field["const"]
     raise ValueError(f"expected a part with one of {TAGS}, received {schema['title']}")
 
 
-def _parts_by_name(base: type[Part] = Part) -> dict[str, type[Part]]:
-    found: dict[str, type[Part]] = {}
+def _parts_by_name(base: type[SpecModel] = SpecModel) -> dict[str, type[SpecModel]]:
+    found: dict[str, type[SpecModel]] = {}
     for part in base.__subclasses__():
         found |= {part.__name__: part, **_parts_by_name(part)}
     return found
 
 
-def _words_of(part: type[Part]) -> dict[str, str]:
-    """The strings that stand below the fields, in the part's class or those it comes from."""
-    words: dict[str, str] = {}
-    for base in reversed(part.__mro__[: part.__mro__.index(Part)]):
+def _field_docs(part: type[SpecModel]) -> dict[str, str]:
+    """The docstrings of the fields, from the class of the part and its base classes."""
+    field_docs: dict[str, str] = {}
+    for base in reversed(part.__mro__[: part.__mro__.index(SpecModel)]):
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         body = tree.body if isinstance(tree, ast.ClassDef) else []
         for field, below in pairwise(body):
@@ -179,14 +179,14 @@ def _words_of(part: type[Part]) -> dict[str, str]:
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
-                    words[name] = text
-    return words
+                    field_docs[name] = text
+    return field_docs
 
 
-def _anchor(place: str) -> str:
-    """As GitHub makes it of a heading."""
-    return "".join(c for c in place.lower() if c.isalnum() or c in "-_")
+def _anchor(path: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return "".join(c for c in path.lower() if c.isalnum() or c in "-_")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_page())

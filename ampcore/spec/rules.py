@@ -1,4 +1,4 @@
-"""What the parts of a spec must agree on; each rule looks at the parts that are valid alone."""
+"""Rules across the parts of a spec; each rule looks only at parts that are valid themselves."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -7,7 +7,7 @@ from ampcore.spec.data import Digits, Synthetic, SyntheticClicks
 from ampcore.spec.model import Cnn, Embedding, Gan, KerasApplication, ResNet, TransformerLm
 from ampcore.spec.optimizer import Momentum, Sgd
 from ampcore.spec.precision import AdaptiveScale
-from ampcore.spec.problems import Problem, closest, pointer
+from ampcore.spec.problems import Problem, closest_match, json_pointer
 
 Parts = dict[str, Any]
 
@@ -26,7 +26,7 @@ DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "lstm_lm": ("text",),
     "transformer_lm": ("text",),
 }
-"""For each kind of model, the kinds of data that it can train on."""
+"""By kind of model, the kinds of data that it trains on."""
 
 
 def train_examples(examples: int, validation_split: float) -> int:
@@ -47,17 +47,17 @@ def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
 
 
 def nesterov_needs_momentum(parts: Parts) -> Iterator[Problem]:
-    """Nesterov's form is a form of momentum."""
+    """Nesterov momentum needs a momentum above 0."""
     own = (parts.get("optimizers") or {}).items()
     every = {("optimizer",): parts.get("optimizer")} | {("optimizers", name): o for name, o in own}
-    for place, optimizer in every.items():
+    for location, optimizer in every.items():
         if isinstance(optimizer, Sgd | Momentum) and optimizer.nesterov and not optimizer.momentum:
             expected = "a momentum above 0 with nesterov: true"
-            yield Problem(pointer((*place, "momentum")), "out_of_bounds", expected, "0")
+            yield Problem(json_pointer((*location, "momentum")), "out_of_bounds", expected, "0")
 
 
 def batch_fits_data(parts: Parts) -> Iterator[Problem]:
-    """At least one whole step of batches must be left to train on."""
+    """The training examples must fill at least one step."""
     data, train = parts.get("data"), parts.get("train")
     match data:
         case Digits():
@@ -86,7 +86,7 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
 
 
 def model_takes_data(parts: Parts) -> Iterator[Problem]:
-    """Each kind of model trains on the kinds of data that it can make sense of."""
+    """Each kind of model trains on certain kinds of data."""
     model, data = parts.get("model"), parts.get("data")
     if model is None or data is None or data.kind in DATA_OF_MODEL[model.kind]:
         return
@@ -99,7 +99,7 @@ def model_takes_data(parts: Parts) -> Iterator[Problem]:
 
 
 def image_shape(parts: Parts) -> Iterator[Problem]:
-    """Convolutions need images, large enough to be left with something after them."""
+    """Convolutions need images that are large enough."""
     model, data = parts.get("model"), parts.get("data")
     shape = DIGITS_SHAPE if isinstance(data, Digits) else getattr(data, "shape", None)
     if model is None or shape is None or model.kind == "mlp":
@@ -120,7 +120,7 @@ def image_shape(parts: Parts) -> Iterator[Problem]:
 
 
 def _too_small(model: Any, height: int, width: int) -> tuple[str, str] | None:
-    """The field to change, and the images that the model could take; None where it takes these."""
+    """The field to change and the expected images; None where the model takes these."""
     match model:
         case Cnn():
             least = len(model.filters) * (model.kernel - 1) + 2
@@ -132,9 +132,9 @@ def _too_small(model: Any, height: int, width: int) -> tuple[str, str] | None:
                 ),
             )
         case KerasApplication():
-            least, field, reason = model.smallest_image, "name", model.name
+            least, field, reason = model.min_image_size, "name", model.name
         case Gan():
-            least, field = model.smallest_image, "discriminator"
+            least, field = model.min_image_size, "discriminator"
             reason = f"{len(model.discriminator)} pools"
             if height % 4 or width % 4:
                 return "kind", "images whose height and width are multiples of 4"
@@ -146,7 +146,7 @@ def _too_small(model: Any, height: int, width: int) -> tuple[str, str] | None:
 
 
 def keys_fit_table(parts: Parts) -> Iterator[Problem]:
-    """An embedding model looks up the keys that the data has, all of them in its table."""
+    """An embedding model has the slots of the data, and a row for each of its keys."""
     model, data = parts.get("model"), parts.get("data")
     if isinstance(data, SyntheticClicks) and data.vocabulary < data.slots:
         yield Problem(
@@ -172,7 +172,7 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
 
 
 def resnet_depth(parts: Parts) -> Iterator[Problem]:
-    """Three stages of n blocks of two layers, with one layer before and one behind."""
+    """Three stages of n blocks of two layers, one layer before and one after."""
     model = parts.get("model")
     if isinstance(model, ResNet) and model.depth % 6 != 2:
         near = model.depth - (model.depth - 2) % 6
@@ -197,7 +197,7 @@ def heads_divide_dim(parts: Parts) -> Iterator[Problem]:
 
 
 def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
-    """Only a model with several networks has an optimizer for each of them."""
+    """Only a model with several networks takes an optimizer per network."""
     model, optimizers = parts.get("model"), parts.get("optimizers")
     if model is None or not optimizers:
         return
@@ -207,25 +207,25 @@ def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
             expected = (
                 f"one of the networks {', '.join(names)}"
                 if names
-                else f"nothing here: the model {model.kind} is one network, for optimizer"
+                else f"no entries: the model {model.kind} has one network, configured by optimizer"
             )
             yield Problem(
-                pointer(("optimizers", name)),
+                json_pointer(("optimizers", name)),
                 "unknown_network",
                 expected,
                 name,
-                closest(name, names),
+                closest_match(name, names),
             )
 
 
 def one_device(parts: Parts) -> Iterator[Problem]:
-    """A job trains on one device; a field that nobody would obey is refused, not ignored."""
+    """A job trains on one device: more are refused instead of ignored."""
     runtime = parts.get("runtime")
     if runtime is not None and runtime.devices != 1:
         yield Problem(
             "/runtime/devices",
             "not_available",
-            "1, all that this version of ampcore can do here",
+            "1: this version of ampcore trains on one device",
             str(runtime.devices),
         )
 

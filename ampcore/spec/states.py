@@ -5,7 +5,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Where a job stands in its life."""
+    """The state of a job."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -19,7 +19,7 @@ class State(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """True when the job will never change state again by itself."""
+        """True when the job has ended; only a person can queue it again."""
         return self in TERMINAL
 
     @property
@@ -48,13 +48,13 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
 }
 
 
-def sources(target: State) -> frozenset[State]:
+def source_states(target: State) -> frozenset[State]:
     """The states from which a job may change to `target`."""
     return frozenset(state for state, targets in TRANSITIONS.items() if target in targets)
 
 
 class Reason(StrEnum):
-    """Why a job ended as it did; stored beside the state, stable for programs."""
+    """Why a job ended; stored beside its state, and stable for programs."""
 
     USER_REQUEST = "user_request"
     INVALID_DATA = "invalid_data"

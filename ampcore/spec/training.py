@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ampcore.spec.part import Part
+from ampcore.spec.base import SpecModel
 
 
-class Train(Part):
+class Train(SpecModel):
     """The length of the training and what happens along the way."""
 
     epochs: int = Field(default=1, ge=1, le=10_000_000)
@@ -20,7 +20,7 @@ class Train(Part):
     """Seconds between two checkpoints; null: only a run that is stopped or fails saves one."""
 
 
-class Guard(Part):
+class Guard(SpecModel):
     """What to do about a run that no longer learns."""
 
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
@@ -34,7 +34,7 @@ QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Lower-case letters, digits, dots, dashes."""
 
 
-class Runtime(Part):
+class Runtime(SpecModel):
     """Where and how the job runs."""
 
     queue: QueueName | None = None

@@ -7,67 +7,101 @@ import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.models.gradients import Gradients
-from ampcore.models.micro import micro_seed
-from ampcore.models.task import Held
-from ampcore.precision import each_finite, global_norm
-from ampcore.train.cut import view
+from ampcore.models.seeds import micro_batch_seed
+from ampcore.models.task import NonTrainable
+from ampcore.precision import each_finite, global_norm, sum_duplicate_rows
+from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
-Micro = Callable[[Held, Batch, Tensor], Gradients]
+ComputeGradients = Callable[[NonTrainable, Batch, Tensor], Gradients]
+"""`models.gradients.gradients` of a task at the present loss scales."""
 
 
-def accumulated(
-    micro: Micro, count: int, held: Held, batch: Batch, seed: Tensor
+def accumulate_gradients(
+    compute: ComputeGradients,
+    count: int,
+    non_trainable: NonTrainable,
+    batch: Batch,
+    seed: Tensor,
 ) -> tuple[Gradients, Tensor]:
     """The mean losses and gradients of `count` equal parts of `batch`, one after the other.
 
-    Each part starts with the held values that the part before has left. Also returns how many
-    parts had a gradient that is not finite, float32; with one part that is not counted. Sparse
-    gradients stay sparse: their rows come one part after the other. Of values that overwrite
-    variables the largest counts, as in Keras.
+    Sparse gradients stay sparse, with the duplicate rows of all parts added up. Of values that
+    overwrite variables the largest counts, as in Keras.
+
+    Args:
+        compute: Makes the gradients of one part from the non-trainable values that the part
+            before it has left.
+        count: The number of parts.
+        non_trainable: The values that the first part starts from.
+        batch: The examples of the step; `count` divides their number.
+        seed: Int64 (2,), that of the step.
+
+    Returns:
+        The gradients, which can be recomputed where one part made them and all are dense; and
+        how many parts had a non-finite gradient, float32: not counted with one part.
     """
     if count == 1:
-        return micro(held, batch, seed), tf.constant(0.0)
+        found, bad = compute(non_trainable, batch, seed), tf.constant(0.0)
+    else:
+        found, bad = _accumulate(compute, count, non_trainable, batch, seed)
+    if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
+        # Once, after the last part: the rows of a part need a static shape to be collected.
+        summed = [sum_duplicate_rows(own) for own in found.gradients]
+        found = found._replace(gradients=summed, recompute_gradients=None)
+    return found, bad
+
+
+def _accumulate(
+    compute: ComputeGradients,
+    count: int,
+    non_trainable: NonTrainable,
+    batch: Batch,
+    seed: Tensor,
+) -> tuple[Gradients, Tensor]:
     size = batch.y.shape[0] // count
 
-    def part(index: Tensor, held: Held) -> Gradients:
-        own = view(batch, index, size)
-        return micro(held, own, micro_seed(seed, index, count))
+    def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
+        own = slice_batch(batch, index, size)
+        return compute(non_trainable, own, micro_batch_seed(seed, index, count))
 
-    first = part(tf.constant(0), held)
-    sums = _Sums(first, count)
+    first = part(tf.constant(0), non_trainable)
+    sums = _Accumulator(first, count)
 
-    def body(index: Tensor, held: Held, bad: Tensor, carried: Any) -> tuple[Any, ...]:
-        found = part(index, held)
-        return index + 1, found.held, bad + _is_bad(found), sums.add(carried, index, found)
+    def body(
+        index: Tensor, non_trainable: NonTrainable, bad: Tensor, carried: Any
+    ) -> tuple[Any, ...]:
+        found = part(index, non_trainable)
+        carried = sums.add(carried, index, found)
+        return index + 1, found.state_updates, bad + _has_nonfinite(found), carried
 
     # Variables that no part has changed are read here, since a loop carries tensors.
-    begun = tf.nest.map_structure(tf.convert_to_tensor, first.held)
+    initial_values = tf.nest.map_structure(tf.convert_to_tensor, first.state_updates)
     _, after, bad, carried = tf.while_loop(
         lambda index, *_: index < count,
         body,
-        (tf.constant(1), begun, _is_bad(first), sums.start(first)),
+        (tf.constant(1), initial_values, _has_nonfinite(first), sums.start(first)),
         maximum_iterations=count - 1,
     )
     losses, grads, overwrites = sums.means(carried)
     # The same object says that nothing has changed, though it went through the loop.
-    kept = [
+    state_updates = [
         [old if new is old else last for old, new, last in zip(*rows, strict=True)]
-        for rows in zip(held, first.held, after, strict=True)
+        for rows in zip(non_trainable, first.state_updates, after, strict=True)
     ]
-    return Gradients(losses, grads, kept, overwrites), bad
+    return Gradients(losses, grads, state_updates, overwrites), bad
 
 
-def _is_bad(found: Gradients) -> Tensor:
-    norms = [global_norm(grads) for grads in found.scaled]
-    finite = tf.reduce_all(each_finite(found.scaled, norms))
+def _has_nonfinite(found: Gradients) -> Tensor:
+    norms = [global_norm(grads) for grads in found.gradients]
+    finite = tf.reduce_all(each_finite(found.gradients, norms))
     return tf.cast(tf.logical_not(finite), tf.float32)
 
 
 Carried = tuple[list[Tensor], list[Any], list[Tensor]]
 
 
-class _Sums:
+class _Accumulator:
     """What is added up over the parts; sparse gradients are collected in TensorArrays."""
 
     def __init__(self, first: Gradients, count: int) -> None:
@@ -75,28 +109,31 @@ class _Sums:
         self._first = first
 
     def start(self, first: Gradients) -> Carried:
-        grads = [self._opened(grad) for grad in _given(first.scaled)]
-        return first.losses, grads, _given(first.overwrites)
+        grads = [self._start_sum(grad) for grad in _flatten_not_none(first.gradients)]
+        return first.losses, grads, _flatten_not_none(first.overwrites)
 
     def add(self, carried: Carried, index: Tensor, found: Gradients) -> Carried:
         losses, sums, largest = carried
-        rows = zip(sums, _given(found.scaled), strict=True)
+        rows = zip(sums, _flatten_not_none(found.gradients), strict=True)
         return (
             [old + new for old, new in zip(losses, found.losses, strict=True)],
-            [_added(old, index, grad) for old, grad in rows],
-            [tf.maximum(*pair) for pair in zip(largest, _given(found.overwrites), strict=True)],
+            [_add_gradient(old, index, grad) for old, grad in rows],
+            [
+                tf.maximum(*pair)
+                for pair in zip(largest, _flatten_not_none(found.overwrites), strict=True)
+            ],
         )
 
     def means(self, carried: Carried) -> tuple[list[Tensor], Any, Any]:
         losses, sums, largest = carried
-        rows = zip(sums, _given(self._first.scaled), strict=True)
+        rows = zip(sums, _flatten_not_none(self._first.gradients), strict=True)
         return (
             [loss / self._count for loss in losses],
-            _packed(self._first.scaled, [self._mean(total, grad) for total, grad in rows]),
-            _packed(self._first.overwrites, largest),
+            _unflatten(self._first.gradients, [self._mean(total, grad) for total, grad in rows]),
+            _unflatten(self._first.overwrites, largest),
         )
 
-    def _opened(self, grad: Any) -> Any:
+    def _start_sum(self, grad: Any) -> Any:
         if not isinstance(grad, tf.IndexedSlices):
             return grad
         parts = (grad.values, grad.indices)
@@ -112,18 +149,18 @@ class _Sums:
         return tf.IndexedSlices(values / self._count, indices, grad.dense_shape)
 
 
-def _given(groups: Sequence[Sequence[Any]]) -> list[Any]:
+def _flatten_not_none(groups: Sequence[Sequence[Any]]) -> list[Any]:
     """All values of all networks that are not None, one behind the other."""
     return [value for own in groups for value in own if value is not None]
 
 
-def _packed(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:
-    """The values in the places that `_given` took them from."""
+def _unflatten(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:
+    """The values in the places that `_flatten_not_none` took them from."""
     rest = iter(values)
     return [[None if old is None else next(rest) for old in own] for own in groups]
 
 
-def _added(total: Any, index: Tensor, grad: Any) -> Any:
+def _add_gradient(total: Any, index: Tensor, grad: Any) -> Any:
     if not isinstance(grad, tf.IndexedSlices):
         return total + grad
     values, indices = total

@@ -1,4 +1,4 @@
-"""What a run has counted, as a checkpoint keeps it, whichever version has written or reads it."""
+"""The counters of a run in a checkpoint, readable by earlier and later versions."""
 
 from typing import Any, Self
 
@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 from ampcore import __version__
 from ampcore.checkpoint import Manifest
 from ampcore.errors import IncompatibleCheckpoint
+from ampcore.spec.text import plural
 from ampcore.train.totals import Totals
 
 
 class GoodStateCounters(BaseModel):
-    """What belongs to the arrays of a good state: see `ampcore.train.recovery.GoodState`."""
+    """The counters of a good state: see `ampcore.train.recovery.GoodState`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -19,10 +20,11 @@ class GoodStateCounters(BaseModel):
     rollbacks: NonNegativeInt = 0
 
 
-class Counters(BaseModel):
-    """Every field has a default, for the checkpoints of versions that did not have it.
+class RunCounters(BaseModel):
+    """The counters of a run.
 
-    Those that only a later version has are ignored.
+    Every field has a default, for checkpoints of versions without it; fields of later versions
+    are ignored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -42,8 +44,12 @@ class Counters(BaseModel):
         return self.model_dump()
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Self:
-        """The counters of a checkpoint. Raises IncompatibleCheckpoint when one is no counter."""
+    def from_manifest(cls, manifest: Manifest) -> Self:
+        """The counters of a checkpoint.
+
+        Raises:
+            IncompatibleCheckpoint: A value is not of the type of its field.
+        """
         document: dict[str, Any] = dict(manifest.counters)
         totals = document.get("totals")
         if isinstance(totals, dict):
@@ -57,7 +63,7 @@ class Counters(BaseModel):
             field = ".".join(map(str, ("counters", *problem["loc"])))
             made_by = manifest.versions.get("ampcore", "an unknown version")
             raise IncompatibleCheckpoint(
-                f"The checkpoint after step {manifest.step} cannot be read: {field}: expected "
-                f"{problem['msg']}; received {problem['input']!r}. It was made by ampcore "
+                f"The checkpoint after {plural(manifest.step, 'step')} cannot be read: {field}: "
+                f"expected {problem['msg']}; received {problem['input']!r}. It was made by ampcore "
                 f"{made_by}; this is ampcore {__version__}."
             ) from None

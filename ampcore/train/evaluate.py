@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ampcore.data import Batch, Dataset
 from ampcore.models.task import Task
-from ampcore.train.cut import view
+from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
 Evaluation = dict[str, float]
@@ -38,12 +38,12 @@ def _padded(array: Any, rows: int) -> Tensor:
 
 def _evaluation(task: Task, batches: int, size: int) -> Any:
     def sums(weights: Any, data: Batch, index: Tensor, count: Tensor) -> dict[str, Tensor]:
-        batch = view(data, index, size)
+        batch = slice_batch(data, index, size)
         rows = index * size + tf.range(size)
         real = rows < count
         return {
             name: tf.reduce_sum(tf.cast(tf.where(real, values, 0.0), tf.float64))
-            for name, values in task.measure(weights, task.held(), batch).items()
+            for name, values in task.measure(weights, task.non_trainable(), batch).items()
         }
 
     def evaluation(weights: Any, data: Batch, count: Tensor) -> dict[str, Tensor]:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from ampcore.data import Batch, Dataset
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
-STREAM = 2
+SEED_SALT = 2
 
 WINDOW_BYTES: Final = 64 * 2**20
 """Of a streamed window, unless one step needs more."""
-AHEAD: Final = 2
+PREFETCH_WINDOWS: Final = 2
 """Windows that are read before they are needed."""
 
 
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 class Feed(Protocol):
     """The training examples of every epoch, in an order that depends on seed and epoch alone."""
 
-    order: "Order"
+    order: "ExampleOrder"
 
     def window(self, epoch: int, batch: int) -> Window:
         """The window that holds step `batch` of `epoch`; asked for in the order of training."""
@@ -46,14 +46,14 @@ def feed_for(
 
     `step_examples` is how many examples a step takes; what is left of an epoch is left out.
     """
-    order = Order(len(dataset.y_train), step_examples, shuffle=shuffle, seed=seed)
+    order = ExampleOrder(len(dataset.y_train), step_examples, shuffle=shuffle, seed=seed)
     copies = 2 if shuffle else 1
     if (dataset.x_train.nbytes + dataset.y_train.nbytes) * copies <= budget_bytes:
         return ResidentFeed(dataset, order)
     return StreamedFeed(dataset, order)
 
 
-class Order:
+class ExampleOrder:
     """The order of the examples that train in an epoch: a permutation of (seed, epoch), or none.
 
     Of `count` examples those train that make whole steps of `step_examples`.
@@ -64,18 +64,18 @@ class Order:
         self.steps = count // step_examples
         self._count, self._seed = count, seed
 
-    def of(self, epoch: int) -> NDArray[np.int64]:
+    def of_epoch(self, epoch: int) -> NDArray[np.int64]:
         """The indices of the examples of an epoch, in order."""
         trained = self.steps * self.step_examples
         if not self.shuffle:
             return np.arange(trained)
-        order = np.random.default_rng([self._seed, STREAM, epoch]).permutation(self._count)
+        order = np.random.default_rng([self._seed, SEED_SALT, epoch]).permutation(self._count)
         return order[:trained]
 
     def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The indices of the examples of one step."""
         start = batch * self.step_examples
-        return self.of(epoch)[start : start + self.step_examples]
+        return self.of_epoch(epoch)[start : start + self.step_examples]
 
 
 class ResidentFeed:
@@ -85,7 +85,7 @@ class ResidentFeed:
     need no copying.
     """
 
-    def __init__(self, dataset: Dataset, order: Order) -> None:
+    def __init__(self, dataset: Dataset, order: ExampleOrder) -> None:
         self.order = order
         # All of them are kept: with shuffling each epoch leaves others out.
         count = None if order.shuffle else order.steps * order.step_examples
@@ -104,7 +104,7 @@ class ResidentFeed:
         if self._ordered is None or self._ordered[0] != epoch:
             # Let go of the last epoch first: two copies are the budget, not three.
             self._ordered = None
-            order = tf.constant(self.order.of(epoch))
+            order = tf.constant(self.order.of_epoch(epoch))
             self._ordered = (epoch, Batch(*(tf.gather(part, order) for part in self._examples)))
         return self._ordered[1]
 
@@ -112,7 +112,9 @@ class ResidentFeed:
 class StreamedFeed:
     """The examples on the host; tf.data copies the next windows while the device computes."""
 
-    def __init__(self, dataset: Dataset, order: Order, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self, dataset: Dataset, order: ExampleOrder, window_bytes: int = WINDOW_BYTES
+    ) -> None:
         self._x, self._y = dataset.x_train, dataset.y_train
         self.order = order
         step_bytes = order.step_examples * (self._x[:1].nbytes + self._y[:1].nbytes)
@@ -149,12 +151,14 @@ class StreamedFeed:
 
         windows = tf.data.Dataset.counter(first, dtype=tf.int64)
         # One reader: the order of the last epoch is kept, and need not be guarded.
-        return windows.map(read, num_parallel_calls=1, deterministic=True).prefetch(AHEAD)
+        return windows.map(read, num_parallel_calls=1, deterministic=True).prefetch(
+            PREFETCH_WINDOWS
+        )
 
     def _read(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
         epoch = int(number) // self._windows
         if self._ordered is None or self._ordered[0] != epoch:
-            self._ordered = (epoch, self.order.of(epoch))
+            self._ordered = (epoch, self.order.of_epoch(epoch))
         start = self._first_batch(int(number)) * self.order.step_examples
         size = self._window_steps * self.order.step_examples
         rows = self._ordered[1][start : start + size]

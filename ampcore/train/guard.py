@@ -1,26 +1,24 @@
 """Detects a run that no longer learns: too many bad steps in a row, or a damaged state.
 
-Damage is what is not finite. A weight of 3e30 is useless as well, but nothing tells it from a
-large one.
+Damage means non-finite values. A weight of 3e30 is useless as well, but cannot be told from a
+weight that is merely large.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
-from ampcore.series import StepBlock
 from ampcore.spec import JobSpec
 from ampcore.spec.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
+from ampcore.telemetry import StepBlock
 from ampcore.train.loop import Halt
 
 
 @dataclass(frozen=True)
-class Exceeded:
-    """The row of bad steps that was one too long."""
+class TooManyBadSteps:
+    """More bad steps in a row than the guard allows."""
 
     first_step: int
     last_step: int
@@ -28,35 +26,35 @@ class Exceeded:
     """The steps were skipped; without a finite check their losses or gradients were not finite."""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """What happened."""
         count = self.last_step - self.first_step + 1
-        what = _SKIPPED if self.checked else _APPLIED
-        return f"{count} steps in a row, {self.first_step} to {self.last_step}, had {what}"
+        description = _NONFINITE_SKIPPED if self.checked else _NONFINITE_APPLIED
+        return f"{count} steps in a row, {self.first_step} to {self.last_step}, had {description}"
 
     def error(self, spec: JobSpec) -> TrainingError:
         """The error that ends the run, with advice."""
         if self.checked:
             return SkipBudgetExceeded(
-                f"{self.sentence}; check the data for outliers, {_advice(spec)}."
+                f"{self.message}; check the data for outliers, {_advice(spec)}."
             )
         return NonFiniteLoss(
-            f"{self.sentence}; check the data for outliers, lower optimizer.learning_rate, or "
+            f"{self.message}; check the data for outliers, lower optimizer.learning_rate, or "
             "set loss_scale.mode: dynamic to skip such steps."
         )
 
 
-_SKIPPED = "gradients that are not finite and were skipped"
-_APPLIED = "a loss or gradients that are not finite"
+_NONFINITE_SKIPPED = "non-finite gradients and were skipped"
+_NONFINITE_APPLIED = "a non-finite loss or gradient"
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedState:
     """A state that is not finite, or was made by gradients that were not."""
 
     last_step: int
-    what: str
-    """What is wrong, as a sentence that goes on."""
+    description: str
+    """What is wrong: a clause without a full stop."""
 
     @property
     def first_step(self) -> int:
@@ -64,31 +62,22 @@ class Damaged:
         return self.last_step
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """What happened."""
-        return f"After step {self.last_step} the state was found to be damaged: {self.what}"
+        return f"The state after step {self.last_step} is damaged: {self.description}"
 
     def error(self, spec: JobSpec) -> TrainingError:
         """The error that ends the run, with advice."""
-        return NonFiniteResult(f"{self.sentence}; {not_finite_advice(spec)}.")
+        return NonFiniteResult(f"{self.message}; {nonfinite_advice(spec)}.")
 
 
-Trouble = Exceeded | Damaged
+GuardFailure = TooManyBadSteps | DamagedState
 """Why a run cannot go on as it is."""
 
-MAX_NAMED: Final = 5
-"""So many variables stand in a message; the rest is counted."""
 
-
-def listed(names: Sequence[str]) -> str:
-    """The first of these names, and how many more there are."""
-    rest = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def not_finite_advice(spec: JobSpec) -> str:
+def nonfinite_advice(spec: JobSpec) -> str:
     """What to do about values that are not finite."""
-    skip = ", or set loss_scale.mode: dynamic to skip steps with gradients that are not finite"
+    skip = ", or set loss_scale.mode: dynamic to skip steps with non-finite gradients"
     unchecked = isinstance(spec.loss_scale, NoScale | AutoScale)
     return f"check the data for outliers, lower optimizer.learning_rate{skip if unchecked else ''}"
 
@@ -100,9 +89,9 @@ class Guard:
     is not finite. `Loop` counts the same way, and ends a block where the limit is reached.
     """
 
-    def __init__(self, limit: int, *, checked: bool, row: int = 0) -> None:
+    def __init__(self, limit: int, *, checked: bool, consecutive_bad_steps: int = 0) -> None:
         self._limit, self._checked = limit, checked
-        self.row = row
+        self.consecutive_bad_steps = consecutive_bad_steps
         """The bad steps in a row up to now."""
         self._bad_loss_at: int | None = None
         """The newest step that was applied, if its loss is not finite."""
@@ -111,7 +100,7 @@ class Guard:
 
     @property
     def damage(self) -> str | None:
-        """What the steps say against the present state, as a sentence that goes on."""
+        """Why the present state counts as damaged, a clause without a full stop; else None."""
         if self._bad_gradients_at is not None:
             return f"the gradient norm of step {self._bad_gradients_at} was not finite"
         if self._bad_loss_at is not None:
@@ -120,23 +109,23 @@ class Guard:
 
     @property
     def halt(self) -> Halt:
-        """Where the next block has to end, for the guard to act at the step of its limit."""
-        return Halt(self.row, self._limit)
+        """When the next block ends early, so that the guard acts at the step of its limit."""
+        return Halt(self.consecutive_bad_steps, self._limit)
 
-    def begin_anew(self) -> None:
-        """Count from a state that is good."""
-        self.row, self._bad_loss_at, self._bad_gradients_at = 0, None, None
+    def reset(self) -> None:
+        """Start counting again, from a good state."""
+        self.consecutive_bad_steps, self._bad_loss_at, self._bad_gradients_at = 0, None, None
 
-    def observe(self, block: StepBlock) -> Exceeded | None:
-        """The first row that is as long as the limit, if there is one; the count goes on."""
+    def observe(self, block: StepBlock) -> TooManyBadSteps | None:
+        """Count the steps of a block; returns the first run of bad steps as long as the limit."""
         self._note_damage(block)
-        bad = block["skipped"] if self._checked else damaging_steps(block)
-        rows = _rows(bad, self.row)
-        self.row = int(rows[-1]) if len(rows) else self.row
+        bad = block["skipped"] if self._checked else nonfinite_applied_steps(block)
+        rows = _consecutive_counts(bad, self.consecutive_bad_steps)
+        self.consecutive_bad_steps = int(rows[-1]) if len(rows) else self.consecutive_bad_steps
         if not (rows >= self._limit).any():
             return None
         last = block.first_step + int(np.argmax(rows >= self._limit))
-        return Exceeded(last - self._limit + 1, last, self._checked)
+        return TooManyBadSteps(last - self._limit + 1, last, self._checked)
 
     def _note_damage(self, block: StepBlock) -> None:
         applied = np.flatnonzero(~block["skipped"])
@@ -150,7 +139,7 @@ class Guard:
             self._bad_gradients_at = block.first_step + int(bad[0])
 
 
-def damaging_steps(block: StepBlock) -> NDArray[np.bool_]:
+def nonfinite_applied_steps(block: StepBlock) -> NDArray[np.bool_]:
     """The steps that were applied although their loss or gradient norm is not finite."""
     finite = np.isfinite(block["loss"]) & np.isfinite(block["grad_norm"])
     return ~finite & ~block["skipped"]
@@ -168,7 +157,7 @@ def _advice(spec: JobSpec) -> str:
             return "lower optimizer.learning_rate"
 
 
-def _rows(bad: NDArray[np.bool_], before: int) -> NDArray[np.int64]:
+def _consecutive_counts(bad: NDArray[np.bool_], before: int) -> NDArray[np.int64]:
     """At each step, how many bad ones in a row end there, with `before` of them earlier."""
     steps = np.arange(1, len(bad) + 1)
     last_good = np.maximum.accumulate(np.where(bad, 0, steps))

@@ -1,13 +1,12 @@
 """The inner loop: many training steps in one call of one compiled function.
 
-The state, the data and the records of the steps stay on the device; the host hears of a block
-when it is done. Everything that changes between calls is a tensor, so it is traced once.
+The state, the data and the rows of the steps stay on the device until a block is done. Everything
+that changes between calls is a tensor, so the loop is traced once.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,12 +15,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import Batch
-from ampcore.models.gradients import States
-from ampcore.train.cut import lookup, view
-from ampcore.train.step import TrainStep
+from ampcore.models.seeds import step_seed
+from ampcore.precision import LossScaleStates
+from ampcore.train.batch_slicing import gather_batch, slice_batch
+from ampcore.train.step import STEP_COLUMNS, TrainStep
 
 Tensor = Any
-Step = Callable[[States, Batch, Tensor], tuple[States, Tensor]]
+Step = Callable[[LossScaleStates, Batch, Tensor], tuple[LossScaleStates, Tensor]]
 EngineName = Literal["graph", "xla_step", "xla_loop"]
 
 ENGINES: Final[tuple[EngineName, ...]] = ("graph", "xla_step", "xla_loop")
@@ -31,10 +31,7 @@ xla_loop: all of it in one XLA program."""
 MAX_STEPS: Final = 4096
 """In one call of xla_loop, whose shapes are fixed when it is compiled."""
 
-LOSS: Final = 0
-SKIPPED: Final = 2
-GRAD_NORM: Final = 3
-"""Where these columns stand in a row."""
+_LOSS, _SKIPPED, _GRAD_NORM = map(STEP_COLUMNS.index, ("loss", "skipped", "grad_norm"))
 
 
 class Halt(NamedTuple):
@@ -48,8 +45,8 @@ class Halt(NamedTuple):
     limit: int = 2**31 - 1
 
 
-NEVER: Final = Halt()
-ON_SKIP: Final = Halt(limit=1)
+NEVER_HALT: Final = Halt()
+HALT_ON_SKIP: Final = Halt(limit=1)
 """After the first bad step."""
 
 
@@ -61,14 +58,21 @@ def engine_name(text: str) -> EngineName:
 class Loop:
     """The compiled loop over the steps of one window of examples.
 
-    `states` are those of the step after the last one. Tracing happens here; compiling, with
-    XLA, in the first call of `run`.
+    It is traced when it is made; XLA compiles it in the first call of `run`.
+
+    Args:
+        step: What one step does.
+        states: The states of the loss scales in the next step; the attribute follows the steps.
+        window: Examples of the shapes and dtypes that `run` takes.
+        batch_size: The examples of a micro-batch.
+        engine: Who executes it.
+        seed: That of the job.
     """
 
     def __init__(
         self,
         step: TrainStep,
-        states: States,
+        states: LossScaleStates,
         window: Batch,
         *,
         batch_size: int,
@@ -79,10 +83,11 @@ class Loop:
         self.engine = engine
         width = len(step.columns)
         size = batch_size * step.accumulate
-        step = replace(step, xla=engine != "graph")
-        checked = any(scale.checks_finite for scale in step.loss_scales)
+        step = step if engine == "graph" else step.for_xla()
+        checked = any(loss_scale.checks_finite for loss_scale in step.loss_scales)
         bad = _was_skipped if checked else _is_not_finite
-        block = _block(_compiled(step, engine), bad, width, size, engine, seed)
+        draw_seed = partial(step_seed, seed, replicas=step.replicas)
+        block = _make_block(_compiled(step, engine), bad, width, size, engine, draw_seed)
         self.function = tf.function(block, autograph=False, jit_compile=engine == "xla_loop")
         scalar = tf.TensorSpec([], tf.int32)
         # A concrete function cannot be traced again: other shapes would be an error.
@@ -97,7 +102,7 @@ class Loop:
 
     @cached_property
     def operations(self) -> Counter[str]:
-        """How often each TensorFlow operation stands in the loop and in what it calls."""
+        """How often each TensorFlow operation occurs in the loop and in the functions it calls."""
         graph = self._call.graph.as_graph_def()
         nodes = chain(graph.node, *(function.node_def for function in graph.library.function))
         return Counter(node.op for node in nodes)
@@ -109,13 +114,20 @@ class Loop:
         first_step: int,
         count: int,
         *,
-        halt: Halt = NEVER,
+        halt: Halt = NEVER_HALT,
     ) -> NDArray[np.float32]:
-        """Train up to `count` steps from batch `first_batch` of the window on.
+        """Train up to `count` steps.
 
-        Returns one row a step, in the order of the step's columns. `halt` says which step is the
-        last one at the latest: when that was skipped, everything but the loss scale is as it was
-        when the step ran. There may be fewer rows than asked for, never none.
+        Args:
+            window: The examples.
+            first_batch: The batch of the window that the first step trains on.
+            first_step: The number of that step.
+            count: The most steps.
+            halt: After which bad steps the block ends; when the last step was skipped, all but
+                the loss scale is as it was before that step.
+
+        Returns:
+            One row for each step made, float32 (steps, columns), at least one.
         """
         count = min(count, MAX_STEPS) if self.engine == "xla_loop" else count
         self.states, records, done = self._call(
@@ -137,48 +149,43 @@ def _compiled(step: TrainStep, engine: EngineName) -> Step:
     return compiled
 
 
-def step_seed(seed: int, step: Tensor) -> Tensor:
-    """The seed, int64 (2,), of the noise in one step: `step`, int64, of a job with `seed`."""
-    return tf.stack([tf.constant(seed, tf.int64), step])
-
-
 def _was_skipped(row: Tensor) -> Tensor:
-    return row[SKIPPED] > 0
+    return row[_SKIPPED] > 0
 
 
 def _is_not_finite(row: Tensor) -> Tensor:
     finite = tf.math.is_finite(row)
-    return tf.logical_not(tf.logical_and(finite[LOSS], finite[GRAD_NORM]))
+    return tf.logical_not(tf.logical_and(finite[_LOSS], finite[_GRAD_NORM]))
 
 
-def _block(  # noqa: PLR0917 - what is fixed when the loop is traced
+def _make_block(  # noqa: PLR0917 - what is fixed when the loop is traced
     step: Step,
     bad: Callable[[Tensor], Tensor],
     width: int,
     size: int,
     engine: EngineName,
-    seed: int,
-) -> Callable[..., tuple[States, Tensor, Tensor]]:
+    draw_seed: Callable[[Tensor], Tensor],
+) -> Callable[..., tuple[LossScaleStates, Tensor, Tensor]]:
     def block(  # noqa: PLR0917 - a compiled function is called by place
-        states: States,
+        states: LossScaleStates,
         window: Batch,
         first_batch: Tensor,
         first_step: Tensor,
         count: Tensor,
         halt: Halt,
-    ) -> tuple[States, Tensor, Tensor]:
-        capacity, cut = (MAX_STEPS, lookup) if engine == "xla_loop" else (count, view)
+    ) -> tuple[LossScaleStates, Tensor, Tensor]:
+        capacity, cut = (MAX_STEPS, gather_batch) if engine == "xla_loop" else (count, slice_batch)
         records = tf.TensorArray(tf.float32, size=capacity, element_shape=(width,))
 
-        def goes_on(index: Tensor, bad_steps: Tensor, halted: Tensor, *_: Any) -> Tensor:
+        def should_continue(index: Tensor, bad_steps: Tensor, halted: Tensor, *_: Any) -> Tensor:
             return tf.logical_and(index < count, tf.logical_not(halted))
 
         def body(
-            index: Tensor, bad_steps: Tensor, _: Tensor, states: States, records: Any
-        ) -> tuple[Tensor, Tensor, Tensor, States, Any]:
+            index: Tensor, bad_steps: Tensor, _: Tensor, states: LossScaleStates, records: Any
+        ) -> tuple[Tensor, Tensor, Tensor, LossScaleStates, Any]:
             batch = cut(window, first_batch + index, size)
-            own_seed = step_seed(seed, first_step + tf.cast(index, tf.int64))
-            states, row = step(states, batch, own_seed)
+            seed = draw_seed(first_step + tf.cast(index, tf.int64))
+            states, row = step(states, batch, seed)
             is_bad = bad(row)
             bad_steps = tf.where(is_bad, bad_steps + 1, 0)
             # A run that failed at its limit may begin with as many: a good step is no halt then.
@@ -187,7 +194,7 @@ def _block(  # noqa: PLR0917 - what is fixed when the loop is traced
             return index + 1, bad_steps, halted, states, records.write(index, row)
 
         start = (tf.constant(0), halt.bad_steps, tf.constant(False), states, records)
-        done, _, _, states, records = tf.while_loop(goes_on, body, start)
+        done, _, _, states, records = tf.while_loop(should_continue, body, start)
         return states, records.stack(), done
 
     return block

@@ -1,9 +1,15 @@
-"""Which steps a run consists of, and after which of them the model is evaluated."""
+"""How a run is divided: into epochs and steps, and into blocks of steps between two calls."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from ampcore.spec.training import Train
+
+BLOCK_S: Final = 0.5
+"""What a block of steps should take."""
+GROWTH: Final = 8
+"""By how much a block is longer than the one before it, at most: the time of a short one says
+little."""
 
 
 @dataclass(frozen=True)
@@ -15,22 +21,42 @@ class Plan:
     eval_every_epochs: int
 
     @classmethod
-    def of(cls, train: Train, steps_per_epoch: int) -> Self:
+    def from_spec(cls, train: Train, steps_per_epoch: int) -> Self:
         """`train.steps` when it is given, else whole epochs."""
         total = train.steps or train.epochs * steps_per_epoch
         return cls(total, steps_per_epoch, train.eval_every_epochs)
 
-    def place(self, step: int) -> tuple[int, int]:
+    def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""
         return divmod(step, self.steps_per_epoch)
 
     def left_in_epoch(self, step: int) -> int:
         """The steps from `step` to the end of its epoch or of the run."""
-        _, batch = self.place(step)
+        _, batch = self.position(step)
         return min(self.steps_per_epoch - batch, self.total_steps - step)
 
     def evaluates_after(self, done: int) -> bool:
         """Whether the model is evaluated when `done` steps are done."""
-        epochs, into_epoch = self.place(done)
+        epochs, into_epoch = self.position(done)
         at_epoch_end = into_epoch == 0 and epochs % self.eval_every_epochs == 0
         return at_epoch_end or done == self.total_steps
+
+
+class AdaptiveBlockSize:
+    """How many steps the next call of the loop runs: as many as take about `block_s` seconds.
+
+    The first block is one step, so that the first values come fast.
+    """
+
+    def __init__(self, block_s: float = BLOCK_S) -> None:
+        self._block_s = block_s
+        self._size = 1
+
+    def next_size(self, remaining: int) -> int:
+        """The steps of the next block, at most `remaining`."""
+        return min(self._size, remaining)
+
+    def observe(self, steps: int, seconds: float) -> None:
+        """Learn from a block of `steps` that took `seconds`."""
+        fitting = int(self._block_s * steps / max(seconds, 1e-9))
+        self._size = max(1, min(fitting, self._size * GROWTH))

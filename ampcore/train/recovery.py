@@ -1,26 +1,26 @@
-"""What happens when the guard finds that a run no longer learns: fail, go back, or go float32.
+"""Recovers a run that the guard stops: it fails, rolls back, or falls back to float32.
 
-The steps go on either way: the next batches train the state that was good, because the same ones
-would end as they did. Which states are kept depends on the number of the step alone, so that a
-run with rollbacks can be repeated.
+After a rollback the run continues with the next batches: repeating the same ones would fail again.
+Which states are kept depends on the number of the step alone, so that a run with rollbacks can be
+repeated.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.series import Event, EventType
+from ampcore.checkpoint.state import Arrays
 from ampcore.spec import JobSpec
-from ampcore.train.guard import Trouble
-from ampcore.train.state import Arrays
+from ampcore.telemetry import Event, EventType
+from ampcore.train.guard import GuardFailure
 
-HALF: Final = 0.5
-MOST_ROLLBACKS: Final = 8
-"""To one good state: then the scale is 256 times smaller, and the cause is another one."""
+ROLLBACK_SCALE_FACTOR: Final = 0.5
+MAX_ROLLBACKS: Final = 8
+"""To one good state: the scale is 256 times smaller by then, so it is not the cause."""
 
 
 @dataclass
 class GoodState:
-    """A state worth going back to, and the steps that were done then."""
+    """A state that a run can go back to, and the steps that were done then."""
 
     arrays: Arrays
     steps: int
@@ -31,7 +31,7 @@ class GoodState:
 
 
 class Recovery:
-    """Keeps the newest good state, and says what to do when the run does not go on as it is."""
+    """Keeps the newest good state, and decides what a run that is stopped goes back to."""
 
     def __init__(self, spec: JobSpec, *, in_float32: bool = False) -> None:
         self._spec = spec
@@ -41,11 +41,11 @@ class Recovery:
         """The run has fallen back to float32 before."""
 
     @property
-    def can_go_back(self) -> bool:
+    def can_recover(self) -> bool:
         """Whether the run may go back to a good state: not when it is to fail, nor in float32."""
         return self._spec.guard.on_exceeded != "fail" and not self.in_float32
 
-    def next_step(self, done: int) -> int:
+    def next_snapshot_step(self, done: int) -> int:
         """How many steps will be done when the next good state is to be kept."""
         if done >= self._every:
             return (done // self._every + 1) * self._every
@@ -54,61 +54,61 @@ class Recovery:
 
     def is_due(self, done: int) -> bool:
         """Whether the state after so many steps is to be kept if it is good."""
-        return self.next_step(done - 1) == done
+        return self.next_snapshot_step(done - 1) == done
 
     def keep(self, good: GoodState) -> None:
         """Go back to this state from now on."""
         self.good = good
 
-    def release(self) -> None:
-        """Let go of the good state."""
+    def discard(self) -> None:
+        """Forget the good state."""
         self.good = None
 
-    def fell_back(self) -> None:
-        """The run is in float32 now, and there is no way back from there."""
+    def mark_float32_fallback(self) -> None:
+        """Record that the run is in float32 now; it can go back no further."""
         self.in_float32, self.good = True, None
 
-    def way_back(self, trouble: Trouble) -> GoodState:
+    def take_recovery_state(self, failure: GuardFailure) -> GoodState:
         """The state to go back to; raises the guard's error when there is nothing left to try."""
         good = self.good
-        if good is None or not self.can_go_back or good.rollbacks >= MOST_ROLLBACKS:
-            raise trouble.error(self._spec)
+        if good is None or not self.can_recover or good.rollbacks >= MAX_ROLLBACKS:
+            raise failure.error(self._spec)
         good.rollbacks += 1
         return good
 
 
-def rollback_event(trouble: Trouble, good: GoodState, scale_after: float) -> Event:
+def rollback_event(failure: GuardFailure, good: GoodState, scale_after: float) -> Event:
     """The event of a rollback that was done."""
-    sentence = (
-        f"{trouble.sentence}: the weights and the optimizer are back as they were after "
-        f"{good.steps} steps, with a loss scale of {scale_after:.10g}."
+    message = (
+        f"{failure.message}: rolled back to the weights and optimizer state after "
+        f"{good.steps} steps; the loss scale is now {scale_after:.10g}."
     )
     return Event(
         EventType.ROLLBACK,
-        trouble.last_step,
+        failure.last_step,
         {
-            "first_bad_step": trouble.first_step,
+            "first_bad_step": failure.first_step,
             "steps_kept": good.steps,
             "rollbacks": good.rollbacks,
             "scale_after": scale_after,
-            "message": sentence,
+            "message": message,
         },
     )
 
 
-def fallback_event(trouble: Trouble, good: GoodState, policy: str) -> Event:
+def fallback_event(failure: GuardFailure, good: GoodState, policy: str) -> Event:
     """The event of a fallback to float32 that was done."""
-    sentence = (
-        f"{trouble.sentence}: the run goes on in float32, with the weights and the optimizer "
-        f"as they were after {good.steps} steps."
+    message = (
+        f"{failure.message}: the run continues in float32 from the weights and optimizer "
+        f"state after {good.steps} steps."
     )
     return Event(
         EventType.FLOAT32_FALLBACK,
-        trouble.last_step,
+        failure.last_step,
         {
-            "first_bad_step": trouble.first_step,
+            "first_bad_step": failure.first_step,
             "steps_kept": good.steps,
             "policy_before": policy,
-            "message": sentence,
+            "message": message,
         },
     )

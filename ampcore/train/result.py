@@ -1,4 +1,4 @@
-"""What a finished run hands over."""
+"""The result of a run."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ class TrainResult:
 
     `final_loss` is that of the newest step that was applied. `weights_digest` is the SHA-256 of
     all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
-    compilation) when there is more than one. `peak_memory_bytes` is the device's where it tells,
-    else the process's. `stopped`: the run ended early because it was asked to, and saved no model.
+    compilation) when there is more than one. `peak_memory_bytes` is the device's where TensorFlow
+    reports it, else the process's. `stopped`: the run ended early because it was asked to, and
+    saved no model.
     """
 
     steps: int

@@ -1,52 +1,53 @@
-"""One run of a job: block after block, and all that is to be done between two of them."""
+"""One run of a job: it trains block by block, and does what is due between two blocks."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from ampcore import precision
-from ampcore.checkpoint import Checkpoint, matched, not_finite
+from ampcore.checkpoint import Checkpoint, match_arrays, nonfinite_names
+from ampcore.checkpoint.saver import CheckpointSaver
+from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
 from ampcore.errors import NonFiniteResult
-from ampcore.series import StepBlock
 from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import NoScale, Precision
+from ampcore.spec.text import join_names
+from ampcore.telemetry import Event, StepBlock
 from ampcore.train import recovery
-from ampcore.train.checkpoints import Checkpoints, good_arrays, manifest, restore
-from ampcore.train.counters import Counters, GoodStateCounters
-from ampcore.train.diagnosis import Diagnosis
+from ampcore.train.callback_buffer import CallbackBuffer
+from ampcore.train.counters import GoodStateCounters, RunCounters
 from ampcore.train.evaluate import Evaluator
 from ampcore.train.feed import Feed
 from ampcore.train.guard import (
-    Damaged,
+    DamagedState,
     Guard,
-    Trouble,
-    damaging_steps,
-    listed,
-    not_finite_advice,
+    GuardFailure,
+    nonfinite_advice,
+    nonfinite_applied_steps,
 )
-from ampcore.train.loop import ON_SKIP
-from ampcore.train.outbox import Outbox
+from ampcore.train.loop import HALT_ON_SKIP
 from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
-from ampcore.train.report import scale_events, warning
+from ampcore.train.resume import good_arrays, manifest, restore
+from ampcore.train.run_diagnostics import RunDiagnostics
+from ampcore.train.run_events import scale_events
 from ampcore.train.session import Session
-from ampcore.train.state import Arrays
 from ampcore.train.totals import Totals
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a run is made of, whatever its precision."""
+class RunContext:
+    """The parts of a run that do not depend on its precision."""
 
     spec: JobSpec
     dataset: Dataset
     plan: Plan
     feed: Feed
-    device: DeviceFacts
+    device: DeviceInfo
 
-    def session(self, *, float32: bool = False) -> Session:
+    def build_session(self, *, float32: bool = False) -> Session:
         """The job on the device, in its own precision or in float32 without a loss scale."""
         plain = {"precision": Precision(), "loss_scale": NoScale()}
         spec = self.spec.model_copy(update=plain) if float32 else self.spec
@@ -55,28 +56,33 @@ class Material:
 
 
 class Run:
-    """The state of a run: the session and everything that is counted beside it."""
+    """A run under way: its session, and everything that is counted beside it."""
 
     def __init__(
-        self, material: Material, checkpoints: Checkpoints, outbox: Outbox, *, float32: bool
+        self,
+        context: RunContext,
+        saver: CheckpointSaver,
+        callback_buffer: CallbackBuffer,
+        *,
+        float32: bool,
     ) -> None:
-        self._material, self._checkpoints, self._outbox = material, checkpoints, outbox
-        self._spec, self._plan = material.spec, material.plan
+        self._context, self._saver, self._callback_buffer = context, saver, callback_buffer
+        self._spec, self._plan = context.spec, context.plan
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
-        self._told_what_is_saved = False
+        self._warned_unsaved = False
         """A warning has said that the present state is too damaged to be saved."""
         self._engine_before = "graph"
-        self._begin(material.session(float32=float32))
+        self._use_session(context.build_session(float32=float32))
 
-    def _begin(self, session: Session) -> None:
+    def _use_session(self, session: Session) -> None:
         self.session = session
-        self.diagnosis = Diagnosis(session)
-        self._warm = False
+        self.diagnostics = RunDiagnostics(session)
+        self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
         self.guard = Guard(limit, checked=session.checks_finite)
-        dataset = self._material.dataset
+        dataset = self._context.dataset
         self._evaluator = (
             Evaluator(session.task, dataset, self._spec.data.batch_size)
             if len(dataset.y_val)
@@ -95,39 +101,42 @@ class Run:
 
     def start(self) -> None:
         """Begin at the first step."""
-        if self._keeps_states:
-            self._keep(self.session.capture())
+        if self._needs_snapshots:
+            self._keep_snapshot(self.session.capture())
 
     def advance(self) -> None:
-        """Train one block, tell of it, and do what is due after it."""
-        self.diagnosis.before(self.totals.steps)
-        explains = self.diagnosis.halts_on_skip
-        halt = ON_SKIP if explains else self.guard.halt
-        block = self.session.run_block(self.totals.steps, most=self._steps_to_keeping(), halt=halt)
-        self.totals.add(block, warm=self._warm)
-        self._warm = True
-        self._outbox.block(block)
-        # Now, as long as the state is the one in which the last step was skipped.
-        verdicts = self.diagnosis.after(block, halting=explains)
-        for event in scale_events(block, self.session.loss_scales, verdicts):
-            self._outbox.event(event)
-        self._warn_of_damage(block)
-        good = self._guarded(block)
+        """Train one block: report it, explain a skip, recover, evaluate, save."""
+        self.diagnostics.before_block(self.totals.steps)
+        stop_at_skip = self.diagnostics.explains_next_skip
+        halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
+        block = self.session.run_block(
+            self.totals.steps, max_steps=self._steps_to_snapshot(), halt=halt
+        )
+        self.totals.add(block, is_warm=self._compiled)
+        self._compiled = True
+        self._callback_buffer.block(block)
+        # Now, while the state is still the one in which the last step was skipped.
+        overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
+        for event in scale_events(block, self.session.scale_by_network, overflow_causes):
+            self._callback_buffer.event(event)
+        self._warn_about_damage(block)
+        good = self._apply_guard(block)
         self._close_epoch()
         self._evaluate()
         if good is not None:
-            self._keep(good)
-        if self._checkpoints.is_due():
+            self._keep_snapshot(good)
+        if self._saver.is_due():
             self.save()
 
     def check_result(self) -> None:
-        """Raise NonFiniteResult when the weights of a run that is done, or its loss, are damaged.
+        """Check the weights, statistics, averages and loss of a run that is done.
 
-        Weights are all that goes into the saved models: statistics and moving averages as well.
+        Raises:
+            NonFiniteResult: One of them is damaged, or every step was skipped.
         """
-        loss, advice = self.totals.final_loss, not_finite_advice(self._spec)
-        if names := self.session.not_finite():
-            found = f"values in {listed(names)} are not finite"
+        loss, advice = self.totals.final_loss, nonfinite_advice(self._spec)
+        if names := self.session.nonfinite_names():
+            found = f"{join_names(names)} hold non-finite values"
         elif not math.isfinite(loss) and self.totals.skipped == self.totals.steps:
             found = "every step was skipped, and nothing was learned"
             advice = (
@@ -140,83 +149,87 @@ class Run:
         else:
             return
         raise NonFiniteResult(
-            f"After all {self.totals.steps} steps no model is saved: {found}; {advice}."
+            f"No model was saved after {self.totals.steps} steps: {found}; {advice}."
         )
 
     def save(self) -> None:
-        """Save the state as it stands; where it is damaged, the last good one takes its place."""
-        if not self._checkpoints.saves:
+        """Save the present state; where it is damaged, the last good one instead."""
+        if not self._saver.is_enabled:
             return
         arrays = self.session.capture()
         if damage := self._damage(arrays):
             self._save_good_state(damage)
             return
-        good = self.recovery.good if self.recovery.can_go_back else None
+        good = self.recovery.good if self.recovery.can_recover else None
         if good is not None and good.steps == self.totals.steps:
             good = None  # the same one
-        self._told_what_is_saved = False
+        self._warned_unsaved = False
         counters = self._counters(good).to_json()
         self._save(self.totals.steps, arrays, counters, good.arrays if good else None)
 
     def _save_good_state(self, damage: str) -> None:
-        good, saved = self.recovery.good, self._checkpoints.newest_steps
+        good, saved = self.recovery.good, self._saver.saved_steps
         if good is not None and good.counters is not None and (saved is None or good.steps > saved):
             self._save(good.steps, good.arrays, good.counters)
-        if not self._told_what_is_saved:
-            self._told_what_is_saved = True
-            left = self._checkpoints.newest_steps
-            again = "begins again" if left is None else f"goes on after {left} steps"
-            message = (
-                f"The state after {self.totals.steps} steps is not saved: {damage}. A run that is "
-                f"resumed {again}."
+        if not self._warned_unsaved:
+            self._warned_unsaved = True
+            left = self._saver.saved_steps
+            resumption = (
+                "starts again at step 0" if left is None else f"continues after {left} steps"
             )
-            self._outbox.event(warning("damaged_state", message, self.totals.steps - 1))
+            message = (
+                f"The state after {self.totals.steps} steps was not saved: {damage}. A resumed run "
+                f"{resumption}."
+            )
+            self._callback_buffer.event(
+                Event.warning("damaged_state", message, self.totals.steps - 1)
+            )
 
     def _save(
         self, steps: int, arrays: Arrays, counters: dict[str, Any], good: Arrays | None = None
     ) -> None:
-        # A resumed run does not tell again of the steps before its checkpoint.
-        self._outbox.flush()
-        device = self._material.device.kind
+        # A resumed run does not report the steps before its checkpoint again.
+        self._callback_buffer.flush()
+        device = self._context.device.kind
         # A run that was done when it was resumed uses none.
         engine = self.session.engine or self._engine_before
         made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
-        self._outbox.event(self._checkpoints.save(Checkpoint(made, arrays, good)))
-        if not self._keeps_states:
-            self.recovery.release()
+        self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good)))
+        if not self._needs_snapshots:
+            self.recovery.discard()
 
-    def tell_scale_table(self) -> None:
-        """Tell what the loss scales would have lost, if gradients were sampled."""
-        if table := self.diagnosis.scale_table(self.totals.steps - 1):
-            self._outbox.event(table)
+    def emit_scale_table(self) -> None:
+        """Emit the table of what each loss scale would have lost, if gradients were sampled."""
+        if table := self.diagnostics.scale_table(self.totals.steps - 1):
+            self._callback_buffer.event(table)
 
     @property
-    def _keeps_states(self) -> bool:
-        """Whether good states are wanted: to go back to, or while there is no checkpoint yet."""
-        no_checkpoint = self._checkpoints.saves and self._checkpoints.newest_steps is None
-        return self.recovery.can_go_back or no_checkpoint
+    def _needs_snapshots(self) -> bool:
+        """Whether good states are kept: to go back to, or while there is no checkpoint yet."""
+        no_checkpoint = self._saver.is_enabled and self._saver.saved_steps is None
+        return self.recovery.can_recover or no_checkpoint
 
-    def _steps_to_keeping(self) -> int | None:
+    def _steps_to_snapshot(self) -> int | None:
         """The steps to the end of the block after which a state is kept; None: to no end."""
         done = self.totals.steps
-        return self.recovery.next_step(done) - done if self._keeps_states else None
+        return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
 
-    def _keep(self, arrays: Arrays) -> None:
+    def _keep_snapshot(self, arrays: Arrays) -> None:
         self.recovery.keep(GoodState(arrays, self.totals.steps, self._counters().to_json()))
 
     def restore(self, found: Checkpoint) -> None:
-        """Go on from a checkpoint. Raises IncompatibleCheckpoint."""
+        """Resume from a checkpoint. Raises IncompatibleCheckpoint."""
         restore(self.session, found)
         self._engine_before = found.manifest.engine
-        self._checkpoints.newest_steps = found.manifest.step
-        counters = Counters.of(found.manifest)
+        self._saver.saved_steps = found.manifest.step
+        counters = RunCounters.from_manifest(found.manifest)
         self.totals = counters.totals
         # A run that failed at the limit, and is tried again, may have as many bad steps again.
         limit = self._spec.guard.max_consecutive_skips
-        self.guard.row = counters.guard_row if counters.guard_row < limit else 0
+        self.guard.consecutive_bad_steps = counters.guard_row if counters.guard_row < limit else 0
         self._warned_of_damage = counters.warned_of_damage
-        self.diagnosis.restore(counters.diagnosis)
-        if self.recovery.can_go_back:
+        self.diagnostics.restore(counters.diagnosis)
+        if self.recovery.can_recover:
             self.recovery.keep(self._restored_good_state(found, counters.good_state))
 
     def _restored_good_state(
@@ -228,79 +241,81 @@ class Run:
             return GoodState(self.session.capture(), self.totals.steps)
         return GoodState(arrays, counters.steps, rollbacks=counters.rollbacks)
 
-    def _counters(self, good: GoodState | None = None) -> Counters:
+    def _counters(self, good: GoodState | None = None) -> RunCounters:
         kept = GoodStateCounters(steps=good.steps, rollbacks=good.rollbacks) if good else None
-        return Counters(
+        return RunCounters(
             totals=self.totals,
-            guard_row=self.guard.row,
+            guard_row=self.guard.consecutive_bad_steps,
             warned_of_damage=self._warned_of_damage,
             in_float32=self.recovery.in_float32,
-            diagnosis=self.diagnosis.to_json(),
+            diagnosis=self.diagnostics.to_json(),
             good_state=kept,
         )
 
-    def _guarded(self, block: StepBlock) -> Arrays | None:
-        """Go back where the run does not learn; returns the state where it is to be kept."""
-        trouble: Trouble | None = self.guard.observe(block)
+    def _apply_guard(self, block: StepBlock) -> Arrays | None:
+        """Recover a run that does not learn; returns the present state where it is to be kept."""
+        failure: GuardFailure | None = self.guard.observe(block)
         done = self.totals.steps
-        if trouble is None and self._keeps_states and self.recovery.is_due(done):
+        if failure is None and self._needs_snapshots and self.recovery.is_due(done):
             # Amid bad steps the guard's limit decides.
-            if self.guard.row:
+            if self.guard.consecutive_bad_steps:
                 return None
             arrays = self.session.capture()
             damage = self._damage(arrays)
             if damage is None:
                 return arrays
-            if self.recovery.can_go_back:
-                trouble = Damaged(done - 1, damage)
-        return self._recover(trouble) if trouble else None
+            if self.recovery.can_recover:
+                failure = DamagedState(done - 1, damage)
+        return self._recover(failure) if failure else None
 
     def _damage(self, arrays: Arrays) -> str | None:
-        """What is wrong with the present state, as a sentence that goes on; None if nothing is."""
-        if names := not_finite(arrays):
-            return f"values in {listed(names)} are not finite"
+        """What is wrong with the present state, a clause without a full stop; else None."""
+        if names := nonfinite_names(arrays):
+            return f"{join_names(names)} hold non-finite values"
         return self.guard.damage
 
     def _close_epoch(self) -> None:
-        epoch, batch = self._plan.place(self.totals.steps)
+        epoch, batch = self._plan.position(self.totals.steps)
         if batch == 0:
-            self._outbox.event(self.totals.close_epoch(epoch - 1))
+            self._callback_buffer.event(self.totals.close_epoch(epoch - 1))
         elif self.is_done:
-            # It stays open: a run that is given more steps goes on with it.
-            self._outbox.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
+            # It stays open: a run that is given more steps continues it.
+            self._callback_buffer.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
 
     def _evaluate(self) -> None:
         if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
-            evaluation = self._evaluator(self.session.averaged())
-            self._outbox.event(self.totals.keep(evaluation))
+            evaluation = self._evaluator(self.session.evaluation_weights())
+            self._callback_buffer.event(self.totals.keep(evaluation))
 
-    def _recover(self, trouble: Trouble) -> Arrays | None:
+    def _recover(self, failure: GuardFailure) -> Arrays | None:
         """Go back to the good state; returns the state that takes its place, if one does."""
-        good = self.recovery.way_back(trouble)
+        good = self.recovery.take_recovery_state(failure)
         if self._spec.guard.on_exceeded == "rollback":
             self.session.restore(good.arrays)
-            self.session.lower_scales(recovery.HALF**good.rollbacks)
-            self.guard.begin_anew()
-            self._outbox.event(recovery.rollback_event(trouble, good, self.session.loss_scale))
+            self.session.lower_scales(recovery.ROLLBACK_SCALE_FACTOR**good.rollbacks)
+            self.guard.reset()
+            self._callback_buffer.event(
+                recovery.rollback_event(failure, good, self.session.smallest_scale)
+            )
             return None
-        event = recovery.fallback_event(trouble, good, self.session.policies.name)
-        self._go_float32(good.arrays)
-        self._outbox.event(event)
-        return self.session.capture() if self._keeps_states else None
+        event = recovery.fallback_event(failure, good, self.session.policies.name)
+        self._fall_back_to_float32(good.arrays)
+        self._callback_buffer.event(event)
+        return self.session.capture() if self._needs_snapshots else None
 
-    def _go_float32(self, arrays: Arrays) -> None:
+    def _fall_back_to_float32(self, arrays: Arrays) -> None:
         engine = self.session.engine or "graph"
-        session = self._material.session(float32=True)
-        variables, _ = session.divided(arrays)
-        session.restore(matched(variables, session.wanted()), scales=False)
-        session.use(engine, min(self.totals.steps, self._plan.total_steps - 1))
-        self.recovery.fell_back()
-        self.tell_scale_table()
-        self._begin(session)
+        session = self._context.build_session(float32=True)
+        variables, _ = session.split_loss_scales(arrays)
+        session.restore(match_arrays(variables, session.expected_arrays()), scales=False)
+        session.use_engine(engine, min(self.totals.steps, self._plan.total_steps - 1))
+        self.recovery.mark_float32_fallback()
+        self.emit_scale_table()
+        self._use_session(session)
 
-    def _warn_of_damage(self, block: StepBlock) -> None:
+    def _warn_about_damage(self, block: StepBlock) -> None:
         """Warn once when a step was applied although its loss or gradient norm is not finite."""
-        damaging = damaging_steps(block)
+        damaging = nonfinite_applied_steps(block)
         if not damaging.any() or self._warned_of_damage:
             return
         self._warned_of_damage = True
@@ -309,5 +324,5 @@ class Run:
             code, what = "non_finite_gradients", "gradient norm"
         else:
             code, what = "non_finite_loss", "loss"
-        message = f"The {what} is not finite, and the step was applied all the same."
-        self._outbox.event(warning(code, message, block.first_step + first))
+        message = f"The {what} is not finite, but the step was applied."
+        self._callback_buffer.event(Event.warning(code, message, block.first_step + first))

@@ -1,147 +1,174 @@
-"""One training step: a pure function of (state, batch) over the variables it was made for.
+"""One training step: it updates all networks of a task, or none of them.
 
-After the gradients (see `gradients`): float32 → divided by the loss scale → clip → update of
-every network, or of none.
+    gradients (see `gradients`) → accumulate → all-reduce → norms → clip → commit or skip
+
+Gradients are unscaled, float32, and their duplicate rows added up before anything looks at them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.gradients import Gradients, States, scaled_gradients
-from ampcore.models.task import Held, Network, Task
-from ampcore.precision import (
-    LossScale,
-    apply_together,
-    each_value,
-    exact_norm,
-    global_norm,
-    summed_rows,
-)
-from ampcore.train.accumulate import accumulated
+from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed.gradients import all_reduce_gradients
+from ampcore.models.gradients import gradients
+from ampcore.models.task import Network, NonTrainable, Task
+from ampcore.precision import LossScale, LossScaleStates, exact_norm, map_values
+from ampcore.precision.lowering import GRAPH, XLA, Lowering
+from ampcore.precision.transaction import commit_or_skip
+from ampcore.train.accumulate import accumulate_gradients
 
 Tensor = Any
 
-OF_EVERY_STEP: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
-OF_EVERY_NETWORK: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
+STEP_COLUMNS: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
+NETWORK_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 BAD_MICRO_BATCHES: Final = "bad_micro_batches"
 
 
 @dataclass(frozen=True)
 class Clip:
-    """Limits of an unscaled gradient: its global norm, and the magnitude of each element."""
+    """Limits of a network's unscaled gradients; None sets no limit.
+
+    Args:
+        norm: The largest global norm.
+        value: The largest magnitude of an element.
+    """
 
     norm: float | None = None
     value: float | None = None
 
-    def told_norm(self, grads: list[Any], norm: Tensor) -> Tensor:
-        """`norm`; where its squares overflowed and a limit makes that harmless, the true norm."""
+    def reported_norm(self, grads: list[Any], norm: Tensor) -> Tensor:
+        """The norm that the step's row holds.
+
+        Args:
+            grads: Unscaled and not clipped yet.
+            norm: Their global norm, infinite where its squares overflowed; a limit makes that
+                harmless, and then the true norm is returned.
+        """
         if self.norm is None and self.value is None:
             return norm
         exact = exact_norm(grads, norm)
         return tf.where(tf.math.is_finite(exact), exact, norm)
 
     def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
-        """The gradients within the limits; `norm` is their global norm."""
+        """The gradients within the limits; those that are not finite stay so.
+
+        Args:
+            grads: Unscaled.
+            norm: Their global norm.
+        """
         if self.norm is not None:
             # Gradients that are not finite stay so: their norm is NaN, or infinity times zero is.
             factor = tf.minimum(1.0, self.norm / exact_norm(grads, norm))
-            grads = each_value(lambda value: value * factor, grads)
+            grads = map_values(lambda value: value * factor, grads)
         if self.value is not None:
             limit = self.value
-            grads = each_value(lambda value: _clip_by_value(value, limit), grads)
+            grads = map_values(lambda value: _clip_by_value(value, limit), grads)
         return grads
 
 
 @dataclass(frozen=True)
 class TrainStep:
-    """The update of a task's weights from `accumulate` micro-batches; one of each per network."""
+    """The update of a task's weights from `accumulate` micro-batches.
+
+    Args:
+        task: The networks and their losses.
+        optimizers: One for each network.
+        loss_scales: One for each network.
+        clips: The limits of each network's gradients.
+        accumulate: The micro-batches of a step.
+        replicas: The processes that make each step together.
+    """
 
     task: Task
     optimizers: Sequence[Any]
     loss_scales: Sequence[LossScale]
     clips: Sequence[Clip]
     accumulate: int = 1
-    xla: bool = False
-    """Whether XLA compiles it."""
+    replicas: Replicas = field(default_factory=SingleReplica)
+    _: KW_ONLY
+    _lowering: Lowering = field(default=GRAPH, repr=False)
+
+    def for_xla(self) -> Self:
+        """The same step in the form that XLA compiles best."""
+        return replace(self, _lowering=XLA)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What a step tells, in the order of its row.
+        """The names of the values in a step's row, in order.
 
         With several networks `loss` is the sum of theirs, `loss_scale` the smallest one,
         `grad_norm` that of all gradients, `learning_rate` the first network's.
         """
         names = [network.name for network in self.task.networks]
-        extras = [f"{column}/{name}" for name in names for column in OF_EVERY_NETWORK]
+        extras = [f"{column}/{name}" for name in names for column in NETWORK_COLUMNS]
         bad = [BAD_MICRO_BATCHES] if self.accumulate > 1 else []
-        return (*OF_EVERY_STEP, *(extras if len(names) > 1 else []), *bad)
+        return (*STEP_COLUMNS, *(extras if len(names) > 1 else []), *bad)
 
-    def __call__(self, states: States, batch: Batch, seed: Tensor) -> tuple[States, Tensor]:
-        """Train on `accumulate` equal micro-batches; returns the new states and the row, float32.
+    def __call__(
+        self, states: LossScaleStates, batch: Batch, seed: Tensor
+    ) -> tuple[LossScaleStates, Tensor]:
+        """Train on `accumulate` equal micro-batches.
 
-        Losses and norms are unscaled, the norms unclipped. A skipped step changes the states of
-        the loss scales and nothing else.
+        It assigns the variables of the networks and their optimizers. A skipped step assigns
+        none of them, and only the states of the loss scales change.
+
+        Args:
+            states: The states of the loss scales.
+            batch: The examples of all micro-batches.
+            seed: Int64 (2,), another one in every step: the noise of the task.
+
+        Returns:
+            The states of the next step, and the row: a float32 vector with a value for each of
+            `columns`. Losses and norms in it are unscaled, the norms unclipped.
         """
-        before = self.task.held()
-        found, bad, remade = self._gradients(states, before, batch, seed)
+        before = self.task.non_trainable()
+        compute = partial(gradients, self.task, self.loss_scales, states)
+        found, bad = accumulate_gradients(compute, self.accumulate, before, batch, seed)
+        # Nothing below may communicate: norms, checks and commit contain branches.
+        found, bad = all_reduce_gradients(self.replicas, before, found, bad)
         norms = [
-            clip.told_norm(grads, global_norm(grads, xla=self.xla))
-            for clip, grads in zip(self.clips, found.scaled, strict=True)
+            clip.reported_norm(grads, self._lowering.global_norm(grads))
+            for clip, grads in zip(self.clips, found.gradients, strict=True)
         ]
         # Read before the step counts: a schedule's next value belongs to the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
         groups = [
-            (optimizer, _merged(clip(grads, norm), values), network.model.trainable_variables)
+            (
+                optimizer,
+                _with_overwrites(clip(grads, norm), values),
+                network.model.trainable_variables,
+            )
             for optimizer, clip, grads, norm, values, network in zip(
                 self.optimizers,
                 self.clips,
-                found.scaled,
+                found.gradients,
                 norms,
                 found.overwrites,
                 self.task.networks,
                 strict=True,
             )
         ]
-        also = _changed(self.task.networks, before, found.held)
-        new_states, applied, _ = apply_together(
-            self.loss_scales, states, groups, also, norms, xla=self.xla, remade=remade
+        outcome = commit_or_skip(
+            self.loss_scales,
+            states,
+            groups,
+            _changed_variables(self.task.networks, before, found.state_updates),
+            lowering=self._lowering,
+            norms=norms,
+            recompute_gradients=found.recompute_gradients,
         )
-        own = [found.losses, [state.scale for state in states], norms, rates]
-        row = _row(applied, *own) + ([bad] if self.accumulate > 1 else [])
-        return new_states, tf.stack(row)
-
-    def _gradients(
-        self, states: States, held: Held, batch: Batch, seed: Tensor
-    ) -> tuple[Gradients, Tensor, list[Callable[[], list[Any]]] | None]:
-        """Unscaled float32 gradients, and the number of micro-batches in which one was not finite.
-
-        Duplicate rows of sparse gradients are added up. Also returns functions that make the
-        gradients of each network once more, where that takes only a division.
-        """
-        remade: list[Callable[[], list[Any]]] = []
-
-        def micro(held: Held, batch: Batch, seed: Tensor) -> Gradients:
-            found = scaled_gradients(self.task, self.loss_scales, states, held, batch, seed)
-            parts = zip(self.loss_scales, states, found.scaled, strict=True)
-            unscaled = [partial(scale.unscale, state, grads) for scale, state, grads in parts]
-            remade.extend(unscaled)
-            return found._replace(scaled=[make() for make in unscaled])
-
-        found, bad = accumulated(micro, self.accumulate, held, batch, seed)
-        grads = [summed_rows(own) for own in found.scaled]
-        simple = self.accumulate == 1 and not any(
-            isinstance(grad, tf.IndexedSlices) for own in grads for grad in own
-        )
-        return found._replace(scaled=grads), bad, remade if simple else None
+        scales = [state.scale for state in states]
+        row = _telemetry_row(outcome.applied, found.losses, scales, norms, rates)
+        return outcome.states, tf.stack(row + ([bad] if self.accumulate > 1 else []))
 
 
-def _row(
+def _telemetry_row(
     applied: Tensor,
     losses: list[Tensor],
     scales: list[Tensor],
@@ -155,7 +182,7 @@ def _row(
     return [tf.add_n(losses), tf.reduce_min(scales), skipped, tf.norm(norms), rates[0], *own]
 
 
-def _merged(grads: list[Any], overwrites: list[Any]) -> list[Any]:
+def _with_overwrites(grads: list[Any], overwrites: list[Any]) -> list[Any]:
     """What an optimizer takes: each variable's gradient, or the value that overwrites it."""
     rows = zip(grads, overwrites, strict=True)
     return [grad if value is None else value for grad, value in rows]
@@ -167,8 +194,8 @@ def _clip_by_value(grad: Tensor, limit: float) -> Tensor:
     return tf.where(tf.math.is_finite(grad), clipped, grad)
 
 
-def _changed(
-    networks: Sequence[Network], before: Held, after: Held
+def _changed_variables(
+    networks: Sequence[Network], before: NonTrainable, after: NonTrainable
 ) -> Iterator[tuple[Any, Tensor]]:
     """The variables that the forward pass would have assigned, with their new values."""
     for network, *values in zip(networks, before, after, strict=True):

@@ -1,17 +1,17 @@
-"""What a run's blocks add up to: steps, skips, losses, throughput; a checkpoint keeps them."""
+"""The sums over a run's blocks: steps, skips, losses, throughput. Checkpoints hold them."""
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ampcore.series import Event, EventType, StepBlock
+from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train.evaluate import Evaluation
 
 
 @dataclass
 class Epoch:
-    """The applied steps of one epoch: skipped ones are counted, and not in its loss."""
+    """The sums of one epoch; its loss is that of the applied steps."""
 
     loss_sum: float = 0.0
     steps: int = 0
@@ -25,15 +25,15 @@ class Epoch:
         self.skipped += len(block) - int(applied.sum())
 
     def event(self, index: int, last_step: int) -> Event:
-        """The epoch in the ledger; `loss` is the mean over the applied steps, NaN without any."""
+        """The event of the epoch; `loss` is the mean over the applied steps, NaN without any."""
         loss = self.loss_sum / self.steps if self.steps else math.nan
-        facts = {"epoch": index, "loss": loss, "steps": self.steps, "skipped": self.skipped}
-        return Event(EventType.EPOCH, last_step, facts)
+        data = {"epoch": index, "loss": loss, "steps": self.steps, "skipped": self.skipped}
+        return Event(EventType.EPOCH, last_step, data)
 
 
 @dataclass
 class Totals:
-    """`final_loss` is that of the newest step that was applied; NaN before the first."""
+    """The sums of a run; `final_loss` is that of the last applied step, NaN before the first."""
 
     steps: int = 0
     skipped: int = 0
@@ -41,26 +41,26 @@ class Totals:
     examples: int = 0
     seconds: float = 0.0
     first_examples_per_s: float = 0.0
-    """Of the first block, which holds the compilation and is in neither sum."""
+    """Of the first block, whose time includes the compilation: it is in neither sum."""
     epoch: Epoch = field(default_factory=Epoch)
     """The epoch under way."""
     evaluation: dict[str, float] = field(default_factory=dict)
-    """The newest one, by metric."""
+    """The last one, by metric."""
 
     @property
     def examples_per_s(self) -> float:
-        """Throughput without the first block, unless it is alone."""
+        """Throughput without the first block, unless there is no other."""
         return self.examples / self.seconds if self.seconds > 0 else self.first_examples_per_s
 
-    def add(self, block: StepBlock, *, warm: bool) -> None:
-        """Count a block; one that is not `warm` holds a compilation, and its time says nothing."""
+    def add(self, block: StepBlock, *, is_warm: bool) -> None:
+        """Count a block; the time of one that is not `is_warm` includes a compilation."""
         self.steps = block.end_step
         self.skipped += int(block["skipped"].sum())
         self.epoch.add(block)
         applied = np.flatnonzero(~block["skipped"])
         if len(applied):
             self.final_loss = float(block["loss"][applied[-1]])
-        if warm:
+        if is_warm:
             self.examples += int(block["examples"].sum())
             self.seconds += float(block["step_time_s"].sum(dtype=np.float64))
         else:

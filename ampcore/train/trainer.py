@@ -1,4 +1,4 @@
-"""Trainer: runs one job spec from its data to its saved model, and tells of every step."""
+"""Trainer: runs one job spec from its data to its saved model, and reports every step."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,35 +11,36 @@ import tensorflow as tf
 
 from ampcore import data
 from ampcore.checkpoint import Checkpoint
+from ampcore.checkpoint.model_files import save_models
+from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
 from ampcore.data import Dataset
-from ampcore.diagnose import hardware
-from ampcore.diagnose.preflight import preflight_events
+from ampcore.diagnostics import hardware
+from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.errors import OutOfMemory, TrainingError
-from ampcore.precision.float16_on_cpu import unfused
-from ampcore.series import Event, EventType
+from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceFacts
-from ampcore.train.checkpoints import FOLDER, Checkpoints, newest, resumed_event
-from ampcore.train.counters import Counters
+from ampcore.spec.devices import DeviceInfo
+from ampcore.telemetry import Event, EventType
+from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
+from ampcore.train.counters import RunCounters
+from ampcore.train.engine_autotune import EngineDecision, choose_engine
 from ampcore.train.feed import feed_for
 from ampcore.train.loop import EngineName, engine_name
-from ampcore.train.outbox import OnBlock, OnEvent, Outbox
 from ampcore.train.plan import Plan
 from ampcore.train.result import TrainResult, weights_digest
-from ampcore.train.run import Material, Run
-from ampcore.train.saving import save_models
+from ampcore.train.resume import newest, resumed_event
+from ampcore.train.run import Run, RunContext
 from ampcore.train.session import parameters
-from ampcore.train.trial import Decision, choose
 
 ShouldStop = Callable[[], bool]
 
 RESIDENT_SHARE: Final = 0.25
-"""Of a device's memory that training examples may take; larger data is streamed."""
+"""The share of a device's memory that training examples may take; larger data is streamed."""
 
-PRECISION: Final = ("precision", "loss_scale")
+PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """How the fields of a spec begin that say in which precision a job trains."""
 
-NOTHING: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
+NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
 """To go on from."""
 
 
@@ -51,7 +52,7 @@ class Trainer:
         data_root: The folder that a path in the spec is relative to and cannot leave;
             without it any path will do.
         output_dir: Where the trained model and the checkpoints are saved; without it, nowhere.
-        resume: Go on from the newest checkpoint in `output_dir`; from the beginning where there
+        resume: Resume from the newest checkpoint in `output_dir`; from the beginning where there
             is none.
     """
 
@@ -67,12 +68,12 @@ class Trainer:
         self._resume = resume
         self._data_root = None if data_root is None else Path(data_root)
         self._output_dir = None if output_dir is None else Path(output_dir)
-        self._under_way: Run | None = None
+        self._current_run: Run | None = None
 
     @property
     def scale_health(self) -> str | None:
-        """A word for the loss scale as the run stands now; None before it begins."""
-        return self._under_way.diagnosis.scale_health if self._under_way else None
+        """The state of the loss scale in one word; None before the run begins."""
+        return self._current_run.diagnostics.scale_health if self._current_run else None
 
     def run(
         self,
@@ -82,18 +83,25 @@ class Trainer:
     ) -> TrainResult:
         """Train, calling back with every block of steps and every event as they happen.
 
-        `should_stop` is asked between blocks; when it says yes, the result is `stopped`.
-        Seeds Python, NumPy and TensorFlow with `train.seed`: on a CPU, two runs of one spec
-        with the same engine are equal bit for bit. Raises TrainingError.
+        Seeds Python, NumPy and TensorFlow with `train.seed`: on a CPU, two runs of one spec with
+        the same engine are equal bit for bit.
+
+        Args:
+            on_block: Called with each block of steps.
+            on_event: Called with each event.
+            should_stop: Called between blocks; when it returns true, the result is `stopped`.
+
+        Raises:
+            TrainingError: The run failed, for the reason in its `reason`.
         """
-        outbox = Outbox(on_block, on_event)
+        callback_buffer = CallbackBuffer(on_block, on_event)
         with _memory_errors():
             try:
-                return self._run(outbox, should_stop or (lambda: False))
+                return self._run(callback_buffer, should_stop or (lambda: False))
             finally:
-                outbox.flush()
+                callback_buffer.flush()
 
-    def _run(self, outbox: Outbox, should_stop: ShouldStop) -> TrainResult:
+    def _run(self, callback_buffer: CallbackBuffer, should_stop: ShouldStop) -> TrainResult:
         spec = self.spec
         device = hardware.select(spec.runtime.device)
         keras.utils.set_random_seed(spec.train.seed)
@@ -103,72 +111,81 @@ class Trainer:
             data_root=self._data_root,
             accumulate=spec.train.accumulate,
         )
-        material = _material(spec, dataset, hardware.facts(device))
-        with unfused(spec.precision, material.device):
-            return self._train(material, outbox, should_stop)
+        context = _run_context(spec, dataset, hardware.device_info(device))
+        with without_op_fusion(spec.precision, context.device):
+            return self._train(context, callback_buffer, should_stop)
 
-    def _train(self, material: Material, outbox: Outbox, should_stop: ShouldStop) -> TrainResult:
-        run = self._under_way = self._begun(material, outbox)
-        began = time.perf_counter()
+    def _train(
+        self, context: RunContext, callback_buffer: CallbackBuffer, should_stop: ShouldStop
+    ) -> TrainResult:
+        run = self._current_run = self._start_or_resume(context, callback_buffer)
+        started_at = time.perf_counter()
         try:
             while not run.is_done and not should_stop():
                 run.advance()
             if run.is_done:
                 run.check_result()
         except TrainingError:
-            # Whoever finds out what is wrong can go on from there.
+            # After the cause is mended, a run can resume from there.
             run.save()
             raise
         finally:
-            # Whoever looks into a run that failed wants it most.
-            run.tell_scale_table()
-        train_s = time.perf_counter() - began
-        if not run.is_done or material.spec.train.checkpoint_every_s is not None:
+            # A run that failed needs it most.
+            run.emit_scale_table()
+        train_s = time.perf_counter() - started_at
+        if not run.is_done or context.spec.train.checkpoint_every_s is not None:
             run.save()
-        peak_memory = hardware.peak_memory(material.device.kind)
-        return self._result(run, train_s, peak_memory.bytes, outbox)
+        peak_memory = hardware.peak_memory(context.device.kind)
+        return self._result(run, train_s, peak_memory.bytes, callback_buffer)
 
-    def _begun(self, material: Material, outbox: Outbox) -> Run:
+    def _start_or_resume(self, context: RunContext, callback_buffer: CallbackBuffer) -> Run:
         """The run as it stands before its first step, or before the next one."""
         spec, folder = self.spec, self._output_dir and self._output_dir / FOLDER
-        found, differences, told = newest(folder, spec) if folder and self._resume else NOTHING
+        found, differences, warnings = (
+            newest(folder, spec) if folder and self._resume else NO_CHECKPOINT
+        )
         saved = found.checkpoint if found else None
-        checkpoints = Checkpoints(folder, spec.train.checkpoint_every_s)
-        # Whoever changes the precision does not want the fallback from the former one.
-        asked_anew = any(difference.field.startswith(PRECISION) for difference in differences)
-        float32 = bool(saved and Counters.of(saved.manifest).in_float32) and not asked_anew
-        run = Run(material, checkpoints, outbox, float32=float32)
+        saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+        # A new precision replaces the fallback from the former one.
+        precision_changed = any(
+            difference.field.startswith(PRECISION_FIELDS) for difference in differences
+        )
+        float32 = (
+            bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
+            and not precision_changed
+        )
+        run = Run(context, saver, callback_buffer, float32=float32)
         if saved:
             run.restore(saved)
         else:
             run.start()
-        outbox.event(_started(material, run))
-        for event in (*_preflight(material, run), *told):
-            outbox.event(event)
+        callback_buffer.event(_started_event(context, run))
+        for event in (*_preflight(context, run), *warnings):
+            callback_buffer.event(event)
         if found:
-            outbox.event(resumed_event(found, differences))
+            callback_buffer.event(resumed_event(found, differences))
         if not run.is_done:
-            decision = _use_engine(run, spec.runtime.engine, saved, material.device.kind)
-            outbox.event(decision.event(run.totals.steps))
+            decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
+            callback_buffer.event(decision.event(run.totals.steps))
         return run
 
     def _result(
-        self, run: Run, train_s: float, peak_memory_bytes: int, outbox: Outbox
+        self, run: Run, train_s: float, peak_memory_bytes: int, callback_buffer: CallbackBuffer
     ) -> TrainResult:
         session, totals = run.session, run.totals
         if run.is_done:
-            session.adopt_averages()
+            session.assign_averages()
         files = []
         if run.is_done and self._output_dir is not None:
             for file in save_models(session.networks, self._output_dir):
                 files.append(file)
                 facts = {"file": file.name, "size_bytes": file.stat().st_size}
-                outbox.event(Event(EventType.MODEL_SAVED, totals.steps - 1, facts))
+                callback_buffer.event(Event(EventType.MODEL_SAVED, totals.steps - 1, facts))
         return TrainResult(
             steps=totals.steps,
             skipped=totals.skipped,
             final_loss=totals.final_loss,
-            final_loss_scale=session.loss_scale,
+            final_loss_scale=session.smallest_scale,
             val_loss=totals.evaluation.get("val_loss"),
             val_accuracy=totals.evaluation.get("val_accuracy"),
             examples_per_s=totals.examples_per_s,
@@ -177,16 +194,16 @@ class Trainer:
             peak_memory_bytes=peak_memory_bytes,
             policy=session.policies.name,
             engine=session.engine,
-            scale_health=run.diagnosis.scale_health,
+            scale_health=run.diagnostics.scale_health,
             weights_digest=weights_digest(session.networks),
             model_files=tuple(files),
             stopped=not run.is_done,
         )
 
 
-def _material(spec: JobSpec, dataset: Dataset, device: DeviceFacts) -> Material:
+def _run_context(spec: JobSpec, dataset: Dataset, device: DeviceInfo) -> RunContext:
     examples = spec.data.batch_size * spec.train.accumulate
-    plan = Plan.of(spec.train, dataset.steps_per_epoch(examples))
+    plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
     memory_bytes = device.memory_bytes
     feed = feed_for(
         dataset,
@@ -195,42 +212,42 @@ def _material(spec: JobSpec, dataset: Dataset, device: DeviceFacts) -> Material:
         seed=spec.train.seed,
         budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
     )
-    return Material(spec, dataset, plan, feed, device)
+    return RunContext(spec, dataset, plan, feed, device)
 
 
 def _use_engine(
     run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, device: str
-) -> Decision:
+) -> EngineDecision:
     """Use the engine that the spec names, else that of the checkpoint, else the fastest."""
     session, step = run.session, run.totals.steps
     if engine != "auto":
-        session.use(engine, step)
-        return Decision(engine, "runtime.engine names it")
+        session.use_engine(engine, step)
+        return EngineDecision(engine, "set by runtime.engine")
     made = saved.manifest if saved else None
-    # On another device or in another precision the figures behind the choice do not hold.
+    # On another device or in another precision the measurements do not hold.
     if made and (made.device, made.policy) == (device, session.policies.name):
         pinned = engine_name(made.engine)
-        session.use(pinned, step)
-        return Decision(pinned, "the checkpoint was made with it")
-    return choose(session, step, run.steps_left, device)
+        session.use_engine(pinned, step)
+        return EngineDecision(pinned, "same engine as the checkpoint")
+    return choose_engine(session, step, run.steps_left, device)
 
 
-def _preflight(material: Material, run: Run) -> Iterator[Event]:
-    session, steps = run.session, material.plan.total_steps
-    return preflight_events(session.task, material.spec, material.device, session.policies, steps)
+def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
+    session, steps = run.session, context.plan.total_steps
+    return preflight_events(session.task, context.spec, context.device, session.policies, steps)
 
 
-def _started(material: Material, run: Run) -> Event:
+def _started_event(context: RunContext, run: Run) -> Event:
     session = run.session
-    examples = session.step.accumulate * material.spec.data.batch_size
+    examples = session.step.accumulate * context.spec.data.batch_size
     facts = {
-        "total_steps": material.plan.total_steps,
-        "steps_per_epoch": material.plan.steps_per_epoch,
+        "total_steps": context.plan.total_steps,
+        "steps_per_epoch": context.plan.steps_per_epoch,
         "first_step": run.totals.steps,
         "parameters": parameters(session.task),
-        "device": material.device.kind,
+        "device": context.device.kind,
         "policy": session.policies.name,
-        "dropped_examples": material.dataset.dropped_examples(examples),
+        "dropped_examples": context.dataset.dropped_examples(examples),
     }
     return Event(EventType.STARTED, None, facts)
 
@@ -242,6 +259,5 @@ def _memory_errors() -> Iterator[None]:
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         detail = (str(error).strip().splitlines() or ["no details"])[0]
         raise OutOfMemory(
-            f"Not enough memory ({detail}): lower data.batch_size, take a smaller model, "
-            "or less data."
+            f"Out of memory ({detail}): lower data.batch_size, or use a smaller model or less data."
         ) from error

@@ -1,4 +1,4 @@
-"""ampcore's loop on the problems of a contest, on data of the same sizes as everybody's.
+"""ampcore's loop on the problems of a compare, on data of the same sizes as everybody's.
 
 A variant is named `<problem>-<policy>-<loss scale>-<engine>`; the engine `any` tries all of them,
 as a job's own trial does. Every step's record is written and handed over, but for variants with
@@ -7,21 +7,20 @@ as a job's own trial does. Every step's record is written and handed over, but f
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
-from contest.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
-from contest.serve import Round, serve
+from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
+from compare.serve import TimedRound, serve
 
 from ampcore import JobSpec, data
-from ampcore.diagnose import hardware
-from ampcore.train.cut import lookup, view
+from ampcore.diagnostics import hardware
+from ampcore.models.seeds import step_seed
+from ampcore.train.batch_slicing import gather_batch, slice_batch
 from ampcore.train.feed import feed_for
-from ampcore.train.loop import step_seed
 from ampcore.train.plan import Plan
-from ampcore.train.run import Material
+from ampcore.train.run import RunContext
 from ampcore.train.session import Session
 
 ENGINES = ("graph", "xla_step", "xla_loop")
@@ -75,29 +74,33 @@ def session(problem: str, policy: str, loss_scale: str) -> Session:
         }
     )
     dataset = data.load(spec.data, seed=0)
-    plan = Plan.of(spec.train, steps)
+    plan = Plan.from_spec(spec.train, steps)
     feed = feed_for(dataset, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
-    facts = hardware.facts(hardware.select("cpu"))
-    return Material(spec, dataset, plan, feed, facts).session()
+    facts = hardware.device_info(hardware.select("cpu"))
+    return RunContext(spec, dataset, plan, feed, facts).build_session()
 
 
-def run(own: Session, engine: Any) -> Round:
+def run(own: Session, engine: Any) -> TimedRound:
     """An epoch in one call of the loop."""
-    loop, window = own.loop(engine), own.window(0)
+    loop, window = own.build_loop(engine), own.window(0)
 
-    def trained() -> int:
+    def run_steps() -> int:
         return len(loop.run(window.examples, 0, 0, window.end_batch))
 
-    return trained
+    return run_steps
 
 
-def run_silently(own: Session, engine: str, *, last: bool) -> Round:
+def run_silently(own: Session, engine: str, *, last: bool) -> TimedRound:
     """An epoch in one call of a loop that remembers the record of its last step, or none.
 
     With none, losses, norms and rates are left out of the program where nothing else needs them.
     """
     xla = engine == "xla_loop"
-    step, window, cut = replace(own.step, xla=xla), own.window(0), lookup if xla else view
+    step, window, cut = (
+        own.step.for_xla() if xla else own.step,
+        own.window(0),
+        gather_batch if xla else slice_batch,
+    )
     size = window.examples.y.shape[0] // window.end_batch
 
     def body(index: Any, states: Any, row: Any) -> Any:
@@ -112,16 +115,16 @@ def run_silently(own: Session, engine: str, *, last: bool) -> Round:
 
     states, count = own.states, tf.constant(window.end_batch)
 
-    def trained() -> int:
+    def run_steps() -> int:
         nonlocal states
         states, _ = loop(states, count)
         states[0].scale.numpy()  # wait for the last step
         return window.end_batch
 
-    return trained
+    return run_steps
 
 
-def prepared(variant: str) -> Round | dict[str, Round]:
+def prepared(variant: str) -> TimedRound | dict[str, TimedRound]:
     """What competes under a variant's name."""
     problem, policy, loss_scale, engine, *silent = variant.split("-")
     own = session(problem, policy, loss_scale)

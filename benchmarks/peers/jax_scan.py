@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from contest.problems import CLASSES, LEARNING_RATE, Mlp, batches
-from contest.serve import Round, serve
+from compare.problems import CLASSES, LEARNING_RATE, Mlp, batches
+from compare.serve import TimedRound, serve
 from flax.training.dynamic_scale import DynamicScale
 
 GROWTH_INTERVAL = 2000
@@ -84,20 +84,20 @@ def flax_dynamic(state: State, batch: Any) -> tuple[State, Any]:
 ADAM = optax.adam(LEARNING_RATE)
 
 
-def scan(step: Any, scale: Any = 2.0**15) -> Round:
+def scan(step: Any, scale: Any = 2.0**15) -> TimedRound:
     """An epoch in one call."""
     x, y = (jnp.asarray(part) for part in batches(Mlp))
     epoch = jax.jit(lambda state, x, y: jax.lax.scan(step, state, (x, y)), donate_argnums=0)
     weights = initial_weights()
     state = State(weights, ADAM.init(weights), jax.tree.map(jnp.float32, scale), jnp.int32(0))
 
-    def trained() -> int:
+    def run_steps() -> int:
         nonlocal state
         state, losses = epoch(state, x, y)
         losses.block_until_ready()
         return Mlp.STEPS
 
-    return trained
+    return run_steps
 
 
 if __name__ == "__main__":

@@ -6,15 +6,15 @@ What a user can turn is tried: compiled by XLA or not, and how many steps a call
 from typing import Any
 
 import tensorflow as tf
-from contest.problems import Mlp, batches
-from contest.serve import Round, serve
+from compare.problems import Mlp, batches
+from compare.serve import TimedRound, serve
 
 from peers import keras_models
 
 STEPS_PER_EXECUTION = (1, 20, 100)
 
 
-def fits() -> dict[str, Round]:
+def fits() -> dict[str, TimedRound]:
     """A Round for each combination of settings."""
     data = tf.data.Dataset.from_tensor_slices(batches(Mlp)).prefetch(tf.data.AUTOTUNE)
     return {
@@ -24,7 +24,7 @@ def fits() -> dict[str, Round]:
     }
 
 
-def fit(data: Any, *, jit: bool, steps: int) -> Round:
+def fit(data: Any, *, jit: bool, steps: int) -> TimedRound:
     """One epoch of `fit` over batches that already are in memory."""
     model = keras_models.mlp()
     model.compile(
@@ -34,11 +34,11 @@ def fit(data: Any, *, jit: bool, steps: int) -> Round:
         steps_per_execution=steps,
     )
 
-    def trained() -> int:
+    def run_steps() -> int:
         model.fit(data, verbose=0)
         return Mlp.STEPS
 
-    return trained
+    return run_steps
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from contest.problems import Cnn, Mlp, batches
-from contest.serve import Round, serve
+from compare.problems import Cnn, Mlp, batches
+from compare.serve import TimedRound, serve
 
 from peers import keras_models
 
 
-def loop(build: Callable[[], Any], problem: Any, *, dynamic: bool) -> Round:
+def loop(build: Callable[[], Any], problem: Any, *, dynamic: bool) -> TimedRound:
     """An epoch over batches that already are tensors."""
     model, optimizer = build(), keras_models.adam(dynamic=dynamic)
     optimizer.build(model.trainable_variables)
@@ -29,16 +29,16 @@ def loop(build: Callable[[], Any], problem: Any, *, dynamic: bool) -> Round:
     x, y = batches(problem)
     data = [(tf.constant(one), tf.constant(labels)) for one, labels in zip(x, y, strict=True)]
 
-    def trained() -> int:
+    def run_steps() -> int:
         for examples, labels in data:
             loss = step(examples, labels)
         loss.numpy()  # wait for the last step
         return len(data)
 
-    return trained
+    return run_steps
 
 
-def cnn(policy: str) -> Round:
+def cnn(policy: str) -> TimedRound:
     """The CNN under a global policy, without loss scaling."""
     keras.config.set_dtype_policy(policy)
     return loop(keras_models.cnn, Cnn, dynamic=False)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-from contest.problems import CLASSES, LEARNING_RATE, Cnn, Mlp
+from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp
 from keras import layers
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from contest.problems import LEARNING_RATE, Sparse, rows
-from contest.serve import Round, serve
+from compare.problems import LEARNING_RATE, Sparse, rows
+from compare.serve import TimedRound, serve
 from keras import layers
 
 
-def loop() -> Round:
+def loop() -> TimedRound:
     """One call of a tf.function for each step."""
     table = layers.Embedding(Sparse.VOCABULARY, Sparse.DIMENSION)
     model = keras.Sequential([keras.Input((), dtype="int32"), table, layers.Dense(1)])
@@ -29,13 +29,13 @@ def loop() -> Round:
 
     data = [(tf.constant(x), tf.constant(y)) for x, y in zip(*rows(Sparse), strict=True)]
 
-    def trained() -> int:
+    def run_steps() -> int:
         for touched, labels in data:
             loss = step(touched, labels)
         loss.numpy()
         return len(data)
 
-    return trained
+    return run_steps
 
 
 if __name__ == "__main__":

@@ -4,16 +4,16 @@ from functools import partial
 from typing import Any
 
 import tensorflow as tf
-from contest.problems import Product
-from contest.serve import Round, serve
+from compare.problems import Product
+from compare.serve import TimedRound, serve
 
 
-def products(dtype: Any) -> dict[str, Round]:
+def products(dtype: Any) -> dict[str, TimedRound]:
     """A Round for each shape; what it counts as steps are GFLOP."""
     return {str(shape): product(*shape, dtype) for shape in Product.SHAPES}
 
 
-def product(rows: int, inner: int, columns: int, dtype: Any) -> Round:
+def product(rows: int, inner: int, columns: int, dtype: Any) -> TimedRound:
     """The same product over and over."""
     left = tf.cast(tf.random.uniform([rows, inner]), dtype)
     right = tf.cast(tf.random.uniform([inner, columns]), dtype)

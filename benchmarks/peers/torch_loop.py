@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from contest.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, batches
-from contest.serve import Round, serve
+from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, batches
+from compare.serve import TimedRound, serve
 from torch import nn
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -48,14 +48,14 @@ def cnn() -> nn.Module:
     return model
 
 
-def mlp_round(*, scaled: bool, fused: bool) -> Round:
+def mlp_round(*, scaled: bool, fused: bool) -> TimedRound:
     """The MLP, in batches that already are tensors."""
     x, y = batches(Mlp)
     data = [(torch.from_numpy(a), torch.from_numpy(b).long()) for a, b in zip(x, y, strict=True)]
     return loop(mlp(), data, fused=fused, scaled=scaled)
 
 
-def cnn_round(autocast: Autocast, layout: torch.memory_format) -> Round:
+def cnn_round(autocast: Autocast, layout: torch.memory_format) -> TimedRound:
     """The CNN, in a memory layout."""
     x, y = batches(Cnn)
     data = [
@@ -80,13 +80,13 @@ def loop(
     fused: bool,
     scaled: bool = False,
     autocast: Autocast = nullcontext,
-) -> Round:
+) -> TimedRound:
     """The training loop of PyTorch's own recipes."""
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, fused=fused)
     scaler = torch.amp.GradScaler("cpu", enabled=scaled)
     loss_function = nn.CrossEntropyLoss()
 
-    def trained() -> int:
+    def run_steps() -> int:
         for x, y in data:
             optimizer.zero_grad()
             with autocast():
@@ -97,7 +97,7 @@ def loop(
         loss.item()
         return len(data)
 
-    return trained
+    return run_steps
 
 
 if __name__ == "__main__":

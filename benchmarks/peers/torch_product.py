@@ -3,16 +3,16 @@
 from functools import partial
 
 import torch
-from contest.problems import Product
-from contest.serve import Round, serve
+from compare.problems import Product
+from compare.serve import TimedRound, serve
 
 
-def products(dtype: torch.dtype) -> dict[str, Round]:
+def products(dtype: torch.dtype) -> dict[str, TimedRound]:
     """A Round for each shape; what it counts as steps are GFLOP."""
     return {str(shape): product(*shape, dtype) for shape in Product.SHAPES}
 
 
-def product(rows: int, inner: int, columns: int, dtype: torch.dtype) -> Round:
+def product(rows: int, inner: int, columns: int, dtype: torch.dtype) -> TimedRound:
     """The same product over and over."""
     left, right = torch.rand(rows, inner).to(dtype), torch.rand(inner, columns).to(dtype)
     out = torch.empty(rows, columns, dtype=dtype)

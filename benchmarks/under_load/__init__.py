@@ -1,1 +1,1 @@
-"""The service under load: real databases, Redis, API and worker processes, and quick clients."""
+"""The service under load: real databases, Redis, API and worker processes, and fast clients."""

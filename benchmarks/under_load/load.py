@@ -1,4 +1,4 @@
-"""Many connections at one time, and what their requests took."""
+"""Sends requests over many connections at once, and measures their latency."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from under_load.wire import Connection
+from under_load.http_connection import Connection
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,23 +22,25 @@ Ask = Callable[[Connection], object]
 
 @dataclass(frozen=True)
 class Round:
-    """What a round of requests came to."""
+    """The measurements of one round."""
 
     latencies_s: list[float]
     lasted_s: float
     server_cores: float
-    """How much of one core's time the server took."""
+    """The server's CPU time as a share of one core."""
     client_cores: float
-    """The same of this process: near 1 it would be the client that was measured."""
+    """The same for this process: near 1 the client would be the bottleneck."""
 
     @property
     def per_s(self) -> float:
-        """Answers a second."""
+        """Responses per second."""
         return len(self.latencies_s) / self.lasted_s
 
 
-def hammer(connections: Sequence[Connection], ask: Ask, lasting_s: float, server: int) -> Round:
-    """Each connection asks again as soon as it is answered; `server` is the process asked."""
+def send_requests(
+    connections: Sequence[Connection], ask: Ask, lasting_s: float, server: int
+) -> Round:
+    """Send requests back to back on each connection; `server` is the server's process id."""
     until = time.perf_counter() + lasting_s
 
     def work(connection: Connection) -> list[float]:
@@ -49,21 +51,21 @@ def hammer(connections: Sequence[Connection], ask: Ask, lasting_s: float, server
         return taken
 
     processes = server, os.getpid()
-    before, begin = [busy_s(pid) for pid in processes], time.perf_counter()
+    before, begin = [cpu_s(pid) for pid in processes], time.perf_counter()
     latencies = [one for taken in in_threads(work, connections) for one in taken]
     lasted_s = time.perf_counter() - begin
-    cores = [(busy_s(pid) - was) / lasted_s for pid, was in zip(processes, before, strict=True)]
+    cores = [(cpu_s(pid) - was) / lasted_s for pid, was in zip(processes, before, strict=True)]
     return Round(latencies, lasted_s, *cores)
 
 
-def busy_s(pid: int) -> float:
-    """The processor time that a process has taken."""
+def cpu_s(pid: int) -> float:
+    """The CPU time of a process, in seconds."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
 def in_threads(work: Callable[[T], R], over: Iterable[T]) -> list[R]:
-    """Do it for each in a thread of its own, all at one time; the first error is raised."""
+    """Run it for each item in its own thread, all at once; raises the first error."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -83,7 +85,7 @@ def in_threads(work: Callable[[T], R], over: Iterable[T]) -> list[R]:
     return results
 
 
-def millis(latencies_s: Sequence[float]) -> dict[str, float]:
+def latency_ms(latencies_s: Sequence[float]) -> dict[str, float]:
     """Median, 99th percentile and worst, in milliseconds."""
     return {
         "p50_ms": round(1000 * statistics.median(latencies_s), 2),
@@ -93,7 +95,7 @@ def millis(latencies_s: Sequence[float]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that so many per cent of all values do not exceed."""
+    """The smallest value that is not exceeded by this percentage of the values."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 
@@ -102,7 +104,7 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
     return {
         "per_s": round(statistics.median(one.per_s for one in rounds), 1),
         "per_s_of_rounds": [round(one.per_s, 1) for one in rounds],
-        **millis([latency for one in rounds for latency in one.latencies_s]),
+        **latency_ms([latency for one in rounds for latency in one.latencies_s]),
         "server_cores": round(statistics.median(one.server_cores for one in rounds), 2),
         "client_cores": round(statistics.median(one.client_cores for one in rounds), 2),
     }

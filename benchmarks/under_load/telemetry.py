@@ -1,4 +1,4 @@
-"""Made-up telemetry: what a trainer tells of its steps, and jobs that have told it."""
+"""Synthetic telemetry: blocks and frames as of a trainer, and jobs that have stored them."""
 
 import io
 import threading
@@ -7,29 +7,29 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ampcore.series import StepBlock
-from ampcore.series.codec import encode
-from ampcore.series.frames import Frame, FrameReader, FrameType, write_frame
 from ampcore.spec import JobSpec
-from server.compact import Compactor
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from server.background.compactor import Compactor
 from store import attempts, jobs
 from store.database import Database
-from worker.meter import Meter
-from worker.patience import Lease, PatientWrites
-from worker.relay import Relay
-from worker.spool import Spool
+from worker.database_retry import Lease, RetryingDatabase
+from worker.telemetry_writer import TelemetryWriter
+from worker.usage import WorkerMetrics
+from worker.write_buffer import WriteBuffer
 
 SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
 LEASE_S = 3600.0
 DEADLINE_S = 600.0
 GROWTH_INTERVAL = 2000
 SKIP_EVERY = GROWTH_INTERVAL + 3
-"""The scale is doubled after so many good steps, and the third step with it overflows."""
+"""The scale doubles after GROWTH_INTERVAL finite steps, and the third step with it overflows."""
 LARGE_BLOCK = 4096
 
 
 def block(first_step: int, count: int) -> StepBlock:
-    """Steps as a trainer might make them, with all digits of their floats."""
+    """Random steps as of a trainer, with floats of full precision."""
     random = np.random.default_rng(first_step)
     steps = np.arange(first_step, first_step + count)
     place = steps % SKIP_EVERY
@@ -48,7 +48,7 @@ def block(first_step: int, count: int) -> StepBlock:
 
 
 def blocks(steps: int, size: int) -> Iterator[StepBlock]:
-    """The first so many steps of a job, block by block."""
+    """The first `steps` steps of a job in blocks of `size`."""
     for first_step in range(0, steps, size):
         yield block(first_step, min(size, steps - first_step))
 
@@ -59,14 +59,14 @@ def skipped_between(start: int, end: int) -> list[int]:
     return list(range(first, end, SKIP_EVERY))
 
 
-def told(steps: StepBlock) -> Frame:
-    """A block as the trainer hands it over and its supervisor reads it from the pipe."""
-    facts = steps.facts
+def steps_frame(steps: StepBlock) -> Frame:
+    """A block as the frame that a worker reads from its trainer's pipe."""
+    stats = steps.stats
     names = ("loss", "loss_scale", "grad_norm", "learning_rate")
     header = {
         "first_step": steps.first_step,
         "count": len(steps),
-        "facts": vars(facts),
+        "stats": vars(stats),
         "last": {name: float(steps[name][-1]) for name in names}
         | {"examples_per_s": steps.examples_per_s},
         "scale_health": "healthy",
@@ -77,8 +77,8 @@ def told(steps: StepBlock) -> Frame:
     return frame
 
 
-def claimed(database: Database) -> Lease:
-    """A new job that a worker has taken."""
+def claim_new_job(database: Database) -> Lease:
+    """Create and claim a job."""
     with database.write() as session:
         job_id = jobs.create(session, SPEC, jobs.Origin("default")).id
         job = attempts.claim(session, job_id, "benchmark", lease_s=LEASE_S)
@@ -87,34 +87,38 @@ def claimed(database: Database) -> Lease:
 
 
 @contextmanager
-def relaying(
+def writing_telemetry(
     database: Database,
     lease: Lease,
     total_steps: int,
-    committed: Callable[[], object] = lambda: None,
-) -> Iterator[Relay]:
-    """The job runs, and this is its worker's relay; all that it was told is stored afterwards."""
-    writes = PatientWrites(database, threading.Event(), committed=committed)
-    relay = Relay(writes, lease, Meter(), lambda _event: None, Spool())
-    relay.start()
+    on_commit: Callable[[], object] = lambda: None,
+) -> Iterator[TelemetryWriter]:
+    """Run a job's telemetry writer; everything enqueued is stored at the exit."""
+    retrying_database = RetryingDatabase(database, threading.Event(), on_commit=on_commit)
+    writer = TelemetryWriter(
+        retrying_database, lease, WorkerMetrics(), lambda _event: None, WriteBuffer()
+    )
+    writer.start()
     try:
-        relay.carry([Frame(FrameType.RUNNING, {"total_steps": total_steps, "first_step": 0})])
-        stored(relay)
-        yield relay
+        writer.enqueue_frames(
+            [Frame(FrameType.RUNNING, {"total_steps": total_steps, "first_step": 0})]
+        )
+        wait_until_stored(writer)
+        yield writer
     finally:
-        relay.close()
-    if relay.error or relay.is_fenced:
-        raise RuntimeError("the relay could not store all that it was told") from relay.error
+        writer.close()
+    if writer.error or writer.is_fenced:
+        raise RuntimeError("the telemetry could not be stored") from writer.error
 
 
-def stored(relay: Relay) -> None:
-    """Wait until all that the relay was told is committed."""
-    if not relay.spool.drained(DEADLINE_S):
+def wait_until_stored(writer: TelemetryWriter) -> None:
+    """Wait until everything enqueued is committed."""
+    if not writer.buffer.wait_until_empty(DEADLINE_S):
         raise TimeoutError(f"not stored after {DEADLINE_S:g} s")
 
 
-def ended(database: Database, lease: Lease) -> None:
-    """The job has succeeded, and all of its steps are merged."""
+def finish_job(database: Database, lease: Lease) -> None:
+    """Mark the job as succeeded, and merge all of its steps."""
     with database.write() as session:
         assert attempts.mark_succeeded(session, lease.job_id, lease.attempt, {}) is not None
     compactor = Compactor(database)
@@ -122,12 +126,12 @@ def ended(database: Database, lease: Lease) -> None:
         pass
 
 
-def filled(database: Database, steps: int, size: int = LARGE_BLOCK) -> str:
-    """The id of a job that has told of so many steps and ended, with all of them merged."""
-    lease = claimed(database)
-    with relaying(database, lease, steps) as relay:
+def create_finished_job(database: Database, steps: int, size: int = LARGE_BLOCK) -> str:
+    """Create a finished job with merged steps; returns its id."""
+    lease = claim_new_job(database)
+    with writing_telemetry(database, lease, steps) as writer:
         for each in blocks(steps, size):
-            relay.spool.wait_for_room(DEADLINE_S)
-            relay.carry([told(each)])
-    ended(database, lease)
+            writer.buffer.wait_for_room(DEADLINE_S)
+            writer.enqueue_frames([steps_frame(each)])
+    finish_job(database, lease)
     return lease.job_id

@@ -1,18 +1,18 @@
-// The frame around every page: who is signed in, where one may go, and whether the server is there.
+// The frame of every page: session, route, outage banner, notifications.
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { usePlace, type Place } from "./address.ts";
-import { sessionEnded } from "./api/connection.ts";
-import { useCell } from "./cell.ts";
+import { useRoute, type Route } from "./router.ts";
+import { sessionEndCount } from "./api/connection.ts";
+import { useObservable } from "./hooks.ts";
 import { JobsPage } from "./pages/jobs/page.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
-import { Header } from "./parts/header.tsx";
-import { Empty, Loading } from "./parts/standing.tsx";
-import { Notices } from "./parts/notices.tsx";
-import { OutageBanner } from "./parts/outage.tsx";
-import { lookWhoIsThere, session } from "./session.ts";
+import { Header } from "./components/header.tsx";
+import { EmptyState, LoadingState } from "./components/load-state.tsx";
+import { Notifications } from "./components/notifications.tsx";
+import { OutageBanner } from "./components/outage-banner.tsx";
+import { loadSession, session } from "./session.ts";
 
-type Page = ComponentType<{ place: Place }>;
+type Page = ComponentType<{ route: Route }>;
 type Load = () => Promise<Page>;
 
 const PAGES: Record<string, Load> = {
@@ -24,50 +24,50 @@ const PAGES: Record<string, Load> = {
 };
 
 export function App() {
-  const who = useCell(session);
-  const ended = useCell(sessionEnded);
-  useEffect(() => void lookWhoIsThere(), []);
+  const currentSession = useObservable(session);
+  const ended = useObservable(sessionEndCount);
+  useEffect(() => void loadSession(), []);
   useEffect(() => {
     if (ended > 0) session.set(null);
   }, [ended]);
   return (
     <>
-      <OutageBanner onBack={who === undefined ? lookWhoIsThere : undefined} />
-      {who === undefined ? <Loading what="the dashboard" /> : who === null ? <SignIn /> : <SignedIn />}
-      <Notices />
+      <OutageBanner onReconnect={currentSession === undefined ? loadSession : undefined} />
+      {currentSession === undefined ? <LoadingState what="dashboard" /> : currentSession === null ? <SignIn /> : <SignedInLayout />}
+      <Notifications />
     </>
   );
 }
 
-function SignedIn() {
-  const place = usePlace();
+function SignedInLayout() {
+  const route = useRoute();
   useEffect(() => {
-    // Most go to a job next: its page is fetched while nobody waits for it.
+    // Most users open a job next: load its code in advance.
     const timer = setTimeout(() => void PAGES["job"]!().catch(() => undefined), 1000);
     return () => clearTimeout(timer);
   }, []);
-  const [first = "jobs", second] = place.path;
+  const [first = "jobs", second] = route.path;
   const name = first === "jobs" && second ? "job" : first;
   return (
     <>
-      <a class="skip-link" href="#main" onClick={toMain}>Skip to the content</a>
+      <a class="skip-link" href="#main" onClick={focusMain}>Skip to main content</a>
       <Header at={first} />
       <main id="main" tabIndex={-1}>
-        <Broken key={`${name}/${second}`}>
-          {name === "jobs" ? <JobsPage place={place} /> : <Later name={name} place={place} />}
-        </Broken>
+        <ErrorBoundary key={`${name}/${second}`}>
+          {name === "jobs" ? <JobsPage route={route} /> : <LazyPage name={name} route={route} />}
+        </ErrorBoundary>
       </main>
     </>
   );
 }
 
-function toMain(event: MouseEvent) {
-  event.preventDefault(); // the fragment says where one is
+function focusMain(event: MouseEvent) {
+  event.preventDefault(); // the fragment is the route
   document.getElementById("main")?.focus();
 }
 
-/** A page that is fetched when it is first gone to. */
-function Later({ name, place }: { name: string; place: Place }) {
+/** A page whose code is loaded when it is first opened. */
+function LazyPage({ name, route }: { name: string; route: Route }) {
   const [page, setPage] = useState<{ name: string; Page: Page } | null>(null);
   const [failed, setFailed] = useState(false);
   const load = PAGES[name];
@@ -75,22 +75,22 @@ function Later({ name, place }: { name: string; place: Place }) {
     setFailed(false);
     load?.().then((Page) => setPage({ name, Page }), () => setFailed(true));
   }, [name]);
-  if (!load) return <Empty title="There is no such page">The <a href="#/jobs">list of jobs</a> is a good place to start.</Empty>;
-  if (failed) return <Reload />;
-  return page?.name === name ? <page.Page place={place} /> : <Loading what="the page" />;
+  if (!load) return <EmptyState title="Page not found">Go to the <a href="#/jobs">list of jobs</a>.</EmptyState>;
+  if (failed) return <ReloadPrompt />;
+  return page?.name === name ? <page.Page route={route} /> : <LoadingState what="page" />;
 }
 
-function Reload() {
+function ReloadPrompt() {
   return (
-    <Empty title="A part of the dashboard could not be loaded">
-      The server may have been updated, or be away.{" "}
-      <button type="button" class="button" onClick={() => location.reload()}>Load the page again</button>
-    </Empty>
+    <EmptyState title="The page could not be loaded">
+      The server may have been updated or may be unreachable.{" "}
+      <button type="button" class="button" onClick={() => location.reload()}>Reload the page</button>
+    </EmptyState>
   );
 }
 
-/** Shows what to do where drawing a page failed; going elsewhere makes a new start. */
-class Broken extends Component<{ children: ComponentChildren }, { message: string | null }> {
+/** Shows an error if a page fails to render; another route starts afresh. */
+class ErrorBoundary extends Component<{ children: ComponentChildren }, { message: string | null }> {
   override state = { message: null };
 
   static override getDerivedStateFromError(error: unknown) {
@@ -100,9 +100,9 @@ class Broken extends Component<{ children: ComponentChildren }, { message: strin
   override render() {
     if (this.state.message === null) return this.props.children;
     return (
-      <Empty title="This page failed">
-        <code>{this.state.message}</code>. Load the page again; if it stays, tell whoever runs this server.
-      </Empty>
+      <EmptyState title="This page failed">
+        <code>{this.state.message}</code>. Reload the page. If the error stays, contact the operator of this server.
+      </EmptyState>
     );
   }
 }

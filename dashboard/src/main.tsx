@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { App } from "./app.tsx";
-import { apply } from "./theme.ts";
+import { applyTheme } from "./theme.ts";
 
-apply();
+applyTheme();
 render(<App />, document.getElementById("app")!);

@@ -1,42 +1,42 @@
-// Who is signed in. The secret itself goes to the server once and is kept nowhere here: the
-// browser holds a cookie that no script can read.
-import { failed } from "./api/connection.ts";
-import { ApiError, ask, read } from "./api/request.ts";
+// The session. The token is sent to the server once and not stored here: the browser holds a cookie
+// that scripts cannot read.
+import { toApiError } from "./api/connection.ts";
+import { ApiError, fetchApi, getJson } from "./api/request.ts";
 import type { Session } from "./api/types.ts";
-import { cell, useCell } from "./cell.ts";
+import { observable, useObservable } from "./hooks.ts";
 
-/** undefined: not known yet; null: nobody. */
-export const session = cell<Session | null | undefined>(undefined);
+/** undefined: not loaded yet; null: signed out. */
+export const session = observable<Session | null | undefined>(undefined);
 
-export async function lookWhoIsThere(): Promise<void> {
+export async function loadSession(): Promise<void> {
   try {
-    session.set(await read<Session>("/session"));
+    session.set(await getJson<Session>("/session"));
   } catch (error) {
-    if (failed(error).status === 401) session.set(null);
+    if (toApiError(error).status === 401) session.set(null);
   }
 }
 
-/** Throws ApiError where the token is not valid. */
+/** Throws ApiError if the token is not valid. */
 export async function signIn(token: string): Promise<void> {
-  const answer = await ask<Session>("/session", { method: "POST", body: { token } });
-  session.set(answer!.body);
+  const response = await fetchApi<Session>("/session", { method: "POST", body: { token } });
+  session.set(response!.body);
 }
 
 export async function signOut(): Promise<void> {
   try {
-    await ask("/session", { method: "DELETE" });
+    await fetchApi("/session", { method: "DELETE" });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   session.set(null);
 }
 
-/** May the one who is signed in submit and steer jobs? */
-export function useMaySteer(): boolean {
-  const role = useCell(session)?.role;
+/** True if the role allows submitting and controlling jobs. */
+export function useCanEditJobs(): boolean {
+  const role = useObservable(session)?.role;
   return role === "admin" || role === "member";
 }
 
 export function useIsAdmin(): boolean {
-  return useCell(session)?.role === "admin";
+  return useObservable(session)?.role === "admin";
 }

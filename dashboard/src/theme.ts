@@ -1,37 +1,37 @@
-// Light or dark: as the system has it, or as was chosen here.
-import { cell } from "./cell.ts";
+// The colour theme: the system's, or the one selected in the header.
+import { observable } from "./hooks.ts";
 
-export type Choice = "system" | "light" | "dark";
+export type ThemePreference = "system" | "light" | "dark";
 const KEY = "ampcore-theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-export const choice = cell<Choice>(kept());
-/** What is shown now. */
-export const theme = cell<"light" | "dark">(shown());
+export const themeChoice = observable<ThemePreference>(storedChoice());
+/** The theme in use. */
+export const theme = observable<"light" | "dark">(effectiveTheme());
 
-export function choose(next: Choice): void {
-  choice.set(next);
+export function setThemeChoice(next: ThemePreference): void {
+  themeChoice.set(next);
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // A browser that keeps nothing asks the system each time.
+    // Without storage the choice lasts until the page is reloaded.
   }
-  apply();
+  applyTheme();
 }
 
-export function apply(): void {
-  document.documentElement.dataset["theme"] = shown();
-  theme.set(shown());
+export function applyTheme(): void {
+  document.documentElement.dataset["theme"] = effectiveTheme();
+  theme.set(effectiveTheme());
 }
 
-system.addEventListener("change", apply);
+system.addEventListener("change", applyTheme);
 
-function shown(): "light" | "dark" {
-  const chosen = choice.get();
+function effectiveTheme(): "light" | "dark" {
+  const chosen = themeChoice.get();
   return chosen === "system" ? (system.matches ? "dark" : "light") : chosen;
 }
 
-function kept(): Choice {
+function storedChoice(): ThemePreference {
   try {
     const value = localStorage.getItem(KEY);
     return value === "light" || value === "dark" ? value : "system";

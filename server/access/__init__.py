@@ -1,1 +1,1 @@
-"""Who asks, and whether they may."""
+"""Authentication: credentials, tokens and sessions, roles, rate limits."""

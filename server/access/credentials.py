@@ -1,4 +1,4 @@
-"""Where a request carries its secret: a header, or the cookie of a browser; never its address."""
+"""Read the credential of a request: an Authorization header or a cookie, never the URL."""
 
 import base64
 import binascii
@@ -9,47 +9,49 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import Scope
 
-from server.access.keyring import Credential, Kind
-from server.access.sessions import COOKIE
+from server.access.authenticator import Credential, CredentialKind
+from server.access.session_cookie import COOKIE
 from server.errors import Unauthorized
-from store.tokens import PREFIX, digest_of
+from store.tokens import SECRET_PREFIX, digest_of
 
-PAGES: Final = ("/api/v1/docs", "/api/v1/docs/", "/api/v1/openapi.json")
-"""What a browser opens: these also take the token as the password of HTTP Basic."""
+BASIC_AUTH_PATHS: Final = ("/api/v1/docs", "/api/v1/docs/", "/api/v1/openapi.json")
+"""Pages that a browser opens: they also accept the token as the password of HTTP Basic."""
 
 BEARER: Final = 'Bearer realm="ampcore"'
 BASIC: Final = 'Basic realm="ampcore", charset="UTF-8"'
 HINT: Final = "Send the header 'Authorization: Bearer <token>'"
-NAMES: Final = frozenset({"token", "access_token", "auth_token", "api_key", "apikey", "key"})
-"""What people call a secret in an address."""
+SECRET_PARAMETERS: Final = frozenset(
+    {"token", "access_token", "auth_token", "api_key", "apikey", "key"}
+)
+"""Query parameters in which people put secrets."""
 
 
 def read(scope: Scope) -> Credential:
-    """What the request is to be known by. Raises Unauthorized when it carries nothing."""
-    if (received := _read(scope)) is not None:
+    """The credential of a request. Raises Unauthorized if there is none."""
+    if (received := _kind_and_secret(scope)) is not None:
         kind, secret = received
         return Credential(kind, digest_of(secret))
-    raise Unauthorized(f"{HINT}; received {_received(scope)}.", _challenges(scope))
+    raise Unauthorized(f"{HINT}; received {_describe_received(scope)}.", _challenges(scope))
 
 
 def secret_of(scope: Scope) -> str:
-    """The secret of a request that was let in; to be computed with and kept nowhere."""
-    received = _read(scope)
+    """The secret of an authenticated request; it must not be stored."""
+    received = _kind_and_secret(scope)
     return received[1] if received is not None else ""
 
 
-def _read(scope: Scope) -> tuple[Kind, str] | None:
+def _kind_and_secret(scope: Scope) -> tuple[CredentialKind, str] | None:
     headers = Headers(scope=scope)
     header = headers.get("authorization")
     if header is None and (secret := cookie_parser(headers.get("cookie", "")).get(COOKIE)):
-        return Kind.COOKIE, secret
-    if header is not None and (secret := _secret(header, basic=_is_page(scope))):
-        return Kind.TOKEN, secret
+        return CredentialKind.COOKIE, secret
+    if header is not None and (secret := _secret_in_header(header, basic=_takes_basic_auth(scope))):
+        return CredentialKind.TOKEN, secret
     return None
 
 
-def invalid(scope: Scope) -> Unauthorized:
-    """The answer to a secret that is not, or no more, valid."""
+def invalid_token_error(scope: Scope) -> Unauthorized:
+    """The error for a secret that is wrong, expired or revoked."""
     first, *others = _challenges(scope)
     return Unauthorized(
         f"{HINT}; the one received is not valid here.", (f'{first}, error="invalid_token"', *others)
@@ -57,23 +59,28 @@ def invalid(scope: Scope) -> Unauthorized:
 
 
 def _challenges(scope: Scope) -> tuple[str, ...]:
-    return (BEARER, BASIC) if _is_page(scope) else (BEARER,)
+    return (BEARER, BASIC) if _takes_basic_auth(scope) else (BEARER,)
 
 
-def _received(scope: Scope) -> str:
-    """An address ends up in logs and histories, so what it says opens nothing."""
+def _describe_received(scope: Scope) -> str:
+    """Raise Unauthorized for a secret in the URL: URLs end up in logs and histories."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=None)
-    if any(name.lower() in NAMES or value.startswith(PREFIX) for name, value in pairs):
+    if any(
+        name.lower() in SECRET_PARAMETERS or value.startswith(SECRET_PREFIX)
+        for name, value in pairs
+    ):
         return "a secret in the address, where it is never read: it may be in logs now"
     return "none"
 
 
-def _is_page(scope: Scope) -> bool:
+def _takes_basic_auth(scope: Scope) -> bool:
     path = scope["path"]
-    return scope["method"] == "GET" and (path in PAGES or path.startswith(PAGES[1]))
+    return scope["method"] == "GET" and (
+        path in BASIC_AUTH_PATHS or path.startswith(BASIC_AUTH_PATHS[1])
+    )
 
 
-def _secret(header: str, *, basic: bool) -> str | None:
+def _secret_in_header(header: str, *, basic: bool) -> str | None:
     """The token in an Authorization header; that of Basic is the password, for any user."""
     scheme, _, value = header.strip().partition(" ")
     match scheme.lower():

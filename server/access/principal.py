@@ -1,24 +1,14 @@
-"""Who asks: what the door has found out, for everything behind it."""
+"""The principal of a request: token, project and role."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
-
-class Role(StrEnum):
-    """What a token may do."""
-
-    ADMIN = "admin"
-    """Everything, in every project."""
-    MEMBER = "member"
-    """Submit and steer the jobs of its project."""
-    VIEWER = "viewer"
-    """Read what is in its project."""
+from ampcore.api.session import Role
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A token that is valid now; a browser's session may expire before its token does."""
+    """A valid token, or a browser session of it, which may expire earlier."""
 
     token_id: str
     token_name: str
@@ -27,6 +17,6 @@ class Principal:
     expires_at: datetime | None = None
 
     @property
-    def sees(self) -> str | None:
-        """The one project whose jobs are there for it; None: those of every project."""
+    def visible_project(self) -> str | None:
+        """The project whose jobs it may see; None for every project."""
         return None if self.role is Role.ADMIN else self.project

@@ -1,6 +1,6 @@
-"""How many requests a token may send in a while, and how often an address may fail to sign in.
+"""Rate limits: requests per token, and failed logins per address, in fixed windows.
 
-Counted in this process alone: with several replicas each allows as many.
+Counted in this process: each of several replicas allows as many.
 """
 
 import time
@@ -16,36 +16,36 @@ from limits.strategies import FixedWindowRateLimiter
 from server.errors import TooManyRequests
 
 OFF: Final = "off"
-KEPT: Final = 10_000
-"""Counters beyond which those that have run out are thrown away."""
+MAX_COUNTERS: Final = 10_000
+"""Above so many counters, expired ones are removed."""
 
 
 class Limit(Protocol):
-    """What may refuse a request."""
+    """The interface of a rate limit."""
 
     def hit(self, key: str) -> None:
         """Count one more for the key. Raises TooManyRequests."""
 
     def check(self, key: str) -> None:
-        """Raises TooManyRequests when the next hit would; counts nothing."""
+        """Raise TooManyRequests if the next hit would; does not count."""
 
 
 class NoLimit:
-    """Refuses nothing."""
+    """Allows everything."""
 
     def hit(self, key: str) -> None:
-        """Nothing is counted."""
+        """Does nothing."""
 
     def check(self, key: str) -> None:
-        """Nothing was counted."""
+        """Does nothing."""
 
 
 class RateLimit:
-    """So many in each window of time, which begins with the first."""
+    """At most so many hits per window; a window starts with its first hit."""
 
     def __init__(self, rate: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._item = parse(rate)
-        self._counters = Counters(clock)
+        self._counters = MemoryCounters(clock)
         self._clock = clock
         self._limiter = FixedWindowRateLimiter(self._counters)
 
@@ -55,7 +55,7 @@ class RateLimit:
             raise self._refusal(key)
 
     def check(self, key: str) -> None:
-        """Raises TooManyRequests when the next hit would; counts nothing."""
+        """Raise TooManyRequests if the next hit would; does not count."""
         if not self._limiter.test(self._item, key):
             raise self._refusal(key)
 
@@ -68,14 +68,14 @@ class RateLimit:
 
 @dataclass
 class Counter:
-    """How many were counted, and until when they count."""
+    """The count of a window, and when the window ends."""
 
     until: float
     count: int = 0
 
 
-class Counters(Storage):
-    """The counts in memory; the library's own ones start a thread every 10 ms to forget some."""
+class MemoryCounters(Storage):
+    """In-memory counters; those of the library start a thread every 10 ms to remove old ones."""
 
     STORAGE_SCHEME = None
     base_exceptions = ()
@@ -87,7 +87,7 @@ class Counters(Storage):
         self._changing = Lock()
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        """Count `amount` more; a new window of `expiry` seconds begins where the last has ended."""
+        """Add `amount`; a new window of `expiry` seconds starts after the last has ended."""
         now = self._clock()
         with self._changing:
             counter = self._counters.get(key)
@@ -98,37 +98,37 @@ class Counters(Storage):
             return counter.count
 
     def get(self, key: str) -> int:
-        """How many were counted in the present window."""
+        """The count in the current window."""
         counter = self._counters.get(key)
         return counter.count if counter is not None and counter.until > self._clock() else 0
 
     def get_expiry(self, key: str) -> float:
-        """When the present window ends, by the clock."""
+        """When the current window ends, in Unix seconds."""
         counter = self._counters.get(key)
         return counter.until if counter is not None else self._clock()
 
     def check(self) -> bool:
-        """Memory is always there."""
+        """Memory is always available."""
         return True
 
     def reset(self) -> int | None:
-        """Forget everything."""
+        """Remove all counters."""
         self._counters.clear()
         return None
 
     def clear(self, key: str) -> None:
-        """Forget one key."""
+        """Remove one counter."""
         self._counters.pop(key, None)
 
     def _make_room(self, now: float) -> None:
-        """Bound the memory; where nothing has run out, the oldest windows give way."""
-        if len(self._counters) < KEPT:
+        """Bound the memory: remove expired counters, and if there are none, the oldest ones."""
+        if len(self._counters) < MAX_COUNTERS:
             return
         running = {key: one for key, one in self._counters.items() if one.until > now}
-        newest = list(running.items())[-KEPT // 2 :]
+        newest = list(running.items())[-MAX_COUNTERS // 2 :]
         self._counters = dict(newest)
 
 
-def limit_of(rate: str) -> Limit:
-    """The limit that the setting AMPCORE_RATE_LIMIT asks for, as in 60000/minute."""
+def rate_limit_from_setting(rate: str) -> Limit:
+    """The limit for the setting AMPCORE_RATE_LIMIT, as in 60000/minute."""
     return NoLimit() if rate == OFF else RateLimit(rate)

@@ -1,1 +1,1 @@
-"""`ampserver`: what an operator types."""
+"""The `ampserver` command."""

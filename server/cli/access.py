@@ -1,4 +1,4 @@
-"""`ampserver token …` and `ampserver project …`: who may do what, told on the server itself."""
+"""`ampserver token …` and `ampserver project …`: access tokens and quotas, in the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from server.access.principal import Role
+from ampcore.api.session import Role
 from server.cli.terminal import fail, read_settings, table
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ def _quota(text: str) -> str:
 
 Quota = Annotated[
     str | None,
-    typer.Option(parser=_quota, metavar="NUMBER", help=f"{NO_LIMIT!r}: no limit; left out: as is."),
+    typer.Option(
+        parser=_quota,
+        metavar="NUMBER",
+        help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
+    ),
 ]
 
 
@@ -60,50 +64,54 @@ def create(
             help="admin: everything, everywhere; member: the jobs of its project; viewer: reads."
         ),
     ] = Role.MEMBER,
-    project: Annotated[str, typer.Option(help="Made where there is none yet.")] = "default",
+    project: Annotated[str, typer.Option(help="Created if it does not exist.")] = "default",
     expires_in: Annotated[
         timedelta | None,
-        typer.Option(parser=_duration, metavar="TIME", help="As in 30d; left out: never."),
+        typer.Option(
+            parser=_duration,
+            metavar="TIME",
+            help="For example 30d; leave out for a token that never expires.",
+        ),
     ] = None,
 ) -> None:
-    """Make a token and print its secret, which cannot be shown again."""
+    """Create a token and print its secret, which cannot be shown again."""
     from store import audit, tokens
 
     expires_at = None if expires_in is None else datetime.now(UTC) + expires_in
     _check_project(project)
-    with _writing() as (session, actor):
+    with _transaction() as (session, actor):
         secret = tokens.create(session, name, role=role, project=project, expires_at=expires_at)
-        token = tokens.of_secret(session, secret)
+        token = tokens.get_by_secret(session, secret)
         assert token is not None  # noqa: S101 - it was made in this transaction
-        told = {"name": name, "role": role}
-        audit.note(session, actor, "token.create", token.id, project=project, **told)
+        details = {"name": name, "role": role}
+        audit.record(session, actor, "token.create", token.id, project=project, **details)
     typer.echo(secret)
 
 
 @token_app.command("list")
 def list_tokens() -> None:
-    """List every token, the newest first; no secret, for none is kept."""
+    """List every token, newest first. Secrets are not stored and cannot be shown."""
     from store import tokens
 
-    with _writing() as (session, _actor):
+    with _transaction() as (session, _actor):
         found = tokens.listing(session)
-    rows = [(row.id, row.name, row.role, row.project, _state(row)) for row in found]
+    rows = [(row.id, row.name, row.role, row.project, _token_state(row)) for row in found]
     typer.echo(table(("ID", "NAME", "ROLE", "PROJECT", "STATE"), *rows))
 
 
 @token_app.command()
 def revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """Let a token open nothing any more."""
+    """Revoke a token: it is refused from now on."""
     from store import audit, tokens
 
     try:
-        with _writing() as (session, actor):
+        with _transaction() as (session, actor):
             token = tokens.get(session, token_id)
             if token is None:
                 fail(f"There is no token {token_id!r}; `ampserver token list` lists them.")
             if tokens.revoke(session, token):
-                audit.note(session, actor, "token.revoke", token.id, project=token.project)
-    except tokens.LastAdmin as error:
+                audit.record(session, actor, "token.revoke", token.id, project=token.project)
+    except tokens.LastAdminToken as error:
         fail(error)
     typer.echo(f"Revoked {token_id}.")
 
@@ -114,7 +122,7 @@ def set_quotas(
     max_queued: Quota = None,
     max_running: Quota = None,
 ) -> None:
-    """Set quotas of a project, which is made where there is none of that name."""
+    """Set the quotas of a project; the project is created if it does not exist."""
     from store import audit, projects
 
     _check_project(name)
@@ -124,33 +132,33 @@ def set_quotas(
         for quota, most in given.items()
         if most is not None
     }
-    with _writing() as (session, actor):
+    with _transaction() as (session, actor):
         projects.update(session, name, quotas)
-        audit.note(session, actor, "project.update", name, project=name, **quotas)
-        told = _projects(session)
-    typer.echo(told)
+        audit.record(session, actor, "project.update", name, project=name, **quotas)
+        table = _projects(session)
+    typer.echo(table)
 
 
 @project_app.command("list")
 def list_projects() -> None:
     """List the projects, their quotas, and how many of their jobs wait and run."""
-    with _writing() as (session, _actor):
-        told = _projects(session)
-    typer.echo(told)
+    with _transaction() as (session, _actor):
+        table = _projects(session)
+    typer.echo(table)
 
 
 def _projects(session: Session) -> str:
     from store import projects
 
-    load = projects.load(session)
+    load = projects.load_by_project(session)
     rows: list[tuple[object, ...]] = []
     for row in projects.listing(session):
-        used = load.get(row.name, projects.Load())
+        used = load.get(row.name, projects.ProjectLoad())
         rows.append((row.name, used.queued, row.max_queued, used.running, row.max_running))
     return table(("PROJECT", "QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING"), *rows)
 
 
-def _state(token: Token) -> str:
+def _token_state(token: Token) -> str:
     if token.revoked_at is not None:
         return f"revoked {token.revoked_at:%Y-%m-%d %H:%M} UTC"
     if token.expires_at is None:
@@ -160,23 +168,23 @@ def _state(token: Token) -> str:
 
 
 def _check_project(name: str) -> None:
-    from store.projects import NAME
+    from ampcore.api.projects import PROJECT_NAME
 
-    if not re.fullmatch(NAME, name):
-        fail(f"Expected a project's name of the form {NAME}, received {name!r}.")
+    if not re.fullmatch(PROJECT_NAME, name):
+        fail(f"Expected a project's name of the form {PROJECT_NAME}, received {name!r}.")
 
 
 @contextmanager
-def _writing() -> Iterator[tuple[Session, Actor]]:
-    """A transaction in the database of the settings, and whom the audit names for it."""
-    from server.cli.database_url import DatabaseUnusable, name_of, with_tables
+def _transaction() -> Iterator[tuple[Session, Actor]]:
+    """A write session of the configured database, and the actor for the audit log."""
+    from server.cli.database import DatabaseUnusable, describe_database, open_migrated
     from store.audit import Actor
 
     url = read_settings().database_url
     actor = Actor("default", None, "ampserver (command line)", None, None)
     try:
-        with with_tables(url) as database, database.write() as session:
+        with open_migrated(url) as database, database.write() as session:
             yield session, actor
     except DatabaseUnusable as error:
         fail(error)
-    typer.echo(f"Used the {name_of(url)}.", err=True)
+    typer.echo(f"Database: {describe_database(url)}", err=True)

@@ -1,4 +1,4 @@
-"""`ampserver`: run the whole stack, or its pieces. Heavy imports wait inside the commands."""
+"""`ampserver`: run the whole stack or its parts. Heavy imports are inside the commands."""
 
 import logging
 import os
@@ -27,17 +27,19 @@ app = typer.Typer(
 app.add_typer(token_app, name="token")
 app.add_typer(project_app, name="project")
 
-Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one.")]
+Port = Annotated[
+    int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 picks a free one.")
+]
 
 
 def _folder(text: str) -> Path:
-    """The value of --data; an empty one would mean the folder that one happens to be in."""
+    """The value of --data; an empty one would mean the current folder."""
     if not text.strip():
         raise typer.BadParameter("expected a folder, received an empty name.")
     return Path(text)
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ampserver {ampcore.__version__}")
         raise typer.Exit
@@ -48,7 +50,7 @@ def _options(
     *,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
@@ -61,7 +63,7 @@ def up(
         typer.Option(
             parser=_folder,
             metavar="FOLDER",
-            help="Folder for everything; else AMPCORE_DATA_DIR, else ./ampcore-data.",
+            help="Data folder. Default: AMPCORE_DATA_DIR, else ./ampcore-data.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
@@ -78,55 +80,55 @@ def up(
         run(DataFolder(data or default_data_dir()), host, port, workers)
     except StartFailed as error:
         fail(error)
-    _leave()
+    _exit_now()
 
 
 @app.command()
 def api() -> None:
-    """Run the API alone; AMPCORE_* variables name the database, Redis and the address."""
-    from server.serving.memory import keep_small
-    from server.serving.serve import listen, serve, url_of, warning_about
-    from service.logs import set_up_logging
+    """Run only the API. AMPCORE_* variables set the database, Redis and the listening address."""
+    from server.serving.memory import limit_memory
+    from server.serving.serve import exposure_warning, listen, serve, url_of
+    from service.log_config import set_up_logging
 
-    keep_small()
-    hide_memory()  # the passwords in it are no other process's business
+    limit_memory()
+    hide_memory()  # not inherited by child processes: they contain passwords
     settings = read_settings()
     set_up_logging(settings.log_format)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like that of Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same exit as after Ctrl-C
     try:
         listener = listen(settings.host, settings.port)
     except StartFailed as error:
         fail(error)
-    if warning := warning_about(listener):
+    if warning := exposure_warning(listener):
         typer.echo(warning, err=True)
     try:
         serve(settings, listener, lambda: typer.echo(f"ampcore answers at {url_of(listener)}"))
     except KeyboardInterrupt:
         typer.echo("Stopped.")
-    _leave()
+    _exit_now()
 
 
 @app.command()
 def worker() -> None:
-    """Run a worker alone; AMPCORE_* variables name the database, Redis and the slots."""
+    """Run only a worker. AMPCORE_* variables set the database, Redis and the number of slots."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell is meant
 
 
 @app.command()
 def migrate() -> None:
-    """Create the tables of the database, or bring older ones up to date."""
-    from server.cli.database_url import DatabaseUnusable, answering, name_of
+    """Create the database tables, or upgrade older ones."""
+    from server.cli.database import DatabaseUnusable, database_errors_as_unusable, describe_database
     from server.migrate import migrate as run
     from server.schema import HEAD
 
     url = read_settings().database_url
     try:
-        with answering(url):
+        with database_errors_as_unusable(url):
             run(url)
     except DatabaseUnusable as error:
         fail(error)
-    typer.echo(f"Used the {name_of(url)}.", err=True)
+    typer.echo(f"Database: {describe_database(url)}", err=True)
     typer.echo(f"The schema is at revision {HEAD}.")
 
 
@@ -135,8 +137,8 @@ def main() -> None:
     app()
 
 
-def _leave() -> NoReturn:
-    """End at once: a thread that waits for a database must not keep a stopped server alive."""
+def _exit_now() -> NoReturn:
+    """Exit at once: a thread that waits for a database must not keep the process alive."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

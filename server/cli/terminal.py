@@ -1,4 +1,4 @@
-"""What the commands of `ampserver` share: the settings, and one clear sentence when they fail."""
+"""Shared by the commands of `ampserver`: settings, error exit and tables."""
 
 from typing import NoReturn
 
@@ -9,7 +9,7 @@ from service.settings import SettingsInvalid
 
 
 def read_settings() -> Settings:
-    """The settings of the environment; a mistake in them ends the command."""
+    """The settings from the environment; an invalid one ends the command."""
     try:
         return Settings.from_environment()
     except SettingsInvalid as error:
@@ -17,13 +17,13 @@ def read_settings() -> Settings:
 
 
 def fail(error: Exception | str) -> NoReturn:
-    """End the command with a sentence for the person at the terminal."""
+    """Print an error message and end the command."""
     typer.echo(str(error), err=True)
     raise typer.Exit(1)
 
 
 def table(*rows: tuple[object, ...]) -> str:
-    """Rows as columns of text, under each other; None is a dash."""
+    """Format rows as aligned columns; None is a dash."""
     texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = (

@@ -1,1 +1,1 @@
-"""`ampserver up`: a private Redis, the API and a worker on one machine, kept running and ended."""
+"""`ampserver up`: SQLite, a private Redis, the API and one worker on one machine."""

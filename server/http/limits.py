@@ -1,4 +1,4 @@
-"""Limits on the size of requests: of their headers, and of their bodies, declared or not."""
+"""Size limits of request headers and bodies."""
 
 from typing import Final
 
@@ -6,12 +6,13 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import HeadersTooLarge, PayloadTooLarge, answer
+from server.errors import HeadersTooLarge, PayloadTooLarge
+from server.http.problem_responses import problem_response
 
 MAX_BODY_BYTES: Final = 256 * 1024
 DRAIN_BYTES: Final = 8 * 2**20
 DRAIN_S: Final = 2.0
-"""How much of a refused body is read on, so that a client still sending hears the answer."""
+"""How much of a refused body is still read, so that a sending client sees the response."""
 
 
 MAX_HEADER_BYTES: Final = 32 * 1024
@@ -25,50 +26,50 @@ class HeaderLimit:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, or answer it here."""
+        """Pass the request on, or refuse it."""
         headers = scope.get("headers", ())
         size = sum(len(name) + len(value) for name, value in headers)
         if scope["type"] == "http" and (size > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS):
             message = f"Expected at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes in all."
-            await answer(HeadersTooLarge(message))(scope, receive, send)
+            await problem_response(HeadersTooLarge(message))(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body over MAX_BODY_BYTES; a shorter one is handed on whole."""
+    """ASGI middleware: 413 for a body over MAX_BODY_BYTES; a shorter one is read completely."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, then let the application have it in one message."""
+        """Read the body, then pass it to the application in one message."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         body = _Body(receive)
         whole = await body.read() if _declared(scope) <= MAX_BODY_BYTES else None
         if body.broke_off:
-            return  # nobody hears an answer, and half a request is not what was asked for
+            return  # the client is gone: no response, and half a request is not executed
         if whole is None:
             await body.drain()
             error = PayloadTooLarge(f"Expected a body of at most {MAX_BODY_BYTES} bytes.")
-            await answer(error)(scope, receive, send)
+            await problem_response(error)(scope, receive, send)
         else:
             await self.app(scope, _Replay(whole, receive), send)
 
 
 class _Body:
-    """A request body as it comes in."""
+    """A request body while it arrives."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._ended = False
         self.broke_off = False
-        """The client went away before the end."""
+        """Whether the client disconnected before the end."""
 
     async def read(self) -> bytes | None:
-        """The body to its end, or to where the client went away; None once it is too long."""
+        """The body, up to its end or the client's disconnect; None if it is too long."""
         pieces: list[bytes] = []
         size = 0
         while not self._ended:
@@ -79,7 +80,7 @@ class _Body:
         return b"".join(pieces)
 
     async def drain(self) -> None:
-        """Read on and forget, for a while."""
+        """Read and discard the rest, up to a limit."""
         size = 0
         with anyio.move_on_after(DRAIN_S):
             while not self._ended and size <= DRAIN_BYTES:
@@ -94,7 +95,7 @@ class _Body:
 
 
 class _Replay:
-    """A body that was read already, then whatever the client says next."""
+    """A `receive` that returns the body that was read, then further messages of the client."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._message: Message | None = {"type": "http.request", "body": body, "more_body": False}

@@ -1,4 +1,4 @@
-"""The methods of a path: HEAD wherever GET is, and the names of all that it takes."""
+"""HTTP methods: HEAD for every GET route, and the methods that a path supports."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 
 
 class HeadAsGet:
-    """ASGI middleware: answers HEAD as GET would be answered, without the body."""
+    """ASGI middleware: responds to HEAD as to GET, without the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer a GET, and send on what HEAD may hear of it."""
+        """Call the application with GET, and send only status and headers."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self.app(scope, receive, send)
             return
@@ -27,16 +27,16 @@ class HeadAsGet:
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-                enough.cancel()  # nothing of a long body is made for nobody
+                enough.cancel()  # stop the application: the body is not needed
 
         with enough:
             await self.app({**scope, "method": "GET"}, receive, send_head)
 
 
-def allowed(request: Request) -> list[str]:
-    """The methods that the path of a request takes.
+def allowed_methods(request: Request) -> list[str]:
+    """The methods that the path of a request supports.
 
-    The router itself names only those of the first route that it finds.
+    Starlette's router reports only those of the first matching route.
     """
     methods = [method for method in METHODS if _takes(request, method)]
     return sorted([*methods, "HEAD"]) if "GET" in methods else methods

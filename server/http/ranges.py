@@ -1,4 +1,4 @@
-"""Which bytes of a file a request asks for (RFC 9110, section 14)."""
+"""Range requests: which bytes of a file are requested (RFC 9110, section 14)."""
 
 import re
 from typing import Final
@@ -8,14 +8,14 @@ from starlette.datastructures import Headers
 from server.errors import RangeNotSatisfiable
 
 RANGE: Final = re.compile(r"bytes=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})", re.ASCII | re.IGNORECASE)
-"""Blanks are never given back (`*+`), or a header full of them would be tried in every way."""
+"""Possessive quantifiers (`*+`): a header full of spaces must not cause backtracking."""
 
 
-def wanted(headers: Headers, etag: str, size: int) -> tuple[int, int] | None:
-    """The first byte and the one after the last; None: the whole file.
+def requested_range(headers: Headers, etag: str, size: int) -> tuple[int, int] | None:
+    """The first byte and the one after the last; None for the whole file.
 
-    Several ranges at once are answered with the whole file, as is a range of a file that is no
-    more the one that the client knows (If-Range). Raises RangeNotSatisfiable.
+    Several ranges select the whole file, and so does a range if If-Range shows that the client
+    knows another version of the file. Raises RangeNotSatisfiable.
     """
     given = headers.get("range", "")
     if not given or headers.get("if-range", etag) != etag:
@@ -29,7 +29,7 @@ def wanted(headers: Headers, etag: str, size: int) -> tuple[int, int] | None:
     else:
         start, end = int(first), min(int(last) + 1, size) if last else size
         if last and int(last) < int(first):
-            return None  # no range at all, and so not one that cannot be met
+            return None  # invalid, so ignored
     if start >= end:
         raise RangeNotSatisfiable(size)
     return start, end

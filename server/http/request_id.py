@@ -1,4 +1,4 @@
-"""An id for every request: taken from the client or made, in the answer, and on every log line."""
+"""Request ids and the access log: the id is in the response and on every log line."""
 
 import logging
 import re
@@ -8,46 +8,46 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.logs import NOTHING, context
+from service.log_config import NO_CONTEXT, context
 
 access = logging.getLogger("server.access")
 log = logging.getLogger(__name__)
 
 HEADER: Final = b"x-request-id"
-USABLE: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-LONGEST_PATH: Final = 200
-"""Characters of a path in the log."""
+ID_PATTERN: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+MAX_LOGGED_PATH: Final = 200
+"""The most characters of a path in the log."""
 
 
 class RequestId:
-    """ASGI middleware around everything else: the id, and one line in the log for each request."""
+    """ASGI middleware, outermost: sets the request id, and logs one line per request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, and see what it answered."""
+        """Call the application, and log its response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        state["request_id"] = request_id = _given(scope) or secrets.token_hex(8)
-        answer = _Answer(send, request_id)
-        before = context.set({**context.get(NOTHING), "request_id": request_id})
+        state["request_id"] = request_id = _id_from_client(scope) or secrets.token_hex(8)
+        answer = _ResponseObserver(send, request_id)
+        before = context.set({**context.get(NO_CONTEXT), "request_id": request_id})
         try:
             await self.app(scope, receive, answer)
         except Exception:
-            # The client has its answer already, or sees the connection end before that.
+            # The client has the response already, or sees the connection close.
             log.exception("the request failed")
             if not answer.complete:
                 raise
         finally:
-            _tell(scope, answer)
+            _log_request(scope, answer)
             context.reset(before)
 
 
-class _Answer:
-    """Sends what the application answers, with the id; remembers what that was."""
+class _ResponseObserver:
+    """Sends the application's response with the id, and remembers its status."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -66,25 +66,25 @@ class _Answer:
 
     @property
     def duration_ms(self) -> float:
-        """From the request's head to now."""
+        """Time since the request's headers arrived."""
         return round(1000 * (time.perf_counter() - self._started), 1)
 
 
-def _given(scope: Scope) -> str | None:
-    """The client's id for the request, if it can be put on a line as it is."""
+def _id_from_client(scope: Scope) -> str | None:
+    """The client's X-Request-ID, if it is safe in a log line."""
     for name, value in scope["headers"]:
         if name == HEADER:
-            return value.decode("ascii") if USABLE.fullmatch(value) else None
+            return value.decode("ascii") if ID_PATTERN.fullmatch(value) else None
     return None
 
 
-def _tell(scope: Scope, answer: _Answer) -> None:
-    """The line in the log. Of the query nothing is told: people put secrets there."""
+def _log_request(scope: Scope, answer: _ResponseObserver) -> None:
+    """Log the request, without its query string: people put secrets there."""
     if not access.isEnabledFor(logging.INFO) or scope["state"].get("unlogged"):
         return
     facts: dict[str, Any] = {
         "method": scope["method"],
-        "path": scope["path"][:LONGEST_PATH],
+        "path": scope["path"][:MAX_LOGGED_PATH],
         "status": answer.status,
         "duration_ms": answer.duration_ms,
     }

@@ -1,4 +1,4 @@
-"""JSON answers: numbers that JSON cannot write go out as strings."""
+"""JSON responses: non-finite numbers are strings."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from ampcore.series.jsonable import finite_json
-from store.idempotency import Answer
+from ampcore.telemetry.json_values import json_safe
+from store.idempotency import StoredResponse
 
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
-ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+UNSAFE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class FiniteJSONResponse(JSONResponse):
@@ -21,26 +21,26 @@ class FiniteJSONResponse(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """The content as UTF-8; a lone surrogate stays an escape."""
-        return dumps(finite_json(content)).encode("ascii")
+        return dumps(json_safe(content)).encode("ascii")
 
 
 class ModelResponse(Response):
-    """A view as JSON, written once: FastAPI would check and copy it before."""
+    """A pydantic model as JSON, without FastAPI's second validation and copy."""
 
     media_type = "application/json"
 
     def render(self, content: BaseModel) -> bytes:
-        """The view as UTF-8."""
+        """The model as JSON in UTF-8."""
         return content.model_dump_json(by_alias=True).encode()
 
 
-def replayed(answer: Answer) -> Answer:
-    """A stored answer, marked as one."""
-    return Answer(answer.status, answer.headers | REPLAYED, answer.body)
+def mark_replayed(answer: StoredResponse) -> StoredResponse:
+    """The stored response with the header Idempotency-Replayed."""
+    return StoredResponse(answer.status, answer.headers | REPLAYED, answer.body)
 
 
-def response_of(answer: Answer) -> Response:
-    """An answer that is, or will be, stored, as it is sent."""
+def to_response(answer: StoredResponse) -> Response:
+    """A stored response as it is sent."""
     media_type = "application/json" if answer.body else None
     return Response(answer.body, answer.status, answer.headers, media_type)
 
@@ -50,6 +50,7 @@ def dumps(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
-def attachment(name: str) -> str:
-    """Content-Disposition: to be kept under its own name, and never shown as a page (RFC 6266)."""
-    return f"attachment; filename=\"{ODD.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"
+def content_disposition(name: str) -> str:
+    """Content-Disposition of a file that the browser saves and never shows (RFC 6266)."""
+    ascii_name, utf8_name = UNSAFE_CHARACTERS.sub("_", name), quote(name, safe="")
+    return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{utf8_name}"

@@ -1,1 +1,1 @@
-"""What people do with jobs, between the routes and the store."""
+"""Jobs: submission, reading, listing and actions, between the routes and the store."""

@@ -1,4 +1,4 @@
-"""The parameters of a list of jobs."""
+"""List jobs: the query parameters of GET /jobs, and the page as JSON."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,26 +12,25 @@ from pydantic import AwareDatetime
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Problem, State
-from ampcore.spec.problems import shown
+from ampcore.spec.problems import format_value
 from server.access.principal import Principal
 from server.deps import PrincipalDep
-from server.errors import Forbidden
-from server.http.parameters import RequestInvalid
-from server.jobs.paging import cursor_of, read_cursor
-from server.views import ListedJob
+from server.errors import Forbidden, RequestInvalid
+from server.jobs.cursors import cursor_of, read_cursor
+from server.row_models import listed_job_from_row
 from store import search
 from store.database import Database
 from store.search import Search, Sort
 
 MAX_PAGE_BYTES: Final = 1_000_000
-"""A page ends before the job that would make it longer; its first job is always told."""
+"""A page ends before the job that would exceed this size; its first job is always included."""
 
 States = Annotated[list[State], Query(description="Only in these states; may be repeated.")]
 Labels = Annotated[
     list[Annotated[str, Query(max_length=321)]],
     Query(max_length=64, description="Only with these: `key=value`, or `key`; may be repeated."),
 ]
-Text = Annotated[
+NameOrId = Annotated[
     str | None,
     Query(max_length=200, description="A part of the name, or the beginning of the id."),
 ]
@@ -39,7 +38,7 @@ Policy = Annotated[str | None, Query(max_length=32, description="Only with this 
 Model = Annotated[str | None, Query(max_length=32, description="Only with this kind of model.")]
 Project = Annotated[str | None, Query(max_length=64, description="For admins: only of this one.")]
 CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only those posted later.")]
-Order = Annotated[
+SortOrder = Annotated[
     Sort,
     Query(
         description="With a dash the largest, or newest, comes first. By `created_at` each job is "
@@ -54,7 +53,7 @@ Cursor = Annotated[
 
 
 class ListField(StrEnum):
-    """What a list leaves out of its jobs unless it is asked for."""
+    """Fields that a list omits unless they are requested."""
 
     SPEC = "spec"
 
@@ -66,8 +65,8 @@ Fields = Annotated[
 
 
 @dataclass(frozen=True)
-class Listing:
-    """What was asked for, and from where on."""
+class JobListQuery:
+    """The parsed query parameters of a list."""
 
     search: Search
     sort: Sort
@@ -76,29 +75,33 @@ class Listing:
     fields: frozenset[ListField]
 
     def page(self, database: Database) -> bytes:
-        """Some jobs, and what leads on to the next ones, as JSON. Raises RequestInvalid."""
-        behind = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
+        """The page as JSON, with the cursor of the next one. Raises RequestInvalid."""
+        after_position = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
         with database.read() as session:
             page = search.page(
-                session, self.search, sort=self.sort, behind=behind, limit=self.limit
+                session,
+                self.search,
+                sort=self.sort,
+                after_position=after_position,
+                limit=self.limit,
             )
-            items = list(_first_bytes(self._items(session, page.jobs)))
-        place = page.behind(len(items))
-        return _document(items, cursor_of(place, self.search, self.sort) if place else None)
+            items = list(_fit_into_page(self._items(session, page.jobs)))
+        position = page.after_position(len(items))
+        return _document(items, cursor_of(position, self.search, self.sort) if position else None)
 
     def _items(self, session: Session, rows: Sequence[Any]) -> Iterator[bytes]:
-        """The jobs as JSON, each read when it is asked for."""
+        """The jobs as JSON, each encoded when the iterator reaches it."""
         if ListField.SPEC not in self.fields:
             for row in rows:
-                yield ListedJob.listed(row, None).model_dump_json(exclude={"spec"}).encode()
+                yield listed_job_from_row(row, None).model_dump_json(exclude={"spec"}).encode()
             return
         specs = search.specs(session, [row.id for row in rows])
         for row, spec in zip(rows, specs, strict=True):
-            yield ListedJob.listed(row, spec).model_dump_json().encode()
+            yield listed_job_from_row(row, spec).model_dump_json().encode()
 
 
-def _first_bytes(items: Iterator[bytes]) -> Iterator[bytes]:
-    """The first one, and those behind it that fit into a page with it."""
+def _fit_into_page(items: Iterator[bytes]) -> Iterator[bytes]:
+    """The first job, and those after it that fit into the page."""
     size = 0
     for item in items:
         size += len(item)
@@ -108,26 +111,26 @@ def _first_bytes(items: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _document(items: Sequence[bytes], next_cursor: str | None) -> bytes:
-    """The JSON of a JobPage, of jobs that are JSON already."""
+    """The JSON of a JobPage, from jobs that are JSON already."""
     cursor = json.dumps(next_cursor).encode()
     return b'{"items":[%b],"next_cursor":%b}' % (b",".join(items), cursor)
 
 
-async def _listing(
+async def _job_list_query(
     *,
     principal: PrincipalDep,
     state: States = [],  # noqa: B006 - FastAPI copies it
     label: Labels = [],  # noqa: B006
-    q: Text = None,
+    q: NameOrId = None,
     policy: Policy = None,
     model: Model = None,
     project: Project = None,
     created_after: CreatedAfter = None,
-    sort: Order = Sort.NEWEST,
+    sort: SortOrder = Sort.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
     fields: Fields = [],  # noqa: B006
-) -> Listing:
+) -> JobListQuery:
     wanted = Search(
         project=_project(principal, project),
         states=tuple(sorted(set(state))),
@@ -137,21 +140,25 @@ async def _listing(
         model=model,
         created_after=_in_utc(created_after),
     )
-    return Listing(wanted, sort, limit, cursor, frozenset(fields))
+    return JobListQuery(wanted, sort, limit, cursor, frozenset(fields))
 
 
 def _project(principal: Principal, wanted: str | None) -> str | None:
-    """The one project to list; None: every one."""
-    if wanted is not None and principal.sees not in (None, wanted):
-        raise Forbidden(f"Expected the project {principal.sees!r}: only admins see other ones.")
-    return principal.sees or wanted
+    """The project to list; None for every one."""
+    if wanted is not None and principal.visible_project not in (None, wanted):
+        raise Forbidden(
+            f"Expected the project {principal.visible_project!r}: only admins see other ones."
+        )
+    return principal.visible_project or wanted
 
 
 def _label(text: str) -> tuple[str, str | None]:
     key, equals, value = text.partition("=")
     if not key:
         expected = "key=value, or key"
-        raise RequestInvalid([Problem("/query/label", "invalid_value", expected, shown(text))])
+        raise RequestInvalid(
+            [Problem("/query/label", "invalid_value", expected, format_value(text))]
+        )
     return key, value if equals else None
 
 
@@ -159,9 +166,9 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     try:
         return moment.astimezone(UTC) if moment is not None else None
     except OverflowError:
-        expected, received = "a moment of the years 1 to 9999 in UTC", shown(str(moment))
-        place = "/query/created_after"
-        raise RequestInvalid([Problem(place, "invalid_value", expected, received)]) from None
+        expected, received = "a moment of the years 1 to 9999 in UTC", format_value(str(moment))
+        pointer = "/query/created_after"
+        raise RequestInvalid([Problem(pointer, "invalid_value", expected, received)]) from None
 
 
-ListingDep = Annotated[Listing, Depends(_listing)]
+JobListQueryDep = Annotated[JobListQuery, Depends(_job_list_query)]

@@ -1,1 +1,1 @@
-"""What `/metrics` tells of the service."""
+"""Prometheus metrics, served at `/metrics`."""

@@ -1,9 +1,9 @@
-"""What Prometheus is told: of this process, and of the service as the database knows it."""
+"""The Prometheus registry: metrics of this process, and of the service from the database."""
 
 import logging
 from collections.abc import Iterator
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,10 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import ampcore
 from server import schema
-from server.metrics.fleet import Fleet
+from server.metrics.job_metrics import JobMetrics
 from server.metrics.request_times import histogram
-from server.metrics.workload import Workload
-from server.reconcile import Reconciler
+from server.metrics.worker_metrics import WorkerMetrics
 from store.database import Database
 
 log = logging.getLogger(__name__)
@@ -23,32 +22,44 @@ log = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
-    """The registry of one application; nothing is kept beside it."""
+class ReconcilerStatus(Protocol):
+    """What is measured of the reconciler (`server.background.reconciler`)."""
 
-    def __init__(self, database: Database, reconciler: Reconciler) -> None:
+    @property
+    def last_success_at(self) -> float | None:
+        """Unix time of the last round without an error."""
+
+    @property
+    def leases_expired(self) -> int:
+        """Attempts that this server took from workers whose lease had expired."""
+
+
+class Metrics:
+    """The Prometheus registry of one application."""
+
+    def __init__(self, database: Database, reconciler: ReconcilerStatus) -> None:
         self._registry = CollectorRegistry()
         self.request_times = histogram(self._registry)
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        self._registry.register(Process(reconciler))
-        self._registry.register(Service(database))
-        self._turn = Lock()
+        self._registry.register(ServerCollector(reconciler))
+        self._registry.register(DatabaseCollector(database))
+        self._lock = Lock()
 
     def render(self) -> bytes:
-        """Everything, in Prometheus's text format; asks the database, for one scrape at a time."""
-        with self._turn:
+        """All metrics in Prometheus's text format; one scrape at a time reads the database."""
+        with self._lock:
             return generate_latest(self._registry)
 
 
-class Process(Collector):
-    """What this server knows of itself."""
+class ServerCollector(Collector):
+    """Metrics of this server process."""
 
-    def __init__(self, reconciler: Reconciler) -> None:
+    def __init__(self, reconciler: ReconcilerStatus) -> None:
         self._reconciler = reconciler
 
     def collect(self) -> Iterator[Metric]:
-        """Which version runs, and how its reconciler is doing."""
+        """The version, and the status of the reconciler."""
         build = GaugeMetricFamily(
             "ampcore_build_info", "Which version runs here.", labels=["version", "schema"]
         )
@@ -57,31 +68,31 @@ class Process(Collector):
         yield GaugeMetricFamily(
             "ampcore_reconciler_last_success_timestamp_seconds",
             "When this server last compared the database, the queue and the clock; 0: not yet.",
-            value=self._reconciler.rounds_at or 0,
+            value=self._reconciler.last_success_at or 0,
         )
         yield CounterMetricFamily(
             "ampcore_leases_lost",
             "Attempts that this server took from workers that were not heard of.",
-            value=self._reconciler.leases_lost,
+            value=self._reconciler.leases_expired,
         )
 
 
-class Service(Collector):
-    """What the database knows of all servers and workers; every server tells the same."""
+class DatabaseCollector(Collector):
+    """Metrics of the whole service from the database; every server returns the same."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._parts = (Workload(), Fleet())
+        self._parts = (JobMetrics(), WorkerMetrics())
 
     def collect(self) -> Iterator[Metric]:
-        """Everything or, while the database is away, only that."""
+        """All of them; while the database is unavailable, only that it is."""
         found: list[Metric] = []
         try:
             with self._database.read() as session:
                 for part in self._parts:
-                    found += part.look(session)
+                    found += part.collect(session)
         except SQLAlchemyError as error:
-            log.warning("the database was not there to be measured: %s", error)
+            log.warning("cannot read metrics from the database: %s", error)
             found = []
         yield GaugeMetricFamily(
             "ampcore_database_up", "1 when the database answered.", value=bool(found)

@@ -1,4 +1,4 @@
-"""How long requests take, by route: counted around everything else."""
+"""Histogram of request durations by route."""
 
 import time
 from typing import Final
@@ -6,18 +6,18 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-API: Final = "/api/v1"
+API_PREFIX: Final = "/api/v1"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-OTHER: Final = "other"
-"""What strangers make up must not make a series each."""
+OTHER_ROUTE: Final = "other"
+"""The label for unknown routes and methods, so that clients cannot create new series."""
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 def histogram(registry: CollectorRegistry) -> Histogram:
-    """The times, in seconds."""
+    """The histogram, in seconds."""
     return Histogram(
         "ampcore_http_request_duration_seconds",
-        "From the head of a request until its answer begins.",
+        "From the head of a request until the start of its response.",
         ["method", "route", "status"],
         buckets=BUCKETS,
         registry=registry,
@@ -25,14 +25,14 @@ def histogram(registry: CollectorRegistry) -> Histogram:
 
 
 class RequestTimes:
-    """ASGI middleware: measures until the answer begins, since a stream may last for days."""
+    """ASGI middleware: measures until the response starts, since a stream may last for days."""
 
     def __init__(self, app: ASGIApp, times: Histogram) -> None:
         self.app = app
         self._times = times
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, and look at the clock when it begins to."""
+        """Call the application, and take the time when its response starts."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -48,20 +48,20 @@ class RequestTimes:
         try:
             await self.app(scope, receive, watch)
         except Exception:
-            if not status:  # the answer comes from further out
+            if not status:  # an outer middleware responds
                 self._observe(scope, 500, time.perf_counter() - began)
             raise
 
     def _observe(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in METHODS else OTHER
+        method = scope["method"] if scope["method"] in METHODS else OTHER_ROUTE
         self._times.labels(method, route_of(scope), str(status)).observe(seconds)
 
 
 def route_of(scope: Scope) -> str:
-    """The path of the route with its parameters in braces."""
+    """The path template of the route."""
     path = getattr(scope.get("route"), "path", None)
     if path is None:
-        return OTHER
-    # The route knows its own part of the path only.
-    inside = scope["path"].startswith(API) and not path.startswith(API)
-    return API + path if inside else str(path)
+        return OTHER_ROUTE
+    # The route has only its own part of the path.
+    inside = scope["path"].startswith(API_PREFIX) and not path.startswith(API_PREFIX)
+    return API_PREFIX + path if inside else str(path)

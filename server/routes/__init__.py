@@ -1,1 +1,1 @@
-"""The routes: each translates a request into a call and its result into an answer."""
+"""The routes: each translates a request into a call, and the result into a response."""

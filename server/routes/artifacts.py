@@ -5,13 +5,14 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Request, Response
 
-from server.deps import DatabaseDep, KeyringDep, StorageDep, StreamsDep, VisibleJobId
+from ampcore.api.artifacts import Artifact, ArtifactList
+from server.deps import AuthenticatorDep, DatabaseDep, StorageDep, StreamsDep, VisibleJobId
 from server.errors import NotFound
-from server.http.etag import conditional_on_body
+from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import TAGGED, problems
+from server.openapi import ETAG_RESPONSES, problems
+from server.row_models import from_row
 from server.streaming import downloads
-from server.views import Artifact, ArtifactList
 from service.storage import check_path
 from store import artifacts, tables
 from store.database import Database
@@ -28,14 +29,14 @@ FilePath = Annotated[str, Path(description="A `path` of the list.")]
     "",
     summary="List the files of a job",
     response_model=ArtifactList,
-    responses={**TAGGED, **problems(404)},
+    responses={**ETAG_RESPONSES, **problems(404)},
 )
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
     """List checkpoints, the model and reports, with their sizes and SHA-256."""
     with database.read() as session:
         rows = artifacts.listing(session, job_id)
-        files = ArtifactList(items=[Artifact.read(row) for row in rows])
-    return conditional_on_body(request, ModelResponse(files))
+        files = ArtifactList(items=[from_row(Artifact, row) for row in rows])
+    return respond_unless_body_cached(request, ModelResponse(files))
 
 
 @router.get(
@@ -57,15 +58,15 @@ async def download(
     database: DatabaseDep,
     storage: StorageDep,
     streams: StreamsDep,
-    keyring: KeyringDep,
+    authenticator: AuthenticatorDep,
 ) -> Response:
     """Download a file, or with `Range` a part of it."""
     file = await run_sync(_find, database, job_id, check_path(path))
-    return await downloads.answer(request, file, storage, streams, keyring)
+    return await downloads.file_response(request, file, storage, streams, authenticator)
 
 
 def _find(database: Database, job_id: str, path: str) -> tables.Artifact:
-    """The row of a file: only what has one is ever looked for in the storage."""
+    """The row of a file: the storage is accessed only for files that have one."""
     with database.read() as session:
         file = artifacts.get(session, job_id, path)
     if file is None:

@@ -1,12 +1,13 @@
-"""Read the attempts at a job."""
+"""List the attempts of a job."""
 
 from fastapi import APIRouter, Request, Response
 
+from ampcore.api.attempts import Attempt, AttemptList
 from server.deps import DatabaseDep, VisibleJobId
-from server.http.etag import conditional_on_body
+from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import TAGGED, problems
-from server.views import Attempt, AttemptList
+from server.openapi import ETAG_RESPONSES, problems
+from server.row_models import from_row
 from store import attempts
 
 router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
@@ -16,10 +17,10 @@ router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
     "",
     summary="List the attempts at a job",
     response_model=AttemptList,
-    responses={**TAGGED, **problems(404)},
+    responses={**ETAG_RESPONSES, **problems(404)},
 )
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
     """List every time that a worker took a job, and how it ended."""
     with database.read() as session:
-        items = [Attempt.read(row) for row in attempts.listing(session, job_id)]
-    return conditional_on_body(request, ModelResponse(AttemptList(items=items)))
+        items = [from_row(Attempt, row) for row in attempts.listing(session, job_id)]
+    return respond_unless_body_cached(request, ModelResponse(AttemptList(items=items)))

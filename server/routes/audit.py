@@ -1,14 +1,13 @@
-"""Read who did what."""
+"""Read the audit log."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import Field
 
+from ampcore.api.audit import AuditEntry, AuditPage
 from server.deps import AdminDep, DatabaseDep
 from server.openapi import problems
-from server.views import Record, View
+from server.row_models import from_row
 from store import audit
 
 router = APIRouter(prefix="/audit", tags=["access"])
@@ -18,29 +17,7 @@ Cursor = Annotated[
     Query(pattern="^[1-9][0-9]{0,17}$", description="`next_cursor` of a page."),
 ]
 Limit = Annotated[int, Query(ge=1, le=100)]
-Word = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
-
-
-class AuditEntry(Record):
-    """A change that somebody asked for, and that was made."""
-
-    id: int
-    at: datetime
-    action: str = Field(description="As in `job.cancel` and `token.create`.")
-    target: str | None = Field(description="The id or the name of what was changed.")
-    project: str | None = Field(description="The project that it belongs to.")
-    token_id: str | None
-    token_name: str | None
-    address: str | None = Field(description="The client's, as the server saw it.")
-    request_id: str | None
-    data: dict[str, Any] | None
-
-
-class AuditPage(View):
-    """Some entries, the newest first; `next_cursor` leads to older ones."""
-
-    items: list[AuditEntry]
-    next_cursor: str | None
+FilterText = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
 
 
 @router.get("", summary="Read the audit", responses=problems(403, 422))
@@ -48,9 +25,9 @@ def page(
     *,
     _admin: AdminDep,
     database: DatabaseDep,
-    action: Word = None,
-    project: Word = None,
-    token_id: Word = None,
+    action: FilterText = None,
+    project: FilterText = None,
+    token_id: FilterText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> AuditPage:
@@ -59,5 +36,5 @@ def page(
     before = int(cursor) if cursor is not None else None
     with database.read() as session:
         rows = audit.page(session, **wanted, before=before, limit=limit + 1)
-        items = [AuditEntry.read(row) for row in rows[:limit]]
+        items = [from_row(AuditEntry, row) for row in rows[:limit]]
     return AuditPage(items=items, next_cursor=str(items[-1].id) if len(rows) > limit else None)

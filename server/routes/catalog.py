@@ -1,49 +1,55 @@
-"""What a spec may say."""
+"""List the kinds of models, data and optimizers, and the precision policies."""
 
 from fastapi import APIRouter, Request, Response
 
+from ampcore.api.catalog import PolicyList, SpecKindList
 from server import catalog
-from server.http.etag import conditional_on_body
+from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import TAGGED
-from server.views import PartKindList, PolicyList
+from server.openapi import ETAG_RESPONSES
 
 router = APIRouter(tags=["catalog"])
 
 
 @router.get(
-    "/models", summary="List the kinds of model", response_model=PartKindList, responses=TAGGED
+    "/models",
+    summary="List the kinds of model",
+    response_model=SpecKindList,
+    responses=ETAG_RESPONSES,
 )
 def models(request: Request) -> Response:
     """List the kinds of model, with their schemas."""
-    return conditional_on_body(request, ModelResponse(catalog.models()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.models()))
 
 
 @router.get(
-    "/datasets", summary="List the kinds of data", response_model=PartKindList, responses=TAGGED
+    "/datasets",
+    summary="List the kinds of data",
+    response_model=SpecKindList,
+    responses=ETAG_RESPONSES,
 )
 def datasets(request: Request) -> Response:
     """List the kinds of data, with their schemas."""
-    return conditional_on_body(request, ModelResponse(catalog.datasets()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.datasets()))
 
 
 @router.get(
     "/optimizers",
     summary="List the kinds of optimizer",
-    response_model=PartKindList,
-    responses=TAGGED,
+    response_model=SpecKindList,
+    responses=ETAG_RESPONSES,
 )
 def optimizers(request: Request) -> Response:
     """List the kinds of optimizer, with their schemas."""
-    return conditional_on_body(request, ModelResponse(catalog.optimizers()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.optimizers()))
 
 
 @router.get(
     "/policies",
     summary="List the precision policies",
     response_model=PolicyList,
-    responses=TAGGED,
+    responses=ETAG_RESPONSES,
 )
 def policies(request: Request) -> Response:
     """List the precision policies."""
-    return conditional_on_body(request, ModelResponse(catalog.policies()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.policies()))

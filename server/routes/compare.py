@@ -3,12 +3,12 @@
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 
-from server.comparing import reading
-from server.comparing.asked import Asked, AskedDep
-from server.comparing.views import Comparison
+from ampcore.api.comparison import Comparison
+from server.comparison import response
+from server.comparison.query import CompareQuery, CompareQueryDep
 from server.deps import principal_of, services_of
-from server.http.etag import conditional
-from server.openapi import TAGGED, problems
+from server.http.etag import respond_unless_cached
+from server.openapi import ETAG_RESPONSES, problems
 
 router = APIRouter(prefix="/compare", tags=["compare"])
 
@@ -17,20 +17,20 @@ router = APIRouter(prefix="/compare", tags=["compare"])
     "",
     summary="Compare jobs",
     response_model=Comparison,
-    responses={**TAGGED, **problems(404)},
+    responses={**ETAG_RESPONSES, **problems(404)},
 )
-async def compare(asked: AskedDep, request: Request) -> Response:
+async def compare(asked: CompareQueryDep, request: Request) -> Response:
     """Compare jobs: their steps in points of one grid, and what differs in specs and results."""
-    # Like other reads of many steps: few of them at one time.
+    # Limited, as other reads of many steps.
     return await run_sync(_answer, request, asked, limiter=services_of(request).step_readers)
 
 
-def _answer(request: Request, asked: Asked) -> Response:
+def _answer(request: Request, asked: CompareQuery) -> Response:
     with services_of(request).database.read() as session:
-        found = reading.views_of(session, asked, principal_of(request).sees)
+        found = response.visible_jobs(session, asked, principal_of(request).visible_project)
 
         def compared() -> Response:
-            body = b"".join(reading.compare(session, asked, found))
+            body = b"".join(response.compare(session, asked, found))
             return Response(body, media_type="application/json")
 
-        return conditional(request, reading.etag(session, asked, found), compared)
+        return respond_unless_cached(request, response.etag(session, asked, found), compared)

@@ -1,4 +1,4 @@
-"""The OpenAPI document and a page to read it on, which needs nothing from any other host."""
+"""The OpenAPI document, and Swagger UI without requests to other hosts."""
 
 from importlib.resources import files
 from typing import Final
@@ -14,7 +14,7 @@ POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""Nothing may come from elsewhere; Swagger UI writes styles into its elements."""
+"""Content-Security-Policy: only this origin; Swagger UI needs inline styles."""
 
 PAGE: Final = f"""<!DOCTYPE html>
 <html lang="en">
@@ -32,8 +32,8 @@ PAGE: Final = f"""<!DOCTYPE html>
 </body>
 </html>
 """
-# The page's own address may hold a user and a token, and what is relative to it would too:
-# fetch refuses that. The origin holds neither.
+# The URL of the page may contain user and token, and so would a relative URL, which fetch refuses.
+# The origin contains neither.
 START: Final = """SwaggerUIBundle({
   url: window.location.origin + "/api/v1/openapi.json",
   dom_id: "#swagger-ui",
@@ -45,7 +45,7 @@ START: Final = """SwaggerUIBundle({
 
 
 def assets() -> StaticFiles:
-    """The files of Swagger UI, out of the fastapi_offline package."""
+    """The files of Swagger UI, from the package fastapi_offline."""
     return StaticFiles(directory=str(files("fastapi_offline") / "static"))
 
 
@@ -63,5 +63,5 @@ async def page() -> HTMLResponse:
 
 @router.get("/docs/start.js")
 async def start() -> Response:
-    """What starts Swagger UI; in a file of its own, so that the page may refuse inline scripts."""
+    """The script that starts Swagger UI; a separate file, since inline scripts are forbidden."""
     return Response(START, media_type="text/javascript")

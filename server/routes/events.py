@@ -1,16 +1,17 @@
-"""Read the ledger of a job."""
+"""Read the event log of a job."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from ampcore.series import EventType
+from ampcore.api.events import EventPage, JobEvent
+from ampcore.telemetry import EventType
 from server.deps import DatabaseDep, VisibleJobId
-from server.http.etag import conditional_on_body
+from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import TAGGED, problems
-from server.telemetry.wanted import LAST_STEP
-from server.views import Event, EventPage
+from server.openapi import ETAG_RESPONSES, problems
+from server.row_models import from_row
+from server.telemetry.steps_query import MAX_STEP
 from store import events
 
 router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
@@ -22,15 +23,15 @@ Before = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Types = Annotated[list[EventType], Query(description="Only of these types; may be repeated.")]
-Start = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of this step or later.")]
-End = Annotated[int | None, Query(ge=0, le=LAST_STEP, description="Only of steps before this.")]
+Start = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="Only of this step or later.")]
+End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="Only of steps before this.")]
 
 
 @router.get(
     "",
     summary="Read the events of a job",
     response_model=EventPage,
-    responses={**TAGGED, **problems(404)},
+    responses={**ETAG_RESPONSES, **problems(404)},
 )
 def read(
     *,
@@ -56,8 +57,8 @@ def read(
             end=end,
             limit=limit + 1,
         )
-    told = rows[:limit] if before is None else rows[-limit:]
-    items = [Event.read(row) for row in told]
+    listed = rows[:limit] if before is None else rows[-limit:]
+    items = [from_row(JobEvent, row) for row in listed]
     last = items[-1].seq if items else after
     page = EventPage(items=items, next=last, more=len(rows) > limit)
-    return conditional_on_body(request, ModelResponse(page))
+    return respond_unless_body_cached(request, ModelResponse(page))

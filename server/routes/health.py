@@ -1,14 +1,14 @@
-"""Is the server alive, is it ready, and which one is it."""
+"""Health and readiness checks, Prometheus metrics, and the version."""
 
 from fastapi import APIRouter, Response
 
 import ampcore
+from ampcore.api.service import Health, ServerVersion
 from server import schema
-from server.deps import DatabaseDep, MetricsDep, StorageDep, WakeDep
+from server.deps import DatabaseDep, DispatcherDep, MetricsDep, StorageDep
 from server.metrics.registry import CONTENT_TYPE
 from server.openapi import problems
 from server.readiness import check
-from server.views import Health, Version
 
 root = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
@@ -21,12 +21,12 @@ async def alive() -> Health:
 
 
 @root.get("/readyz", summary="Can the server do its work?", responses=problems(503))
-def ready(database: DatabaseDep, wake: WakeDep, storage: StorageDep) -> Health:
+def ready(database: DatabaseDep, dispatcher: DispatcherDep, storage: StorageDep) -> Health:
     """Says whether database, Redis and storage are usable; 503 names each that is not.
 
     Needs no token.
     """
-    check(database, wake, storage)
+    check(database, dispatcher, storage)
     return Health(status="ready")
 
 
@@ -42,6 +42,6 @@ def metrics(metrics: MetricsDep) -> Response:
 
 
 @router.get("/version", summary="Which version is this?")
-def version() -> Version:
+def version() -> ServerVersion:
     """The version of the server, of the API, and of the database schema that it was made for."""
-    return Version(version=ampcore.__version__, api="v1", schema=schema.HEAD)
+    return ServerVersion(version=ampcore.__version__, api="v1", schema=schema.HEAD)

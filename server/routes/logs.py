@@ -1,4 +1,4 @@
-"""Read what a job's processes print."""
+"""Read or follow the log of a job."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
@@ -6,16 +6,21 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 
-from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
+from ampcore.api.logs import LogEntry, LogPage
+from server.deps import AuthenticatorDep, DatabaseDep, StreamsDep, VisibleJobId
 from server.http import accept
-from server.http.etag import conditional_on_body
+from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import TAGGED, problems
-from server.streaming.follow import Feed, Wanted, log_pages
-from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
-from server.streaming.shares import owner_of
-from server.streaming.streams import LongResponse
-from server.views import LogEntry, LogPage
+from server.openapi import ETAG_RESPONSES, problems
+from server.row_models import from_row
+from server.streaming.follow import Feed, FollowQuery, log_pages
+from server.streaming.stream_limits import owner_of
+from server.streaming.streams import (
+    SEND_TIMEOUT_S,
+    STREAMING_HEADERS,
+    LongResponse,
+    authorization_check,
+)
 from store import logs
 from store.database import Database
 from store.tables import LogRow
@@ -37,14 +42,16 @@ Before = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Pieces in a page of JSON.")]
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt's.")]
-Follow = Annotated[bool, Query(description="Tell what comes, too, until the job has ended.")]
+Follow = Annotated[
+    bool, Query(description="Keep the response open and send new text until the job has ended.")
+]
 
 
 @router.get(
     "",
     summary="Read the log of a job",
     response_model=LogPage,
-    responses={**TAGGED, 200: {**TAGGED[200], "content": FORMS}, **problems(404)},
+    responses={**ETAG_RESPONSES, 200: {**ETAG_RESPONSES[200], "content": FORMS}, **problems(404)},
 )
 async def read(
     *,
@@ -52,7 +59,7 @@ async def read(
     request: Request,
     database: DatabaseDep,
     streams: StreamsDep,
-    keyring: KeyringDep,
+    authenticator: AuthenticatorDep,
     after: After = 0,
     before: Before = None,
     limit: Limit = 1000,
@@ -64,24 +71,24 @@ async def read(
     With `follow` the answer is text, or a JSON entry a line, and goes on until the job has ended.
     """
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
-    form = accept.preferred(request.headers.get("accept", ""), forms)
+    form = accept.preferred_media_type(request.headers.get("accept", ""), forms)
     if form == JSON:
         between = (after, before)
         page = await run_sync(_page, database, job_id, between, limit, attempt)
-        return conditional_on_body(request, ModelResponse(page))
+        return respond_unless_body_cached(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
-    feed = Feed(database, streams, Wanted(job_id, after, follow), log_pages(job_id, attempt))
+    feed = Feed(database, streams, FollowQuery(job_id, after, follow), log_pages(job_id, attempt))
     return LongResponse(
         streams,
         _encoded(feed, form),
         media_type=form,
-        headers=AS_IT_COMES,
-        among=streams.followers,
+        headers=STREAMING_HEADERS,
+        open_streams=streams.followers,
         owner=owner,
-        allowed=still_allowed(request, keyring),
+        allowed=authorization_check(request, authenticator),
         stop=feed.stop,
-        patience_s=PATIENCE_S,
+        send_timeout_s=SEND_TIMEOUT_S,
     )
 
 
@@ -97,8 +104,8 @@ def _page(
         rows = logs.read(
             session, job_id, after=after, before=before, limit=limit + 1, attempt=attempt
         )
-        told = rows[:limit] if before is None else rows[-limit:]
-        items = [LogEntry.read(row) for row in told]
+        page = rows[:limit] if before is None else rows[-limit:]
+        items = [from_row(LogEntry, row) for row in page]
     last = items[-1].seq if items else after
     return LogPage(items=items, next=last, more=len(rows) > limit)
 
@@ -108,5 +115,5 @@ async def _encoded(feed: Feed[LogRow], form: str) -> AsyncGenerator[bytes, None]
         if form == TEXT:
             yield "".join(row.text for row in page.items).encode()
         else:
-            lines = [LogEntry.read(row).model_dump_json() for row in page.items] or [""]
+            lines = [from_row(LogEntry, row).model_dump_json() for row in page.items] or [""]
             yield ("\n".join(lines) + "\n").encode()

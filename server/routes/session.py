@@ -1,29 +1,26 @@
-"""Sign a browser in and out, and tell who asks."""
+"""Browser sessions: sign in, sign out, and read the current principal."""
 
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from ampcore.api.session import Session
 from ampcore.spec import Problem
+from server.access.auth_middleware import client_network
+from server.access.authenticator import Credential, CredentialKind, principal_of_token
 from server.access.credentials import BEARER
-from server.access.door import address_of
-from server.access.keyring import Credential, Kind, principal_of
-from server.access.principal import Role
-from server.access.sessions import (
+from server.access.session_cookie import (
     COOKIE,
+    check_same_origin,
     clear_cookie,
-    comes_from_a_page,
-    refuse_cross_origin,
+    is_from_browser,
     set_cookie,
 )
-from server.deps import DatabaseDep, DocumentDep, KeyringDep, PrincipalDep, actor
-from server.errors import TooManyRequests, Unauthorized
-from server.http.parameters import RequestInvalid
+from server.deps import AuthenticatorDep, DatabaseDep, DocumentDep, PrincipalDep, actor_of
+from server.errors import RequestInvalid, TooManyRequests, Unauthorized
 from server.openapi import problems
-from server.views import View
-from store import audit, sessions, tokens
-from store.tokens import Valid
+from store import audit, browser_sessions, tokens
+from store.tokens import ValidToken
 
 router = APIRouter(prefix="/session", tags=["access"])
 
@@ -44,36 +41,30 @@ TOKEN_BODY: Final[dict[str, Any]] = {
 }
 
 
-class Session(View):
-    """Who asks, and what they may do."""
-
-    token_id: str
-    token_name: str
-    role: Role
-    project: str
-    expires_at: datetime | None = None
-
-
 async def _posted_token(document: DocumentDep) -> str:
-    """The token in the body; a mistake is told without it, whatever the body holds."""
+    """The token in the body; error messages never quote the body."""
     token = document.get("token") if isinstance(document, dict) else None
     if not isinstance(token, str) or not 0 < len(token) <= 200:
         raise RequestInvalid([Problem("/body/token", "missing", "a token", "something else")])
     return token
 
 
-async def _signed_in(
-    secret: Annotated[str, Depends(_posted_token)], request: Request, keyring: KeyringDep
-) -> Valid:
+async def _authenticated_token(
+    secret: Annotated[str, Depends(_posted_token)],
+    request: Request,
+    authenticator: AuthenticatorDep,
+) -> ValidToken:
     """The token in the body. Raises CrossOrigin, Unauthorized and TooManyRequests."""
-    if comes_from_a_page(request.scope):
-        refuse_cross_origin(request.scope)
-    address = address_of(request.scope)
-    valid = await keyring.find(Credential(Kind.TOKEN, tokens.digest_of(secret)), address)
+    if is_from_browser(request.scope):
+        check_same_origin(request.scope)
+    address = client_network(request.scope)
+    valid = await authenticator.find(
+        Credential(CredentialKind.TOKEN, tokens.digest_of(secret)), address
+    )
     if valid is not None:
         return valid
     try:
-        keyring.count_failure(address)
+        authenticator.count_failure(address)
     except TooManyRequests:
         request.scope["state"]["unlogged"] = True
         raise
@@ -88,19 +79,19 @@ async def _signed_in(
     openapi_extra=TOKEN_BODY,
 )
 def create(
-    valid: Annotated[Valid, Depends(_signed_in)],
+    valid: Annotated[ValidToken, Depends(_authenticated_token)],
     request: Request,
     response: Response,
     database: DatabaseDep,
-    keyring: KeyringDep,
+    authenticator: AuthenticatorDep,
 ) -> Session:
     """Exchange a token for a cookie that scripts cannot read; it ends after 12 hours."""
-    principal = principal_of(valid)
+    principal = principal_of_token(valid)
     with database.write() as session:
-        sessions.remove(session, _digest(request))  # what this browser had before
-        cookie, expires_at = sessions.create(session, valid.token)
-        audit.note(session, actor(request, principal), "session.create")
-    keyring.forget(principal.token_id)
+        browser_sessions.remove(session, _digest(request))  # the previous session of this browser
+        cookie, expires_at = browser_sessions.create(session, valid.token)
+        audit.record(session, actor_of(request, principal), "session.create")
+    authenticator.forget(principal.token_id)
     set_cookie(response, cookie, secure=request.url.scheme == "https")
     response.headers["Cache-Control"] = "no-store"
     return Session.model_validate({**vars(principal), "expires_at": expires_at})
@@ -108,7 +99,7 @@ def create(
 
 @router.get("", summary="Who am I?")
 async def read(principal: PrincipalDep, response: Response) -> Session:
-    """The token that the request was let in by, and until when that lasts."""
+    """The token of the request, and when the session expires."""
     response.headers["Cache-Control"] = "no-store"
     return Session.model_validate(principal)
 
@@ -119,16 +110,16 @@ def delete(
     response: Response,
     principal: PrincipalDep,
     database: DatabaseDep,
-    keyring: KeyringDep,
+    authenticator: AuthenticatorDep,
 ) -> None:
     """End the session of the cookie, and let the browser forget it."""
     with database.write() as session:
-        if sessions.remove(session, _digest(request)):
-            audit.note(session, actor(request, principal), "session.delete")
-    keyring.forget(principal.token_id)
+        if browser_sessions.remove(session, _digest(request)):
+            audit.record(session, actor_of(request, principal), "session.delete")
+    authenticator.forget(principal.token_id)
     clear_cookie(response, secure=request.url.scheme == "https")
 
 
 def _digest(request: Request) -> str:
-    """By which the session of the request's cookie is found."""
+    """The digest of the session cookie, by which the session is found."""
     return tokens.digest_of(request.cookies.get(COOKIE, ""))

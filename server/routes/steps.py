@@ -4,18 +4,18 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from ampcore.api.steps import Steps
 from server.deps import JobId
-from server.openapi import TAGGED, problems
-from server.telemetry.answers import answer
-from server.telemetry.forms import FORMS, JSON
-from server.telemetry.wanted import WantedDep
-from server.views import Steps
+from server.openapi import ETAG_RESPONSES, problems
+from server.telemetry.formats import FORMATS, JSON
+from server.telemetry.steps_query import StepsQueryDep
+from server.telemetry.steps_response import steps_response
 
 router = APIRouter(prefix="/jobs/{job_id}/steps", tags=["steps"])
 
 FILES: Final[dict[str, Any]] = {
     form.media_type: {"schema": {"type": "string", "format": "binary"}}
-    for name, form in FORMS.items()
+    for name, form in FORMATS.items()
     if name != JSON
 }
 
@@ -24,13 +24,13 @@ FILES: Final[dict[str, Any]] = {
     "",
     summary="Read the steps of a job",
     response_model=Steps,
-    responses={**TAGGED, 200: {**TAGGED[200], "content": FILES}, **problems(404)},
+    responses={**ETAG_RESPONSES, 200: {**ETAG_RESPONSES[200], "content": FILES}, **problems(404)},
 )
-async def read(job_id: JobId, wanted: WantedDep, request: Request) -> Response:
+async def read(job_id: JobId, wanted: StepsQueryDep, request: Request) -> Response:
     """Read every step in a range, exactly once, or the whole range in few points.
 
-    No point hides an event: it tells the least and the greatest value, the first, the last and
-    the mean, and how many steps were skipped; with `max_points` the skipped steps and the changes
-    of the loss scale come along one by one. In any form but JSON all is told, however long.
+    Downsampling hides no event: a point has the minimum, maximum, first, last and mean value, and
+    the number of skipped steps; with `max_points` the skipped steps and the changes of the loss
+    scale are also listed one by one. In any format but JSON the whole range is returned.
     """
-    return await answer(request, job_id, wanted)
+    return await steps_response(request, job_id, wanted)

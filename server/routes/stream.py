@@ -1,17 +1,21 @@
-"""Follow everything that is told of a job."""
+"""Stream the steps, events and log lines of a job."""
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from server.deps import DatabaseDep, KeyringDep, StreamsDep, VisibleJobId
+from server.deps import AuthenticatorDep, DatabaseDep, StreamsDep, VisibleJobId
 from server.openapi import problems
-from server.streaming.follow import Feed, Wanted, story_pages
-from server.streaming.live import AS_IT_COMES, PATIENCE_S, still_allowed
-from server.streaming.shares import owner_of
-from server.streaming.streams import LongResponse
-from server.telemetry.story import MEDIA_TYPE, as_events, server_sent_events
-from store.stories import Kind
+from server.streaming.follow import Feed, FollowQuery, stream_pages
+from server.streaming.stream_limits import owner_of
+from server.streaming.streams import (
+    SEND_TIMEOUT_S,
+    STREAMING_HEADERS,
+    LongResponse,
+    authorization_check,
+)
+from server.telemetry.server_sent_events import MEDIA_TYPE, encode_as_events, server_sent_events
+from store.event_stream import StreamKind
 
 router = APIRouter(prefix="/jobs/{job_id}/stream", tags=["stream"])
 
@@ -27,18 +31,18 @@ EVENTS: Final[dict[str, Any]] = {
         }
     }
 }
-After = Annotated[int, Query(ge=0, le=2**53, description="Only what comes behind this seq.")]
+After = Annotated[int, Query(ge=0, le=2**53, description="Only entries after this seq.")]
 LastEventId = Annotated[
     int | None,
     Header(ge=0, le=2**53, description="As `after`; what a browser sends when it comes again."),
 ]
-Kinds = Annotated[list[Kind], Query(description="Only these; may be repeated.")]
+Kinds = Annotated[list[StreamKind], Query(description="Only these; may be repeated.")]
 Columns = Annotated[
     str | None,
     Query(
         max_length=4000,
         description="Of steps, names with commas between, "
-        "of which those that there are are told; `skipped` comes along.",
+        "unknown names are ignored; `skipped` is always included.",
     ),
 ]
 
@@ -55,31 +59,31 @@ async def stream(
     request: Request,
     database: DatabaseDep,
     streams: StreamsDep,
-    keyring: KeyringDep,
+    authenticator: AuthenticatorDep,
     after: After = 0,
     last_event_id: LastEventId = None,
-    kinds: Kinds = list(Kind),  # noqa: B006 - nobody changes it
+    kinds: Kinds = list(StreamKind),  # noqa: B006 - nobody changes it
     columns: Columns = None,
 ) -> Response:
-    """Everything that was and will be told of a job, in order, as Server-Sent Events.
+    """Stream all steps, events and log lines of a job, in order, as Server-Sent Events.
 
-    `steps` (columns of consecutive steps of one attempt), `event`, `state` and `log` carry their
-    seq as id: who comes again with the last one goes on behind it, without a gap or a repeat.
-    `end` is the last: the job has ended, and all is told.
+    `steps` (columns of consecutive steps of one attempt), `event`, `state` and `log` have their
+    seq as id: a client that reconnects with the last id continues after it, without a gap or a
+    repeat. `end` is the last: the job has ended, and everything is sent.
     """
     owner = owner_of(request)
     streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    wanted = Wanted(job_id, after if last_event_id is None else last_event_id, follow=True)
-    feed = Feed(database, streams, wanted, as_events(story_pages(job_id, kinds, names)))
+    wanted = FollowQuery(job_id, after if last_event_id is None else last_event_id, follow=True)
+    feed = Feed(database, streams, wanted, encode_as_events(stream_pages(job_id, kinds, names)))
     return LongResponse(
         streams,
         server_sent_events(feed),
         media_type=MEDIA_TYPE,
-        headers=AS_IT_COMES,
-        among=streams.followers,
+        headers=STREAMING_HEADERS,
+        open_streams=streams.followers,
         owner=owner,
-        allowed=still_allowed(request, keyring),
+        allowed=authorization_check(request, authenticator),
         stop=feed.stop,
-        patience_s=PATIENCE_S,
+        send_timeout_s=SEND_TIMEOUT_S,
     )

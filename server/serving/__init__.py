@@ -1,1 +1,1 @@
-"""uvicorn, the socket, and what a connection may do."""
+"""uvicorn, the listening socket, and limits on connections."""

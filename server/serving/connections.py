@@ -3,77 +3,78 @@
 import asyncio
 from typing import Final
 
-from server.access.door import address_of
-from server.errors import TooManyOpen, Unavailable, answer
-from server.http.client_address import plain
-from server.serving.malformed import ProblemProtocol
-from server.serving.open_connections import OpenConnections, Phase, Verdict
+from server.access.auth_middleware import client_network
+from server.errors import TooManyOpen, Unavailable
+from server.http.client_address import normalized_address
+from server.http.problem_responses import problem_response
+from server.serving.connection_limits import Admission, OpenConnections, Phase
+from server.serving.http_protocol import ProblemProtocol
 
-HEAD_S: Final = 20.0
+HEAD_TIMEOUT_S: Final = 20.0
 """How long a client may take for a request's first line and headers."""
-BODY_S: Final = 60.0
+BODY_TIMEOUT_S: Final = 60.0
 """How long it may take for the body, also for one that was refused."""
 
 
 class Connection(ProblemProtocol):
-    """One connection; between two requests uvicorn's own limit holds."""
+    """The protocol of one connection, with time limits; uvicorn's keep-alive limit applies too."""
 
     open_connections: OpenConnections
-    """All that the server has; set by `connection_class`."""
+    """The connections of the server; set by `connection_class`."""
     address = "unknown"
     _timeout: asyncio.TimerHandle | None = None
     _request_is_complete = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there: its first request must come."""
+        """A client has connected: its first request must arrive in time."""
         super().connection_made(transport)
         if self.client is not None:
-            self.address = address_of({"client": (plain(self.client[0]), 0)})
+            self.address = client_network({"client": (normalized_address(self.client[0]), 0)})
         match self.open_connections.admit(self):
-            case Verdict.ADDRESS_FULL:
-                most = f"This address has {self.open_connections.bounds.per_address} connections"
-                self._refuse_all(TooManyOpen(f"{most} open, the most."))
-            case Verdict.SERVER_FULL:
-                most = f"This server keeps {self.open_connections.bounds.in_all} connections"
+            case Admission.ADDRESS_FULL:
+                most = f"This address has {self.open_connections.limits.per_address} connections"
+                self._refuse_all(TooManyOpen(f"{most} open, the maximum."))
+            case Admission.SERVER_FULL:
+                most = f"This server keeps {self.open_connections.limits.total} connections"
                 self._refuse_all(Unavailable(f"{most} open and no more; try again soon."))
-            case Verdict.UNHEARD:
+            case Admission.RESET:
                 self.drop()
                 return
-        self._wait(HEAD_S)
+        self._wait(HEAD_TIMEOUT_S)
 
     def on_message_begin(self) -> None:
-        """A request begins, perhaps while the one before it is being answered."""
+        """A request begins, perhaps while the one before it is being handled."""
         self._request_is_complete = False
         if not self._is_answering:
             self.open_connections.enter(self, Phase.UNFINISHED)
-        self._wait(HEAD_S)
+        self._wait(HEAD_TIMEOUT_S)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
-        self._wait(BODY_S)
+        """The head has arrived."""
+        self._wait(BODY_TIMEOUT_S)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body is there."""
+        """The body has arrived."""
         self._stop_waiting()
         self._request_is_complete = True
         super().on_message_complete()
-        self._tell_phase()
+        self._report_phase()
 
     def on_response_complete(self) -> None:
-        """The answer is sent, and the next one may have begun."""
+        """The response is sent, and the next request may have begun."""
         super().on_response_complete()
-        self._tell_phase()
+        self._report_phase()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """The connection is closed."""
         self._stop_waiting()
         self.open_connections.remove(self)
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """End the connection at once: others need its place."""
+        """Close the connection at once, in favour of others."""
         self._stop_waiting()
         self.transport.abort()
 
@@ -81,13 +82,13 @@ class Connection(ProblemProtocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _tell_phase(self) -> None:
+    def _report_phase(self) -> None:
         phase = Phase.BUSY if self._is_answering else Phase.IDLE
         self.open_connections.enter(self, phase if self._request_is_complete else Phase.UNFINISHED)
 
     def _refuse_all(self, error: Exception) -> None:
-        """Answer whatever it asks with a refusal, and end it then."""
-        response = answer(error)
+        """Refuse any request, then close the connection."""
+        response = problem_response(error)
         response.headers["Connection"] = "close"
         self.app = response
 
@@ -106,5 +107,5 @@ class Connection(ProblemProtocol):
 
 
 def connection_class(among: OpenConnections) -> type[Connection]:
-    """The protocol of a server's connections, which count among these."""
+    """The protocol class for a server whose connections are counted in `connections`."""
     return type("CountedConnection", (Connection,), {"open_connections": among})

@@ -1,1 +1,1 @@
-"""Answers that are made while they are sent."""
+"""Long responses: streams of events and logs, and downloads."""

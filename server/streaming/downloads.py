@@ -1,34 +1,37 @@
-"""Answer with a file of a job, or with a range of its bytes, in constant memory."""
+"""Send a file of a job, or a range of it, in constant memory."""
 
 import anyio.to_thread
 from fastapi import Request, Response
 
-from server.access.keyring import Keyring
-from server.http.etag import is_known
-from server.http.ranges import wanted
-from server.http.responses import attachment
-from server.streaming.live import still_allowed
-from server.streaming.shares import owner_of
-from server.streaming.streams import LongResponse, Streams, loaded
+from server.access.authenticator import Authenticator
+from server.http.etag import matches_if_none_match
+from server.http.ranges import requested_range
+from server.http.responses import content_disposition
+from server.streaming.stream_limits import owner_of
+from server.streaming.streams import LongResponse, Streams, authorization_check, iterate_in_threads
 from service.storage import Storage
 from store.tables import Artifact
 
 
-async def answer(
-    request: Request, file: Artifact, storage: Storage, streams: Streams, keyring: Keyring
+async def file_response(
+    request: Request,
+    file: Artifact,
+    storage: Storage,
+    streams: Streams,
+    authenticator: Authenticator,
 ) -> Response:
-    """The bytes that the request asks for. Raises StorageFailed and RangeNotSatisfiable."""
+    """The response with the requested bytes. Raises StorageFailed and RangeNotSatisfiable."""
     etag = f'"{file.sha256}"'
     headers = {
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Cache-Control": "private, no-cache",  # a name may get other bytes; who may read, too
-        "Content-Disposition": attachment(file.path.rpartition("/")[2]),
+        "Cache-Control": "private, no-cache",  # file and permission may change
+        "Content-Disposition": content_disposition(file.path.rpartition("/")[2]),
         "X-Content-Type-Options": "nosniff",
     }
-    if is_known(request.headers.getlist("if-none-match"), etag):
+    if matches_if_none_match(request.headers.getlist("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
-    part = wanted(request.headers, etag, file.size_bytes)
+    part = requested_range(request.headers, etag, file.size_bytes)
     start, end = part or (0, file.size_bytes)
     headers["Content-Length"] = str(end - start)
     if part is not None:
@@ -40,11 +43,11 @@ async def answer(
     )
     return LongResponse(
         streams,
-        loaded(streams, pieces),
+        iterate_in_threads(streams, pieces),
         status_code=206 if part is not None else 200,
         headers=headers,
         media_type="application/octet-stream",
-        among=streams.files,
+        open_streams=streams.files,
         owner=owner,
-        allowed=still_allowed(request, keyring),
+        allowed=authorization_check(request, authenticator),
     )

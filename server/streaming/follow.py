@@ -1,4 +1,4 @@
-"""Read on in the story of a job, until it has ended and all of it is told."""
+"""Follow the event stream of a job until the job has ended and everything is sent."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from ampcore.spec import TERMINAL
 from server.errors import DATABASE_ERRORS
 from server.streaming.streams import Streams
-from store import jobs, logs, stories
+from store import event_stream, jobs, logs
 from store.database import Database
 from store.database_errors import is_outage
 from store.tables import LogRow
@@ -22,22 +22,22 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 PAGE: Final = 64
-"""Pieces in memory at one time: the next ones are read once the client has taken these."""
-SOONEST_S: Final = 0.05
-"""After a ring: what comes at about the same time is told together."""
-SHORTEST_S: Final = 0.4
-LONGEST_S: Final = 2.0
-"""The pause between two looks at a job where no bell rings, the longer the longer it is silent."""
+"""Entries per page: the next page is read once the client has received this one."""
+BATCH_DELAY_S: Final = 0.05
+"""The pause after a notification: entries of about the same time go into one page."""
+MIN_POLL_S: Final = 0.4
+MAX_POLL_S: Final = 2.0
+"""The polling interval without notifications; it grows while the job writes nothing."""
 HEARTBEAT_S: Final = 10.0
-"""How often a stream shows that it lives while nothing happens."""
+"""The interval of heartbeats in a stream without entries."""
 
 Read = Callable[[Session, int, int], tuple[Sequence[Item], int]]
-"""Reads what comes after a seq, of a job that has got as far as another one; and until where."""
+"""Reads the entries after a seq, up to the job's own; returns them, and how far they go."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Whose story is to be told, from where on, and whether what comes is to be waited for."""
+class FollowQuery:
+    """The job to follow, the seq after which to start, and whether to wait for new entries."""
 
     job_id: str
     after: int
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """Some of the story; `after` is until where it is told, `seq` how far the job has got."""
+    """Some entries of the stream, up to seq `after`; `seq` is the job's last."""
 
     items: Sequence[Item]
     after: int
@@ -54,17 +54,17 @@ class Page(Generic[Item]):
 
 
 class Feed(Generic[Item]):
-    """One reader of one job's story. It holds nothing of the database between two looks.
+    """Reads the event stream of one job for one client; holds no session between two reads.
 
-    `state` is the job's as it was seen last, None where there is no job any more; `is_over` says
-    that all is told and nothing more can come.
+    `state` is the state of the job at the last read, None if it is deleted; `is_over` means that
+    everything is read and nothing more can come.
     """
 
     def __init__(
         self,
         database: Database,
         streams: Streams,
-        wanted: Wanted,
+        wanted: FollowQuery,
         read: Read[Item],
     ) -> None:
         self.state: str | None = None
@@ -73,54 +73,54 @@ class Feed(Generic[Item]):
         self._read = read
         self._after = wanted.after
         self._seq = -1
-        self._bell = asyncio.Event()
+        self._subscription = asyncio.Event()
         self._is_stopped = False
 
     async def pages(self) -> AsyncGenerator[Page[Item], None]:
-        """Pages in their order; an empty one, now and then, shows that the stream lives."""
-        pause_s, next_heartbeat = SHORTEST_S, anyio.current_time() + HEARTBEAT_S
-        with self._streams.bells.heard(self._wanted.job_id) as self._bell:
-            while not (self._is_stopped or self._is_ending):
+        """The pages in order; an empty page is a heartbeat."""
+        pause_s, next_heartbeat = MIN_POLL_S, anyio.current_time() + HEARTBEAT_S
+        with self._streams.subscriptions.subscribe(self._wanted.job_id) as self._subscription:
+            while not (self._is_stopped or self._is_shutting_down):
                 if anyio.current_time() > next_heartbeat:
                     next_heartbeat = anyio.current_time() + HEARTBEAT_S
                     yield Page((), self._after, self._seq)
-                self._bell.clear()
-                page = await self._look_again()
+                self._subscription.clear()
+                page = await self._read_page_or_wait()
                 if page is not None:
                     self._after = page.after
                     if page.items:
                         yield page
-                        pause_s = SHORTEST_S
+                        pause_s = MIN_POLL_S
                         continue
                     if self.is_over:
                         return
                 with anyio.move_on_after(pause_s):
-                    await self._streams.ring_or_end(self._bell)
-                    await anyio.sleep(SOONEST_S)
-                pause_s = min(1.5 * pause_s, LONGEST_S)
+                    await self._streams.wait_for_news_or_shutdown(self._subscription)
+                    await anyio.sleep(BATCH_DELAY_S)
+                pause_s = min(1.5 * pause_s, MAX_POLL_S)
 
     def stop(self) -> None:
-        """Tell nothing more: the client may not read this any longer."""
+        """End the stream: the client is no longer authorized."""
         self._is_stopped = True
-        self._bell.set()
+        self._subscription.set()
 
     @property
-    def _is_ending(self) -> bool:
-        return self._wanted.follow and self._streams.ending.is_set()
+    def _is_shutting_down(self) -> bool:
+        return self._wanted.follow and self._streams.shutting_down.is_set()
 
-    async def _look_again(self) -> Page[Item] | None:
-        """What there is now; None while the database is away, which ends no stream."""
+    async def _read_page_or_wait(self) -> Page[Item] | None:
+        """The next page; None while the database is unavailable, which does not end the stream."""
         try:
             return await anyio.to_thread.run_sync(self._look, limiter=self._streams.readers)
         except DATABASE_ERRORS as error:
             if not self._wanted.follow or not is_outage(error):
                 raise
-            log.warning("the database is away; the stream waits for it: %s", error)
+            log.warning("the database is unavailable; the stream waits for it: %s", error)
             return None
 
     def _look(self) -> Page[Item]:
         with self._database.read() as session:
-            # One moment: whatever was told when the job ended is found here.
+            # One snapshot: if it sees the end of the job, it sees all entries before it.
             known = jobs.seq_and_state(session, self._wanted.job_id)
             seq, self.state = known or (self._seq, None)
             if seq == self._seq:
@@ -136,7 +136,7 @@ class Feed(Generic[Item]):
 
 
 def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:
-    """What was printed, by one attempt or all."""
+    """Reads log chunks, of one attempt or all."""
 
     def read(session: Session, after: int, _seq: int) -> tuple[Sequence[LogRow], int]:
         rows = logs.read(session, job_id, after=after, limit=PAGE, attempt=attempt)
@@ -145,12 +145,16 @@ def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:
     return read
 
 
-def story_pages(
-    job_id: str, kinds: Sequence[stories.Kind], columns: Sequence[str] | None
-) -> Read[stories.Entry]:
-    """Everything of these kinds that was told."""
+def stream_pages(
+    job_id: str, kinds: Sequence[event_stream.StreamKind], columns: Sequence[str] | None
+) -> Read[event_stream.StreamEntry]:
+    """Reads entries of these kinds."""
 
-    def read(session: Session, after: int, seq: int) -> tuple[Sequence[stories.Entry], int]:
-        return stories.read(session, job_id, after=after, until=seq, kinds=kinds, columns=columns)
+    def read(
+        session: Session, after: int, seq: int
+    ) -> tuple[Sequence[event_stream.StreamEntry], int]:
+        return event_stream.read(
+            session, job_id, after=after, until=seq, kinds=kinds, columns=columns
+        )
 
     return read

@@ -1,4 +1,4 @@
-"""Answers that stay open for long, and how they end with the server."""
+"""Responses that stay open for long: their limits, authorization, send timeout and shutdown."""
 
 import asyncio
 import logging
@@ -10,65 +10,78 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 from anyio import CancelScope, CapacityLimiter
+from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from server.streaming.bells import Bells
-from server.streaming.shares import FILES, STREAMS, OpenAnswers, Owner
+from server.access import credentials
+from server.access.auth_middleware import client_network
+from server.access.authenticator import Authenticator
+from server.errors import DATABASE_ERRORS, TooManyRequests
+from server.streaming.stream_limits import DOWNLOAD_LIMIT, FOLLOW_LIMIT, OpenStreams, StreamOwner
+from server.streaming.subscribe import Subscriptions
+from store.database_errors import is_outage
 
 log = logging.getLogger(__name__)
 
-READERS: Final = 2
-"""Threads that look for news in the database, for all streams together."""
-LOADERS: Final = 4
+MAX_READERS: Final = 2
+"""Threads that read new entries from the database, for all streams together."""
+MAX_LOADERS: Final = 4
 """Threads that read files, for all downloads together."""
-CHECK_S: Final = 0.4
-"""How often it is asked whether a client may still read what it is sent. With the time that an
-answer of the database is believed (`server.access.keyring.FRESH_S`) it is less than two seconds.
+AUTH_CHECK_S: Final = 0.4
+"""How often a stream checks that its client is still authorized. Together with the lifetime of a
+cached principal (`server.access.authenticator.FRESH_S`) a revoked token stops within two seconds.
 """
-CUT_S: Final = 2.0
-"""How long a client may still take what it was sent before the server stopped."""
+SHUTDOWN_GRACE_S: Final = 2.0
+"""How long a client may still read what was sent before the server began to stop."""
+STREAMING_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # nginx must not buffer it
+    "X-Content-Type-Options": "nosniff",  # a log is never rendered as a page
+}
+SEND_TIMEOUT_S: Final = 60.0
+"""A client that reads nothing for so long is disconnected; it can reconnect and continue."""
 
 
 class Streams:
-    """What all streams of an application share."""
+    """What all long responses of an application share: limits, threads, subscriptions, shutdown."""
 
     def __init__(self) -> None:
-        self.ending = asyncio.Event()
-        """Set when the server begins to stop: every stream ends by itself then."""
-        self.bells = Bells()
-        self.readers = CapacityLimiter(READERS)
-        self.loaders = CapacityLimiter(LOADERS)
-        self.followers = OpenAnswers(STREAMS)
-        self.files = OpenAnswers(FILES)
+        self.shutting_down = asyncio.Event()
+        """Set when the server begins to stop; every stream then ends by itself."""
+        self.subscriptions = Subscriptions()
+        self.readers = CapacityLimiter(MAX_READERS)
+        self.loaders = CapacityLimiter(MAX_LOADERS)
+        self.followers = OpenStreams(FOLLOW_LIMIT)
+        self.files = OpenStreams(DOWNLOAD_LIMIT)
 
     @property
     def _open(self) -> int:
         return self.followers.count + self.files.count
 
-    async def ring_or_end(self, bell: asyncio.Event) -> None:
-        """Wait until the bell rings, or until the server begins to stop."""
+    async def wait_for_news_or_shutdown(self, subscription: asyncio.Event) -> None:
+        """Wait for a notification of the subscription, or until the server begins to stop."""
         async with anyio.create_task_group() as group:
 
             async def wait_for(event: asyncio.Event) -> None:
                 await event.wait()
                 group.cancel_scope.cancel()
 
-            group.start_soon(wait_for, bell)
-            group.start_soon(wait_for, self.ending)
+            group.start_soon(wait_for, subscription)
+            group.start_soon(wait_for, self.shutting_down)
 
 
 class LongResponse(StreamingResponse):
-    """A response whose generator is closed whatever happens, and that no reader keeps open.
+    """A streaming response that always closes its generator, and disconnects idle clients.
 
     Args:
-        streams: What it shares with the others.
-        pieces: Its body.
-        among: What it counts among. It is refused when it is sent where they are too many.
-        owner: Who asked for it.
-        patience_s: How long a client may take no further piece before the connection is cut.
-        allowed: Asks whether the client may still read it.
-        stop: Ends the pieces when it may not; left out, the connection is cut.
+        streams: shared by all long responses of the application.
+        pieces: the body.
+        open_streams: the limit that it counts against; above it the response is refused.
+        owner: who requested it, for that limit.
+        allowed: whether the client is still authorized; checked every AUTH_CHECK_S.
+        stop: ends the body when the client no longer is; without it the connection is closed.
+        send_timeout_s: the connection is closed if the client reads nothing for so long.
     """
 
     def __init__(
@@ -76,60 +89,86 @@ class LongResponse(StreamingResponse):
         streams: Streams,
         pieces: AsyncGenerator[bytes, None],
         *args: Any,
-        among: OpenAnswers,
-        owner: Owner,
+        open_streams: OpenStreams,
+        owner: StreamOwner,
         allowed: Callable[[], Awaitable[bool]],
         stop: Callable[[], None] | None = None,
-        patience_s: float | None = None,
+        send_timeout_s: float | None = None,
         **options: Any,
     ) -> None:
         super().__init__(pieces, *args, **options)
         self._streams = streams
         self._pieces = pieces
-        self._among, self._owner = among, owner
-        self._patience_s = patience_s
+        self._open_streams, self._owner = open_streams, owner
+        self._send_timeout_s = send_timeout_s
         self._allowed, self._stop = allowed, stop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Raises TooManyOpen or Unavailable before anything is sent."""
-        with self._among.one(self._owner):
+        """Send the response. Raises TooManyOpen or Unavailable before anything is sent."""
+        with self._open_streams.one(self._owner):
             async with aclosing(self._pieces):
                 await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
-        """Send piece after piece, each once the client has taken the one before."""
+        """Send the body, each piece once the client has read the one before."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._cut, group.cancel_scope)
             group.start_soon(self._check, group.cancel_scope)
 
             async def send_soon(message: Message) -> None:
-                with anyio.move_on_after(self._patience_s or math.inf) as waiting:
+                with anyio.move_on_after(self._send_timeout_s or math.inf) as waiting:
                     await send(message)
                 if waiting.cancelled_caught:
-                    log.info("a client took nothing for %g s, and is cut off", self._patience_s)
+                    log.info(
+                        "closing a stream: the client read nothing for %g s", self._send_timeout_s
+                    )
                     group.cancel_scope.cancel()
 
             await super().stream_response(send_soon)
             group.cancel_scope.cancel()
 
     async def _cut(self, scope: CancelScope) -> None:
-        """A client that takes nothing must not hold up the end of the server."""
-        await self._streams.ending.wait()
-        await anyio.sleep(CUT_S)
+        """Disconnect when the server stops: a client that reads nothing must not delay that."""
+        await self._streams.shutting_down.wait()
+        await anyio.sleep(SHUTDOWN_GRACE_S)
         scope.cancel()
 
     async def _check(self, scope: CancelScope) -> None:
-        """Who may not read it any more gets no more of it."""
+        """End the response when the client is no longer authorized."""
         while await self._allowed():
-            await anyio.sleep(CHECK_S)
+            await anyio.sleep(AUTH_CHECK_S)
         if self._stop is not None:
             self._stop()
         else:
             scope.cancel()
 
 
-async def loaded(streams: Streams, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """What threads read, piece by piece; the file behind it is closed at the end."""
+def authorization_check(
+    request: Request, authenticator: Authenticator
+) -> Callable[[], Awaitable[bool]]:
+    """A function that tells whether the credential of the request is still valid."""
+
+    async def allowed() -> bool:
+        try:
+            credential = credentials.read(request.scope)
+            if authenticator.cached_principal(credential) is not None:
+                return True
+            return (
+                await authenticator.authenticate(credential, client_network(request.scope))
+                is not None
+            )
+        except TooManyRequests:
+            return False
+        except DATABASE_ERRORS as error:
+            return is_outage(error)  # asked again when it is back
+
+    return allowed
+
+
+async def iterate_in_threads(
+    streams: Streams, pieces: Iterator[bytes]
+) -> AsyncGenerator[bytes, None]:
+    """Iterate a blocking iterator in worker threads, and close it at the end."""
     try:
         while True:
             piece = await anyio.to_thread.run_sync(next, pieces, None, limiter=streams.loaders)

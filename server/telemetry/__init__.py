@@ -1,1 +1,1 @@
-"""The steps of a job, in the forms in which they are asked for."""
+"""Steps of a job in every output format."""

@@ -1,4 +1,4 @@
-"""Tables as an Arrow stream and as a Parquet file, made while they are sent."""
+"""Steps as an Arrow stream and as a Parquet file, encoded while they are sent."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from server.telemetry.tables import Table
+from server.telemetry.step_table import StepTable
 
 
-class Sink:
-    """A file that is written to, and emptied now and then."""
+class ChunkBuffer:
+    """A writable file object whose content is taken out in chunks."""
 
     closed = False
 
@@ -18,34 +18,34 @@ class Sink:
         self._pieces: list[bytes] = []
 
     def write(self, data: Any) -> int:
-        """Take some bytes."""
+        """Append bytes."""
         self._pieces.append(bytes(data))
         return len(self._pieces[-1])
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """What was written stays until it is taken."""
+        """Does nothing: the content is kept until it is taken."""
 
     def taken(self) -> bytes:
-        """What was written since the last time."""
+        """Remove and return what was written."""
         taken, self._pieces = b"".join(self._pieces), []
         return taken
 
 
-def batch_of(table: Table) -> pa.RecordBatch:
-    """The table as Arrow has it; NaN is a number there, too, and nothing is missing."""
+def to_record_batch(table: StepTable) -> pa.RecordBatch:
+    """The table as an Arrow record batch; NaN stays NaN, and no value is null."""
     arrays = [pa.array(column, from_pandas=False) for column in table.values()]
     return pa.record_batch(arrays, names=list(table))
 
 
-def arrow_stream(tables: Iterable[Table]) -> Iterator[bytes]:
+def arrow_stream(tables: Iterable[StepTable]) -> Iterator[bytes]:
     """The Arrow IPC streaming format, a record batch for each table."""
-    sink = Sink()
+    sink = ChunkBuffer()
     writer = None
     for table in tables:
-        batch = batch_of(table)
+        batch = to_record_batch(table)
         writer = writer or pa.ipc.new_stream(pa.PythonFile(sink, "w"), batch.schema)
         writer.write_batch(batch)
         yield sink.taken()
@@ -54,12 +54,12 @@ def arrow_stream(tables: Iterable[Table]) -> Iterator[bytes]:
     yield sink.taken()
 
 
-def parquet(tables: Iterable[Table]) -> Iterator[bytes]:
+def parquet(tables: Iterable[StepTable]) -> Iterator[bytes]:
     """A Parquet file, a row group for each table."""
-    sink = Sink()
+    sink = ChunkBuffer()
     writer = None
     for table in tables:
-        batch = batch_of(table)
+        batch = to_record_batch(table)
         writer = writer or pq.ParquetWriter(
             pa.PythonFile(sink, "w"), batch.schema, compression="zstd"
         )

@@ -1,8 +1,8 @@
-"""Columns of per-step values as a TensorBoard event file: one Event a step, as a TFRecord.
+"""Steps as a TensorBoard event file: one Event per step, as a TFRecord.
 
 Sources: tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto for the
-messages, tensorflow/core/lib/io/record_writer.h for the records. The packages that write such
-files bring a web server or threads along, and make every event by itself.
+messages, tensorflow/core/lib/io/record_writer.h for the records. Existing packages for such files
+contain a web server or threads, and encode each event separately.
 """
 
 import struct
@@ -14,9 +14,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import DTypeLike, NDArray
 
-from server.telemetry.tables import Table
+from server.telemetry.step_table import StepTable
 
-# A protobuf field opens with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
+# A protobuf field starts with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
 # 2 a length and as many bytes, 5 four bytes.
 WALL_TIME: Final = b"\x09"  # Event.wall_time
 STEP: Final = b"\x10"  # Event.step
@@ -28,25 +28,25 @@ SIMPLE_VALUE: Final = b"\x15"  # Summary.Value.simple_value
 
 VERSION: Final = b"brain.Event:2"
 HEAD_BYTES: Final = 12
-"""Of a record: the length of its data, and the checksum of that length."""
-PIECE: Final = 4096
-"""Records made at a time, so that they stay in the processor's cache while they are filled."""
-LARGER: Final = np.uint64(1) << np.arange(7, 70, 7, dtype=np.uint64)
+"""The header of a record: the length of its data, and the checksum of that length."""
+RECORDS_PER_CHUNK: Final = 4096
+"""Records encoded at once: they fit into the processor's cache."""
+VARINT_BOUNDS: Final = np.uint64(1) << np.arange(7, 70, 7, dtype=np.uint64)
 """The smallest numbers whose varints take 2, 3, …, 10 bytes."""
 
 
-def opening(wall_time: float) -> bytes:
+def file_version_record(wall_time: float) -> bytes:
     """The first record of every file: the version of its format. `wall_time` is Unix, in s."""
-    data = WALL_TIME + struct.pack("<d", wall_time) + _sized(FILE_VERSION, VERSION)
-    return _head(len(data)) + _checked(data)
+    data = WALL_TIME + struct.pack("<d", wall_time) + _length_delimited(FILE_VERSION, VERSION)
+    return _head(len(data)) + _with_checksum(data)
 
 
-def event_file(tables: Iterable[Table], began_at: float) -> Iterator[bytes]:
-    """The file of a series that began then; the steps come one after another, without a pause.
+def event_file(tables: Iterable[StepTable], began_at: float) -> Iterator[bytes]:
+    """The event file of a run that started at `began_at`, with no pauses between its steps.
 
-    Every column is a tag, and so is the throughput, `examples_per_s`.
+    Every column becomes a tag, and so does the throughput, `examples_per_s`.
     """
-    yield opening(began_at)
+    yield file_version_record(began_at)
     end = began_at
     for table in tables:
         seconds = _seconds(table)
@@ -59,8 +59,8 @@ def event_file(tables: Iterable[Table], began_at: float) -> Iterator[bytes]:
         yield events(table["step"], wall_times, values)
 
 
-def _seconds(table: Table) -> NDArray[np.float64]:
-    """How long each step took, or all steps of a bucket."""
+def _seconds(table: StepTable) -> NDArray[np.float64]:
+    """The duration of each step, or of all steps of a bucket, in seconds."""
     if "step_time_s.mean" in table:
         seconds = table["step_time_s.mean"].astype(np.float64) * table["count"]
     else:
@@ -71,7 +71,7 @@ def _seconds(table: Table) -> NDArray[np.float64]:
 def events(
     steps: NDArray[np.int64], wall_times: NDArray[np.float64], values: Mapping[str, NDArray[Any]]
 ) -> bytes:
-    """One record a step, in the order given, with a scalar for every tag; b"" without steps.
+    """One record per step, in order, with a scalar for every tag; b"" without steps.
 
     `wall_times` are Unix, in seconds. Values become float32: bools 0 and 1, numbers beyond its
     range infinities; NaN and infinities stay. Raises ValueError for columns of unequal lengths.
@@ -79,7 +79,7 @@ def events(
     lengths = [len(column) for column in (steps, wall_times, *values.values())]
     if len(set(lengths)) > 1:
         raise ValueError(f"expected columns of one length, received lengths {lengths}")
-    unsigned = steps.astype(np.uint64)  # protobuf, too, writes an int64 by its bits
+    unsigned = steps.astype(np.uint64)  # protobuf also encodes an int64 as its bits
     return b"".join(
         _records(
             unsigned[piece],
@@ -91,64 +91,68 @@ def events(
 
 
 def _pieces(sizes: NDArray[np.intp]) -> Iterator[slice]:
-    """Cuts wherever the size of a step's varint changes, and then after every PIECE steps."""
+    """Split where the size of the step's varint changes, and after every PIECE steps."""
     edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
     for start, end in pairwise(edges):
-        for low in range(start, end, PIECE):
-            yield slice(low, min(low + PIECE, end))
+        for low in range(start, end, RECORDS_PER_CHUNK):
+            yield slice(low, min(low + RECORDS_PER_CHUNK, end))
 
 
 def _records(
     steps: NDArray[np.uint64], wall_times: NDArray[np.float64], values: Mapping[str, NDArray[Any]]
 ) -> bytes:
-    """The records of steps whose varints have one size; then the records have one size, too."""
+    """The records of steps whose varints, and so the records, have the same size."""
     step_size = int(_varint_sizes(steps[:1])[0])
-    summary, places = _summary(values)
+    summary, offsets = _summary(values)
     before = WALL_TIME + bytes(8) + STEP + bytes(step_size)
-    data = before + _sized(SUMMARY, summary)
+    data = before + _length_delimited(SUMMARY, summary)
     blank = np.frombuffer(_head(len(data)) + data + bytes(4), np.uint8)
     records = np.tile(blank, (len(steps), 1))  # shape (steps, bytes)
     inside = records[:, HEAD_BYTES:-4]
-    _put(inside, len(WALL_TIME), wall_times, "<f8")
+    _write_column(inside, len(WALL_TIME), wall_times, "<f8")
     inside[:, len(before) - step_size : len(before)] = _varints(steps, step_size)
-    for place, column in zip(places, values.values(), strict=True):
-        _put(inside, len(data) - len(summary) + place, column, "<f4")
+    for offset, column in zip(offsets, values.values(), strict=True):
+        _write_column(inside, len(data) - len(summary) + offset, column, "<f4")
     checksums = _checksums(inside.view(f"V{len(data)}")[:, 0].tolist())
-    _put(records, HEAD_BYTES + len(data), checksums, "<u4")
+    _write_column(records, HEAD_BYTES + len(data), checksums, "<u4")
     return records.tobytes()
 
 
 def _summary(names: Mapping[str, Any]) -> tuple[bytes, list[int]]:
-    """A Summary with zeros for all values, and where in it each of them stands."""
-    summary, places = b"", []
+    """A Summary with zeros for all values, and the offset of each value in it."""
+    summary, offsets = b"", []
     for name in names:
-        summary += _sized(VALUE, _sized(TAG, name.encode()) + SIMPLE_VALUE + bytes(4))
-        places.append(len(summary) - 4)
-    return summary, places
+        summary += _length_delimited(
+            VALUE, _length_delimited(TAG, name.encode()) + SIMPLE_VALUE + bytes(4)
+        )
+        offsets.append(len(summary) - 4)
+    return summary, offsets
 
 
-def _put(rows: NDArray[np.uint8], place: int, column: NDArray[Any], dtype: DTypeLike) -> None:
-    """Write one number into each row, its first byte at `place`."""
-    numbers = rows[:, place : place + np.dtype(dtype).itemsize].view(dtype)
-    with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are good answers
+def _write_column(
+    rows: NDArray[np.uint8], offset: int, column: NDArray[Any], dtype: DTypeLike
+) -> None:
+    """Write one number into each row, starting at byte `offset`."""
+    numbers = rows[:, offset : offset + np.dtype(dtype).itemsize].view(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are valid values
         numbers[:, 0] = column
 
 
 def _head(size_bytes: int) -> bytes:
-    return _checked(struct.pack("<Q", size_bytes))
+    return _with_checksum(struct.pack("<Q", size_bytes))
 
 
-def _checked(data: bytes) -> bytes:
+def _with_checksum(data: bytes) -> bytes:
     return data + _checksums([data]).astype("<u4").tobytes()
 
 
 def _checksums(pieces: Sequence[bytes]) -> NDArray[np.uint32]:
-    """The CRC-32C of each, masked, as the format wants: a record may contain other records."""
+    """The masked CRC-32C of each; masked because a record may contain other records."""
     sums = np.fromiter(map(crc32c, pieces), np.uint32, len(pieces))
     return (sums >> np.uint32(15) | sums << np.uint32(17)) + np.uint32(0xA282EAD8)
 
 
-def _sized(field: bytes, content: bytes) -> bytes:
+def _length_delimited(field: bytes, content: bytes) -> bytes:
     digits, rest = [], len(content)
     while rest > 0x7F:
         digits.append(rest & 0x7F | 0x80)
@@ -157,11 +161,11 @@ def _sized(field: bytes, content: bytes) -> bytes:
 
 
 def _varint_sizes(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
-    return np.searchsorted(LARGER, numbers, side="right") + 1
+    return np.searchsorted(VARINT_BOUNDS, numbers, side="right") + 1
 
 
 def _varints(numbers: NDArray[np.uint64], size: int) -> NDArray[np.uint8]:
-    """Seven bits a byte, the lowest first; all but the last carry a flag. Shape (numbers, size)."""
+    """Varints: 7 bits per byte, lowest first, with a continuation bit. Shape (numbers, size)."""
     shifts = np.arange(0, 7 * size, 7, dtype=np.uint64)
     digits = (numbers[:, np.newaxis] >> shifts & np.uint64(0x7F)).astype(np.uint8)
     digits[:, :-1] |= 0x80

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from ampclient import AsyncClient, Client
-from ampclient.wire import AsyncWire
-from ampcore.series.jsonable import column_from_json
-from ampcore.spec import JobSpec, SpecInvalid
-from tests.ampclient.driven import Driven
+from ampclient._http_backend import AsyncHttpBackend
+from ampcore.spec import JobSpec, SpecValidationError
+from ampcore.telemetry.json_values import column_from_json
+from tests.ampclient.sync_driver import SyncDriver
 from tests.waiting import DEADLINE_S
 
 URL = "http://ampcore.test:8000"
@@ -62,7 +62,7 @@ FIXED = {
     "/datasets": {"items": [KIND]},
     "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
-    "/version": {"version": "9.8.7", "api": "v1"},
+    "/version": {"version": "9.8.7", "api": "v1", "schema": None},
 }
 SESSION = {"token_id": "ab12", "token_name": "anna", "role": "member", "project": "vision"}
 FIXED["/session"] = {**SESSION, "expires_at": None}
@@ -112,7 +112,7 @@ class FakeServer:
         self.attempts: dict[str, list[dict[str, Any]]] = {}
         self.logs: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, dict[str, bytes]] = {}
-        self.stories: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.streams: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self.comparison: dict[str, Any] = {}
         self.workers: list[dict[str, Any]] = []
         self.tokens: list[dict[str, Any]] = []
@@ -299,7 +299,7 @@ class FakeServer:
     def _submit(self, request: httpx.Request) -> httpx.Response:
         try:
             spec = JobSpec.parse(json.loads(request.content))
-        except SpecInvalid as error:
+        except SpecValidationError as error:
             return _invalid(error)
         job_id = f"{len(self.jobs):06x}"
         job = self.add_job(
@@ -310,7 +310,7 @@ class FakeServer:
     def _validate(self, request: httpx.Request) -> httpx.Response:
         try:
             spec = JobSpec.parse(json.loads(request.content))
-        except SpecInvalid as error:
+        except SpecValidationError as error:
             return _invalid(error)
         report = {"findings": [], "figures": None, "layers": []} | self.report
         return httpx.Response(200, json={"spec": spec.to_json(), **report})
@@ -353,7 +353,13 @@ class FakeServer:
         if request.method == "GET":
             return httpx.Response(200, json={"items": [*self.projects.values()]})
         quotas = json.loads(request.content)
-        self.projects[name] = {"name": name, "created_at": NOW, **quotas}
+        self.projects[name] = {
+            "name": name,
+            "queued": 0,
+            "running": 0,
+            "created_at": NOW,
+            **quotas,
+        }
         return httpx.Response(200, json=self.projects[name])
 
     def _worker(self, worker_id: str = "", action: str = "") -> httpx.Response:
@@ -403,7 +409,7 @@ class FakeServer:
         names = {"steps": {"steps"}, "events": {"event", "state"}, "logs": {"log"}}
         kinds = set().union(*(names[kind] for kind in request.url.params.get_list("kinds")))
         told = ["retry: 1000\n\n: still here\n\n"]
-        for name, entry in self.stories.get(job_id, []):
+        for name, entry in self.streams.get(job_id, []):
             if name in kinds and entry["seq"] > after:
                 told.append(f"id: {entry['seq']}\nevent: {name}\ndata: {json.dumps(entry)}\n\n")
         if self.jobs[job_id]["state"] in TERMINAL:
@@ -470,7 +476,7 @@ def _tagged(request: httpx.Request, document: dict[str, Any]) -> httpx.Response:
     return httpx.Response(200, json=document, headers={"etag": tag})
 
 
-def _invalid(error: SpecInvalid) -> httpx.Response:
+def _invalid(error: SpecValidationError) -> httpx.Response:
     errors = [problem.to_json() for problem in error.problems]
     return problem(422, "invalid_spec", str(error), errors=errors)
 
@@ -495,10 +501,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "sleep", clock.sleep)
 
-    async def sleep(_wire: AsyncWire, seconds: float) -> None:
+    async def sleep(_backend: AsyncHttpBackend, seconds: float) -> None:
         clock.sleep(seconds)
 
-    monkeypatch.setattr(AsyncWire, "sleep", sleep)
+    monkeypatch.setattr(AsyncHttpBackend, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", clock.monotonic)
     return clock
 
@@ -522,10 +528,10 @@ def sync_client(server: FakeServer, clock: Clock) -> Iterator[Client]:
 
 
 @pytest.fixture
-def async_client(server: FakeServer, clock: Clock) -> Iterator[Driven]:
+def async_client(server: FakeServer, clock: Clock) -> Iterator[SyncDriver]:
     with asyncio.Runner() as runner:
         http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
-        yield Driven(AsyncClient(URL, TOKEN, http_client=http_client), runner.get_loop())
+        yield SyncDriver(AsyncClient(URL, TOKEN, http_client=http_client), runner.get_loop())
         runner.run(http_client.aclose())
 
 
@@ -655,7 +661,7 @@ def worker() -> Callable[..., dict[str, Any]]:
             "usage": None,
             "jobs": ["a"],
             "started_at": "2030-01-02T03:04:05Z",
-            "last_seen_at": "2030-01-02T03:04:06.5Z",
+            "last_seen_at": "2030-01-02T03:04:06.500000Z",
             **fields,
         }
 

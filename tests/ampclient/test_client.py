@@ -11,7 +11,7 @@ def test_kinds_policies_and_the_version_are_read(client):
     assert [kind.kind for kind in client.optimizers()] == ["cnn"]
     assert [policy.compute_dtype for policy in client.policies()] == ["float16"]
     version = client.version()
-    assert (version.version, version.api, version.schema) == ("9.8.7", "v1", None)
+    assert (version.version, version.api, version.schema_revision) == ("9.8.7", "v1", None)
 
 
 def test_the_session_tells_who_one_is(client):

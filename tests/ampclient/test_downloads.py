@@ -3,7 +3,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampclient import ConnectionFailed, DigestMismatch, NotFound, UnexpectedAnswer
+from ampclient import ConnectionFailed, DigestMismatch, NotFound, UnexpectedResponse
 
 MODEL = bytes(range(256)) * 8
 FILES = {
@@ -86,7 +86,7 @@ def test_a_download_that_breaks_after_a_long_time_is_gone_on_with(
     job, server, clock, cut, tmp_path
 ):
     server.next_answers = [server.answer, cut(100)]
-    job.download("attempt-2/model.keras", to=tmp_path, report=lambda *_: clock.sleep(1000))
+    job.download("attempt-2/model.keras", to=tmp_path, on_progress=lambda *_: clock.sleep(1000))
     assert below(tmp_path) == {"attempt-2/model.keras": MODEL}
 
 
@@ -147,14 +147,16 @@ def test_a_path_is_quoted_segment_by_segment(job, server, tmp_path):
 )
 def test_no_path_of_the_server_leads_out_of_the_folder(job, server, tmp_path, path):
     server.files["a"] = {"fine": b"1", path: b"x"}
-    with pytest.raises(UnexpectedAnswer, match="below the job's folder"):
+    with pytest.raises(UnexpectedResponse, match="unsafe file path"):
         job.download(to=tmp_path / "here")
     assert below(tmp_path) == {}
 
 
 def test_the_bytes_that_have_come_are_reported(job, server, tmp_path):
     seen = []
-    job.download("attempt-2", to=tmp_path, report=lambda file, size: seen.append((file.path, size)))
+    job.download(
+        "attempt-2", to=tmp_path, on_progress=lambda file, size: seen.append((file.path, size))
+    )
     assert seen[0] == ("attempt-2/checkpoints/step-20", 3)
     assert seen[-1] == ("attempt-2/model.keras", 2048)
 

@@ -15,7 +15,7 @@ from ampclient import (
     TooManyRequests,
     Unauthorized,
     Unavailable,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
@@ -86,7 +86,7 @@ def test_an_error_without_a_problem_shows_what_came(client, server, answer):
 )
 def test_a_server_of_something_else_is_told_as_such(client, server, answer, status, options):
     server.next_answers = [answer(status, **options)]
-    with pytest.raises(AmpcoreError, match=r"not look like an ampcore server; is AMPCORE_URL"):
+    with pytest.raises(AmpcoreError, match=r"not look like an ampcore server. Check AMPCORE_URL"):
         client.version()
 
 
@@ -95,20 +95,20 @@ def test_a_proxy_that_speaks_for_the_server_is_not_taken_for_another_one(
     client, server, answer, status
 ):
     server.next_answers = [answer(status, html="<!doctype html>")]
-    with pytest.raises(StatusError, match=f"or a proxy before it, answered {status}"):
+    with pytest.raises(StatusError, match=f"or a proxy in front of it, returned {status}"):
         client.version()
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
 def test_an_answer_of_something_else_is_unexpected(client, server, answer, content):
     server.next_answers = [answer(200, content=content)]
-    with pytest.raises(UnexpectedAnswer, match="GET /api/v1/version"):
+    with pytest.raises(UnexpectedResponse, match="GET /api/v1/version"):
         client.version()
 
 
 def test_a_redirect_is_unexpected(client, server, answer):
     server.next_answers = [answer(307, headers={"location": "https://elsewhere/"})]
-    with pytest.raises(UnexpectedAnswer, match="redirect to https://elsewhere/"):
+    with pytest.raises(UnexpectedResponse, match="redirected to https://elsewhere/"):
         client.version()
 
 

@@ -2,8 +2,8 @@ import httpx
 import pytest
 
 from ampclient import State
-from ampclient.calls import get_job, get_version
-from ampclient.etags import SIZE, LastAnswers
+from ampclient.etags import MAX_CACHED_RESPONSES, EtagCache
+from ampclient.requests import get_job, get_version
 
 
 @pytest.fixture
@@ -53,15 +53,15 @@ def test_a_304_that_nobody_asked_for_is_unexpected(client, server, answer):
 
 
 def test_only_so_many_answers_are_kept_and_the_newest_stay():
-    answers = LastAnswers()
-    for number in range(SIZE + 1):
-        answers.keep(get_job(f"{number}"), '"tag"', number)
-    assert answers.get(get_job("0")) is None
-    assert answers.get(get_job(f"{SIZE}")).value == SIZE
+    cache = EtagCache()
+    for number in range(MAX_CACHED_RESPONSES + 1):
+        cache.store(get_job(f"{number}"), '"tag"', number)
+    assert cache.get(get_job("0")) is None
+    assert cache.get(get_job(f"{MAX_CACHED_RESPONSES}")).value == MAX_CACHED_RESPONSES
 
 
 def test_an_answer_is_not_kept_without_a_tag_or_where_nobody_polls():
-    answers = LastAnswers()
-    answers.keep(get_job("a"), None, 1)
-    answers.keep(get_version(), '"tag"', 1)
-    assert (answers.get(get_job("a")), answers.get(get_version())) == (None, None)
+    cache = EtagCache()
+    cache.store(get_job("a"), None, 1)
+    cache.store(get_version(), '"tag"', 1)
+    assert (cache.get(get_job("a")), cache.get(get_version())) == (None, None)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampclient import ConnectionFailed, InvalidRequest, UnexpectedAnswer
-from ampclient.exports import TRIES
+from ampclient import ConnectionFailed, InvalidRequest, UnexpectedResponse
+from ampclient.exports import MAX_TRIES
 
 LINES = ["step,loss,skipped", "0,1.0,False", "1,0.5,False", "2,NaN,True"]
 CSV = "".join(f"{line}\n" for line in LINES).encode()
@@ -67,7 +67,7 @@ def test_what_tensorboard_could_not_find_is_taken_for_a_folder(job, tmp_path, pa
 )
 def test_no_name_of_the_server_leads_out_of_the_folder(job, server, named, tmp_path, disposition):
     server.next_answers = [named(disposition)]
-    with pytest.raises(UnexpectedAnswer, match="Expected a file's name"):
+    with pytest.raises(UnexpectedResponse, match="Expected a file's name"):
         job.export(tmp_path)
     assert below(tmp_path) == {}
 
@@ -97,7 +97,7 @@ def test_an_unknown_column_is_an_invalid_request(job, tmp_path):
 def test_an_older_file_is_replaced_once_the_new_one_is_whole(job, server, cut, tmp_path):
     place = tmp_path / "steps.csv"
     place.write_bytes(b"older")
-    server.next_answers = [cut(20)] * TRIES
+    server.next_answers = [cut(20)] * MAX_TRIES
     with pytest.raises(ConnectionFailed):
         job.export(place)
     assert below(tmp_path) == {"steps.csv": b"older"}
@@ -109,21 +109,21 @@ def test_an_answer_that_breaks_off_begins_from_the_start(job, server, cut, tmp_p
     server.next_answers = [cut(40), cut(5)]
     seen = []
 
-    def report(size_bytes):
+    def on_progress(size_bytes):
         seen.append(size_bytes)
         clock.sleep(1000)  # however long it has taken until then
 
-    job.export(tmp_path, report=report)
+    job.export(tmp_path, on_progress=on_progress)
     assert below(tmp_path) == {"digits-a.csv": CSV}
     assert seen == [40, 5, len(CSV)]
 
 
 def test_a_break_that_nobody_tells_of_is_seen_in_the_file(job, server, cut, tmp_path):
-    server.next_answers = [cut(-3, hidden=True)] * TRIES
-    with pytest.raises(ConnectionFailed, match="broke off"):
+    server.next_answers = [cut(-3, hidden=True)] * MAX_TRIES
+    with pytest.raises(ConnectionFailed, match="closed before the response was complete"):
         job.export(tmp_path)
     assert below(tmp_path) == {}
-    assert len(asked(server)) == TRIES
+    assert len(asked(server)) == MAX_TRIES
 
 
 def test_a_server_that_is_away_is_borne_with_before_the_answer(job, server, answer, tmp_path):
@@ -158,7 +158,7 @@ def test_bytes_that_were_given_away_are_not_given_again(job, server, cut):
     max_examples=30,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(sizes=st.lists(st.integers(0, 60), max_size=TRIES - 1), refused=st.integers(0, 3))
+@given(sizes=st.lists(st.integers(0, 60), max_size=MAX_TRIES - 1), refused=st.integers(0, 3))
 def test_however_an_export_breaks_it_is_whole(
     job, server, cut, answer, tmp_path_factory, *, sizes, refused
 ):

@@ -33,9 +33,9 @@ def test_numbers_have_four_digits_and_non_finite_ones_a_name(value, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0:00"), (7.4, "0:07"), (754, "12:34"), (3723, "1:02:03"), (None, "–")],
+    [(0, "0:00"), (0.254, "0.25 s"), (7.4, "0:07"), (754, "12:34"), (3723, "1:02:03"), (None, "–")],
 )
-def test_durations_read_as_a_clock(seconds, text):
+def test_durations_read_as_a_clock_from_one_second_on(seconds, text):
     assert formats.duration(seconds) == text
 
 

@@ -7,8 +7,17 @@ import httpx
 import numpy as np
 import pytest
 
-from ampclient import AsyncClient, Conflict, InvalidSpec, JobSpec, NotFound, SpecNotLoaded, State
-from ampcore.spec import SpecInvalid
+from ampclient import (
+    AsyncClient,
+    Conflict,
+    InvalidSpec,
+    JobSpec,
+    NotFound,
+    SpecNotLoaded,
+    State,
+    UnexpectedResponse,
+)
+from ampcore.spec import SpecValidationError
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
@@ -55,7 +64,7 @@ def test_a_file_that_is_no_yaml_is_an_invalid_spec_that_was_not_sent(client, ser
 
 @pytest.mark.parametrize("document", [None, [], 3])
 def test_what_is_no_object_is_refused_in_the_words_of_the_spec(client, server, document):
-    with pytest.raises(SpecInvalid) as said:
+    with pytest.raises(SpecValidationError) as said:
         JobSpec.parse(document)
     with pytest.raises(InvalidSpec) as caught:
         client.jobs.submit(document)
@@ -116,12 +125,11 @@ def test_validate_answers_with_the_defaults_written_out(client, server):
 def test_validate_tells_what_the_preflight_found(client, server):
     finding = {"code": "no_gpu", "severity": "warning", "pointer": "/runtime/device"}
     finding |= {"message": "No GPU.", "data": {"share": 0.5}}
-    server.report = {"findings": [finding], "figures": {"parameters": 7}, "layers": [{}]}
+    server.report = {"findings": [finding], "figures": None, "layers": []}
     valid = client.jobs.validate(SPEC)
     assert [found.to_json() for found in valid.findings] == [finding]
     assert (valid.findings[0].code, valid.findings[0].severity) == ("no_gpu", "warning")
-    assert valid.figures == {"parameters": 7}
-    assert len(valid.layers) == 1
+    assert (valid.figures, valid.layers) == (None, [])
 
 
 def test_a_job_has_typed_fields(client, server, latest, summary):
@@ -150,9 +158,25 @@ def test_non_finite_numbers_come_back_as_numbers(client, server, latest, summary
     json.dumps(job.to_json(), allow_nan=False)
 
 
-def test_fields_of_a_newer_server_are_left_out(client, server):
-    server.add_job("a", tomorrow=1)
-    assert not hasattr(client.jobs.get("a"), "tomorrow")
+def test_fields_of_a_newer_server_are_kept(client, server, latest):
+    server.add_job("a", tomorrow=1, latest={**latest, "loss": "NaN", "entropy": 2.5})
+    for job in (client.jobs.get("a"), *client.jobs.list(fields="spec")):
+        assert job.to_json() == server.jobs["a"]
+
+
+def test_a_missing_field_is_named_unless_servers_of_0_5_lack_it(client, server):
+    del server.add_job("a")["request_id"]
+    server.jobs["a"].pop("loss_scale_mode", None)
+    with pytest.raises(UnexpectedResponse, match=r"request_id: Field required"):
+        client.jobs.get("a")
+    server.add_job("a")
+    assert client.jobs.get("a").loss_scale_mode is None
+
+
+def test_null_in_a_response_is_none(client, server, latest, summary):
+    server.add_job("a", latest={**latest, "loss": None}, summary={**summary, "skipped": None})
+    job = client.jobs.get("a")
+    assert (job.latest.loss, job.summary.skipped, job.skipped) == (None, None, 0)
 
 
 def test_codes_of_a_newer_server_are_told_as_they_are(client, server):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampclient import ConnectionFailed, NotFound, UnexpectedAnswer
+from ampclient import ConnectionFailed, NotFound, UnexpectedResponse
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_whatever_ends_lines_elsewhere_ends_none_here(job, server):
 
 def test_a_line_that_is_no_json_is_unexpected(job, server, answer):
     server.next_answers = [answer(200, text="<html>\n")]
-    with pytest.raises(UnexpectedAnswer, match="html"):
+    with pytest.raises(UnexpectedResponse, match="html"):
         list(job.logs(follow=True))
 
 

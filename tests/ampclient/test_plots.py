@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ampclient import ScaleChanges, SkippedSteps, StepSample
-from ampclient.progress.canvas import DOTS, PLAIN
+from ampclient.job_view import JobView
 from ampclient.progress.curve import Curve, curve_of, skips_in
-from ampclient.progress.plots import GUTTER, Room, plots, room_in
-from ampclient.progress.standing import names_apart
-from ampclient.views import JobView
+from ampclient.progress.dot_canvas import ASCII_DOTS, BRAILLE_DOTS
+from ampclient.progress.job_progress import distinct_names
+from ampclient.progress.plots import LABEL_WIDTH, PlotSize, plot_size, plots
 
 NO_CHANGES = ScaleChanges(0, *[np.array([])] * 3, ())
 
@@ -28,16 +28,16 @@ def sample_of(loss, scale=None, skipped=(), **columns):
     return StepSample(columns, 1, told, NO_CHANGES, ())
 
 
-def drawn(sample, cells=40, rows=4, ink=DOTS):
-    return [line.plain for line in plots(sample, Room(cells, rows), ink)]
+def drawn(sample, cells=40, rows=4, style=BRAILLE_DOTS):
+    return [line.plain for line in plots(sample, PlotSize(cells, rows), style)]
 
 
-@pytest.mark.parametrize("ink", [DOTS, PLAIN])
-def test_every_dot_has_its_place(ink):
-    dots = np.zeros((ink.down, ink.across * 2), bool)
-    assert ink.lines(dots) == ["  "]
+@pytest.mark.parametrize("style", [BRAILLE_DOTS, ASCII_DOTS])
+def test_every_dot_has_its_place(style):
+    dots = np.zeros((style.dots_high, style.dots_wide * 2), bool)
+    assert style.lines(dots) == ["  "]
     dots[0, 0] = dots[-1, -1] = True
-    assert ink.lines(dots) == ["⠁⢀" if ink is DOTS else "'."]
+    assert style.lines(dots) == ["⠁⢀" if style is BRAILLE_DOTS else "'."]
 
 
 @given(st.integers(2, 400), st.data())
@@ -84,15 +84,15 @@ def test_a_loss_that_falls_far_gets_a_logarithmic_axis_and_says_so():
 
 def test_the_ends_of_the_axes_are_labelled_and_a_flat_line_once():
     lines = drawn(sample_of([2.5, 0.5], [65536.0, 32768.0]))
-    assert [line[:GUTTER].split() for line in lines] == [
+    assert [line[:LABEL_WIDTH].split() for line in lines] == [
         ["loss", "2.5"], [], [], ["0.5"], ["scale", "2^16"], [], [], ["2^15"], ["step"]
     ]  # fmt: skip
-    flat = [line[:GUTTER].split() for line in drawn(sample_of([1.0, 1.0]))]
+    flat = [line[:LABEL_WIDTH].split() for line in drawn(sample_of([1.0, 1.0]))]
     assert flat[:4] == [["loss"], [], ["1"], []]
 
 
 def test_a_place_with_a_skip_is_red_in_every_curve():
-    lines = plots(sample_of([1.0, 2.0], skipped=[1]), Room(20, 1), DOTS)
+    lines = plots(sample_of([1.0, 2.0], skipped=[1]), PlotSize(20, 1), BRAILLE_DOTS)
     stream = io.StringIO()
     Console(file=stream, force_terminal=True, color_system="standard", width=60).print(*lines)
     assert stream.getvalue().count("\x1b[1;31m") >= 3
@@ -110,19 +110,19 @@ def test_a_place_with_a_skip_is_red_in_every_curve():
     ],
 )
 def test_plots_are_as_tall_as_the_terminal_lets_them(width, height, jobs, rows):
-    room = room_in(width, height, jobs)
-    assert (room and room.rows) == rows
-    if room:
-        assert jobs * (room.lines + (jobs > 1)) <= height
-        lines = drawn(sample_of([1.0, 2.0], skipped=[0]), room.cells, room.rows)
-        assert len(lines) <= room.lines
+    size = plot_size(width, height, jobs)
+    assert (size and size.rows) == rows
+    if size:
+        assert jobs * (size.lines + (jobs > 1)) <= height
+        lines = drawn(sample_of([1.0, 2.0], skipped=[0]), size.cells, size.rows)
+        assert len(lines) <= size.lines
         assert max(map(len, lines)) < width
 
 
 def test_names_are_told_apart_by_their_ends_or_by_ids(server):
     def named(*names):
         jobs = [server.add_job(f"{n}", name=name) for n, name in enumerate(names)]
-        return list(names_apart([JobView.from_json(job) for job in jobs]).values())
+        return list(distinct_names([JobView.from_json(job) for job in jobs]).values())
 
     assert named("cnn float32 1", "cnn float32 2") == ["1", "2"]
     assert named("cnn", "cnn float16") == ["cnn", "cnn float16"]

@@ -3,12 +3,11 @@ import io
 import pytest
 from rich.console import Console
 
+from ampclient.job_view import JobView
 from ampclient.progress import show_progress
-from ampclient.progress.lines import line
-from ampclient.progress.pace import Pace
-from ampclient.progress.standing import Standing
-from ampclient.progress.table import progress_table
-from ampclient.views import JobView
+from ampclient.progress.job_progress import JobProgress, StepRate
+from ampclient.progress.lines import progress_line
+from ampclient.progress.live_table import progress_table
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def view(server, latest):
 
 def drawn(job, remaining_s=None, width=120):
     stream = io.StringIO()
-    Console(file=stream, width=width).print(progress_table([Standing(job, remaining_s)], width))
+    Console(file=stream, width=width).print(progress_table([JobProgress(job, remaining_s)], width))
     return stream.getvalue()
 
 
@@ -77,7 +76,7 @@ def test_in_a_very_narrow_terminal_columns_go_and_the_name_stays_readable(view):
 def test_once_succeeded_a_job_shows_its_mean_throughput_as_every_other_view_does(view, summary):
     job = view(state="succeeded", summary={**summary, "examples_per_s": 777.0})
     assert "777" in drawn(job)
-    assert "777 examples/s" in line(Standing(job))
+    assert "777 examples/s" in progress_line(JobProgress(job))
 
 
 def test_the_table_shows_a_job_that_has_not_begun(view):
@@ -129,14 +128,14 @@ def test_a_new_attempt_is_told_with_the_step_that_it_goes_on_from(view, clock):
         "attempt 2",
         "attempt 2, resumed at step 1200",
         "attempt 2",
-        "attempt 3, from the beginning",
+        "attempt 3, restarted at step 0",
     ]
     assert asked == [2, 3]
 
 
 def test_a_paused_job_says_that_it_waits_to_be_resumed(view):
-    assert "paused  waiting to be resumed" in line(Standing(view(state="paused")))
-    said = line(Standing(view(state="paused", message="Paused on request.")))
+    assert "paused  waiting to be resumed" in progress_line(JobProgress(view(state="paused")))
+    said = progress_line(JobProgress(view(state="paused", message="Paused on request.")))
     assert said.endswith("Paused on request.")
     assert "waiting" not in said
 
@@ -182,21 +181,21 @@ def test_on_a_terminal_an_attempt_is_told_below_the_table(view, terminal):
 
 
 def test_the_pace_leaves_the_compilation_out(view, clock):
-    pace = Pace()
-    pace.see(view(step=0))
+    step_rate = StepRate()
+    step_rate.update(view(step=0))
     clock.sleep(100)
-    pace.see(view(step=10))
-    assert pace.remaining_s(view(step=10)) is None
+    step_rate.update(view(step=10))
+    assert step_rate.remaining_s(view(step=10)) is None
     clock.sleep(2)
-    pace.see(view(step=20))
-    assert pace.remaining_s(view(step=20)) == pytest.approx(4.0)
+    step_rate.update(view(step=20))
+    assert step_rate.remaining_s(view(step=20)) == pytest.approx(4.0)
 
 
 def test_the_pace_starts_again_with_a_new_attempt(view, clock):
-    pace = Pace()
+    step_rate = StepRate()
     for step in (30, 5):
-        pace.see(view(step=step))
+        step_rate.update(view(step=step))
         clock.sleep(1)
-    assert pace.remaining_s(view(step=5)) is None
-    pace.see(view(step=6))
-    assert pace.remaining_s(view(step=6)) == pytest.approx(34.0)
+    assert step_rate.remaining_s(view(step=5)) is None
+    step_rate.update(view(step=6))
+    assert step_rate.remaining_s(view(step=6)) == pytest.approx(34.0)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampclient import ConnectionFailed, StepBlock, StepsMissing, UnexpectedAnswer
-from ampclient.batches import MEDIA_TYPE
+from ampclient import ConnectionFailed, StepBlock, StepsMissing, UnexpectedResponse
+from ampclient.arrow_stream import MEDIA_TYPE
 from ampclient.errors import InvalidRequest
 
 
@@ -91,7 +91,7 @@ def test_where_steps_are_missing_a_new_block_begins(job, server, arrow, pages):
     blocks = list(job.iter_steps())
     assert [block["step"].tolist() for block in blocks] == [[0, 1], [4, 5]]
     assert [block["loss"].tolist() for block in blocks] == [[0, 1], [4, 5]]
-    with pytest.raises(StepsMissing, match="none from 2 to 3"):
+    with pytest.raises(StepsMissing, match="Steps 2 to 3 are missing"):
         job.steps()
 
 
@@ -100,7 +100,7 @@ def test_where_steps_are_missing_a_new_block_begins(job, server, arrow, pages):
 )
 def test_a_step_that_comes_again_is_unexpected(job, server, arrow, pages):
     server.next_answers = [arrow(*pages)]
-    with pytest.raises(UnexpectedAnswer, match="or a later one next, received step"):
+    with pytest.raises(UnexpectedResponse, match="again; expected step"):
         job.steps(start=3)
 
 
@@ -114,14 +114,14 @@ def test_a_step_that_comes_again_is_unexpected(job, server, arrow, pages):
 )
 def test_an_answer_that_is_no_arrow_stream_is_unexpected(job, server, answer, options):
     server.next_answers = [answer(200, **options)]
-    with pytest.raises(UnexpectedAnswer, match="Expected"):
+    with pytest.raises(UnexpectedResponse, match="Expected"):
         job.steps()
 
 
 @pytest.mark.parametrize("columns", [{"loss": [1.0]}, {"step": [-1], "loss": [1.0]}])
 def test_columns_that_are_no_steps_are_unexpected(job, server, arrow, columns):
     server.next_answers = [arrow(columns)]
-    with pytest.raises(UnexpectedAnswer, match="Expected steps as an Arrow stream"):
+    with pytest.raises(UnexpectedResponse, match="Expected an Arrow stream of steps"):
         job.steps()
 
 

@@ -24,3 +24,25 @@ def job() -> Callable[..., JobSpec]:
         return JobSpec.parse(document | parts)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def two_replicas() -> type:
+    """This replica's view of two, of which the other one found `other` of what it found."""
+    import tensorflow as tf
+
+    class TwoReplicas:
+        size, rank = 2, 1
+
+        def __init__(self, other: Callable[[Any], Any] = lambda tensor: tensor) -> None:
+            self.calls: list[str] = []
+            self._other = other
+
+        def all_reduce(self, tensors: Any, op: str = "mean") -> list[Any]:
+            self.calls.append(op)
+            pairs = [(tensor, self._other(tensor)) for tensor in tensors]
+            return [
+                {"mean": (a + b) / 2, "sum": a + b, "max": tf.maximum(a, b)}[op] for a, b in pairs
+            ]
+
+    return TwoReplicas

@@ -11,7 +11,7 @@ from typing import Any
 
 from ampcore.fork_server import JOB, REAP, STANDBY
 from ampcore.isolation import Confinement
-from ampcore.series.frames import Frame, FrameReader, FrameType
+from ampcore.telemetry.frames import Frame, FrameReader, FrameType
 
 
 class Child:
@@ -28,7 +28,7 @@ class Child:
         self.pid: int | None = said.get("pid")
         self.error: str | None = said.get("error")
 
-    def hear(self, name: str) -> Any:
+    def receive(self, name: str) -> Any:
         """What the server tells next, which must have that name."""
         return self._line()[name]
 
@@ -70,12 +70,12 @@ class Child:
         self._stdin.close()
 
     def exit_code(self) -> int:
-        return int(self.hear("exit"))
+        return int(self.receive("exit"))
 
     def reap(self) -> int:
         """Let the server forget it; the most memory that it held."""
         self.status.sendall(REAP)
-        return int(self.hear("peak_bytes"))
+        return int(self.receive("peak_bytes"))
 
     def close(self) -> None:
         self.status.close()
@@ -88,27 +88,27 @@ class Server:
 
     def __init__(self, program: Sequence[str], folder: Path) -> None:
         self.folder, self.children = folder, list[Child]()
-        self.requests, theirs = socket.socketpair()
+        self.requests, peer = socket.socketpair()
         self.process = subprocess.Popen(
-            [*program, "--requests-fd", str(theirs.fileno())],
+            [*program, "--requests-fd", str(peer.fileno())],
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[peer.fileno()],
             start_new_session=True,
         )
-        theirs.close()
+        peer.close()
 
-    def fork(self, *, is_standby: bool = False, rules: Confinement | None = None) -> Child:
+    def fork(self, *, is_standby: bool = False, confinement: Confinement | None = None) -> Child:
         log_file = self.folder / f"log-{len(self.children)}"
         stdin, writing = os.pipe()
         reading, frames = os.pipe()
-        ours, theirs = socket.socketpair()
+        ours, peer = socket.socketpair()
         with log_file.open("wb") as log:
-            ours.sendall(json.dumps(rules and rules.to_json()).encode() + b"\n")
-            there = [stdin, log.fileno(), log.fileno(), frames, theirs.fileno()]
+            ours.sendall(json.dumps(confinement and confinement.to_json()).encode() + b"\n")
+            there = [stdin, log.fileno(), log.fileno(), frames, peer.fileno()]
             socket.send_fds(self.requests, [STANDBY if is_standby else JOB], there)
         for descriptor in (stdin, frames):
             os.close(descriptor)
-        theirs.close()
+        peer.close()
         self.children.append(Child(ours, writing, reading, log_file, self.process.pid))
         return self.children[-1]
 
@@ -120,4 +120,4 @@ class Server:
             child.close()
 
 
-REAL = (sys.executable, "-u", "-m", "ampcore.child")
+TRAINER_COMMAND = (sys.executable, "-u", "-m", "ampcore.trainer_process")

@@ -1,4 +1,4 @@
-"""The examples, by the command that the documents give; tests/e2e/test_workloads.py trains each."""
+"""Each example runs with the command that the docs give; tests/e2e trains them on a server."""
 
 import json
 from pathlib import Path

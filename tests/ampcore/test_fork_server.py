@@ -59,28 +59,28 @@ def serve(tmp_path):
         ("os.abort()", -signal.SIGABRT),
     ],
 )
-def test_how_a_trainer_has_ended_is_told(serve, body, code):
-    child = serve(body).fork()
-    assert child.exit_code() == code
-    assert child.reap() > 0
+def test_the_exit_code_of_a_trainer_is_reported(serve, body, code):
+    trainer_process = serve(body).fork()
+    assert trainer_process.exit_code() == code
+    assert trainer_process.reap() > 0
 
 
 def test_an_ended_trainer_keeps_its_number_until_it_is_reaped(serve):
-    child = serve("return 0").fork()
-    child.exit_code()
-    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
-    os.killpg(child.pid, signal.SIGKILL)  # and so a signal reaches nobody else
-    child.reap()
-    assert not psutil.pid_exists(child.pid)
+    trainer_process = serve("return 0").fork()
+    trainer_process.exit_code()
+    assert psutil.Process(trainer_process.pid).status() == psutil.STATUS_ZOMBIE
+    os.killpg(trainer_process.pid, signal.SIGKILL)  # and so a signal reaches nobody else
+    trainer_process.reap()
+    assert not psutil.pid_exists(trainer_process.pid)
 
 
 def test_what_waits_to_run_at_the_end_of_the_trainer_runs(serve):
-    child = serve(
+    trainer_process = serve(
         "threading.Thread(target=lambda: (time.sleep(0.2), say('the thread'))).start()\n"
         "print('and what was not flushed ', end='')"
     ).fork()
-    assert child.exit_code() == 0
-    assert sorted(child.log_file.read_text().split()) == sorted(
+    assert trainer_process.exit_code() == 0
+    assert sorted(trainer_process.log_file.read_text().split()) == sorted(
         ["the", "thread", "and", "what", "was", "not", "flushed"]
     )
 
@@ -101,19 +101,19 @@ say(json.dumps({
 def test_a_trainer_has_its_own_group_and_nothing_of_the_server(serve):
     server = serve(FACTS)
     others = [server.fork() for _ in range(3)]
-    child = server.fork(is_standby=True)
-    for one in (*others, child):
+    trainer_process = server.fork(is_standby=True)
+    for one in (*others, trainer_process):
         one.close_input()
-    assert child.exit_code() == 0
-    facts = json.loads(child.log_file.read_text())
-    assert facts["group"] == child.pid
+    assert trainer_process.exit_code() == 0
+    facts = json.loads(trainer_process.log_file.read_text())
+    assert facts["group"] == trainer_process.pid
     assert facts["session"] == server.process.pid
     assert facts["is_standby"]
     assert facts["line"] == ""
     assert facts["score"] == fork_server.OOM_SCORE_ADJ
     # Its three streams and its frames; the one more that it had open was that of the look.
     assert {int(number) for number in facts["names"]} == {0, 1, 2, facts["frames"]}
-    assert facts["names"]["1"] == str(child.log_file)
+    assert facts["names"]["1"] == str(trainer_process.log_file)
     assert facts["handlers"] == ["Handlers.SIG_DFL"] * 3 or facts["handlers"] == ["0"] * 3
     assert facts["wakeup"] == -1
     assert int(facts["blocked"], 16) == 0
@@ -126,17 +126,17 @@ def test_a_signal_that_comes_at_once_is_not_lost(serve):
     """Not even before the trainer has come to its own settings."""
     server = serve("time.sleep(60)")
     for _ in range(20):
-        child = server.fork()
-        os.killpg(child.pid, signal.SIGTERM)
-        assert child.exit_code() == -signal.SIGTERM
-        child.reap()
+        trainer_process = server.fork()
+        os.killpg(trainer_process.pid, signal.SIGTERM)
+        assert trainer_process.exit_code() == -signal.SIGTERM
+        trainer_process.reap()
 
 
 def test_trainers_die_with_the_server(serve, wait_until):
     server = serve("time.sleep(60)")
     children = [server.fork() for _ in range(3)]
     server.process.kill()
-    wait_until(lambda: all(is_gone(child.pid) for child in children))
+    wait_until(lambda: all(is_gone(trainer_process.pid) for trainer_process in children))
 
 
 def test_the_server_dies_with_its_supervisor(serve):
@@ -146,48 +146,50 @@ def test_the_server_dies_with_its_supervisor(serve):
     assert server.process.wait(DEADLINE_S) == 0
 
 
-@pytest.mark.parametrize("number", fork_server.IGNORED)
+@pytest.mark.parametrize("number", fork_server.IGNORED_SIGNALS)
 def test_a_signal_to_all_processes_of_a_worker_is_not_for_the_server(serve, number):
     server = serve("said()")
-    child = server.fork()
+    trainer_process = server.fork()
     server.process.send_signal(number)
     second = server.fork()
-    assert not is_gone(child.pid)
+    assert not is_gone(trainer_process.pid)
     assert not is_gone(second.pid)
 
 
 def test_a_trainer_that_its_supervisor_has_dropped_is_killed(serve, wait_until):
     server = serve("time.sleep(60)")
-    child = server.fork()
-    child.status.close()
-    wait_until(lambda: not psutil.pid_exists(child.pid))
+    trainer_process = server.fork()
+    trainer_process.status.close()
+    wait_until(lambda: not psutil.pid_exists(trainer_process.pid))
     server.fork()
 
 
-def test_no_trainer_is_forked_for_a_supervisor_that_went_without_a_word(serve):
+def test_no_trainer_is_forked_for_a_supervisor_that_closed_its_sockets(serve):
     server = serve("return 0")
-    ours, theirs = socket.socketpair()
+    ours, peer = socket.socketpair()
     ours.close()
     unused = [os.open(os.devnull, os.O_RDWR) for _ in range(4)]
-    socket.send_fds(server.requests, [fork_server.JOB], [*unused, theirs.fileno()])
+    socket.send_fds(server.requests, [fork_server.JOB], [*unused, peer.fileno()])
     for descriptor in unused:
         os.close(descriptor)
-    theirs.close()
-    child = server.fork()  # the next request is answered, and its trainer is the only one
-    assert [one.pid for one in psutil.Process(server.process.pid).children()] == [child.pid]
+    peer.close()
+    trainer_process = server.fork()  # the next request is answered, and its trainer is the only one
+    assert [one.pid for one in psutil.Process(server.process.pid).children()] == [
+        trainer_process.pid
+    ]
 
 
-def test_a_trainer_that_cannot_be_forked_is_told_of(serve):
+def test_a_failed_fork_is_reported(serve):
     server = serve("pass", before="def no(): raise OSError(11, 'no more')\nos.fork = no")
-    child = server.fork()
-    assert child.pid is None
-    assert child.error == "[Errno 11] no more"
+    trainer_process = server.fork()
+    assert trainer_process.pid is None
+    assert trainer_process.error == "[Errno 11] no more"
 
 
 BEFORE_THE_FORK = """
 import json, os, sys, threading
-from ampcore import child
-child.preload()
+from ampcore import trainer_process
+trainer_process.preload()
 loaded = [name for name in ("keras", "tensorflow", "ampcore.train.trainer") if name in sys.modules]
 from tensorflow.python.eager import context
 def comm(task):

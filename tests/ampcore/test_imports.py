@@ -20,7 +20,7 @@ def loaded_by(statement):
     [
         "import ampcore",
         "from ampcore import JobSpec, StepBlock",
-        "import ampcore.spec, ampcore.series, ampcore.spec.assignments",
+        "import ampcore.spec, ampcore.telemetry, ampcore.spec.assignments",
         "import ampcore.__main__",
     ],
 )
@@ -32,6 +32,10 @@ def test_every_name_that_is_promised_is_there_and_in_order():
     assert ampcore.__all__ == sorted(ampcore.__all__)
     for name in ampcore.__all__:
         assert getattr(ampcore, name).__name__ == name
+
+
+def test_dir_shows_the_public_names_only():
+    assert dir(ampcore) == sorted([*ampcore.__all__, "__version__"])
 
 
 def test_other_names_are_an_attribute_error():

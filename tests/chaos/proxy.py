@@ -1,4 +1,4 @@
-"""A TCP way to a server that can be cut, blocked, and made to lose the answer to one message."""
+"""A TCP proxy that can be cut, blocked, and made to drop the answer to one message."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ PIECE_BYTES = 1 << 16
 
 
 class Proxy:
-    """Listens on a port of its own and carries bytes to and from what `connect` reaches."""
+    """Listens on its own port and forwards bytes to and from the server that `connect` reaches."""
 
     def __init__(self, connect: Callable[[], socket.socket]) -> None:
         self._connect = connect
@@ -18,35 +18,35 @@ class Proxy:
         self._open = True
         self._flowing = threading.Event()
         self._flowing.set()
-        self._forget: bytes | None = None
-        self.forgotten = threading.Event()
-        """Set once an answer was lost."""
+        self._drop_answer_to: bytes | None = None
+        self.answer_dropped = threading.Event()
+        """Set once an answer was dropped."""
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """End every connection, and refuse new ones."""
+        """Close every connection, and refuse new ones."""
         self._open = False
         self._end_all()
 
     def block(self) -> None:
-        """Keep the connections and carry nothing more, as a network that drops packets does."""
+        """Keep connections open but forward nothing, as a network that drops packets."""
         self._flowing.clear()
 
     def restore(self) -> None:
-        """Carry again what comes from now on, and what was held up."""
-        self._forget = None
+        """Accept connections and forward again, including blocked bytes."""
+        self._drop_answer_to = None
         self._open = True
         self._flowing.set()
 
-    def lose_answer_to(self, message: bytes) -> None:
-        """Deliver the next message that holds these bytes, then end its connection unanswered."""
-        self.forgotten.clear()
-        self._forget = message
+    def drop_answer_to(self, message: bytes) -> None:
+        """Deliver the next message that contains these bytes, then close its connection."""
+        self.answer_dropped.clear()
+        self._drop_answer_to = message
 
     def close(self) -> None:
-        """End everything."""
+        """Close the listener and every connection."""
         self._flowing.set()
         self._listener.close()
         self._end_all()
@@ -85,22 +85,22 @@ class Proxy:
         with suppress(OSError):
             while piece := source.recv(PIECE_BYTES):
                 self._flowing.wait()
-                if asks and self._is_to_forget(piece):
+                if asks and self._drops_answer_to(piece):
                     with suppress(OSError):
                         source.shutdown(socket.SHUT_RDWR)  # before the answer can be carried
                     target.sendall(piece)
-                    self.forgotten.set()
+                    self.answer_dropped.set()
                     with suppress(OSError):  # the answer may have ended the pair by now
                         target.shutdown(socket.SHUT_WR)
                     return
                 target.sendall(piece)
         self._end(pair)
 
-    def _is_to_forget(self, piece: bytes) -> bool:
+    def _drops_answer_to(self, piece: bytes) -> bool:
         with self._lock:
-            if self._forget is None or self._forget not in piece:
+            if self._drop_answer_to is None or self._drop_answer_to not in piece:
                 return False
-            self._forget = None
+            self._drop_answer_to = None
             return True
 
     def _end_all(self) -> None:

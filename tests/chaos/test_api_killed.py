@@ -1,4 +1,4 @@
-"""The API dies at the worst moments; another one, or the same again, makes up for it."""
+"""The API is killed at bad moments; another one, or the same after a restart, takes over."""
 
 import threading
 from contextlib import suppress
@@ -11,48 +11,50 @@ from sqlalchemy import select
 from ampclient import Job, LogEntry
 from ampcore.spec import State
 from store import tables
-from tests.chaos import groups
+from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.members import CALM_ENDS, Api
-from tests.chaos.runs import HELD_AT, SPEC, STEPS, TINY, outcomes
+from tests.chaos.reference_run import HOLD_STEP, SPEC, TINY, TOTAL_STEPS, outcomes
+from tests.chaos.service_processes import CLEAN_EXIT_CODES, Api
 from tests.waiting import DEADLINE_S, join, wait_until
 
-pytestmark = groups.SCRIPTED
+pytestmark = xdist_groups.SCRIPTED
 
 
-def test_a_job_whose_api_died_between_commit_and_message_runs_all_the_same(
+def test_a_job_runs_although_its_api_died_between_commit_and_message(
     cluster: Cluster,
 ) -> None:
-    """The guard: the reconciler sends what was never sent.
+    """Mechanism: the reconciler sends messages that were never sent.
 
-    Checked: without `resend` in server/reconcile.py the job waits for ever.
+    Checked: without `redispatch` in server/background/reconciler.py the job waits for ever.
     """
-    cluster.crew(1, SCRIPTED)
+    cluster.ensure_workers(1, SCRIPTED)
     [api] = cluster.apis
     name = "committed, never sent"
-    cluster.api_ways.redis.block()
+    cluster.api_proxies.redis.block()
     post = threading.Thread(target=submit, args=[api, {**TINY, "name": name}])
     post.start()
     job_id = wait_until(lambda: find(cluster, name), "the job is committed")
     api.kill()
     join(post)
     with redis.Redis.from_url(cluster.redis.url) as connection:
-        assert connection.llen("ampcore.cpu") == 0, "the message was sent after all"
-    cluster.api_ways.redis.restore()
+        assert connection.llen("ampcore.cpu") == 0, "the message was sent"
+    cluster.api_proxies.redis.restore()
     api.start()
     api.wait_ready()
     job = api.client.jobs.get(job_id).wait(timeout=DEADLINE_S)
     assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
 
 
-def test_who_follows_a_job_gets_each_step_and_line_once_across_restarts(cluster: Cluster) -> None:
-    """The guard: whoever reads goes on behind the last `seq` or step that came.
+def test_following_a_job_across_api_restarts_gives_each_step_and_line_once(
+    cluster: Cluster,
+) -> None:
+    """Mechanism: a client continues after the last `seq` or step that it received.
 
-    Checked: where ampclient/logs.py forgets the last `seq`, lines come twice.
+    Checked: where ampclient/logs.py forgets the last `seq`, lines arrive twice.
     """
-    cluster.crew(1, SCRIPTED)
+    cluster.ensure_workers(1, SCRIPTED)
     [api] = cluster.apis
-    job = cluster.submit_held(SPEC)
+    job = cluster.submit_paused_at(SPEC)
     steps: list[int] = []
     lines: list[LogEntry] = []
     followers = [
@@ -61,45 +63,45 @@ def test_who_follows_a_job_gets_each_step_and_line_once_across_restarts(cluster:
     ]
     for follower in followers:
         follower.start()
-    wait_until(lambda: len(steps) == HELD_AT, "steps are followed")
+    wait_until(lambda: len(steps) == HOLD_STEP, "steps are followed")
     api.kill()
     api.start()
     api.wait_ready()
-    cluster.control.hold(STEPS)
-    wait_until(lambda: len(steps) == STEPS, "the steps go on")
-    assert api.stop() in CALM_ENDS, "with streams open"
+    cluster.control.hold(TOTAL_STEPS)
+    wait_until(lambda: len(steps) == TOTAL_STEPS, "the remaining steps arrive")
+    assert api.stop() in CLEAN_EXIT_CODES, "with streams open"
     api.start()
     api.wait_ready()
     cluster.control.release()
     join(*followers)
-    assert steps == list(range(STEPS))
+    assert steps == list(range(TOTAL_STEPS))
     assert lines == list(job.logs())
     assert lines
 
 
-def test_two_apis_reconcile_and_do_everything_once(cluster: Cluster) -> None:
-    """The guard: both reconcile, and each change of theirs is a compare-and-set.
+def test_two_apis_that_reconcile_do_everything_once(cluster: Cluster) -> None:
+    """Mechanism: both reconcile, and each of their changes is a compare-and-set.
 
-    Checked: without `resend` the jobs wait for ever. Who wins a single race of the two depends on
-    chance; tests/store holds those one by one.
+    Checked: without `redispatch` the jobs wait for ever. Which server wins a race is random;
+    tests/store tests each race by itself.
     """
-    cluster.crew(2, SCRIPTED)
+    cluster.ensure_workers(2, SCRIPTED)
     cluster.api()
-    cluster.api_ways.redis.cut()  # no message leaves; both servers find the jobs unsent
+    cluster.api_proxies.redis.cut()  # no message is sent; both servers find the jobs
     jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]
-    cluster.api_ways.redis.restore()
+    cluster.api_proxies.redis.restore()
     ended = cluster.client.jobs.wait(jobs, timeout=DEADLINE_S)
     assert [(job.state, job.attempt) for job in ended] == [(State.SUCCEEDED, 1)] * 2
-    lost = cluster.submit_held(SPEC)
-    cluster.past_a_checkpoint(lost).kill()
-    cluster.lapse(lost)
+    lost = cluster.submit_paused_at(SPEC)
+    cluster.wait_past_checkpoint(lost).kill()
+    cluster.expire_lease(lost)
     lost = cluster.finish(lost)
     assert outcomes(lost) == [("lost", "worker_lost"), ("succeeded", None)]
-    assert lost.steps()["step"].tolist() == list(range(STEPS))
+    assert lost.steps()["step"].tolist() == list(range(TOTAL_STEPS))
 
 
 def submit(api: Api, spec: dict[str, Any]) -> None:
-    with suppress(httpx.TransportError):  # it is killed before it can answer
+    with suppress(httpx.TransportError):  # it is killed before it answers
         api.http.post("/api/v1/jobs", json=spec)
 
 

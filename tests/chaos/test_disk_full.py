@@ -1,7 +1,7 @@
-"""The disk is full when a checkpoint is due: the last good one stays, and training goes on.
+"""A full disk when a checkpoint is due: the last good one stays, and training continues.
 
-A limit on the size of files, set on the process while it runs, stands for the full disk: every
-write beyond it fails as one to a full disk does (EFBIG in place of ENOSPC), without a mount.
+A limit on the file size, set on the running process, simulates the full disk: every write beyond
+it fails as on a full disk (EFBIG instead of ENOSPC), without a mount.
 """
 
 import os
@@ -14,97 +14,97 @@ import psutil
 import pytest
 
 from ampclient import Job
-from tests.chaos import groups
+from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.runs import (
-    BLOCK,
-    HELD_AT,
+from tests.chaos.reference_run import (
+    BLOCK_STEPS,
+    HOLD_STEP,
     SPEC,
-    Record,
-    assert_undisturbed,
+    RunResult,
+    assert_equals_reference,
     checkpoints,
     saved_at,
-    scripted,
+    scripted_reference,
 )
 from tests.waiting import wait_until
 
-FULL_BYTES = 4096
-"""Less than a checkpoint of the model takes."""
-MEMORY = Path("/dev/shm")
+FILE_LIMIT_BYTES = 4096
+"""Less than the size of a checkpoint."""
+TMPFS = Path("/dev/shm")
 
 
-@groups.REAL
-def test_a_trainer_whose_disk_is_full_keeps_its_last_checkpoint_and_goes_on(
-    cluster: Cluster, undisturbed: Record
+@xdist_groups.TENSORFLOW
+def test_a_trainer_with_a_full_disk_keeps_its_last_checkpoint_and_continues(
+    cluster: Cluster, reference_run: RunResult
 ) -> None:
-    """The guard: a checkpoint that cannot be saved is a warning.
+    """Mechanism: a checkpoint that cannot be saved causes a warning.
 
-    Checked: where ampcore/train/checkpoints.py does not catch the error, it ends the attempt.
+    Checked: where ampcore/checkpoint/saver.py does not catch the error, the attempt fails.
     """
-    cluster.crew(1)
-    job = cluster.submit_held(SPEC)
-    cluster.past_a_checkpoint(job)
+    cluster.ensure_workers(1)
+    job = cluster.submit_paused_at(SPEC)
+    cluster.wait_past_checkpoint(job)
     trainer = cluster.trainer(job)
-    limit_files(trainer, FULL_BYTES)
-    cluster.train_to(job, HELD_AT + 2 * BLOCK)
+    limit_files(trainer, FILE_LIMIT_BYTES)
+    cluster.train_to_step(job, HOLD_STEP + 2 * BLOCK_STEPS)
     wait_until(lambda: warnings(job), "a warning says so")
     assert checkpoints(job), "the last good checkpoint is gone"
-    assert saved_at(job)[-1] < HELD_AT, "the disk was not full"
-    assert "The run goes on" in warnings(job)[0]["message"]
-    limit_files(trainer, resource.RLIM_INFINITY)  # somebody has made room
-    cluster.train_to(job, HELD_AT + 4 * BLOCK)
-    wait_until(lambda: saved_at(job)[-1] > HELD_AT, "it saves again")
+    assert saved_at(job)[-1] < HOLD_STEP, "the disk was not full"
+    assert "Training continues" in warnings(job)[0]["message"]
+    limit_files(trainer, resource.RLIM_INFINITY)  # there is room again
+    cluster.train_to_step(job, HOLD_STEP + 4 * BLOCK_STEPS)
+    wait_until(lambda: saved_at(job)[-1] > HOLD_STEP, "it saves again")
     job = cluster.finish(job)
-    assert_undisturbed(job, undisturbed)
+    assert_equals_reference(job, reference_run)
     assert job.attempt == 1
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """A folder on another file system: from there a file is copied into the storage."""
-    if not MEMORY.is_dir():
+def other_filesystem() -> Iterator[Path]:
+    """A folder on another file system, so that uploads copy the file."""
+    if not TMPFS.is_dir():
         pytest.skip("needs a second file system")
-    folder = MEMORY / f"ampcore-chaos-{os.getpid()}"
+    folder = TMPFS / f"ampcore-chaos-{os.getpid()}"
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@groups.SCRIPTED
-def test_a_worker_whose_storage_is_full_keeps_what_is_recorded_and_goes_on(
-    cluster: Cluster, elsewhere: Path
+@xdist_groups.SCRIPTED
+def test_a_worker_with_a_full_storage_keeps_recorded_files_and_continues(
+    cluster: Cluster, other_filesystem: Path
 ) -> None:
-    """The guard: the courier tries again, warns, and disturbs nobody.
+    """Mechanism: the uploader retries in the background and warns.
 
-    Checked: where worker/courier.py counts its tries for each file anew, no warning ever comes,
-    since a newer checkpoint takes the place of the one that is tried.
+    Checked: where worker/artifact_uploader.py counts failures per file, no warning ever comes,
+    because a newer checkpoint replaces the failing one.
     """
-    cluster.crew(0)
-    worker = cluster.worker(SCRIPTED, AMPCORE_SCRATCH_DIR=str(elsewhere))
-    job = cluster.submit_held(SPEC)
-    cluster.past_a_checkpoint(job)
+    cluster.ensure_workers(0)
+    worker = cluster.worker(SCRIPTED, AMPCORE_SCRATCH_DIR=str(other_filesystem))
+    job = cluster.submit_paused_at(SPEC)
+    cluster.wait_past_checkpoint(job)
     process = psutil.Process(worker.pid)
-    # Its own log is longer than a small limit already, and children made from now on inherit.
-    limit_files(process, max(FULL_BYTES, worker.log_file.stat().st_size + FULL_BYTES))
-    cluster.train_to(job, HELD_AT + 2 * BLOCK)
+    # Its log may exceed a small limit already, and later child processes inherit the limit.
+    limit_files(process, max(FILE_LIMIT_BYTES, worker.log_file.stat().st_size + FILE_LIMIT_BYTES))
+    cluster.train_to_step(job, HOLD_STEP + 2 * BLOCK_STEPS)
     wait_until(lambda: warnings(job), "a warning says so")
-    assert saved_at(job)[-1] < HELD_AT
+    assert saved_at(job)[-1] < HOLD_STEP
     limit_files(process, resource.RLIM_INFINITY)
-    cluster.train_to(job, HELD_AT + 4 * BLOCK)
-    wait_until(lambda: saved_at(job)[-1] > HELD_AT, "it keeps them again")
+    cluster.train_to_step(job, HOLD_STEP + 4 * BLOCK_STEPS)
+    wait_until(lambda: saved_at(job)[-1] > HOLD_STEP, "it keeps them again")
     job = cluster.finish(job)
-    assert_undisturbed(job, scripted())
+    assert_equals_reference(job, scripted_reference())
     assert job.attempt == 1
     assert worker.stop() == 0
-    assert not list(elsewhere.iterdir())
+    assert not list(other_filesystem.iterdir())
 
 
 def limit_files(process: psutil.Process, size_bytes: int) -> None:
-    """How large a file may become that the process writes."""
+    """Limit the size of the files that the process writes."""
     _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
     process.rlimit(psutil.RLIMIT_FSIZE, (size_bytes, hard))
 
 
 def warnings(job: Job) -> list[dict[str, str]]:
-    """What the ledger says of files that could not be kept."""
+    """The warnings about files that could not be stored."""
     events = [event.data for event in job.events() if event.type == "warning"]
     return [data for data in events if data["code"] in ("checkpoint_failed", "artifact_failed")]

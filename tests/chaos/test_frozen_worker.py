@@ -1,53 +1,54 @@
-"""A worker stands still until its job was given to another one, and then wakes."""
+"""A worker is frozen until its job was given to another one, and then resumed."""
 
 from ampcore.spec import State
-from tests.chaos import groups
+from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.runs import (
-    HELD_AT,
+from tests.chaos.reference_run import (
+    HOLD_STEP,
     SPEC,
-    STEPS,
     TINY,
-    assert_undisturbed,
+    TOTAL_STEPS,
+    assert_equals_reference,
     outcomes,
     reached,
-    scripted,
+    scripted_reference,
 )
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = groups.SCRIPTED
+pytestmark = xdist_groups.SCRIPTED
 
 
-def test_what_a_worker_says_after_its_lease_was_given_away_is_refused(
+def test_writes_of_a_worker_that_lost_its_lease_are_refused(
     cluster: Cluster,
 ) -> None:
-    """The guards: the fence names the attempt, and a write what was told before it.
+    """Mechanisms: a write names its attempt, and the number of entries before it.
 
-    Checked: without `Job.attempt == attempt` in store/leases.py and `Job.told == told` in
-    store/ingest.py the old attempt's steps are written. (Each alone still keeps them out;
-    tests/store holds the two one by one.)
+    Checked: without `Job.attempt == attempt` in store/leases.py and the check of
+    `entries_written` in store/ingest.py the old attempt's steps are written. (Each alone still
+    refuses them; tests/store tests them one by one.)
     """
-    cluster.crew(2, SCRIPTED)
-    job = cluster.submit_held(SPEC)
-    worker = cluster.past_a_checkpoint(job)
+    cluster.ensure_workers(2, SCRIPTED)
+    job = cluster.submit_paused_at(SPEC)
+    worker = cluster.wait_past_checkpoint(job)
     trainer = cluster.trainer(job)
     worker.freeze()
-    cluster.lapse(job)
+    cluster.expire_lease(job)
     wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
-    wait_until(lambda: reached(job, HELD_AT), "the job runs again")
+    wait_until(lambda: reached(job, HOLD_STEP), "the job runs again")
     assert cluster.owner(job) is not worker
-    cluster.train_to(job, STEPS)  # the first trainer goes on, too, and its pipe is full of news
-    told = rows_of(cluster, job.id, attempt=1)
+    # The first trainer continues too: its pipe holds unread frames when its worker wakes.
+    cluster.train_to_step(job, TOTAL_STEPS)
+    rows_before = rows_of(cluster, job.id, attempt=1)
     worker.thaw()
-    wait_until(lambda: has_ended(trainer), "the fenced trainer is gone")
+    wait_until(lambda: has_ended(trainer), "the fenced trainer has ended")
     job = cluster.finish(job)
-    assert_undisturbed(job, scripted())
-    assert rows_of(cluster, job.id, attempt=1) == told
+    assert_equals_reference(job, scripted_reference())
+    assert rows_of(cluster, job.id, attempt=1) == rows_before
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
-    # It has lost a job, not its wits.
+    # The worker that lost the job still runs other ones.
     wait_until(lambda: cluster.registered(worker).state == "online", "it is online again")
-    next_jobs = [cluster.submit_held(TINY, step=0) for _ in range(2)]  # one for each worker
+    next_jobs = [cluster.submit_paused_at(TINY, step=0) for _ in range(2)]  # one for each worker
     wait_until(lambda: all(job.refresh().attempt for job in next_jobs), "both workers take one")
     cluster.control.release()
     ended = cluster.client.jobs.wait(next_jobs, timeout=DEADLINE_S)
@@ -56,12 +57,12 @@ def test_what_a_worker_says_after_its_lease_was_given_away_is_refused(
 
 
 def rows_of(cluster: Cluster, job_id: str, attempt: int) -> dict[str, int]:
-    """How much is written under an attempt's name."""
+    """How many steps, events and log rows an attempt has stored."""
     from sqlalchemy import func, select
 
     from store.tables import EventRow, LogRow, StepBlockRow
 
-    # Of steps not the rows, which are merged.
+    # Steps, not their rows, which are merged later.
     amounts = {
         StepBlockRow: func.sum(StepBlockRow.end_step - StepBlockRow.first_step),
         EventRow: func.count(),

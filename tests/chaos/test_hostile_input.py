@@ -1,4 +1,4 @@
-"""Strangers send what nobody should: the real server answers 4xx, and nothing is written."""
+"""Hostile requests: the real server answers 4xx, and nothing is written."""
 
 import json
 import socket
@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import func, select
 
 from store.tables import Base
-from tests.chaos import groups
+from tests.chaos import xdist_groups
 from tests.chaos.cluster import Cluster
-from tests.chaos.runs import TINY
+from tests.chaos.reference_run import TINY
 from tests.waiting import DEADLINE_S
 
-pytestmark = groups.SCRIPTED
+pytestmark = xdist_groups.SCRIPTED
 
 MEGABYTE = 2**20
-ALIVE = {"workers", "audit", "step_blocks", "step_levels", "step_points", "file_removals"}
-"""What is kept of strangers on purpose, or changes by itself: steps of earlier jobs are merged."""
+CHANGING_TABLES = {"workers", "audit", "step_blocks", "step_levels", "step_points", "file_removals"}
+"""Tables that change by themselves, or record refused requests on purpose."""
 
 BODIES = {
     "10 MB": json.dumps({**TINY, "labels": {"x": "y" * 10 * MEGABYTE}}).encode(),
@@ -46,8 +46,8 @@ PATHS = [
 ]
 
 
-def test_a_hostile_body_is_refused_and_leaves_nothing(cluster: Cluster) -> None:
-    """The guards: the limit on bodies, and one strict reading of them.
+def test_a_hostile_body_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+    """Mechanisms: the limit on body size, and one strict parser.
 
     Checked: without BodyLimit in server/app.py 10 MB are read.
     """
@@ -65,13 +65,13 @@ def test_a_hostile_body_is_refused_and_leaves_nothing(cluster: Cluster) -> None:
     assert api.running
 
 
-def test_hostile_paths_and_headers_are_refused_and_leave_nothing(cluster: Cluster) -> None:
-    """The guards: the limit on headers, and ids and paths that are checked before use.
+def test_hostile_paths_and_headers_are_refused_and_change_nothing(cluster: Cluster) -> None:
+    """Mechanisms: the limit on headers, and ids and paths that are checked before use.
 
-    Checked: without HeaderLimit in server/app.py 150 headers are let in.
+    Checked: without HeaderLimit in server/app.py 150 headers are accepted.
     """
     [api] = cluster.apis
-    cluster.crew(0)
+    cluster.ensure_workers(0)
     job = cluster.client.jobs.submit(TINY)
     job.cancel()
     before = counts(cluster)
@@ -89,13 +89,13 @@ def test_hostile_paths_and_headers_are_refused_and_leave_nothing(cluster: Cluste
 
 
 def raw(url: str, token: str, path: str, headers: dict[str, str] | None = None) -> int:
-    """The status of a GET whose path no client has tidied up."""
+    """The status of a GET whose path is sent as it is, without normalization."""
     host, port = url.removeprefix("http://").split(":")
     lines = [f"GET {path} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {token}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     lines += ["Connection: close", "", ""]
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as connection:
-        with suppress(OSError):  # it hangs up on the rest; the answer has come all the same
+        with suppress(OSError):  # it may close the connection early; the response has arrived
             connection.sendall("\r\n".join(lines).encode())
         answer = connection.recv(64)
     assert answer.startswith(b"HTTP/1.1 "), answer
@@ -104,7 +104,7 @@ def raw(url: str, token: str, path: str, headers: dict[str, str] | None = None) 
 
 def counts(cluster: Cluster) -> dict[str, Any]:
     """How many rows each table has."""
-    tables = [table for name, table in Base.metadata.tables.items() if name not in ALIVE]
+    tables = [table for name, table in Base.metadata.tables.items() if name not in CHANGING_TABLES]
     with cluster.database.read() as session:
         return {
             table.name: session.scalar(select(func.count()).select_from(table)) for table in tables

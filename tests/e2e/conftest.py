@@ -25,13 +25,15 @@ class Stack:
     process: subprocess.Popen[bytes]
     client: Client
 
-    def family(self) -> list[psutil.Process]:
+    def all_processes(self) -> list[psutil.Process]:
         """The stack's processes, the first one included."""
         return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(True)]
 
     def trainer(self) -> psutil.Process:
-        """The process that trains, which its name tells from one that stands by."""
-        (trainer,) = (process for process in self.family() if name_of(process) == TRAINER_NAME)
+        """The trainer process; its process name differs from a standby's."""
+        (trainer,) = (
+            process for process in self.all_processes() if name_of(process) == TRAINER_NAME
+        )
         return trainer
 
     def stop(self) -> int:
@@ -69,11 +71,11 @@ def start_stack(data: Path, port: int = 0) -> Stack:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack = start_stack(tmp_path_factory.mktemp("stack") / "data")
-    family = stack.family()
+    all_processes = stack.all_processes()
     yield stack
-    family += stack.family()
+    all_processes += stack.all_processes()
     assert stack.stop() == 0
-    wait_until(lambda: all(map(has_ended, family)), "nothing of the stack is left")
+    wait_until(lambda: all(map(has_ended, all_processes)), "nothing of the stack is left")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The same pieces on several machines: PostgreSQL, a Redis that comes and goes, API, worker."""
+"""API and worker started separately, with PostgreSQL and a Redis that is stopped and restarted."""
 
 import os
 import signal
@@ -13,8 +13,7 @@ import pytest
 
 from ampclient import Client, ConnectionFailed
 from ampcore.spec import State
-from tests.ports import free_port
-from tests.processes import has_ended
+from tests.processes import free_port, has_ended
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("distributed")
@@ -23,8 +22,8 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"epochs"
 
 
 @dataclass
-class Pieces:
-    """What was started one by one, as on several machines."""
+class DistributedStack:
+    """The processes, started one by one as on several machines."""
 
     redis: Any
     worker: subprocess.Popen[bytes]
@@ -32,14 +31,14 @@ class Pieces:
 
 
 @pytest.fixture(scope="module")
-def pieces(
+def distributed(
     new_postgres: Callable[[], str],
     tmp_path_factory: pytest.TempPathFactory,
     wait_until: Callable[..., Any],
-) -> Iterator[Pieces]:
+) -> Iterator[DistributedStack]:
     from server.embedded.private_redis import start_redis
 
-    folder = tmp_path_factory.mktemp("pieces")
+    folder = tmp_path_factory.mktemp("distributed")
     redis = start_redis(folder, folder / "redis.log")
     port = free_port()
     environment = {
@@ -63,15 +62,17 @@ def pieces(
         ]
     client = Client(f"http://127.0.0.1:{port}", token, timeout_s=DEADLINE_S)
     wait_until(lambda: answers(client))
-    family = [psutil.Process(process.pid) for process in started]
-    family += [child for process in family for child in process.children(recursive=True)]
-    yield Pieces(redis, started[1], client)
+    all_processes = [psutil.Process(process.pid) for process in started]
+    all_processes += [
+        child for process in all_processes for child in process.children(recursive=True)
+    ]
+    yield DistributedStack(redis, started[1], client)
     client.close()
     for process in reversed(started):
         process.send_signal(signal.SIGTERM)
         process.wait(DEADLINE_S)
     redis.stop(grace_s=3)
-    wait_until(lambda: all(map(has_ended, family)), "nothing of the pieces is left")
+    wait_until(lambda: all(map(has_ended, all_processes)), "all processes have ended")
 
 
 def run(environment: dict[str, str], *arguments: str) -> str:
@@ -88,25 +89,25 @@ def answers(client: Client) -> bool:
         return False
 
 
-def test_a_job_posted_while_redis_is_gone_runs_when_redis_is_back(
-    pieces: Pieces, wait_until: Callable[..., Any]
+def test_a_job_submitted_while_redis_is_down_runs_when_redis_is_back(
+    distributed: DistributedStack, wait_until: Callable[..., Any]
 ) -> None:
-    assert pieces.client.jobs.submit(SPEC).wait(timeout=DEADLINE_S).state == State.SUCCEEDED
-    os.kill(pieces.redis.pid, signal.SIGKILL)
-    wait_until(lambda: not pieces.redis.running)
-    jobs = [pieces.client.jobs.submit(SPEC) for _ in range(3)]
-    assert not pieces.redis.running, "a POST must not wait for a Redis that is gone"
+    assert distributed.client.jobs.submit(SPEC).wait(timeout=DEADLINE_S).state == State.SUCCEEDED
+    os.kill(distributed.redis.pid, signal.SIGKILL)
+    wait_until(lambda: not distributed.redis.running)
+    jobs = [distributed.client.jobs.submit(SPEC) for _ in range(3)]
+    assert not distributed.redis.running, "a POST must not wait for Redis"
     assert [job.refresh().state for job in jobs] == [State.QUEUED] * 3
-    pieces.redis.start()
-    ended = pieces.client.jobs.wait(jobs, timeout=DEADLINE_S)
+    distributed.redis.start()
+    ended = distributed.client.jobs.wait(jobs, timeout=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 3
     assert [job.attempt for job in ended] == [1] * 3
     assert all(job.steps()["step"].tolist() == list(range(job.total_steps)) for job in ended)
 
 
-def test_the_worker_is_listed_with_what_its_machine_has(
-    pieces: Pieces, wait_until: Callable[..., Any]
+def test_the_worker_is_listed_with_its_hardware(
+    distributed: DistributedStack, wait_until: Callable[..., Any]
 ) -> None:
-    worker = wait_until(lambda: next(iter(pieces.client.workers.list()), None))
-    assert (worker.state, worker.pid, worker.slots) == ("online", pieces.worker.pid, 1)
-    wait_until(lambda: pieces.client.workers.list()[0].hardware is not None)
+    worker = wait_until(lambda: next(iter(distributed.client.workers.list()), None))
+    assert (worker.state, worker.pid, worker.slots) == ("online", distributed.worker.pid, 1)
+    wait_until(lambda: distributed.client.workers.list()[0].hardware is not None)

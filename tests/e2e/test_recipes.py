@@ -27,8 +27,8 @@ class Snippet:
     heading: str
     code: str
 
-    def run(self, made: dict[str, Any]) -> None:
-        exec(compile(self.code, f"{self.page}: {self.heading}", "exec"), made)  # noqa: S102
+    def run(self, namespace: dict[str, Any]) -> None:
+        exec(compile(self.code, f"{self.page}: {self.heading}", "exec"), namespace)  # noqa: S102
 
 
 def snippets(page: str) -> list[Snippet]:
@@ -42,14 +42,14 @@ def snippets(page: str) -> list[Snippet]:
     return found
 
 
-BEGINNING, *RECIPES = snippets("docs/recipes.md")
+SETUP, *RECIPES = snippets("docs/recipes.md")
 GUIDE = snippets("docs/guides/mixed-precision.md")
 CANVAS = ModuleType("canvas")
 """One for all tests: pandas never forgets a backend that it has seen."""
 
 
 @pytest.fixture
-def place(stack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(stack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which `ampserver up` seems to run."""
     (tmp_path / "ampcore-data").symlink_to(stack.data)
     monkeypatch.chdir(tmp_path)
@@ -75,83 +75,83 @@ def plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 @pytest.fixture(scope="module")
 def ended(stack: Any) -> str:
     """The id of a job like those of the recipes, which has ended; its first steps were skipped."""
-    made: dict[str, Any] = {"__name__": "recipe", "Client": None}
-    code = BEGINNING.code.replace("client = Client()", "client = None")
-    exec(compile(code, "beginning", "exec"), made)  # noqa: S102
+    namespace: dict[str, Any] = {"__name__": "recipe", "Client": None}
+    code = SETUP.code.replace("client = Client()", "client = None")
+    exec(compile(code, "beginning", "exec"), namespace)  # noqa: S102
     too_high = {"loss_scale": {"mode": "dynamic", "initial": 2.0**24}}
     return str(
-        stack.client.jobs.submit({**made["spec"], **too_high}).wait(timeout=2 * DEADLINE_S).id
+        stack.client.jobs.submit({**namespace["spec"], **too_high}).wait(timeout=2 * DEADLINE_S).id
     )
 
 
-def compared(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    assert made["comparison"].baseline == made["baseline"].id
-    assert [job.state for job in made["jobs"]] == ["succeeded"] * 3
-    pointers = {difference.pointer for difference in made["comparison"].spec}
+def compared(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert namespace["comparison"].baseline == namespace["baseline"].id
+    assert [job.state for job in namespace["jobs"]] == ["succeeded"] * 3
+    pointers = {difference.pointer for difference in namespace["comparison"].spec}
     assert "/precision/policy" in pointers
-    assert made["results"]["final_loss"].notna().all()
+    assert namespace["results"]["final_loss"].notna().all()
 
 
-def went_on(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    assert made["job"].attempts()[-1].first_step > 0
-    assert made["saved"].type == "checkpoint_saved"
+def went_on(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert namespace["job"].attempts()[-1].first_step > 0
+    assert namespace["saved"].type == "checkpoint_saved"
 
 
-def trained(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    assert made["network"].count_params() > 0
+def trained(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert namespace["network"].count_params() > 0
 
 
-def exported(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    assert list((place / "runs").rglob("*tfevents*"))
+def exported(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert list((workdir / "runs").rglob("*tfevents*"))
 
 
-def plotted(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
+def plotted(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert len(plots) == 2
     assert np.isfinite(plots[0]["smooth"].iloc[-1])
 
 
-def submitted_once(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    assert made["again"].id == made["job"].id
-    made["job"].cancel()
+def submitted_once(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert namespace["again"].id == namespace["job"].id
+    namespace["job"].cancel()
 
 
-def heard_of_skips(made: dict[str, Any], place: Path, plots: list[Any]) -> None:
-    events = made["job"].events()
+def heard_of_skips(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    events = namespace["job"].events()
     assert any(event.type == "overflow" for event in events)
-    assert made["event"] == events[-1]
+    assert namespace["event"] == events[-1]
 
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path, list[Any]], None]] = {
     "Try every policy and compare": compared,
-    "Hear of skips as they happen": heard_of_skips,
+    "Get notified of skipped steps": heard_of_skips,
     "Plot with pandas": plotted,
-    "Go on after a failure": went_on,
-    "Take the model home": trained,
-    "Look at it in TensorBoard": exported,
-    "Submit from a scheduler, once": submitted_once,
+    "Recover from a failure": went_on,
+    "Download the trained model": trained,
+    "Export to TensorBoard": exported,
+    "Submit exactly once from a scheduler": submitted_once,
 }
 """What is to be true behind a recipe, beside that it has run."""
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.heading)
-def test_a_recipe_runs(recipe: Snippet, ended: str, place: Path, plots: list[Any]) -> None:
-    made: dict[str, Any] = {"__name__": "recipe"}
-    BEGINNING.run(made)
-    with made["client"] as client:
-        made["job"] = client.jobs.get(ended)
-        recipe.run(made)
-        CHECKS.get(recipe.heading, lambda *_: None)(made, place, plots)
+def test_a_recipe_runs(recipe: Snippet, ended: str, workdir: Path, plots: list[Any]) -> None:
+    namespace: dict[str, Any] = {"__name__": "recipe"}
+    SETUP.run(namespace)
+    with namespace["client"] as client:
+        namespace["job"] = client.jobs.get(ended)
+        recipe.run(namespace)
+        CHECKS.get(recipe.heading, lambda *_: None)(namespace, workdir, plots)
 
 
 def test_every_check_belongs_to_a_recipe() -> None:
     assert set(CHECKS) <= {recipe.heading for recipe in RECIPES}
 
 
-def test_the_guide_to_mixed_precision_runs_from_its_beginning_to_its_end(place: Path) -> None:
-    made: dict[str, Any] = {"__name__": "guide"}
+def test_the_mixed_precision_guide_runs_completely(workdir: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "guide"}
     for section in GUIDE:
-        section.run(made)
-    made["client"].close()
-    assert made["explained"], "a start that was far too high has its verdicts"
-    assert made["explained"][0].data["verdict"] == "scale"
-    assert made["sample"].skipped_steps.total == made["summary"].skipped > 0
+        section.run(namespace)
+    namespace["client"].close()
+    assert namespace["explained"], "a start that was far too high has its verdicts"
+    assert namespace["explained"][0].data["verdict"] == "scale"
+    assert namespace["sample"].skipped_steps.total == namespace["summary"].skipped > 0

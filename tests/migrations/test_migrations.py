@@ -6,7 +6,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from server import schema
-from server.migrate import config, migrate
+from server.migrate import alembic_config, migrate
 from store.database import Database
 from store.tables import Base, Job
 
@@ -35,12 +35,12 @@ def tables(database):
 def test_the_migrations_make_the_tables_of_the_code(empty):
     assert tables(empty) == set(Base.metadata.tables)
     with empty.engine.begin() as connection:
-        command.check(config(connection))  # raises when a column or an index differs
+        command.check(alembic_config(connection))  # raises when a column or an index differs
 
 
 def test_everything_can_be_taken_back(empty):
     with empty.engine.begin() as connection:
-        command.downgrade(config(connection), "base")
+        command.downgrade(alembic_config(connection), "base")
     assert tables(empty) == set()
 
 
@@ -77,7 +77,7 @@ def test_servers_that_start_at_once_take_turns(empty_url):
 
 
 def test_the_server_knows_the_newest_revision():
-    scripts = ScriptDirectory.from_config(config())
+    scripts = ScriptDirectory.from_config(alembic_config())
     assert scripts.get_heads() == [schema.HEAD]
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's files as the API serves them; what they show is tested in a browser."""
+"""The dashboard's static files as the API serves them; tests/e2e/dashboard tests the page."""
 
 import gzip
 
@@ -17,15 +17,15 @@ def database_url(sqlite_url):
 
 
 @pytest.fixture
-def built(stage, tmp_path):
+def built(test_server, tmp_path):
     """A client of an application that serves a small built dashboard."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<!doctype html><title>ampcore</title>")
     (tmp_path / "assets" / "index-4f2a.js").write_text(SCRIPT)
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     dashboard.install(app, tmp_path)
-    stage.app = app
-    return stage.anonymous
+    test_server.app = app
+    return test_server.anonymous
 
 
 def test_the_page_allows_nothing_from_outside_and_is_asked_for_again(built):
@@ -54,10 +54,10 @@ def test_nothing_but_its_files_is_served(built, path):
     assert built.get(f"/assets/{path}").status_code == 404
 
 
-def test_without_a_built_dashboard_the_page_says_what_to_do(stage, tmp_path):
-    stage.app = FastAPI()
-    dashboard.install(stage.app, tmp_path / "nothing")
-    answer = stage.anonymous.get("/")
+def test_without_a_built_dashboard_the_page_says_what_to_do(test_server, tmp_path):
+    test_server.app = FastAPI()
+    dashboard.install(test_server.app, tmp_path / "nothing")
+    answer = test_server.anonymous.get("/")
     assert answer.status_code == 404
     assert "make install" in answer.text
     assert "/api/v1/docs" in answer.text

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from server.http.documents import MAX_DEPTH
+from server.http.json_body import MAX_DEPTH
 from server.http.limits import MAX_BODY_BYTES
 from store import search
 
@@ -111,7 +111,7 @@ def test_a_path_that_is_not_there_leads_to_the_page_of_all_paths(api, path):
 @pytest.mark.parametrize(
     ("body", "hinted"), [(b"model: {kind: mlp}\n", True), (b"{model: mlp}", False), (b"", False)]
 )
-def test_a_body_that_may_be_yaml_is_told_where_yaml_goes(api, body, hinted):
+def test_the_error_of_a_yaml_body_names_ampctl(api, body, hinted):
     problem = assert_problem(post(api, body), 400, "malformed_json")
     assert ("ampctl" in problem["detail"]) == hinted
 
@@ -170,7 +170,7 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
 
 
 def test_a_wrong_question_to_the_database_is_a_failure_of_the_server(api, monkeypatch, caplog):
-    """Fails when it is told as an outage: it would be asked again and again."""
+    """Not an outage: clients would retry it forever."""
 
     def ask(session, *_args, **_options):
         session.execute(text("SELECT nonsense FROM jobs"))
@@ -183,14 +183,14 @@ def test_a_wrong_question_to_the_database_is_a_failure_of_the_server(api, monkey
     assert "nonsense" not in answer.text
 
 
-def test_a_database_that_is_gone_is_unavailable_at_the_door_too(api, tmp_path):
-    from server.access.door import Door
-    from server.access.keyring import Keyring
+def test_authentication_without_a_database_gets_503(api, tmp_path):
+    from server.access.auth_middleware import AuthMiddleware
+    from server.access.authenticator import Authenticator
     from server.access.rate_limit import NoLimit
     from store.database import Database
 
     gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")
-    door = Door(api.app, Keyring(gone, NoLimit()), NoLimit())
+    door = AuthMiddleware(api.app, Authenticator(gone, NoLimit()), NoLimit())
     transport = httpx.ASGITransport(app=door)
 
     async def ask():

@@ -1,4 +1,4 @@
-"""The OpenAPI document, taken at its word: requests made from it, answers held against it.
+"""Fuzzing: requests generated from the OpenAPI document, and responses checked against it.
 
 Every operation gets requests that fit its schema and requests that do not, the same ones on every
 run; the ids of jobs and workers that are there stand in half of the addresses.
@@ -53,7 +53,7 @@ def operations(app):
             yield operation
 
 
-def test_every_answer_is_one_that_the_document_tells(api, make_job, subtests):
+def test_every_response_matches_the_openapi_document(api, make_job, subtests):
     ids = itertools.cycle([make_job(state).id for state in State])
     ended = make_job(State.SUCCEEDED).id
     headers = {"Authorization": f"Bearer {api.token}"}

@@ -6,19 +6,19 @@ from sqlalchemy import text, update
 
 from ampcore.spec import State
 from server import schema
-from server.metrics.growth import Growth
+from server.metrics.monotonic_counter import MonotonicCounter
 from store import artifacts, jobs, workers
 from store.clock import after
 from store.tables import Attempt, Job
 from tests.waiting import DEADLINE_S
 
 EXACT_S = 0.01
-"""How exactly the clocks of the databases tell the time."""
+"""The resolution of the databases' clocks."""
 
 
 @pytest.fixture
 def scrape(api):
-    """Every sample that the server tells, by name and labels."""
+    """Every sample of /metrics, by name and labels."""
 
     def scrape(client=None):
         answer = (client or api.client).get("/metrics")
@@ -35,23 +35,23 @@ def scrape(api):
 
 @pytest.fixture
 def register(database):
-    """A worker that has told what it measures."""
+    """A worker that has reported its measurements."""
 
     def register(worker_id, **usage):
         known = {"hostname": "h", "pid": 1, "slots": 2, "version": "1", "queues": ["default"]}
         with database.write() as session:
             workers.register(session, worker_id, **known)
-            workers.seen(session, worker_id, usage=usage)
+            workers.heartbeat(session, worker_id, usage=usage)
 
     return register
 
 
-def test_any_valid_token_may_scrape_and_nobody_else(api, scrape, client_of):
-    assert scrape(client_of("viewer", "other"))
+def test_any_valid_token_may_scrape_and_nobody_else(api, scrape, client_with_role):
+    assert scrape(client_with_role("viewer", "other"))
     assert api.anonymous.get("/metrics").status_code == 401
 
 
-def test_the_build_is_told(scrape):
+def test_the_build_info_is_a_metric(scrape):
     import ampcore
 
     labels = (("schema", schema.HEAD), ("version", ampcore.__version__))
@@ -114,11 +114,11 @@ def test_waits_and_ends_of_attempts_never_fall(database, scrape, make_job):
 
     check()
     with database.write() as session:
-        assert jobs.remove(session, ended.id)
+        assert jobs.delete_job(session, ended.id)
     check()
 
 
-def test_workers_tell_their_slots_steps_lag_and_gpus(api, scrape, register, make_job):
+def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register, make_job):
     gpu = {"index": 0, "utilization": 0.75, "memory_used_bytes": 2, "memory_total_bytes": 8}
     register("some-worker", steps_total=100, lag_s=0.25, gpus=[gpu])
     register("slow", steps_total=7, lag_s=1.5)
@@ -145,11 +145,11 @@ def test_workers_tell_their_slots_steps_lag_and_gpus(api, scrape, register, make
     assert scrape()["ampcore_steps_ingested_total",] == 108
 
 
-def test_files_and_silent_jobs_are_told(database, scrape, make_job):
+def test_artifacts_and_silent_jobs_are_metrics(database, scrape, make_job):
     job = make_job(State.RUNNING)
     with database.write() as session:
         for number in (1, 2):
-            file = artifacts.Stored(f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64)
+            file = artifacts.StoredFile(f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64)
             artifacts.add(session, job.id, 1, file)
         session.execute(update(Job).values(updated_at=after(-40)))
     told = scrape()
@@ -158,27 +158,27 @@ def test_files_and_silent_jobs_are_told(database, scrape, make_job):
     assert 40 - EXACT_S < silence_s < 40 + DEADLINE_S
 
 
-def test_what_the_reconciler_did_is_told(api, scrape, make_job):
+def test_the_reconciler_has_metrics(api, scrape, make_job):
     assert scrape()["ampcore_leases_lost_total",] == 0
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         session.execute(update(Job).where(Job.id == job.id).values(lease_expires_at=after(-1)))
     reconciler = api.app.state.reconciler
     reconciler.expire()
-    reconciler.rounds_at = 1234.5
+    reconciler.last_success_at = 1234.5
     told = scrape()
     assert told["ampcore_leases_lost_total",] == 1
     assert told["ampcore_attempts_total", ("outcome", "lost")] == 1
     assert told["ampcore_reconciler_last_success_timestamp_seconds",] == 1234.5
 
 
-def test_without_the_database_the_server_still_tells_of_itself(api, scrape):
+def test_without_the_database_process_metrics_remain(api, scrape):
     assert scrape()["ampcore_database_up",] == 1
     with api.database.write() as session:
         session.execute(text("ALTER TABLE tokens RENAME TO tokens_away"))
         session.execute(text("ALTER TABLE jobs RENAME TO jobs_away"))
     try:
-        api.app.state.services.keyring._clock = lambda: time.monotonic() + 60
+        api.app.state.services.authenticator._clock = lambda: time.monotonic() + 60
         told = scrape()
     finally:
         with api.database.write() as session:
@@ -204,7 +204,7 @@ def test_the_whole_is_in_prometheus_order(api, make_job, register):
 
 
 def test_a_number_that_falls_is_not_counted_twice():
-    growth = Growth()
+    growth = MonotonicCounter()
     assert [growth.total("a", n) for n in (5, 7, 3, 4, 4)] == [5, 7, 7, 8, 8]
     growth.total("b", 2)
     assert growth.sum() == 10

@@ -1,4 +1,4 @@
-"""Whoever trains as the same user reads no secret out of the memory of a server or a worker."""
+"""A trainer of the same user cannot read the memory of server or worker."""
 
 import subprocess
 import sys

@@ -5,7 +5,7 @@ import pytest
 from service.settings import (
     Environment,
     SettingsInvalid,
-    Surroundings,
+    SharedSettings,
     artifacts_url,
     database_url,
     redis_url,
@@ -69,12 +69,12 @@ def test_a_word_that_is_none_of_the_choices_is_named():
 
 
 def test_settings_that_are_shown_hide_the_passwords():
-    settings = Surroundings("postgresql://a:secret@h/x", "redis://:secret@h", Path("/data"))
+    settings = SharedSettings("postgresql://a:secret@h/x", "redis://:secret@h", Path("/data"))
     assert "secret" not in repr(settings)
 
 
 def test_a_folder_with_any_name_becomes_an_address(tmp_path):
-    settings = Surroundings("sqlite://", "redis://h", tmp_path / "with blank %20")
+    settings = SharedSettings("sqlite://", "redis://h", tmp_path / "with blank %20")
     assert settings.artifacts_url == f"file://{tmp_path}/with%20blank%20%2520/artifacts"
 
 

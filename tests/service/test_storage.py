@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from service.storage import Damaged, NotStored, PathInvalid, Storage, StorageFailed, check_path
-from tests.ports import free_port
+from service.storage import (
+    FileDamaged,
+    FileNotStored,
+    PathInvalid,
+    Storage,
+    StorageFailed,
+    check_path,
+)
+from tests.processes import free_port
 
 JOB = "0123456789ab"
 PATH = "attempt-1/checkpoints/step-7.npz"
@@ -46,7 +53,7 @@ def test_a_path_may_hold_what_a_file_name_may(storage, file, name):
     storage.put(JOB, name, file)
     assert whole(storage, name) == BYTES
     storage.remove(JOB, [name])
-    with pytest.raises(NotStored):
+    with pytest.raises(FileNotStored):
         whole(storage, name)
 
 
@@ -57,7 +64,7 @@ def test_an_empty_file_is_a_file(storage, tmp_path):
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (4_999_999, 5_000_001), (5_119_999, 5_120_000)])
-def test_a_range_is_read_alone(storage, file, start, end):
+def test_only_the_range_is_read(storage, file, start, end):
     storage.put(JOB, PATH, file)
     assert b"".join(storage.read(JOB, PATH, start, end)) == BYTES[start:end]
 
@@ -79,22 +86,22 @@ def test_a_fetched_file_has_the_bytes_that_were_put(storage, file, tmp_path):
 def test_a_file_whose_bytes_have_changed_is_not_fetched(storage, file, tmp_path):
     storage.put(JOB, PATH, file)
     before = set(tmp_path.iterdir())
-    with pytest.raises(Damaged, match=f"expected SHA-256 {'0' * 64}, received {SHA256}"):
+    with pytest.raises(FileDamaged, match=f"expected SHA-256 {'0' * 64}, received {SHA256}"):
         storage.fetch(JOB, PATH, tmp_path / "fetched", "0" * 64)
     assert set(tmp_path.iterdir()) == before
 
 
 def test_what_is_not_there_is_said_at_once(storage, tmp_path, file):
     storage.put(JOB, "other", file)
-    with pytest.raises(NotStored, match="nothing could not be read"):
+    with pytest.raises(FileNotStored, match="nothing could not be read"):
         storage.read(JOB, "nothing", 0, 1)
-    with pytest.raises(NotStored):
+    with pytest.raises(FileNotStored):
         storage.fetch(JOB, "nothing", tmp_path / "fetched", SHA256)
 
 
 def test_a_file_that_is_too_short_is_no_whole_answer(storage, file):
     storage.put(JOB, PATH, file)
-    with pytest.raises(Damaged, match="10 bytes too short"):
+    with pytest.raises(FileDamaged, match="10 bytes too short"):
         whole(storage, size=len(BYTES) + 10)
 
 
@@ -102,7 +109,7 @@ def test_removing_leaves_the_others_and_forgives_what_is_gone(storage, file):
     storage.put(JOB, "a/1", file)
     storage.put(JOB, "a/2", file)
     storage.remove(JOB, ["a/1", "a/none", "none/at/all"])
-    with pytest.raises(NotStored):
+    with pytest.raises(FileNotStored):
         whole(storage, "a/1")
     assert whole(storage, "a/2") == BYTES
 
@@ -112,7 +119,7 @@ def test_a_job_goes_with_all_its_files_and_no_others(storage, file):
     storage.put("other", "a/1", file)
     storage.remove_job(JOB)
     storage.remove_job(JOB)
-    with pytest.raises(NotStored):
+    with pytest.raises(FileNotStored):
         whole(storage, "a/1")
     assert b"".join(storage.read("other", "a/1", 0, 4)) == BYTES[:4]
 
@@ -253,7 +260,7 @@ def test_a_store_that_is_away_is_no_file_that_is_missing(s3_url, monkeypatch, fi
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(StorageFailed) as caught:
         Storage(s3_url).put(JOB, PATH, file)
-    assert not isinstance(caught.value, NotStored)
+    assert not isinstance(caught.value, FileNotStored)
     assert "hush-hush" not in str(caught.value)
 
 

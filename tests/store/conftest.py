@@ -1,4 +1,4 @@
-"""What the tests of the store share."""
+"""Fixtures of the store's tests."""
 
 import threading
 from collections.abc import Callable
@@ -24,14 +24,14 @@ def put(database):
 
 
 @pytest.fixture
-def do(database):
+def in_transaction(database):
     """Call a function of the store in a transaction of its own."""
 
-    def do(function, *arguments, **named):
+    def in_transaction(function, *arguments, **named):
         with database.write() as session:
             return function(session, *arguments, **named)
 
-    return do
+    return in_transaction
 
 
 @pytest.fixture

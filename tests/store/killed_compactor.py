@@ -1,4 +1,4 @@
-"""Merge what waits in a database, and be killed in the middle of it, at the n-th statement.
+"""A process that merges step blocks and kills itself at the n-th statement.
 
 Each number that is read is one such process, a fork; its exit code is what is answered.
 """
@@ -10,7 +10,7 @@ import sys
 from sqlalchemy import event
 from sqlalchemy.orm import configure_mappers
 
-from server.compact import Compactor
+from server.background.compactor import Compactor
 from store.database import Database
 
 

@@ -12,47 +12,47 @@ def claim_next(session, *queues):
     return job and job.id
 
 
-def test_the_most_urgent_job_is_next_then_the_oldest(do, make_job, put):
+def test_the_most_urgent_job_is_next_then_the_oldest(in_transaction, make_job, put):
     first, second = make_job(), make_job()
     urgent, late = make_job(runtime={"priority": 9}), make_job(runtime={"priority": 0})
     put(first.id, created_at=after(-60))
     put(second.id, created_at=after(-30))
-    taken = [do(claim_next) for _ in range(5)]
+    taken = [in_transaction(claim_next) for _ in range(5)]
     assert taken == [urgent.id, first.id, second.id, late.id, None]
 
 
-def test_a_changed_priority_counts_at_once(do, make_job, put):
+def test_a_changed_priority_counts_at_once(in_transaction, make_job, put):
     first, second = make_job(), make_job()
     put(first.id, created_at=after(-60))
-    do(jobs.edit, second.id, {"priority": 6})
-    assert do(claim_next) == second.id
+    in_transaction(jobs.edit, second.id, {"priority": 6})
+    assert in_transaction(claim_next) == second.id
 
 
-def test_a_worker_takes_only_what_its_queues_hold(do, make_job):
+def test_a_worker_takes_only_what_its_queues_hold(in_transaction, make_job):
     big = make_job(runtime={"queue": "big"})
-    assert do(claim_next) is None
-    assert do(claim_next, "default", "big") == big.id
+    assert in_transaction(claim_next) is None
+    assert in_transaction(claim_next, "default", "big") == big.id
 
 
-def test_a_job_that_is_not_due_is_passed_over(do, make_job, put):
+def test_a_job_that_is_not_due_is_passed_over(in_transaction, make_job, put):
     job = make_job()
     put(job.id, not_before=after(60))
-    assert do(claim_next) is None
+    assert in_transaction(claim_next) is None
     put(job.id, not_before=after(-1))
-    assert do(claim_next) == job.id
+    assert in_transaction(claim_next) == job.id
 
 
-def test_a_project_at_its_quota_is_passed_over(do, make_job, put):
-    do(projects.update, "small", {"max_running": 1})
+def test_a_project_at_its_quota_is_passed_over(in_transaction, make_job, put):
+    in_transaction(projects.update, "small", {"max_running": 1})
     first, second, other = make_job(project="small"), make_job(project="small"), make_job()
     put(first.id, created_at=after(-60))
     put(second.id, created_at=after(-30))
-    assert [do(claim_next) for _ in range(3)] == [first.id, other.id, None]
-    do(attempts.hand_back, first.id, 1)
-    assert do(claim_next) == first.id
+    assert [in_transaction(claim_next) for _ in range(3)] == [first.id, other.id, None]
+    in_transaction(attempts.hand_back, first.id, 1)
+    assert in_transaction(claim_next) == first.id
 
 
-def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, do, make_job):
+def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, in_transaction, make_job):
     for _ in range(30):
         make_job()
     plan = "EXPLAIN QUERY PLAN" if database.engine.dialect.name == "sqlite" else "EXPLAIN"
@@ -72,24 +72,24 @@ def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, do, ma
             session.execute(text("SET LOCAL enable_sort = off"))
         [(statement, parameters)] = seen
         told = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
-    assert "ix_jobs_in_turn" in str(told)
+    assert "ix_jobs_claim_order" in str(told)
     assert "Sort" not in str(told)
     assert "TEMP B-TREE" not in str(told)
 
 
-def test_how_long_a_job_waited_is_kept(database, do, make_job, put):
+def test_how_long_a_job_waited_is_kept(database, in_transaction, make_job, put):
     job = make_job()
     put(job.id, queued_at=after(-90))
-    do(attempts.claim, job.id, "w")
+    in_transaction(attempts.claim, job.id, "w")
     with database.read() as session:
         [attempt] = attempts.listing(session, job.id)
     assert attempt.waited_s == pytest.approx(90, abs=5)
     assert (attempt.attempt, attempt.worker_id, attempt.outcome) == (1, "w", None)
 
 
-def test_where_an_attempt_began_is_kept(database, do, make_job):
+def test_where_an_attempt_began_is_kept(database, in_transaction, make_job):
     job = make_job(State.STARTING)
-    running = do(attempts.mark_running, job.id, 1, total_steps=100, first_step=40)
+    running = in_transaction(attempts.mark_running, job.id, 1, total_steps=100, first_step=40)
     assert (running.step, running.total_steps) == (40, 100)
     with database.read() as session:
         assert session.get(Attempt, (job.id, 1)).first_step == 40
@@ -97,10 +97,12 @@ def test_where_an_attempt_began_is_kept(database, do, make_job):
 
 @pytest.mark.parametrize("state", [State.PAUSING, State.STOPPING], ids=str)
 def test_a_trainer_that_begins_when_it_is_to_stop_has_begun_all_the_same(
-    database, do, make_job, state
+    database, in_transaction, make_job, state
 ):
     job = make_job(state)
-    assert do(attempts.mark_running, job.id, 1, total_steps=7, first_step=3).state == state
+    assert (
+        in_transaction(attempts.mark_running, job.id, 1, total_steps=7, first_step=3).state == state
+    )
     with database.read() as session:
         assert jobs.get(session, job.id).total_steps == 7
         assert session.get(Attempt, (job.id, 1)).first_step == 3
@@ -119,7 +121,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("state", State, ids=str)
-def test_an_attempt_that_is_over_changes_nothing(database, do, make_job, state, end):
+def test_an_attempt_that_is_over_changes_nothing(database, in_transaction, make_job, state, end):
     job = make_job(state)
     was = (job.state, job.seq)
     for attempt in {
@@ -127,7 +129,7 @@ def test_an_attempt_that_is_over_changes_nothing(database, do, make_job, state, 
         job.attempt + 1,
         *([job.attempt] * (not job.lease_expires_at)),
     }:
-        assert do(ENDS[end], job.id, attempt) is None
+        assert in_transaction(ENDS[end], job.id, attempt) is None
     with database.read() as session:
         now = jobs.get(session, job.id)
         assert (now.state, now.seq) == was
@@ -144,28 +146,28 @@ def test_the_end_of_a_job_is_written_to_its_attempt_and_frees_its_lease(database
         assert attempt.finished_at is not None
 
 
-def test_a_summary_keeps_numbers_that_json_cannot_write(database, do, make_job):
+def test_a_summary_keeps_numbers_that_json_cannot_write(database, in_transaction, make_job):
     job = make_job(State.RUNNING)
-    do(attempts.mark_succeeded, job.id, 1, {"final_loss": float("nan")})
+    in_transaction(attempts.mark_succeeded, job.id, 1, {"final_loss": float("nan")})
     with database.read() as session:
         assert jobs.get(session, job.id).summary == {"final_loss": "NaN"}
 
 
 def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_used_up(
-    do, make_job, put
+    in_transaction, make_job, put
 ):
     job_id = make_job(runtime={"max_attempts": 2}).id
-    do(attempts.claim, job_id, "w")
-    job = do(attempts.mark_failed, job_id, 1, Reason.PROCESS_KILLED, "It was killed.")
-    assert (job.state, job.failures, job.woken_at) == (State.QUEUED, 1, None)
+    in_transaction(attempts.claim, job_id, "w")
+    job = in_transaction(attempts.mark_failed, job_id, 1, Reason.PROCESS_KILLED, "It was killed.")
+    assert (job.state, job.failures, job.dispatched_at) == (State.QUEUED, 1, None)
     assert job.message == (
         "It was killed. It goes on from its last checkpoint in 5 s: attempt 2 of 2."
     )
     assert 3 < (job.not_before - job.updated_at).total_seconds() < 7
-    assert do(claim_next) is None
+    assert in_transaction(claim_next) is None
     put(job_id, not_before=after(-1))
-    assert do(claim_next) == job_id
-    job = do(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
+    assert in_transaction(claim_next) == job_id
+    job = in_transaction(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures) == (State.FAILED, 2)
     assert job.message == (
         "It was killed. It was tried 2 times. Retry it to go on from its last checkpoint."
@@ -173,30 +175,30 @@ def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_us
 
 
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA], ids=str)
-def test_what_another_attempt_would_not_mend_is_not_tried_again(do, make_job, reason):
+def test_what_another_attempt_would_not_mend_is_not_tried_again(in_transaction, make_job, reason):
     job = make_job(State.RUNNING)
-    ended = do(attempts.mark_failed, job.id, 1, reason, "Make the batch smaller.")
+    ended = in_transaction(attempts.mark_failed, job.id, 1, reason, "Make the batch smaller.")
     assert (ended.state, ended.message) == (State.FAILED, "Make the batch smaller.")
 
 
-def test_a_job_that_fails_while_it_pauses_is_paused(do, make_job):
+def test_a_job_that_fails_while_it_pauses_is_paused(in_transaction, make_job):
     job = make_job(State.PAUSING)
-    ended = do(attempts.mark_failed, job.id, 1, Reason.PROCESS_KILLED, "It was killed.")
+    ended = in_transaction(attempts.mark_failed, job.id, 1, Reason.PROCESS_KILLED, "It was killed.")
     assert (ended.state, ended.failures, ended.requested) == (State.PAUSED, 1, None)
-    assert "resume it" in ended.message
+    assert "resume the job to continue" in ended.message
 
 
-def test_a_job_that_its_worker_gives_back_has_not_failed(database, do, make_job):
+def test_a_job_that_its_worker_gives_back_has_not_failed(database, in_transaction, make_job):
     job = make_job(State.RUNNING)
-    back = do(attempts.hand_back, job.id, 1)
+    back = in_transaction(attempts.hand_back, job.id, 1)
     assert (back.state, back.failures, back.reason) == (State.QUEUED, 0, Reason.WORKER_SHUTDOWN)
     with database.read() as session:
         assert session.get(Attempt, (job.id, 1)).outcome == attempts.HANDED_BACK
-    assert do(claim_next) == job.id
-    assert do(leases.hold, job.id, 1) is None
+    assert in_transaction(claim_next) == job.id
+    assert in_transaction(leases.renew_lease, job.id, 1) is None
 
 
-def test_the_time_on_workers_is_added_up(database, do, make_job):
+def test_the_time_on_workers_is_added_up(database, in_transaction, make_job):
     job = make_job()
     with database.write() as session:
         for number, lasted_s in ((1, 10.0), (2, 5.5)):

@@ -12,7 +12,7 @@ def pages(database, **wanted):
 
 def test_an_entry_says_who_did_what_from_where_and_when(database):
     with database.write() as session:
-        audit.note(session, ADA, "job.submit", "0a1b2c3d4e5f", name="digits", share=float("nan"))
+        audit.record(session, ADA, "job.submit", "0a1b2c3d4e5f", name="digits", share=float("nan"))
     with database.read() as session:
         (entry,) = audit.page(session, limit=10)
     assert (entry.action, entry.target) == ("job.submit", "0a1b2c3d4e5f")
@@ -22,19 +22,19 @@ def test_an_entry_says_who_did_what_from_where_and_when(database):
     assert entry.at is not None
 
 
-def test_an_entry_vanishes_with_the_change_that_it_tells_of(database):
+def test_an_audit_entry_is_rolled_back_with_its_change(database):
     try:
         with database.write() as session:
-            audit.note(session, ADA, "job.submit")
+            audit.record(session, ADA, "job.submit")
             raise RuntimeError
     except RuntimeError:
         pass
     assert pages(database) == []
 
 
-def test_an_entry_belongs_to_the_project_of_the_thing_where_it_is_told(database):
+def test_an_audit_entry_belongs_to_the_project_of_its_target(database):
     with database.write() as session:
-        audit.note(session, ROOT, "job.cancel", "0a1b2c3d4e5f", project="vision")
+        audit.record(session, ROOT, "job.cancel", "0a1b2c3d4e5f", project="vision")
     with database.read() as session:
         (entry,) = audit.page(session, limit=10)
     assert (entry.project, entry.token_name, entry.data) == ("vision", "root", None)
@@ -43,7 +43,7 @@ def test_an_entry_belongs_to_the_project_of_the_thing_where_it_is_told(database)
 def test_entries_are_read_the_newest_first_and_by_what_they_are(database):
     with database.write() as session:
         for actor, action in [(ADA, "job.submit"), (ROOT, "token.create"), (ADA, "job.cancel")]:
-            audit.note(session, actor, action)
+            audit.record(session, actor, action)
     assert pages(database) == ["job.cancel", "token.create", "job.submit"]
     assert pages(database, action="token.create") == ["token.create"]
     assert pages(database, project="vision") == ["job.cancel", "job.submit"]
@@ -54,11 +54,11 @@ def test_entries_are_read_the_newest_first_and_by_what_they_are(database):
 def test_reading_on_repeats_and_leaves_out_nothing_while_others_write(database):
     with database.write() as session:
         for number in range(5):
-            audit.note(session, ADA, f"action.{number}")
+            audit.record(session, ADA, f"action.{number}")
     with database.read() as session:
         first = audit.page(session, limit=2)
     with database.write() as session:
-        audit.note(session, ADA, "action.new")
+        audit.record(session, ADA, "action.new")
     with database.read() as session:
         rest = audit.page(session, limit=10, before=first[-1].id)
     actions = [entry.action for entry in [*first, *rest]]

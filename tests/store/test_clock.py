@@ -5,11 +5,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import literal, select
 
-from store.clock import Instant, after, now, seconds_since
+from store.clock import UtcDateTime, after, now, seconds_since
 from tests.waiting import DEADLINE_S
 
 EXACT = timedelta(milliseconds=2)
-"""How exactly the clocks of the databases tell the time."""
+"""The resolution of the databases' clocks."""
 
 
 def test_the_present_is_an_aware_time_near_ours(database):
@@ -39,7 +39,7 @@ def test_a_moment_can_be_moved(database, seconds):
 )
 def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
     with database.read() as session:
-        back = session.scalar(select(literal(moment, Instant())))
+        back = session.scalar(select(literal(moment, UtcDateTime())))
     assert back == moment.astimezone(UTC)
     assert back.tzinfo is UTC
 

@@ -1,4 +1,4 @@
-"""What a database's own errors are taken for; all of them come from a real one."""
+"""Classification of real errors of SQLite and PostgreSQL."""
 
 import sqlite3
 from contextlib import closing
@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, insert, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from store.database import Database
-from store.database_errors import OutcomeUnknown, is_outage, is_unknown
+from store.database_errors import OutcomeUnknown, is_outage, is_outcome_unknown
 from store.tables import Project
 
 
@@ -57,7 +57,7 @@ def test_a_sqlite_that_is_busy_is_away_and_did_nothing(sqlite_url):
         error = error_of(write)
         engine.dispose()
     assert is_outage(error)
-    assert not is_unknown(error)
+    assert not is_outcome_unknown(error)
 
 
 def test_a_lock_that_is_not_given_is_an_outage(postgres_url):
@@ -71,7 +71,7 @@ def test_a_lock_that_is_not_given_is_an_outage(postgres_url):
 
         error = error_of(wait)
     assert is_outage(error)
-    assert not is_unknown(error)
+    assert not is_outcome_unknown(error)
 
 
 def test_a_connection_that_postgresql_ended_is_an_outage_and_at_the_commit_unknown(postgres_url):
@@ -118,4 +118,4 @@ def test_a_conflict_at_the_commit_was_not_done():
     conflict = psycopg.errors.SerializationFailure()
     error = OperationalError("COMMIT", None, conflict)
     assert is_outage(error)
-    assert not is_unknown(error)
+    assert not is_outcome_unknown(error)

@@ -6,12 +6,12 @@ from sqlalchemy import func, select, update
 
 from store import idempotency, projects
 from store.clock import after
-from store.idempotency import Answer, Keyed, KeyReused
+from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
 from store.tables import IdempotencyKey
 
-FIRST = Keyed("default", "key", "digest")
-OTHER_BODY = Keyed("default", "key", "another digest")
-ANSWER = Answer(201, {"Location": "/somewhere"}, '{"id": "ü"}')
+FIRST = IdempotentRequest("default", "key", "digest")
+OTHER_BODY = IdempotentRequest("default", "key", "another digest")
+ANSWER = StoredResponse(201, {"Location": "/somewhere"}, '{"id": "ü"}')
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def carry_out(database):
         with database.write() as session:
             if (known := idempotency.claim(session, request)) is not None:
                 return known
-            idempotency.keep(session, request, answer)
+            idempotency.store_response(session, request, answer)
             return None
 
     return work
@@ -30,10 +30,10 @@ def carry_out(database):
 
 def test_a_repeat_gets_the_answer_of_the_first_request(database, carry_out):
     assert carry_out() is None
-    assert carry_out(answer=Answer(200, {}, "")) == ANSWER
+    assert carry_out(answer=StoredResponse(200, {}, "")) == ANSWER
     with database.read() as session:
         assert idempotency.find(session, FIRST) == ANSWER
-        assert idempotency.find(session, Keyed("default", "other", "digest")) is None
+        assert idempotency.find(session, IdempotentRequest("default", "other", "digest")) is None
 
 
 def test_another_request_with_the_same_key_is_refused(database, carry_out):
@@ -48,7 +48,7 @@ def test_projects_do_not_share_keys(database, carry_out):
     carry_out()
     with database.write() as session:
         projects.ensure(session, "other")
-    assert carry_out(Keyed("other", "key", "another digest")) is None
+    assert carry_out(IdempotentRequest("other", "key", "another digest")) is None
 
 
 def test_a_request_that_fails_leaves_the_key_free_for_any_other(database, carry_out):
@@ -85,10 +85,10 @@ def test_old_keys_are_forgotten(database, carry_out):
     carry_out()
     with database.write() as session:
         session.execute(update(IdempotencyKey).values(created_at=after(-100)))
-    carry_out(Keyed("default", "new", "digest"))
+    carry_out(IdempotentRequest("default", "new", "digest"))
     with database.write() as session:
-        assert idempotency.forget_old(session, kept_s=50) == 1
+        assert idempotency.delete_expired(session, kept_s=50) == 1
         keys = session.scalars(select(IdempotencyKey.key)).all()
         assert keys == ["new"]
-        assert idempotency.forget_old(session) == 0
+        assert idempotency.delete_expired(session) == 0
         assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 1

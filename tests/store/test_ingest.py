@@ -1,8 +1,8 @@
 import pytest
 
-from ampcore.series import Event, EventType
 from ampcore.spec import ACTIVE, State
-from store import events, ingest, jobs, logs, steps
+from ampcore.telemetry import Event, EventType
+from store import attempts, events, ingest, jobs, logs, steps
 from store.ingest import LogChunk
 from store.tables import StepBlockRow
 
@@ -12,7 +12,7 @@ def running(make_job):
     return make_job(State.RUNNING)
 
 
-def told(database, job_id):
+def stored_entries(database, job_id):
     """The seqs of all that is stored of a job, and what it was."""
     with database.read() as session:
         rows = [(row.seq, row.type) for row in events.read(session, job_id, after=3, limit=99)]
@@ -22,90 +22,107 @@ def told(database, job_id):
     return sorted(rows)
 
 
-def test_everything_gets_the_next_number_in_its_order(database, do, running, make_block):
+def test_everything_gets_the_next_number_in_its_order(
+    database, in_transaction, running, make_block
+):
     entries = [
         LogChunk("stdout", "hello\n"),
         make_block(0, 10),
         Event(EventType.OVERFLOW, step=9, data={"norm": float("inf")}),
         make_block(10, 10),
     ]
-    standing = do(ingest.append, running.id, 1, entries, told=0)
-    assert told(database, running.id) == [(4, "hello\n"), (5, 0), (6, "overflow"), (7, 10)]
+    lease = in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
+    assert stored_entries(database, running.id) == [
+        (4, "hello\n"),
+        (5, 0),
+        (6, "overflow"),
+        (7, 10),
+    ]
     with database.read() as session:
         job = jobs.get(session, running.id)
-        assert (job.seq, job.step, job.latest["loss"], job.told) == (7, 20, 19.0, 4)
-        assert (standing.seq, standing.requested) == (7, None)
+        assert (job.seq, job.step, job.latest["loss"], job.entries_written) == (7, 20, 19.0, 4)
+        assert (lease.seq, lease.requested) == (7, None)
         [event] = events.read(session, running.id, after=5, limit=1)
         assert (event.step, event.attempt, event.data) == (9, 1, {"norm": "Infinity"})
 
 
-def test_what_was_written_already_is_not_written_again(database, do, running, make_block):
+def test_what_was_written_already_is_not_written_again(
+    database, in_transaction, running, make_block
+):
     entries = [make_block(0, 10), Event(EventType.WARNING)]
-    first = do(ingest.append, running.id, 1, entries, told=0)
-    again = do(ingest.append, running.id, 1, entries, told=0)
+    first = in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
+    again = in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
     assert again == first
-    assert len(told(database, running.id)) == 2
-    do(ingest.append, running.id, 1, [make_block(10, 10)], told=2)
-    assert [what for _, what in told(database, running.id)] == [0, "warning", 10]
+    assert len(stored_entries(database, running.id)) == 2
+    in_transaction(ingest.append, running.id, 1, [make_block(10, 10)], entries_written=2)
+    assert [what for _, what in stored_entries(database, running.id)] == [0, "warning", 10]
 
 
-def test_a_gap_is_refused(database, do, running, make_block):
+def test_a_gap_is_refused(database, in_transaction, running, make_block):
     with pytest.raises(ValueError, match="expected 3 entries written, found 0"):
-        do(ingest.append, running.id, 1, [make_block(0, 10)], told=2)
-    assert told(database, running.id) == []
+        in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=2)
+    assert stored_entries(database, running.id) == []
 
 
-def test_nothing_to_tell_is_a_heartbeat(database, do, running):
-    assert do(ingest.append, running.id, 1, [], told=0).seq == 3
-    assert told(database, running.id) == []
+def test_an_empty_write_is_a_heartbeat(database, in_transaction, running):
+    assert in_transaction(ingest.append, running.id, 1, [], entries_written=0).seq == 3
+    assert stored_entries(database, running.id) == []
 
 
-def test_what_is_asked_of_the_job_is_heard(do, running, make_block):
-    do(jobs.request_cancel, running.id)
-    standing = do(ingest.append, running.id, 1, [make_block(0, 10)], told=0)
-    assert standing.requested == jobs.CANCEL
+def test_a_write_returns_the_requested_action(in_transaction, running, make_block):
+    in_transaction(jobs.request_cancel, running.id)
+    lease = in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=0)
+    assert lease.requested == jobs.CANCEL
 
 
 @pytest.mark.parametrize("state", State, ids=str)
-def test_only_the_attempt_that_owns_the_job_writes(database, do, make_job, make_block, state):
+def test_only_the_attempt_that_owns_the_job_writes(
+    database, in_transaction, make_job, make_block, state
+):
     job = make_job(state)
-    before = told(database, job.id)
+    before = stored_entries(database, job.id)
     for attempt in (0, 2):
-        assert do(ingest.append, job.id, attempt, [make_block(0, 10)], told=0) is None
-    assert told(database, job.id) == before
-    standing = do(ingest.append, job.id, 1, [make_block(0, 10)], told=0)
-    assert (standing is not None) == (state in ACTIVE)
-    assert (told(database, job.id) != before) == (state in ACTIVE)
+        assert (
+            in_transaction(ingest.append, job.id, attempt, [make_block(0, 10)], entries_written=0)
+            is None
+        )
+    assert stored_entries(database, job.id) == before
+    lease = in_transaction(ingest.append, job.id, 1, [make_block(0, 10)], entries_written=0)
+    assert (lease is not None) == (state in ACTIVE)
+    assert (stored_entries(database, job.id) != before) == (state in ACTIVE)
 
 
-def test_the_next_attempt_begins_to_count_anew(do, running, make_block):
+def test_the_next_attempt_begins_to_count_anew(in_transaction, running, make_block):
     from store import attempts
 
-    do(ingest.append, running.id, 1, [make_block(0, 10)], told=0)
-    do(attempts.hand_back, running.id, 1)
-    do(attempts.claim, running.id, "other")
-    assert do(ingest.append, running.id, 2, [make_block(5, 10)], told=0) is not None
+    in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=0)
+    in_transaction(attempts.hand_back, running.id, 1)
+    in_transaction(attempts.claim, running.id, "other")
+    assert (
+        in_transaction(ingest.append, running.id, 2, [make_block(5, 10)], entries_written=0)
+        is not None
+    )
 
 
 def test_an_entry_that_cannot_be_written_takes_the_whole_batch_with_it(
-    database, do, running, make_block
+    database, in_transaction, running, make_block
 ):
     from sqlalchemy.exc import IntegrityError
 
     twice = [Event(EventType.WARNING), make_block(0, 10), make_block(0, 10)]
     with pytest.raises(IntegrityError):
-        do(ingest.append, running.id, 1, twice, told=0)
-    assert told(database, running.id) == []
+        in_transaction(ingest.append, running.id, 1, twice, entries_written=0)
+    assert stored_entries(database, running.id) == []
     with database.read() as session:
-        assert jobs.get(session, running.id).told == 0
+        assert jobs.get(session, running.id).entries_written == 0
 
 
-def test_text_that_no_database_takes_is_made_storable(database, do, running):
+def test_text_that_no_database_takes_is_made_storable(database, in_transaction, running):
     entries = [
         LogChunk("stderr", "a\0b\ud800"),
         Event(EventType.WARNING, data={"k\0\ud800": "v\0"}),
     ]
-    do(ingest.append, running.id, 1, entries, told=0)
+    in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
     with database.read() as session:
         [chunk] = logs.read(session, running.id, after=0, limit=9)
         assert chunk.text == "a\N{REPLACEMENT CHARACTER}b?"
@@ -113,9 +130,37 @@ def test_text_that_no_database_takes_is_made_storable(database, do, running):
         assert event.data == {"k\N{REPLACEMENT CHARACTER}?": "v\N{REPLACEMENT CHARACTER}"}
 
 
-def test_the_last_values_keep_what_json_cannot_write(database, do, running, make_block):
-    do(ingest.append, running.id, 1, [make_block(0, 2, loss=float("nan"))], told=0)
+def test_the_last_values_keep_what_json_cannot_write(database, in_transaction, running, make_block):
+    in_transaction(
+        ingest.append, running.id, 1, [make_block(0, 2, loss=float("nan"))], entries_written=0
+    )
     with database.read() as session:
         assert jobs.get(session, running.id).latest["loss"] == "NaN"
         reading = steps.read(session, running.id, start=0, end=None, limit=9)
         assert reading.block["loss"].tolist() != reading.block["loss"].tolist()
+
+
+def test_logs_are_read_from_any_seq_and_by_attempt(database, in_transaction, make_job):
+    job = make_job(State.RUNNING)
+    pieces = [LogChunk("stdout", f"line {number}\n") for number in range(3)]
+    in_transaction(ingest.append, job.id, 1, pieces, entries_written=0)
+    in_transaction(attempts.hand_back, job.id, 1)
+    in_transaction(attempts.claim, job.id, "other")
+    in_transaction(ingest.append, job.id, 2, [LogChunk("stderr", "again\n")], entries_written=0)
+
+    def read(**asked):
+        with database.read() as session:
+            rows = logs.read(session, job.id, **{"after": 0, "limit": 99, **asked})
+            return [row.text for row in rows]
+
+    assert read() == ["line 0\n", "line 1\n", "line 2\n", "again\n"]
+    assert read(limit=1) == ["line 0\n"]
+    assert read(after=4, limit=2) == ["line 1\n", "line 2\n"]
+    assert read(attempt=2) == ["again\n"]
+
+
+def test_events_are_read_from_any_seq(database, make_job):
+    job = make_job(State.SUCCEEDED)
+    with database.read() as session:
+        assert [row.seq for row in events.read(session, job.id, after=1, limit=2)] == [2, 3]
+        assert events.read(session, job.id, after=4, limit=2) == []

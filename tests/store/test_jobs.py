@@ -6,10 +6,10 @@ from store.jobs import Origin
 from store.tables import Artifact, Attempt, EventRow, Job, LogRow, StepBlockRow
 
 
-def test_a_new_job_is_queued_and_its_ledger_says_so(database, do, make_spec):
+def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
     spec = make_spec(name="first", labels={"team": "vision"}, runtime={"priority": 7})
     origin = Origin("default", created_by="ada", request_id="r-1", cloned_from="0" * 12)
-    job_id = do(jobs.create, spec, origin).id
+    job_id = in_transaction(jobs.create, spec, origin).id
     with database.read() as session:
         job = jobs.get(session, job_id)
         assert (job.state, job.attempt, job.step, job.seq) == (State.QUEUED, 0, 0, 1)
@@ -143,12 +143,12 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_what_each_action_makes_of_a_job_in_each_state(make_job, do, state_of, action):
+def test_what_each_action_makes_of_a_job_in_each_state(make_job, in_transaction, state_of, action):
     act, leads_to = ACTIONS[action]
     found = {}
     for state in State:
         job_id = make_job(state).id
-        job = do(act, job_id)
+        job = in_transaction(act, job_id)
         assert state_of(job_id) == (job.state if job else state)
         if job:
             found[state] = State(job.state)
@@ -156,11 +156,11 @@ def test_what_each_action_makes_of_a_job_in_each_state(make_job, do, state_of, a
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_job_that_is_not_there_does_nothing(do, action):
-    assert do(ACTIONS[action][0], "0" * 12) is None
+def test_a_job_that_is_not_there_does_nothing(in_transaction, action):
+    assert in_transaction(ACTIONS[action][0], "0" * 12) is None
 
 
-def test_events_are_numbered_without_a_gap_and_tell_the_whole_life(database, make_job):
+def test_events_are_numbered_without_a_gap_over_the_whole_life(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
         rows = events.read(session, job.id, after=0, limit=100)
@@ -169,60 +169,64 @@ def test_events_are_numbered_without_a_gap_and_tell_the_whole_life(database, mak
         assert session.get(EventRow, (job.id, 4)).attempt == 1
 
 
-def test_the_holder_of_a_job_hears_of_the_cancel(do, make_job):
+def test_the_owner_of_a_job_gets_the_cancel_request(in_transaction, make_job):
     job = make_job(State.RUNNING)
-    assert do(leases.hold, job.id, 1).requested is None
-    do(jobs.request_pause, job.id)
-    assert do(leases.hold, job.id, 1).requested == jobs.PAUSE
-    do(jobs.request_cancel, job.id)
-    assert do(leases.hold, job.id, 1).requested == jobs.CANCEL
+    assert in_transaction(leases.renew_lease, job.id, 1).requested is None
+    in_transaction(jobs.request_pause, job.id)
+    assert in_transaction(leases.renew_lease, job.id, 1).requested == jobs.PAUSE
+    in_transaction(jobs.request_cancel, job.id)
+    assert in_transaction(leases.renew_lease, job.id, 1).requested == jobs.CANCEL
 
 
-def test_a_change_is_in_the_ledger(database, do, make_job):
+def test_an_edit_is_in_the_event_log(database, in_transaction, make_job):
     job = make_job()
-    edited = do(jobs.edit, job.id, {"name": "other", "priority": 9, "labels": {"a": "b"}})
+    edited = in_transaction(
+        jobs.edit, job.id, {"name": "other", "priority": 9, "labels": {"a": "b"}}
+    )
     assert (edited.name, edited.priority, edited.labels) == ("other", 9, {"a": "b"})
     with database.read() as session:
         [event] = events.read(session, job.id, after=1, limit=9)
         assert (event.type, event.data["priority"]) == ("edited", 9)
-    assert do(jobs.edit, "0" * 12, {"name": "other"}) is None
+    assert in_transaction(jobs.edit, "0" * 12, {"name": "other"}) is None
 
 
-def test_no_change_leaves_no_trace(do, make_job):
+def test_no_change_leaves_no_trace(in_transaction, make_job):
     job = make_job()
-    assert do(jobs.edit, job.id, {}).seq == 1
+    assert in_transaction(jobs.edit, job.id, {}).seq == 1
 
 
 @pytest.mark.parametrize("state", State, ids=str)
-def test_only_a_job_that_has_ended_can_be_deleted(database, do, make_job, state):
+def test_only_a_job_that_has_ended_can_be_deleted(database, in_transaction, make_job, state):
     job_id = make_job(state).id
-    assert do(jobs.remove, job_id) == (state in TERMINAL)
+    assert in_transaction(jobs.delete_job, job_id) == (state in TERMINAL)
     with database.read() as session:
         assert (jobs.get(session, job_id) is None) == (state in TERMINAL)
 
 
-def test_a_deleted_job_takes_everything_with_it(database, do, make_job, make_block):
-    from ampcore.series import Event, EventType
+def test_a_deleted_job_takes_everything_with_it(database, in_transaction, make_job, make_block):
+    from ampcore.telemetry import Event, EventType
     from store import artifacts, ingest
 
     job = make_job(State.RUNNING)
     entries = [make_block(0, 3), Event(EventType.WARNING), ingest.LogChunk("stdout", "hello\n")]
-    do(ingest.append, job.id, 1, entries, told=0)
-    do(artifacts.add, job.id, 1, artifacts.Stored("model", artifacts.MODEL, None, 1, "0" * 64))
-    do(attempts.mark_succeeded, job.id, 1, {})
-    assert do(jobs.remove, job.id)
+    in_transaction(ingest.append, job.id, 1, entries, entries_written=0)
+    in_transaction(
+        artifacts.add, job.id, 1, artifacts.StoredFile("model", artifacts.MODEL, None, 1, "0" * 64)
+    )
+    in_transaction(attempts.mark_succeeded, job.id, 1, {})
+    assert in_transaction(jobs.delete_job, job.id)
     with database.read() as session:
         for table in (Job, Attempt, EventRow, StepBlockRow, LogRow, Artifact):
             assert session.query(table).count() == 0
 
 
-def test_a_retried_job_has_all_its_attempts_before_it(do, make_job):
+def test_a_retried_job_has_all_its_attempts_before_it(in_transaction, make_job):
     job = make_job(State.FAILED)
     assert job.failures == 1
-    again = do(jobs.retry, job.id)
+    again = in_transaction(jobs.retry, job.id)
     assert (again.failures, again.reason, again.message, again.finished_at) == (0, *[None] * 3)
     assert again.attempt == 1
-    assert do(attempts.claim, job.id, "w").attempt == 2
+    assert in_transaction(attempts.claim, job.id, "w").attempt == 2
 
 
 def test_every_end_is_an_end(make_job):

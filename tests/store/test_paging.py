@@ -1,4 +1,4 @@
-"""Lists that are read page by page while jobs change, move, come and go."""
+"""Pages of a list that are read while jobs are created, changed and deleted."""
 
 import secrets
 from contextlib import closing
@@ -19,7 +19,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("priority"), st.integers(0, 9)),
     st.tuples(st.just("labels"), st.just({"touched": "yes"})),
 )
-DEEDS = st.one_of(
+OPERATIONS = st.one_of(
     st.tuples(st.just("edit"), st.integers(0, 20), CHANGES),
     st.tuples(st.just("add"), NAMES),
     st.tuples(st.just("remove"), st.integers(0, 20)),
@@ -43,23 +43,25 @@ class Walk:
         with self.database.write() as session:
             self.there.append(jobs.create(session, spec, Origin(self.wanted.project)).id)
 
-    def do(self, deed, *what):
-        if deed == "add":
+    def in_transaction(self, operation, *what):
+        if operation == "add":
             self.add(*what)
         elif self.there:
             job_id = self.there[what[0] % len(self.there)]
             with self.database.write() as session:
-                if deed == "edit":
+                if operation == "edit":
                     name, value = what[1]
                     jobs.edit(session, job_id, {name: value})
                     return
                 jobs.request_cancel(session, job_id)
-                jobs.remove(session, job_id)
+                jobs.delete_job(session, job_id)
             self.there.remove(job_id)
 
-    def page(self, sort, behind, limit):
+    def page(self, sort, after_position, limit):
         with self.database.read() as session:
-            page = search.page(session, self.wanted, sort=sort, behind=behind, limit=limit)
+            page = search.page(
+                session, self.wanted, sort=sort, after_position=after_position, limit=limit
+            )
             self.seen += [job.id for job in page.jobs]
             assert len(page.jobs) <= limit
             return page.next
@@ -74,22 +76,24 @@ class Walk:
     sort=st.sampled_from(Sort),
     limit=st.integers(1, 4),
     names=st.lists(NAMES, min_size=2, max_size=8),
-    deeds=st.lists(st.lists(DEEDS, max_size=3), max_size=8),
+    deeds=st.lists(st.lists(OPERATIONS, max_size=3), max_size=8),
 )
-def test_who_is_there_all_the_time_is_listed(*, database, make_spec, sort, limit, names, deeds):
+def test_a_job_that_matches_all_the_time_is_listed(
+    *, database, make_spec, sort, limit, names, deeds
+):
     """Fails without the jobs that moved: one goes from behind the cursor to before it."""
     walk = Walk(database, make_spec)
     for name in names:
         walk.add(name)
     at_first = list(walk.there)
-    behind = walk.page(sort, None, limit)
+    after_position = walk.page(sort, None, limit)
     for _ in range(LOST):
-        if behind is None:
+        if after_position is None:
             break
-        for deed in deeds.pop() if deeds else ():
-            walk.do(*deed)
-        behind = walk.page(sort, behind, limit)
-    assert behind is None
+        for operation in deeds.pop() if deeds else ():
+            walk.in_transaction(*operation)
+        after_position = walk.page(sort, after_position, limit)
+    assert after_position is None
     stayed = {job_id for job_id in at_first if job_id in walk.there}
     assert stayed <= set(walk.seen)
     if sort in STAYS:
@@ -102,15 +106,15 @@ def test_a_job_that_moves_to_the_front_is_listed(database, make_spec, sort):
     for name in "bcd":
         walk.add(name)
     order = []
-    behind = None
+    after_position = None
     for _ in range(10):
-        behind = walk.page(Sort(sort), behind, 1)
+        after_position = walk.page(Sort(sort), after_position, 1)
         order.append(walk.seen[-1])
         if len(order) == 1:
             mover = next(job_id for job_id in reversed(walk.there) if job_id not in order)
             with database.write() as session:
                 jobs.edit(session, mover, {"name": "a", "priority": 9})
-        if behind is None:
+        if after_position is None:
             break
     assert set(order) == set(walk.there)
 
@@ -124,9 +128,9 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_noticed(postgres_url
         with database.write() as session:
             jobs.edit(session, walk.there[2], {"name": "a"})
             session.flush()
-            behind = walk.page(Sort.NAME, None, 1)
-        while behind is not None:
-            behind = walk.page(Sort.NAME, behind, 1)
+            after_position = walk.page(Sort.NAME, None, 1)
+        while after_position is not None:
+            after_position = walk.page(Sort.NAME, after_position, 1)
     assert set(walk.seen) == set(walk.there)
 
 
@@ -134,11 +138,11 @@ def test_jobs_that_change_all_the_time_do_not_make_a_list_endless(database, make
     walk = Walk(database, make_spec)
     for name in "abcde":
         walk.add(name)
-    behind = walk.page(Sort.UPDATED_AT, None, 1)
+    after_position = walk.page(Sort.UPDATED_AT, None, 1)
     for _ in range(LOST):
-        if behind is None:
+        if after_position is None:
             break
-        walk.do("edit", len(walk.seen), ("labels", {"page": str(len(walk.seen))}))
-        walk.do("add", "new")
-        behind = walk.page(Sort.UPDATED_AT, behind, 1)
-    assert behind is None
+        walk.in_transaction("edit", len(walk.seen), ("labels", {"page": str(len(walk.seen))}))
+        walk.in_transaction("add", "new")
+        after_position = walk.page(Sort.UPDATED_AT, after_position, 1)
+    assert after_position is None

@@ -1,4 +1,4 @@
-"""Quotas hold also between two that ask at one time, on two connections."""
+"""Quotas, also for concurrent requests on two connections."""
 
 import threading
 
@@ -7,7 +7,7 @@ import pytest
 from ampcore.spec import State
 from store import attempts, jobs, projects
 from store.jobs import Origin
-from store.projects import Load, QuotaExceeded
+from store.projects import ProjectLoad, QuotaExceeded
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def set_quotas(database, **quotas):
 
 def submit(database, spec, project="default"):
     with database.write() as session:
-        projects.refuse_if_full(session, project)
+        projects.check_queue_quota(session, project)
         return jobs.create(session, spec, Origin(project)).id
 
 
@@ -48,7 +48,7 @@ def at_once(count, work):
     return outcomes
 
 
-def test_ensuring_a_project_changes_none_that_is_there(database, project):
+def test_ensuring_an_existing_project_changes_nothing(database, project):
     set_quotas(database, max_queued=3)
     with database.write() as session:
         projects.ensure(session, project)
@@ -75,7 +75,7 @@ def test_the_load_counts_what_waits_and_what_runs(database, project, make_job):
     for state in (State.QUEUED, State.QUEUED, State.RUNNING, State.STOPPING, State.SUCCEEDED):
         make_job(state)
     with database.read() as session:
-        assert projects.load(session) == {"default": Load(queued=2, running=2)}
+        assert projects.load_by_project(session) == {"default": ProjectLoad(queued=2, running=2)}
 
 
 def test_a_full_queue_refuses_the_next_job_until_a_worker_takes_one(database, project, make_spec):
@@ -103,7 +103,7 @@ def test_a_queued_quota_holds_for_requests_at_one_time(database, project, make_s
     outcomes = at_once(8, lambda: submit(database, make_spec()))
     assert sum(isinstance(outcome, QuotaExceeded) for outcome in outcomes) == 5
     with database.read() as session:
-        assert projects.load(session)["default"].queued == 3
+        assert projects.load_by_project(session)["default"].queued == 3
 
 
 def claim(database, worker_id="worker"):
@@ -136,7 +136,7 @@ def test_a_running_quota_holds_for_claims_at_one_time(database, project, make_sp
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert sum(outcome is not None for outcome in outcomes) == 2
     with database.read() as session:
-        assert projects.load(session)["default"].running == 2
+        assert projects.load_by_project(session)["default"].running == 2
 
 
 def test_claims_of_several_projects_at_one_time_wait_for_each_other_in_one_order(
@@ -150,4 +150,4 @@ def test_claims_of_several_projects_at_one_time_wait_for_each_other_in_one_order
     outcomes = at_once(8, lambda: claim(database))
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     with database.read() as session:
-        assert {load.running for load in projects.load(session).values()} == {2}
+        assert {load.running for load in projects.load_by_project(session).values()} == {2}

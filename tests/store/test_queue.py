@@ -6,81 +6,87 @@ from store.clock import after
 
 
 @pytest.fixture
-def why(database, do):
+def why(database, in_transaction):
     """Why a job waits."""
 
     def why(job_id):
         with database.read() as session:
             connection = session.connection()
-            [job] = jobs.glance(connection, [job_id])
+            [job] = jobs.get_rows(connection, [job_id])
             return queue.why_waiting(connection, [job]).get(job_id)
 
     return why
 
 
 @pytest.fixture
-def register(do):
+def register(in_transaction):
     """A worker says hello."""
 
     def register(worker_id="w", slots=2, queues=("default",)):
         known = {"hostname": "h", "pid": 1, "version": "1", "queues": queues}
-        do(workers.register, worker_id, slots=slots, **known)
+        in_transaction(workers.register, worker_id, slots=slots, **known)
 
     return register
 
 
-def test_a_job_that_was_taken_or_deleted_while_it_was_read_is_no_error(do, make_job, database, put):
+def test_a_job_that_was_taken_or_deleted_while_it_was_read_is_no_error(
+    in_transaction, make_job, database, put
+):
     """The row and its place in the queue are two questions, and each sees what is there by then."""
     job_id = make_job().id
     put(job_id, not_before=after(60))
     with database.read() as session:
-        [row] = jobs.glance(session.connection(), [job_id])
+        [row] = jobs.get_rows(session.connection(), [job_id])
     put(job_id, not_before=None)
-    with database.look() as connection:
+    with database.autocommit() as connection:
         assert queue.why_waiting(connection, [row])[job_id]
-    do(jobs.request_cancel, job_id)
-    do(jobs.remove, job_id)
-    with database.look() as connection:
+    in_transaction(jobs.request_cancel, job_id)
+    in_transaction(jobs.delete_job, job_id)
+    with database.autocommit() as connection:
         assert queue.why_waiting(connection, [row]) == {}
 
 
-def silent(session, name="default", limit=10):
-    return [job.id for job in queue.silent(session, name, quiet_s=3, limit=limit)]
+def undispatched_jobs(session, name="default", limit=10):
+    return [job.id for job in queue.undispatched_jobs(session, name, silent_for_s=3, limit=limit)]
 
 
-def test_jobs_without_a_message_are_woken_in_the_order_in_which_they_are_taken(do, make_job, put):
+def test_undispatched_jobs_are_in_claim_order(in_transaction, make_job, put):
     urgent = make_job(runtime={"priority": 9})
     first, second, third = make_job(), make_job(), make_job()
     make_job(State.RUNNING)
-    put(urgent.id, woken_at=None)
-    put(first.id, created_at=after(-3), woken_at=None)
-    put(second.id, created_at=after(-2), woken_at=after(-10))
-    put(third.id, created_at=after(-1), woken_at=after(-0.5))
-    assert do(silent) == [urgent.id, first.id, second.id]
-    assert do(silent, limit=1) == [urgent.id]
+    put(urgent.id, dispatched_at=None)
+    put(first.id, created_at=after(-3), dispatched_at=None)
+    put(second.id, created_at=after(-2), dispatched_at=after(-10))
+    put(third.id, created_at=after(-1), dispatched_at=after(-0.5))
+    assert in_transaction(undispatched_jobs) == [urgent.id, first.id, second.id]
+    assert in_transaction(undispatched_jobs, limit=1) == [urgent.id]
 
 
-def test_the_queues_with_silent_jobs_are_told_once_each(do, make_job, put):
+def test_queues_with_undispatched_jobs_are_listed_once(in_transaction, make_job, put):
     for parts in ({"queue": "big"}, {"queue": "big"}, {"device": "gpu"}, {}):
-        put(make_job(runtime=parts).id, woken_at=None)
+        put(make_job(runtime=parts).id, dispatched_at=None)
     make_job(runtime={"queue": "heard"})
-    assert sorted(do(queue.to_wake, quiet_s=3)) == ["big", "default", "gpu"]
-    assert len(do(silent, "big")) == 2
+    assert sorted(in_transaction(queue.queues_to_dispatch, silent_for_s=3)) == [
+        "big",
+        "default",
+        "gpu",
+    ]
+    assert len(in_transaction(undispatched_jobs, "big")) == 2
 
 
-def test_a_job_that_was_just_woken_is_left_alone(do, make_job, put):
+def test_a_recently_dispatched_job_is_skipped(in_transaction, make_job, put):
     job_id = make_job().id
-    put(job_id, woken_at=None)
-    do(queue.note_woken, [job_id])
-    assert do(silent) == []
+    put(job_id, dispatched_at=None)
+    in_transaction(queue.mark_dispatched, [job_id])
+    assert in_transaction(undispatched_jobs) == []
 
 
-def test_a_job_is_not_woken_before_it_is_due(do, make_job, put):
+def test_a_job_is_not_dispatched_before_it_is_due(in_transaction, make_job, put):
     job_id = make_job().id
-    put(job_id, woken_at=None, not_before=after(5))
-    assert do(silent) == []
+    put(job_id, dispatched_at=None, not_before=after(5))
+    assert in_transaction(undispatched_jobs) == []
     put(job_id, not_before=after(-0.1))
-    assert do(silent) == [job_id]
+    assert in_transaction(undispatched_jobs) == [job_id]
 
 
 @pytest.mark.parametrize("state", [state for state in State if state != State.QUEUED], ids=str)
@@ -95,7 +101,7 @@ def test_a_queue_that_nobody_serves_is_named(make_job, why, register):
     )
 
 
-def test_the_place_in_the_queue_is_told(do, make_job, put, why, register):
+def test_the_rank_in_the_queue_is_explained(in_transaction, make_job, put, why, register):
     register(slots=2)
     first, second, last = make_job(), make_job(runtime={"priority": 7}), make_job()
     make_job(runtime={"device": "cpu"})  # in another queue
@@ -104,7 +110,7 @@ def test_the_place_in_the_queue_is_told(do, make_job, put, why, register):
     assert why(second.id) == "It is number 1 in the queue 'default'; a worker takes it in a moment."
     assert why(last.id).startswith("It is number 3 in the queue 'default'")
     for _ in range(2):
-        do(attempts.claim_next, "w", ["default"])
+        in_transaction(attempts.claim_next, "w", ["default"])
     assert why(last.id) == "It is number 1 in the queue 'default', and all 2 slots are taken."
 
 
@@ -117,9 +123,9 @@ def test_a_job_that_failed_says_when_it_is_tried_again(make_job, put, why, regis
     assert why(job_id).startswith("It is number 1")
 
 
-def test_a_full_project_is_named(do, make_job, why, register):
+def test_a_full_project_is_named(in_transaction, make_job, why, register):
     register()
-    do(projects.update, "small", {"max_running": 1})
+    in_transaction(projects.update, "small", {"max_running": 1})
     make_job(State.RUNNING, project="small")
     assert why(make_job(project="small").id) == (
         "The project 'small' runs as many jobs as its quota of 1 allows; "
@@ -128,35 +134,37 @@ def test_a_full_project_is_named(do, make_job, why, register):
 
 
 def test_of_a_long_queue_only_the_first_are_counted(
-    *, make_job, put, why, register, monkeypatch, do
+    *, make_job, put, why, register, monkeypatch, in_transaction
 ):
-    monkeypatch.setattr(queue, "MOST", 2)
-    monkeypatch.setattr(queue, "_RANKS", queue._numbered())
+    monkeypatch.setattr(queue, "MAX_RANKED", 2)
+    monkeypatch.setattr(queue, "_RANKS", queue._ranked_jobs())
     register(slots=1)
     first, second, third = (make_job() for _ in range(3))
     for place, job in enumerate((first, second, third)):
         put(job.id, created_at=after(place - 9))
     assert why(second.id) == "It is number 2 in the queue 'default'; a worker takes it in a moment."
     assert why(third.id) == "More than 2 jobs are before it in the queue 'default'."
-    do(attempts.claim_next, "w", ["default"])
+    in_transaction(attempts.claim_next, "w", ["default"])
     assert why(third.id) == "It is number 2 in the queue 'default', and the only slot of its " + (
         "workers is taken."
     )
 
 
-def test_many_jobs_are_explained_by_as_many_questions_as_one(database, make_job, do, register):
+def test_many_jobs_are_explained_by_as_many_questions_as_one(
+    database, make_job, in_transaction, register
+):
     """Fails when each of them is counted for itself: fifty who poll then wait for fifty counts."""
     from sqlalchemy import event
 
     register()
-    do(projects.update, "default", {"max_running": 9})
+    in_transaction(projects.update, "default", {"max_running": 9})
     ids = [make_job().id for _ in range(20)]
     asked = []
     event.listen(database.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
     counts = []
     for wanted in (ids[:1], ids):
-        with database.look() as connection:
-            rows = jobs.glance(connection, wanted)
+        with database.autocommit() as connection:
+            rows = jobs.get_rows(connection, wanted)
             asked.clear()
             assert queue.why_waiting(connection, rows).keys() == set(wanted)
         counts.append(len(asked))

@@ -1,4 +1,4 @@
-"""What two do at one time, with real threads on real connections."""
+"""Races between two transactions, with real threads and connections."""
 
 import threading
 from collections import Counter
@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ampcore.spec import TRANSITIONS, State
-from store import attempts, events, jobs, lost, projects, queue
+from store import attempts, events, jobs, lease_expiry, projects, queue
 from store.clock import after
 from store.tables import Attempt
 
@@ -93,7 +93,7 @@ def test_a_cancel_races_a_success_to_exactly_one_end(database, make_job, at_once
     assert ends.total() == ROUNDS
 
 
-def test_a_cancel_races_a_claim_to_a_truthful_ledger(database, make_job, at_once):
+def test_a_cancel_that_races_a_claim_leaves_a_valid_event_log(database, make_job, at_once):
     for _ in range(50):
         job_id = make_job().id
         asked, claimed = at_once(
@@ -110,7 +110,9 @@ def test_two_reconcilers_lose_each_job_once(database, make_job, put, at_once):
     made = [make_job(State.RUNNING).id for _ in range(20)]
     for job_id in made:
         put(job_id, lease_expires_at=after(-1))
-    both = [[job.id for job in ended] for ended in at_once(lost.expire, lost.expire)]
+    both = [
+        [job.id for job in ended] for ended in at_once(lease_expiry.expire, lease_expiry.expire)
+    ]
     assert sorted(both[0] + both[1]) == sorted(made)
     with database.read() as session:
         assert {jobs.get(session, job_id).failures for job_id in made} == {1}
@@ -120,15 +122,15 @@ def test_two_reconcilers_that_note_messages_block_nobody(make_job, at_once):
     made = [make_job().id for _ in range(20)]
     for _ in range(10):
         at_once(
-            lambda s: queue.note_woken(s, made),
-            lambda s: queue.note_woken(s, made[::-1]),
-            lost.expire,
+            lambda s: queue.mark_dispatched(s, made),
+            lambda s: queue.mark_dispatched(s, made[::-1]),
+            lease_expiry.expire,
         )
 
 
-def test_a_quota_of_one_lets_one_of_many_claims_through(do, make_job, at_once):
-    do(projects.update, "small", {"max_running": 1})
-    do(projects.update, "other", {"max_running": 1})
+def test_a_quota_of_one_lets_one_of_many_claims_through(in_transaction, make_job, at_once):
+    in_transaction(projects.update, "small", {"max_running": 1})
+    in_transaction(projects.update, "other", {"max_running": 1})
     for name in ("small", "small", "small", "other", "other"):
         make_job(project=name)
     works = [
@@ -138,8 +140,10 @@ def test_a_quota_of_one_lets_one_of_many_claims_through(do, make_job, at_once):
     assert sorted(claims) == ["other", "small"]
 
 
-def test_posting_and_claiming_in_one_project_block_nobody(do, make_job, make_spec, at_once):
-    do(projects.update, "small", {"max_running": 100})
+def test_posting_and_claiming_in_one_project_block_nobody(
+    in_transaction, make_job, make_spec, at_once
+):
+    in_transaction(projects.update, "small", {"max_running": 100})
     for _ in range(20):
         make_job(project="small")
         at_once(

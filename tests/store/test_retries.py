@@ -3,14 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.spec import Reason
-from store.retries import RETRIED, advice, wait_s
+from store.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
 
 
 @given(st.sampled_from(Reason), st.integers(1, 5000), st.integers(1, 100))
 def test_an_attempt_follows_exactly_where_the_reason_and_the_count_allow_it(reason, failures, most):
     wait = wait_s(reason, failures, most)
-    assert (wait is not None) == (reason in RETRIED and failures < most)
-    assert wait is None or RETRIED[reason].first_s <= wait <= RETRIED[reason].longest_s
+    assert (wait is not None) == (reason in BACKOFF_BY_REASON and failures < most)
+    assert (
+        wait is None
+        or BACKOFF_BY_REASON[reason].first_s <= wait <= BACKOFF_BY_REASON[reason].longest_s
+    )
 
 
 def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound():
@@ -23,4 +26,4 @@ def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound():
 )
 def test_the_jobs_own_fault_is_not_tried_again(reason):
     assert wait_s(reason, 1, 100) is None
-    assert advice(reason, 1) == ""
+    assert final_failure_advice(reason, 1) == ""

@@ -30,7 +30,9 @@ def find(database):
 
     def ids(**asked):
         with database.read() as session:
-            page = search.page(session, Search(**asked), sort=Sort.NAME, behind=None, limit=100)
+            page = search.page(
+                session, Search(**asked), sort=Sort.NAME, after_position=None, limit=100
+            )
             return [job.id for job in page.jobs]
 
     return ids
@@ -38,13 +40,15 @@ def find(database):
 
 def pages(database, sort, limit, between=lambda: None):
     """The jobs of every page, one after the other; `between` is done after each."""
-    behind, seen = None, []
+    after_position, seen = None, []
     while True:
         with database.read() as session:
-            page = search.page(session, Search(), sort=sort, behind=behind, limit=limit)
+            page = search.page(
+                session, Search(), sort=sort, after_position=after_position, limit=limit
+            )
         seen += page.jobs
-        behind = page.next
-        if behind is None:
+        after_position = page.next
+        if after_position is None:
             return seen
         between()
 
@@ -141,9 +145,9 @@ def test_a_search_can_be_of_one_project_policy_model_state_and_time(database, ad
 def test_a_page_by_time_is_read_off_an_index(database, make_spec, add, wanted, sort):
     fill(database, make_spec)
     with database.read() as session:
-        place = search.page(session, wanted, sort=sort, behind=None, limit=50).next
+        place = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
         plan = explain(
-            session, lambda: search.page(session, wanted, sort=sort, behind=place, limit=51)
+            session, lambda: search.page(session, wanted, sort=sort, after_position=place, limit=51)
         )
     assert "ix_jobs" in plan
     assert "created_at_id" in plan

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampcore.series import COLUMNS
 from ampcore.spec import State
+from ampcore.telemetry import COLUMNS
 from store import ingest, steps
 from store.jobs import Origin, create
 from store.tables import StepBlockRow
@@ -17,9 +17,9 @@ def running(make_job):
 
 
 @pytest.fixture
-def of_30_steps(do, running, make_block):
+def of_30_steps(in_transaction, running, make_block):
     blocks = [make_block(first, 10) for first in (0, 10, 20)]
-    do(ingest.append, running.id, 1, blocks, told=0)
+    in_transaction(ingest.append, running.id, 1, blocks, entries_written=0)
     return running
 
 
@@ -67,20 +67,20 @@ ASKED = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 30))
 
 
 @pytest.fixture
-def new_job(do, make_spec):
+def new_job(in_transaction, make_spec):
     """The id of one more job."""
-    return lambda: do(create, make_spec(), Origin("default")).id
+    return lambda: in_transaction(create, make_spec(), Origin("default")).id
 
 
 @pytest.fixture
-def put_block(do, make_block):
+def put_block(in_transaction, make_block):
     """Store a block of an attempt, whose number is its loss."""
 
     def put(job_id, attempt, first_step, count, *, skipped=0):
         block = make_block(first_step, count, loss=float(attempt))
         known = {"job_id": job_id, "attempt": attempt, "seq": 0, "skipped": skipped}
         known |= {"first_step": first_step, "end_step": block.end_step}
-        do(lambda session: session.add(StepBlockRow(payload=block.payload, **known)))
+        in_transaction(lambda session: session.add(StepBlockRow(payload=block.payload, **known)))
 
     return put
 

@@ -14,15 +14,15 @@ def make(database, name="ada", **values):
     """The secret and the row of a new token."""
     with database.write() as session:
         secret = tokens.create(session, name, **values)
-        return secret, tokens.of_secret(session, secret)
+        return secret, tokens.get_by_secret(session, secret)
 
 
 def is_valid(database, secret):
     with database.read() as session:
-        return tokens.find(session, tokens.digest_of(secret)) is not None
+        return tokens.find_valid(session, tokens.digest_of(secret)) is not None
 
 
-def test_a_token_opens_the_door_and_its_secret_is_kept_nowhere(database):
+def test_a_token_is_valid_and_its_secret_is_not_stored(database):
     secret, row = make(database)
     assert is_valid(database, secret)
     columns = [str(getattr(row, column.key)) for column in Token.__table__.columns]
@@ -35,7 +35,7 @@ def test_a_secret_has_256_random_bits_behind_a_prefix_that_scanners_know(databas
     assert all(secret.startswith("amp_") and len(secret) == 4 + 43 for secret in secrets)
 
 
-def test_a_token_is_a_member_of_the_default_project_unless_told_otherwise(database):
+def test_a_token_is_a_member_of_the_default_project_by_default(database):
     _, row = make(database)
     assert (row.role, row.project, row.expires_at) == ("member", "default", None)
     _, row = make(database, role="viewer", project="vision", created_by="root")
@@ -54,7 +54,7 @@ def test_any_other_secret_opens_nothing(database, wrong):
 def test_a_token_opens_nothing_from_the_moment_of_its_expiry(database):
     secret, row = make(database, expires_at=datetime.now(UTC) + timedelta(hours=1))
     with database.read() as session:
-        left_s = tokens.find(session, row.digest).left_s
+        left_s = tokens.find_valid(session, row.digest).left_s
     assert 3600 - DEADLINE_S < left_s <= 3600
     expire(database, row)
     assert not is_valid(database, secret)
@@ -96,7 +96,7 @@ def test_the_last_valid_admin_cannot_be_revoked(database):
     make(database, role="member")
     revoke(database, gone)
     expire(database, expired)
-    with pytest.raises(tokens.LastAdmin, match=root.id):
+    with pytest.raises(tokens.LastAdminToken, match=root.id):
         revoke(database, root)
     assert revoke(database, expired)
     make(database, role="admin")
@@ -111,7 +111,7 @@ def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database, until
     def run():
         try:
             outcomes.append(revoke(database, second))
-        except tokens.LastAdmin as error:
+        except tokens.LastAdminToken as error:
             outcomes.append(error)
 
     thread = threading.Thread(target=run)
@@ -120,13 +120,13 @@ def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database, until
         thread.start()
         until_blocked(thread)
     join(thread)
-    assert isinstance(outcomes[0], tokens.LastAdmin)
+    assert isinstance(outcomes[0], tokens.LastAdminToken)
 
 
 def test_ensuring_a_token_twice_keeps_one_admin(database):
     with database.write() as session:
-        tokens.ensure(session, "up", "amp_secret")
-        tokens.ensure(session, "up", "amp_secret")
+        tokens.ensure_admin(session, "up", "amp_secret")
+        tokens.ensure_admin(session, "up", "amp_secret")
     with database.read() as session:
         (row,) = tokens.listing(session)
         assert (row.role, row.project) == ("admin", "default")
@@ -134,13 +134,13 @@ def test_ensuring_a_token_twice_keeps_one_admin(database):
 
 def test_ensuring_makes_no_revoked_token_valid_again(database):
     with database.write() as session:
-        tokens.ensure(session, "up", "amp_secret")
+        tokens.ensure_admin(session, "up", "amp_secret")
     make(database, role="admin")
     with database.read() as session:
-        row = tokens.of_secret(session, "amp_secret")
+        row = tokens.get_by_secret(session, "amp_secret")
     revoke(database, row)
-    with database.write() as session, pytest.raises(tokens.Revoked, match=row.id):
-        tokens.ensure(session, "up", "amp_secret")
+    with database.write() as session, pytest.raises(tokens.TokenRevoked, match=row.id):
+        tokens.ensure_admin(session, "up", "amp_secret")
     assert not is_valid(database, "amp_secret")
 
 

@@ -19,13 +19,13 @@ def online(database):
     """The ids of the workers that take jobs."""
 
     def online(queue=None):
-        with database.look() as connection:
+        with database.autocommit() as connection:
             return {worker.id for worker in workers.online(connection, queue)}
 
     return online
 
 
-def test_a_worker_is_online_until_it_is_not_heard_of(database):
+def test_a_worker_is_online_until_its_heartbeats_stop(database):
     worker_id = register(database)
 
     def state():
@@ -36,10 +36,10 @@ def test_a_worker_is_online_until_it_is_not_heard_of(database):
 
     assert state() == "online"
     with database.write() as session:
-        session.execute(update(Worker).values(last_seen_at=after(-workers.SILENCE_S - 1)))
+        session.execute(update(Worker).values(last_seen_at=after(-workers.HEARTBEAT_TIMEOUT_S - 1)))
     assert state() == "lost"
     with database.write() as session:
-        workers.seen(session, worker_id)
+        workers.heartbeat(session, worker_id)
     assert state() == "online"
     with database.write() as session:
         workers.stopped(session, worker_id)
@@ -49,44 +49,46 @@ def test_a_worker_is_online_until_it_is_not_heard_of(database):
 def test_hardware_stays_once_it_is_known(database):
     worker_id = register(database)
     with database.write() as session:
-        workers.seen(session, worker_id, hardware={"devices": ["CPU"]}, usage={"lag_s": 0.5})
-        workers.seen(session, worker_id, hardware=None, usage={"lag_s": float("inf")})
+        workers.heartbeat(session, worker_id, hardware={"devices": ["CPU"]}, usage={"lag_s": 0.5})
+        workers.heartbeat(session, worker_id, hardware=None, usage={"lag_s": float("inf")})
     with database.read() as session:
         [(worker, _)] = workers.listing(session)
         assert worker.hardware == {"devices": ["CPU"]}
         assert worker.usage == {"lag_s": "Infinity"}
 
 
-def test_a_worker_hears_that_it_is_to_drain_and_gets_no_more_work(database, do, online):
+def test_a_draining_worker_is_notified_and_gets_no_more_jobs(database, in_transaction, online):
     worker_id = register(database)
-    assert do(workers.seen, worker_id) is False
+    assert in_transaction(workers.heartbeat, worker_id) is False
     assert online("cpu") == {worker_id}
-    asked_at = do(workers.request_drain, worker_id).drain_requested_at
-    assert do(workers.request_drain, worker_id).drain_requested_at == asked_at
-    assert do(workers.seen, worker_id) is True
+    asked_at = in_transaction(workers.request_drain, worker_id).drain_requested_at
+    assert in_transaction(workers.request_drain, worker_id).drain_requested_at == asked_at
+    assert in_transaction(workers.heartbeat, worker_id) is True
     assert online() == set()
-    assert do(workers.get, worker_id)[1] == "online"
-    assert do(workers.request_drain, "nobody") is None
-    assert do(workers.get, "nobody") is None
+    assert in_transaction(workers.get, worker_id)[1] == "online"
+    assert in_transaction(workers.request_drain, "nobody") is None
+    assert in_transaction(workers.get, "nobody") is None
 
 
-def test_the_workers_of_a_queue_are_told(database, do, online):
+def test_the_workers_of_a_queue_are_listed(database, in_transaction, online):
     register(database, "both")
     register(database, "big", queues=("big",))
     register(database, "gone")
-    do(workers.stopped, "gone")
+    in_transaction(workers.stopped, "gone")
     assert online("default") == {"both"}
     assert online() == {"both", "big"}
     assert online("gpu") == set()
 
 
-def test_workers_that_are_long_gone_are_forgotten_unless_they_have_a_job(database, do, make_job):
+def test_workers_that_are_long_gone_are_forgotten_unless_they_have_a_job(
+    database, in_transaction, make_job
+):
     for name in ("some-worker", "gone", "here"):
         register(database, name)
     make_job(State.RUNNING)  # of some-worker
     with database.write() as session:
         session.execute(update(Worker).where(Worker.id != "here").values(last_seen_at=after(-1000)))
-    do(workers.forget, gone_s=900)
+    in_transaction(workers.delete_gone, gone_s=900)
     with database.read() as session:
         assert {worker.id for worker, _ in workers.listing(session)} == {"some-worker", "here"}
 

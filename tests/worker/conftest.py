@@ -1,4 +1,4 @@
-"""Attempts at jobs, on a real database, with real child processes that follow a script."""
+"""Run attempts on a real database, with real trainer processes that follow a script."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from ampcore.fork_server import TRAINER_NAME
-from service.bells import Bell
+from service.notify import Notifier
 from service.storage import Storage
 from store import artifacts, events, jobs, steps
 from store import logs as stored_logs
@@ -20,10 +20,10 @@ from store.database import Database
 from store.tables import Artifact, EventRow, Job
 from tests.processes import children_of, command_of, name_of
 from tests.waiting import join
-from worker.scratch import Scratch
+from worker.context import WorkerContext
 from worker.standby import Standby
-from worker.tasks import work
-from worker.workshop import Workshop
+from worker.tasks import run_queued_jobs
+from worker.work_dirs import WorkDirs
 
 SCRIPT = Path(__file__).with_name("scripted_trainer.py")
 WORKER = "w0"
@@ -34,26 +34,26 @@ def program(script: str) -> tuple[str, ...]:
 
 
 def fork_servers() -> list[psutil.Process]:
-    """Those of scripted trainers that this process has started."""
+    """The fork servers of scripted trainers that this process has started."""
     return [child for child in psutil.Process().children() if SCRIPT.name in command_of(child)]
 
 
 def scripted_trainers() -> list[psutil.Process]:
-    """The oldest one first."""
+    """The scripted trainers, the oldest first."""
     trainers = [trainer for server in fork_servers() for trainer in children_of(server)]
     return sorted(trainers, key=lambda trainer: (trainer.create_time(), trainer.pid))
 
 
 @dataclass
 class Running:
-    """A worker with one slot, at work on the jobs that are there."""
+    """A worker with one slot that runs the queued jobs in a thread."""
 
-    shop: Workshop
+    context: WorkerContext
     database: Database
     job_id: str
 
     def start(self) -> "Running":
-        self._thread = threading.Thread(target=work, args=[self.shop])
+        self._thread = threading.Thread(target=run_queued_jobs, args=[self.context])
         self._thread.start()
         return self
 
@@ -64,7 +64,7 @@ class Running:
             return job
 
     def process(self) -> psutil.Process:
-        """The trainer that runs the job, which its name tells from one that stands by."""
+        """The trainer that runs the job; its process name differs from a standby's."""
         (trainer,) = (one for one in scripted_trainers() if name_of(one) == TRAINER_NAME)
         return trainer
 
@@ -72,8 +72,8 @@ class Running:
         with self.database.write() as session:
             assert request(session, self.job_id) is not None
 
-    def take_away(self) -> None:
-        """Another attempt takes over."""
+    def fence(self) -> None:
+        """Let another attempt own the job."""
         with self.database.write() as session:
             session.execute(update(Job).values(attempt=Job.attempt + 1))
 
@@ -108,52 +108,52 @@ Start = Callable[..., Running]
 
 
 @pytest.fixture
-def make_shop(database: Database, tmp_path: Path) -> Iterator[Callable[..., Workshop]]:
-    """A worker's means, with a trainer that follows the named script."""
-    shops: list[Workshop] = []
+def make_context(database: Database, tmp_path: Path) -> Iterator[Callable[..., WorkerContext]]:
+    """Makes a WorkerContext whose trainers follow the named script."""
+    contexts: list[WorkerContext] = []
 
-    def make(script: str, **parts: Any) -> Workshop:
+    def make(script: str, **parts: Any) -> WorkerContext:
         given = {
             "worker_id": WORKER,
             "queues": ("default",),
             "database": database,
             "storage": Storage((tmp_path / "artifacts").as_uri()),
-            "scratch": Scratch(tmp_path / "scratch", WORKER),
+            "work_dirs": WorkDirs(tmp_path / "scratch", WORKER),
             "standby": Standby(program(script)),
             "data_root": tmp_path / "datasets",
-            "bell": Bell("redis://127.0.0.1:1"),
+            "notifier": Notifier("redis://127.0.0.1:1"),
             "memory_events": None,
             "lease_s": 4.0,
         }
-        shops.append(Workshop(**{**given, **parts}))
-        return shops[-1]
+        contexts.append(WorkerContext(**{**given, **parts}))
+        return contexts[-1]
 
     yield make
-    for shop in shops:
-        shop.shutting_down.set()
-        shop.standby.close()
+    for context in contexts:
+        context.shutting_down.set()
+        context.standby.close()
 
 
 @pytest.fixture
 def start(
-    make_shop: Callable[..., Workshop], make_job: Callable[..., Any], database: Database
+    make_context: Callable[..., WorkerContext], make_job: Callable[..., Any], database: Database
 ) -> Iterator[Start]:
-    """Run a job with a trainer that follows the named script."""
+    """Runs a job with a trainer that follows the named script."""
     begun: list[Running] = []
 
     def run(
         script: str, *, runtime: dict[str, Any] | None = None, job: Job | None = None, **parts: Any
     ) -> Running:
         job = job or make_job(runtime={"max_attempts": 1, **(runtime or {})})
-        running = Running(make_shop(script, **parts), database, job.id)
+        running = Running(make_context(script, **parts), database, job.id)
         begun.append(running.start())
         return running
 
     yield run
     for running in begun:
-        running.shop.shutting_down.set()
+        running.context.shutting_down.set()
         running.ended()
-        running.shop.standby.close()
+        running.context.standby.close()
     assert fork_servers() == []
 
 

@@ -1,4 +1,4 @@
-"""A trainer that tries what no job may do, and prints what came of each attempt.
+"""A trainer that tries what no job may do, and prints the result of each attempt.
 
 `hostile_trainer.py TARGETS …`: the first argument is JSON with the paths, processes and addresses
 to attack, the rest the fork server's. It does nothing that lasts: signal 0 reaches nobody.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ampcore import fork_server
-from ampcore.series.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 PTRACE_SEIZE = 0x4206
 PTRACE_DETACH = 17

@@ -1,4 +1,4 @@
-"""A trainer process that says what its script names, without TensorFlow: for the rare endings."""
+"""A trainer process without TensorFlow that follows a named script, for rare outcomes."""
 
 import argparse
 import json
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ampcore import fork_server
-from ampcore.series import StepBlock
-from ampcore.series.codec import encode
-from ampcore.series.frames import Frame, FrameType, write_frame
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 LAST = {
     "loss": float("nan"),
@@ -25,59 +25,59 @@ LAST = {
 }
 HERE = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 LONG_S = 3600
-"""Longer than anybody waits: whoever sleeps for so long is ended before."""
+"""Longer than any test: a process that sleeps this long is killed before."""
 
 
 def steps(first_step: int, count: int) -> Frame:
     block = StepBlock(first_step, {"loss": [0.5] * count, "skipped": [True] * count})
-    header = {"first_step": first_step, "count": count, "facts": asdict(block.facts), "last": LAST}
+    header = {"first_step": first_step, "count": count, "stats": asdict(block.stats), "last": LAST}
     return Frame(FrameType.STEPS, header, encode(block))
 
 
 class Trainer:
-    """What all scripts are made of."""
+    """The building blocks of all scripts."""
 
     def __init__(self, frames: BinaryIO, job: dict[str, Any]) -> None:
         self.frames, self.job = frames, job
         self.folder = Path(job["output_dir"])
         self.stopped = False
 
-    def say(self, frame: Frame) -> None:
+    def write(self, frame: Frame) -> None:
         write_frame(self.frames, frame)
 
     def event(self, event: str, step: int, **data: Any) -> None:
-        self.say(Frame(FrameType.EVENT, {"event": event, "step": step, "data": data}))
+        self.write(Frame(FrameType.EVENT, {"event": event, "step": step, "data": data}))
 
-    def obey(self) -> None:
+    def handle_sigterm(self) -> None:
         def stop(*_: object) -> None:
             self.stopped = True
 
         signal.signal(signal.SIGTERM, stop)
 
     def wait_until_stopped(self) -> None:
-        # Not by an event: a signal that sets it would wait for the lock of who waits for it.
+        # Not threading.Event: a signal handler that sets it would deadlock with the waiting code.
         while not self.stopped:
             time.sleep(0.01)
 
     def wait_until_allowed(self, block: int) -> None:
-        """Wait until the test has allowed so many blocks, in a file that `allow` writes."""
+        """Wait until the file that `allow` writes permits this block."""
         file = Path(self.job["data_root"]) / "allowed"
         while not file.exists() or int(file.read_text()) < block:
             time.sleep(0.01)
 
     def begin(self, first_step: int = 0) -> None:
-        facts = {"total_steps": 30, "first_step": first_step}
-        self.say(Frame(FrameType.RUNNING, facts))
-        self.event("started", first_step, **facts)
+        stats = {"total_steps": 30, "first_step": first_step}
+        self.write(Frame(FrameType.RUNNING, stats))
+        self.event("started", first_step, **stats)
 
     def succeed(self) -> None:
-        self.say(Frame(FrameType.SUCCEEDED, {"summary": {"steps": 30}}))
+        self.write(Frame(FrameType.SUCCEEDED, {"summary": {"steps": 30}}))
 
     def stop(self) -> None:
-        self.say(Frame(FrameType.STOPPED))
+        self.write(Frame(FrameType.STOPPED))
 
     def saved_step(self) -> int:
-        """The step of the newest checkpoint that we were given."""
+        """The step of the downloaded checkpoint; 0 without one."""
         if not self.job["resume"]:
             return 0
         (file,) = (self.folder / "checkpoints").iterdir()
@@ -96,19 +96,19 @@ class Trainer:
 
 def good(trainer: Trainer) -> None:
     trainer.begin()
-    trainer.say(steps(0, 10))
-    trainer.say(steps(10, 20))
+    trainer.write(steps(0, 10))
+    trainer.write(steps(10, 20))
     trainer.save_model()
     trainer.succeed()
 
 
 def saves(trainer: Trainer) -> None:
-    """Saves after every ten steps; waits after the first ones until it is told to stop."""
-    trainer.obey()
+    """Save after every ten steps; the first attempt waits after ten steps until SIGTERM."""
+    trainer.handle_sigterm()
     first_step = trainer.saved_step()
     trainer.begin(first_step)
     for step in range(first_step, 30, 10):
-        trainer.say(steps(step, 10))
+        trainer.write(steps(step, 10))
         trainer.save(step + 10)
         if trainer.job["attempt"] == 1:
             trainer.wait_until_stopped()
@@ -118,23 +118,23 @@ def saves(trainer: Trainer) -> None:
 
 
 def crash_after_saving(trainer: Trainer) -> None:
-    """The first attempt dies with steps behind its checkpoint; the next ones go on to the end."""
+    """The first attempt crashes with steps after its checkpoint; later ones train to the end."""
     first_step = trainer.saved_step()
     trainer.begin(first_step)
-    trainer.say(steps(first_step, 10))
+    trainer.write(steps(first_step, 10))
     if trainer.job["attempt"] == 1:
         trainer.save(10)
-        trainer.say(steps(10, 10))
+        trainer.write(steps(10, 10))
         sys.exit(3)
-    trainer.say(steps(first_step + 10, 10))
+    trainer.write(steps(first_step + 10, 10))
     trainer.succeed()
 
 
 def many_checkpoints(trainer: Trainer) -> None:
-    """Saves three times, each time when the one before is published."""
+    """Save three times, each time once the previous checkpoint is uploaded."""
     trainer.begin()
     for step in (10, 20, 30):
-        trainer.say(steps(step - 10, 10))
+        trainer.write(steps(step - 10, 10))
         trainer.save(step)
         while list((trainer.folder / "checkpoints").glob(f"*-step-{step}.*")):
             time.sleep(0.01)
@@ -156,33 +156,33 @@ def obedient(trainer: Trainer) -> None:
 
 
 def succeeds_when_stopped(trainer: Trainer) -> None:
-    trainer.obey()
+    trainer.handle_sigterm()
     begun(trainer)
     trainer.wait_until_stopped()
     trainer.succeed()
 
 
 def fails_when_stopped(trainer: Trainer) -> None:
-    trainer.obey()
+    trainer.handle_sigterm()
     begun(trainer)
     trainer.wait_until_stopped()
-    trainer.say(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))
+    trainer.write(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))
 
 
 def fails_with_a_checkpoint(trainer: Trainer) -> None:
-    """What it saves last is the state before its weights were damaged."""
+    """The last checkpoint is the state before the weights became non-finite."""
     trainer.begin()
-    trainer.say(steps(0, 30))
+    trainer.write(steps(0, 30))
     trainer.save(20)
     message = "The weights are not finite."
-    trainer.say(Frame(FrameType.FAILED, {"reason": "non_finite_result", "message": message}))
+    trainer.write(Frame(FrameType.FAILED, {"reason": "non_finite_result", "message": message}))
 
 
 def endless(trainer: Trainer) -> None:
     begun(trainer)
     first_step = 10
     while True:
-        trainer.say(steps(first_step, 10))
+        trainer.write(steps(first_step, 10))
         first_step += 10
         time.sleep(0.01)
 
@@ -215,22 +215,22 @@ def talks(trainer: Trainer) -> None:
 
 
 def steady(trainer: Trainer) -> None:
-    """Trains as far as the test allows, whatever happens to its supervisor's database."""
+    """Train as far as the test allows, also while the worker's database is unreachable."""
     trainer.begin()
     for block in range(30):
         trainer.wait_until_allowed(block + 1)
-        trainer.say(steps(10 * block, 10))
+        trainer.write(steps(10 * block, 10))
     trainer.succeed()
 
 
 def flood(trainer: Trainer) -> None:
-    """Tells much when it may, and counts in a file how many blocks it got rid of."""
+    """Write many large frames, and count in a file how many were accepted."""
     trainer.begin()
     trainer.wait_until_allowed(100)
     for number in range(100):
         frame = steps(10 * number, 10)
         padding = {**frame.header, "padding": "x" * 100_000}
-        trainer.say(Frame(frame.type, padding, frame.payload))
+        trainer.write(Frame(frame.type, padding, frame.payload))
         unfinished = Path(trainer.job["data_root"]) / "written.new"
         unfinished.write_text(str(number + 1))
         unfinished.rename(unfinished.with_suffix(""))
@@ -238,29 +238,29 @@ def flood(trainer: Trainer) -> None:
 
 
 def poison(trainer: Trainer) -> None:
-    """Tells the same steps twice: no database takes them."""
+    """Write the same steps twice, which the store refuses."""
     begun(trainer)
-    trainer.say(steps(0, 10))
+    trainer.write(steps(0, 10))
     time.sleep(LONG_S)
 
 
 def begun(trainer: Trainer) -> None:
     trainer.begin()
-    trainer.say(steps(0, 10))
+    trainer.write(steps(0, 10))
 
 
-def trainer(script: str) -> fork_server.Train:
+def trainer(script: str) -> fork_server.RunTrainer:
     """What a forked trainer does that follows the named script."""
 
     def run(frames_fd: int, _is_standby: bool) -> int:
         frames = os.fdopen(frames_fd, "wb")
-        if script == "hangs":  # amid its preparations
+        if script == "hangs":  # before it is ready
             time.sleep(LONG_S)
         print(f"ready for {script}", flush=True)
         write_frame(frames, Frame(FrameType.READY, HERE))
         line = sys.stdin.readline()
         if line:
-            fork_server.call_this_process(fork_server.TRAINER_NAME)
+            fork_server.set_process_name(fork_server.TRAINER_NAME)
             globals()[script](Trainer(frames, json.loads(line)))
         return 0
 

@@ -15,7 +15,7 @@ from celery import Celery
 
 from ampcore.fork_server import SERVER_NAME, TRAINER_NAME
 from ampcore.spec import Reason, State
-from service.celery_names import TASK, queue_key
+from service.celery_names import TASK_NAME, queue_key
 from store import attempts, jobs, workers
 from store.database import Database
 from store.tables import Worker
@@ -24,7 +24,7 @@ from tests.waiting import DEADLINE_S
 
 
 class Process:
-    """`python -m worker`, and what the registry says of it."""
+    """`python -m worker`, and its row in the table of workers."""
 
     def __init__(self, database: Database, environment: dict[str, str], log: Path) -> None:
         self.database, self.log_file = database, log
@@ -49,14 +49,14 @@ class Process:
             return job.state
 
     def lines(self) -> list[dict[str, Any]]:
-        # Celery has a word of its own to say at the end, which is no line of a log.
+        # Celery prints a line at the end that is not JSON.
         lines = self.log_file.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind is enough: on PostgreSQL whole workers run in tests/chaos."""
+    """SQLite alone: tests/chaos runs whole workers on PostgreSQL."""
     return sqlite_url
 
 
@@ -81,16 +81,16 @@ def worker(
     worker.process.wait()
 
 
-def ring(redis_url: str, queue: str) -> None:
+def send_job_message(redis_url: str, queue: str) -> None:
     with Celery(broker=redis_url, set_as_current=False) as celery:
-        celery.send_task(TASK, args=["any"], queue=queue_key(queue), ignore_result=True)
+        celery.send_task(TASK_NAME, args=["any"], queue=queue_key(queue), ignore_result=True)
 
 
-def test_a_bell_in_any_of_its_queues_makes_it_work_and_a_drain_makes_it_end(
+def test_a_message_in_any_queue_runs_its_job_and_a_drain_ends_the_worker(
     worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
     job = make_job(train={"steps": 3}, runtime={"queue": "night"})
-    ring(redis_url, "night")
+    send_job_message(redis_url, "night")
     wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
     row = worker.row()
     assert row is not None
@@ -105,13 +105,11 @@ def test_a_bell_in_any_of_its_queues_makes_it_work_and_a_drain_makes_it_end(
     assert {line["attempt"] for line in about} == {1}
 
 
-def test_trainers_die_with_a_worker_that_is_killed(
-    worker: Process, wait_until: Callable[..., Any]
-) -> None:
+def test_trainers_die_with_a_killed_worker(worker: Process, wait_until: Callable[..., Any]) -> None:
     started = psutil.Process(worker.process.pid)
 
     def has_fork_server() -> bool:
-        return any("ampcore.child" in command_of(child) for child in started.children())
+        return any("ampcore.trainer_process" in command_of(child) for child in started.children())
 
     wait_until(has_fork_server)
     children = started.children(recursive=True)
@@ -119,7 +117,7 @@ def test_trainers_die_with_a_worker_that_is_killed(
     wait_until(lambda: all(map(has_ended, children)))
 
 
-def test_a_setting_that_makes_no_sense_is_exit_code_2() -> None:
+def test_an_invalid_setting_is_exit_code_2() -> None:
     environment = {**os.environ, "AMPCORE_DATABASE_URL": ""}
     done = subprocess.run(
         [sys.executable, "-m", "worker"],
@@ -132,17 +130,17 @@ def test_a_setting_that_makes_no_sense_is_exit_code_2() -> None:
     assert "AMPCORE_DATABASE_URL" in done.stderr
 
 
-def test_a_killed_fork_server_takes_its_trainers_along_and_is_started_again(
+def test_a_killed_fork_server_ends_its_trainers_and_is_restarted(
     worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    """A worker adopts what is left of the trainers, and lets go of it."""
+    """The worker adopts orphaned trainers and reaps them."""
 
     def server() -> list[psutil.Process]:
         children = psutil.Process(worker.process.pid).children()
         return [child for child in children if name_of(child) == SERVER_NAME]
 
     job = make_job(train={"steps": 1_000_000})
-    ring(redis_url, "default")
+    send_job_message(redis_url, "default")
     wait_until(lambda: worker.state_of(job.id) == State.RUNNING)
     (first,) = server()
     trainers = first.children()
@@ -155,4 +153,4 @@ def test_a_killed_fork_server_takes_its_trainers_along_and_is_started_again(
     wait_until(server)
     wait_until(lambda: not any(trainer.is_running() for trainer in trainers))
     started = psutil.Process(worker.process.pid)
-    wait_until(lambda: not any(map(has_ended, started.children())), "no entry of a dead one stays")
+    wait_until(lambda: not any(map(has_ended, started.children())), "no zombie stays")

@@ -1,4 +1,4 @@
-"""One job from claim to end: every way in which an attempt can end."""
+"""One attempt from claim to outcome: every way in which it can end."""
 
 import json
 import os
@@ -23,20 +23,20 @@ from store.tables import Attempt, Job
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
-from worker.courier import Courier
+from worker.artifact_uploader import ArtifactUploader
 
 Wait = Callable[[Running], None]
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind is enough: what SQL answers is tested without processes."""
+    """SQLite alone: both databases are tested without processes elsewhere."""
     return sqlite_url
 
 
-def again(running: Running) -> Running:
-    """The same worker hears another bell, now that the job is due."""
-    return Running(running.shop, running.database, running.job_id).start()
+def run_again(running: Running) -> Running:
+    """The same worker receives another message, now that the job is due."""
+    return Running(running.context, running.database, running.job_id).start()
 
 
 def make_due(running: Running) -> None:
@@ -44,7 +44,7 @@ def make_due(running: Running) -> None:
         session.execute(update(Job).values(not_before=None))
 
 
-def test_a_good_run_is_written_down_whole(start: Start) -> None:
+def test_a_successful_run_is_stored_completely(start: Start) -> None:
     running = start("good")
     job = running.ended()
     assert (job.state, job.step, job.total_steps) == (State.SUCCEEDED, 30, 30)
@@ -56,57 +56,61 @@ def test_a_good_run_is_written_down_whole(start: Start) -> None:
     assert running.log() == "ready for good\n"
 
 
-def test_the_model_and_a_report_are_published(start: Start, tmp_path: Path) -> None:
+def test_the_model_and_a_report_are_uploaded(start: Start, tmp_path: Path) -> None:
     running = start("good")
     job = running.ended()
     model, report = running.files()
-    assert (model.path, model.kind, model.step) == ("attempt-1/model.keras", "model", 29)
+    assert (model.path, model.kind, model.step) == ("attempt-1/model.keras", "model", 30)
     assert (report.path, report.kind) == ("attempt-1/report.json", "report")
     folder = tmp_path / "artifacts" / job.id
     assert (folder / model.path).read_text() == "a model"
-    told = json.loads((folder / report.path).read_text())
-    assert told["outcome"] == "succeeded"
-    assert told["summary"] == {"steps": 30}
-    assert told["spec"] == job.spec
-    assert told["hardware"] == {"device": "script"}
-    assert told["versions"]["script"] == "1"
-    assert running.events("state")[-1].seq > report.seq  # the end comes when all files are there
+    content = json.loads((folder / report.path).read_text())
+    assert content["outcome"] == "succeeded"
+    assert content["summary"] == {"steps": 30}
+    assert content["spec"] == job.spec
+    assert content["hardware"] == {"device": "script"}
+    assert content["versions"]["script"] == "1"
+    assert running.events("state")[-1].seq > report.seq  # the outcome follows the uploads
 
 
-def test_the_checkpoint_of_a_job_that_failed_by_its_own_fault_is_waited_for(
+def test_a_permanent_failure_waits_for_the_upload_of_its_checkpoint(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as for a model: nobody else makes it."""
-    monkeypatch.setattr("worker.closing.STOPPED_S", 0.0)
-    put, drained, waited = Storage.put, Courier.drained, threading.Event()
+    """No later attempt would upload it."""
+    monkeypatch.setattr("worker.finalize.STOPPED_UPLOAD_TIMEOUT_S", 0.0)
+    put, wait_until_empty, waited = (
+        Storage.put,
+        ArtifactUploader.wait_until_empty,
+        threading.Event(),
+    )
 
     def unreliable(*arguments: Any) -> Any:
         if not waited.is_set():
-            raise StorageFailed("It is away until somebody waits for it.")
+            raise StorageFailed("unreachable until the worker waits for uploads")
         return put(*arguments)
 
-    def told(*arguments: Any) -> bool:
+    def wait_and_notify(*arguments: Any) -> bool:
         try:
-            return drained(*arguments)
+            return wait_until_empty(*arguments)
         finally:
             waited.set()
 
     monkeypatch.setattr(Storage, "put", unreliable)
-    monkeypatch.setattr(Courier, "drained", told)
+    monkeypatch.setattr(ArtifactUploader, "wait_until_empty", wait_and_notify)
     running = start("fails_with_a_checkpoint")
     job = running.ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.NON_FINITE_RESULT)
     assert (job.failures, job.not_before) == (1, None)
     [checkpoint] = [file for file in running.files() if file.kind == CHECKPOINT]
-    assert checkpoint.step == 19
+    assert checkpoint.step == 20
 
 
-def test_nothing_is_left_in_scratch(start: Start, tmp_path: Path) -> None:
+def test_the_scratch_folder_is_empty_after_an_attempt(start: Start, tmp_path: Path) -> None:
     start("good").ended()
     assert list((tmp_path / "scratch").rglob("*attempt*")) == []
 
 
-def test_the_trainer_sees_no_secret_of_the_worker(
+def test_the_trainers_environment_has_no_secrets(
     start: Start, until_running: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AMPCORE_DATABASE_URL", "secret")
@@ -115,14 +119,14 @@ def test_the_trainer_sees_no_secret_of_the_worker(
     assert "AMPCORE_DATABASE_URL" not in running.process().environ()
 
 
-def test_a_trainer_that_never_becomes_ready_is_not_waited_for(start: Start) -> None:
-    job = start("hangs", ready_s=0.5).ended()
+def test_a_trainer_that_is_never_ready_fails_the_attempt(start: Start) -> None:
+    job = start("hangs", ready_timeout_s=0.5).ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
     assert "not ready after 0.5 s" in str(job.message)
 
 
 class TestCancel:
-    def test_it_is_written_when_the_process_is_gone(
+    def test_a_cancel_is_recorded_after_the_process_has_ended(
         self, start: Start, until_running: Wait
     ) -> None:
         running = start("obedient")
@@ -134,7 +138,7 @@ class TestCancel:
         assert (job.state, job.reason) == (State.CANCELLED, Reason.USER_REQUEST)
         assert has_ended(process)
 
-    def test_a_step_that_does_not_return_is_killed_with_its_whole_group(
+    def test_a_trainer_that_ignores_sigterm_is_killed_with_its_group(
         self, start: Start, until_running: Wait, wait_until: Callable[..., None]
     ) -> None:
         running = start("deaf", grace_s=0.3)
@@ -145,26 +149,24 @@ class TestCancel:
         assert running.ended().state == State.CANCELLED
         assert all(map(has_ended, group))
 
-    def test_it_wins_over_a_success_that_comes_later(
-        self, start: Start, until_running: Wait
-    ) -> None:
+    def test_a_cancel_outranks_a_later_success(self, start: Start, until_running: Wait) -> None:
         running = start("succeeds_when_stopped")
         until_running(running)
         running.ask(jobs.request_cancel)
         assert running.ended().state == State.CANCELLED
 
-    def test_it_wins_over_a_pause(
+    def test_a_cancel_outranks_a_pause(
         self, start: Start, until_running: Wait, wait_until: Callable[..., None]
     ) -> None:
         running = start("deaf", grace_s=2.0)
         until_running(running)
-        # At one moment: after its time to obey the pause, a deaf trainer's job is paused.
+        # In one transaction: after the grace period of the pause, the job would be paused.
         running.ask(lambda *job: jobs.request_pause(*job) and jobs.request_cancel(*job))
         assert running.ended().state == State.CANCELLED
 
 
 class TestPause:
-    def test_a_paused_job_goes_on_from_its_checkpoint(
+    def test_a_paused_job_resumes_from_its_checkpoint(
         self, start: Start, until_running: Wait
     ) -> None:
         running = start("saves")
@@ -172,7 +174,7 @@ class TestPause:
         running.ask(jobs.request_pause)
         assert running.ended().state == State.PAUSED
         running.ask(jobs.resume)
-        again(running).ended()
+        run_again(running).ended()
         job = running.job()
         assert (job.state, job.attempt, job.failures) == (State.SUCCEEDED, 2, 0)
         assert running.steps() == list(range(30))
@@ -180,15 +182,19 @@ class TestPause:
             first_steps = [row.first_step for row in attempts.listing(session, job.id)]
         assert first_steps == [0, 10]
         assert job.latest is not None
-        assert job.latest["skipped"] == 30  # also those of the first attempt
+        assert job.latest["skipped"] == 30  # including those of the first attempt
 
-    def test_a_success_in_the_meantime_stays_one(self, start: Start, until_running: Wait) -> None:
+    def test_a_success_during_a_pause_request_stays_a_success(
+        self, start: Start, until_running: Wait
+    ) -> None:
         running = start("succeeds_when_stopped")
         until_running(running)
         running.ask(jobs.request_pause)
         assert running.ended().state == State.SUCCEEDED
 
-    def test_a_failure_in_the_meantime_stays_one(self, start: Start, until_running: Wait) -> None:
+    def test_a_failure_during_a_pause_request_stays_a_failure(
+        self, start: Start, until_running: Wait
+    ) -> None:
         running = start("fails_when_stopped")
         until_running(running)
         running.ask(jobs.request_pause)
@@ -197,68 +203,68 @@ class TestPause:
 
 
 class TestDrain:
-    def test_the_job_is_given_back_and_goes_on_elsewhere(
+    def test_a_shutdown_hands_the_job_back_and_it_resumes(
         self, start: Start, until_running: Wait
     ) -> None:
         running = start("saves")
         until_running(running)
-        running.shop.shutting_down.set()
+        running.context.shutting_down.set()
         job = running.ended()
         assert (job.state, job.reason, job.failures) == (State.QUEUED, Reason.WORKER_SHUTDOWN, 0)
         assert [file.kind for file in running.files()] == ["checkpoint", "report"]
-        running.shop.shutting_down.clear()
-        assert again(running).ended().state == State.SUCCEEDED
+        running.context.shutting_down.clear()
+        assert run_again(running).ended().state == State.SUCCEEDED
         assert running.steps() == list(range(30))
 
-    def test_a_trainer_that_has_not_begun_is_not_waited_for(
+    def test_a_shutdown_does_not_wait_for_a_trainer_without_steps(
         self, start: Start, wait_until: Callable[..., None]
     ) -> None:
         running = start("hangs")
         wait_until(lambda: running.job().state == State.STARTING)
-        running.shop.shutting_down.set()
+        running.context.shutting_down.set()
         assert running.ended().state == State.QUEUED
 
 
 class TestTimeout:
-    def test_the_time_is_over(
+    def test_a_timeout_fails_the_job_and_a_retry_resumes_it(
         self, start: Start, until_running: Wait, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         running = start("saves", runtime={"timeout_s": 7200.0})
         until_running(running)
         with monkeypatch.context() as patch:
             later = SimpleNamespace(monotonic=lambda: time.monotonic() + 7200)
-            patch.setattr("worker.halts.time", later)
+            patch.setattr("worker.stop_reason.time", later)
             job = running.ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.TIMEOUT)
         assert "7200 s" in (job.message or "")
         assert "retry" in (job.message or "").lower()
         running.ask(jobs.retry)
-        assert again(running).ended().state == State.SUCCEEDED
+        assert run_again(running).ended().state == State.SUCCEEDED
         assert running.steps() == list(range(30))
 
-    def test_earlier_attempts_count(self, start: Start, until_running: Wait) -> None:
+    def test_the_time_of_earlier_attempts_counts(self, start: Start, until_running: Wait) -> None:
         running = start("saves", runtime={"timeout_s": 3600.0})
         until_running(running)
         running.ask(jobs.request_pause)
         running.ended()
-        self.pretend_that_it_took(running, hours=2)
+        self.backdate_attempts(running, hours=2)
         running.ask(jobs.resume)
-        job = again(running).ended()
+        job = run_again(running).ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.TIMEOUT)
 
-    def pretend_that_it_took(self, running: Running, hours: float) -> None:
+    def backdate_attempts(self, running: Running, hours: float) -> None:
         with running.database.write() as session:
             session.execute(update(Attempt).values(started_at=after(-hours * 3600)))
 
 
 class TestFence:
-    def test_a_fenced_attempt_stops_its_process_and_writes_nothing_more(
+    def test_a_fenced_attempt_ends_its_process_and_writes_nothing(
         self, start: Start, until_running: Wait
     ) -> None:
         running = start("endless")
         until_running(running)
         process = running.process()
-        running.take_away()
+        running.fence()
         last = len(running.steps())
         job = running.ended()
         assert has_ended(process)
@@ -266,32 +272,34 @@ class TestFence:
         assert len(running.steps()) == last
         assert running.files() == []
 
-    def test_a_fenced_trainer_is_not_waited_for(self, start: Start, until_running: Wait) -> None:
+    def test_a_fenced_trainer_is_killed_without_grace(
+        self, start: Start, until_running: Wait
+    ) -> None:
         running = start("deaf", grace_s=10 * DEADLINE_S)
         until_running(running)
-        running.take_away()
+        running.fence()
         running.ended()
 
 
 class TestUnexplained:
-    def test_a_killed_trainer_is_tried_again_from_its_checkpoint(self, start: Start) -> None:
+    def test_a_crashed_attempt_is_retried_from_its_checkpoint(self, start: Start) -> None:
         running = start("crash_after_saving", runtime={"max_attempts": 2})
         job = running.ended()
         assert (job.state, job.reason) == (State.QUEUED, Reason.INTERNAL_ERROR)
         make_due(running)
-        again(running).ended()
+        run_again(running).ended()
         job = running.job()
         assert (job.state, job.attempt) == (State.SUCCEEDED, 2)
         assert running.steps() == list(range(30))
         assert job.latest is not None
-        assert job.latest["skipped"] == 30  # the ten steps that came twice count once
+        assert job.latest["skipped"] == 30  # the ten repeated steps count once
 
-    def test_a_kill_says_which_signal_it_was(self, start: Start) -> None:
+    def test_the_message_names_the_signal(self, start: Start) -> None:
         job = start("killed").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.PROCESS_KILLED)
         assert "SIGKILL" in (job.message or "")
 
-    def test_a_kill_while_memory_ran_out_is_called_that(
+    def test_an_oom_kill_is_reported_as_out_of_memory(
         self, start: Start, tmp_path: Path, until_running: Wait
     ) -> None:
         events = tmp_path / "memory.events"
@@ -303,23 +311,23 @@ class TestUnexplained:
         job = running.ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.OUT_OF_MEMORY)
 
-    def test_a_crash_without_a_word_quotes_the_end_of_the_log(self, start: Start) -> None:
+    def test_a_crash_quotes_the_last_line_of_the_log(self, start: Start) -> None:
         job = start("crash").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
-        assert "exit code 3" in (job.message or "")
+        assert "exited with code 3" in (job.message or "")
         assert "the last words" in (job.message or "")
         assert job.step == 10
 
-    def test_bytes_that_are_no_frames_end_the_job_and_its_process(self, start: Start) -> None:
+    def test_invalid_frames_fail_the_attempt(self, start: Start) -> None:
         job = start("garbage").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
 
-    def test_what_no_database_takes_ends_the_job_and_its_process(self, start: Start) -> None:
+    def test_telemetry_that_cannot_be_stored_fails_the_attempt(self, start: Start) -> None:
         job = start("poison").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
         assert "could not run the job" in (job.message or "")
 
-    def test_a_place_where_nothing_can_be_written_is_a_failure(
+    def test_an_unusable_scratch_folder_fails_the_attempt(
         self, start: Start, tmp_path: Path
     ) -> None:
         (tmp_path / "scratch").write_text("not a folder")
@@ -328,7 +336,7 @@ class TestUnexplained:
 
 
 class TestLog:
-    def test_characters_come_whole_and_streams_apart(self, start: Start) -> None:
+    def test_log_characters_stay_whole_and_streams_separate(self, start: Start) -> None:
         running = start("talks")
         running.ended()
         assert running.log() == "ready for talks\ngrüße €\n"
@@ -336,17 +344,17 @@ class TestLog:
 
 
 class TestCheckpoints:
-    def test_the_two_newest_are_kept(self, start: Start, tmp_path: Path) -> None:
+    def test_the_two_newest_checkpoints_are_kept(self, start: Start, tmp_path: Path) -> None:
         running = start("many_checkpoints")
         job = running.ended()
-        assert [file.step for file in running.files() if file.kind == "checkpoint"] == [19, 29]
+        assert [file.step for file in running.files() if file.kind == "checkpoint"] == [20, 30]
         folder = tmp_path / "artifacts" / job.id / "attempt-1" / "checkpoints"
         assert sorted(file.name.split("-")[-1] for file in folder.iterdir()) == [
             "20.safetensors",
             "30.safetensors",
         ]
 
-    def test_a_damaged_one_is_passed_over_for_the_one_before(
+    def test_a_damaged_checkpoint_falls_back_to_the_one_before(
         self, start: Start, tmp_path: Path
     ) -> None:
         running = start("many_checkpoints")
@@ -360,14 +368,14 @@ class TestCheckpoints:
     def run_once_more(self, running: Running) -> None:
         with running.database.write() as session:
             session.execute(update(Job).values(state=State.QUEUED))
-        again(running).ended()
+        run_again(running).ended()
 
 
-def test_many_bells_for_one_job_run_it_once(
-    make_shop: Any, make_job: Callable[..., Any], database: Database
+def test_many_messages_for_one_job_run_it_once(
+    make_context: Any, make_job: Callable[..., Any], database: Database
 ) -> None:
-    shop, job = make_shop("good"), make_job()
-    ringing = [Running(shop, database, job.id).start() for _ in range(4)]
-    for one in ringing:
+    context, job = make_context("good"), make_job()
+    runs = [Running(context, database, job.id).start() for _ in range(4)]
+    for one in runs:
         done = one.ended()
     assert (done.attempt, done.state) == (1, State.SUCCEEDED)

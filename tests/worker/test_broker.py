@@ -22,15 +22,15 @@ def redis(tmp_path: Path) -> Iterator[PrivateRedis]:
     server.stop(grace_s=3)
 
 
-def test_a_message_whose_acknowledgement_is_lost_takes_up_no_place(redis: PrivateRedis) -> None:
+def test_a_failed_acknowledgement_frees_its_place(redis: PrivateRedis) -> None:
     """With kombu's own transport a worker with one slot never listens again after this."""
     connection: Any = Connection(redis.url, transport=Transport)  # type: ignore[no-untyped-call]
-    with connection, connection.SimpleQueue("bells") as bells:
-        bells.channel.basic_qos(0, 1, False)
-        bells.put("a bell")
-        message = bells.get(timeout=DEADLINE_S)
-        assert not bells.channel.qos.can_consume()
+    with connection, connection.SimpleQueue("jobs") as messages:
+        messages.channel.basic_qos(0, 1, False)
+        messages.put("a message")
+        message = messages.get(timeout=DEADLINE_S)
+        assert not messages.channel.qos.can_consume()
         redis.stop(grace_s=3)
         message.ack_log_error(log, connection.connection_errors)
         assert not message.acknowledged
-        assert bells.channel.qos.can_consume()
+        assert messages.channel.qos.can_consume()

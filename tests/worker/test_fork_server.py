@@ -1,4 +1,4 @@
-"""The fork server as its worker sees it: slow, dead, unable to start."""
+"""The worker's side of the fork server: slow, dead, frozen, unable to start."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import SCRIPT, Running, Start, fork_servers, program, scripted_trainers
 from worker import fork_server
-from worker.memory_kills import MemoryKills
+from worker.oom_kills import OomKillCounter
 from worker.standby import Standby
 
 Wait = Callable[..., Any]
@@ -25,14 +25,14 @@ Wait = Callable[..., Any]
 
 @pytest.fixture
 def database(sqlite_url: str) -> Iterator[Database]:
-    """One kind is enough: what the kinds differ in is tested elsewhere."""
+    """SQLite alone: differences between the databases are tested elsewhere."""
     database = Database(sqlite_url)
     yield database
     database.close()
 
 
 def slow(gate: Any) -> tuple[str, ...]:
-    """Loads its modules until a file is there."""
+    """The command of a fork server that waits for a file before it loads."""
     code = (
         "import os, runpy, sys, time\n"
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
@@ -42,11 +42,11 @@ def slow(gate: Any) -> tuple[str, ...]:
     return (sys.executable, "-u", "-c", code, "saves")
 
 
-def test_both_sides_speak_the_same_language() -> None:
+def test_both_sides_define_the_same_requests() -> None:
     assert (fork_server.JOB, fork_server.STANDBY, fork_server.REAP) == (JOB, STANDBY, REAP)
 
 
-def test_a_running_job_of_a_fork_server_that_dies_is_tried_again_with_a_new_one(
+def test_a_job_is_retried_on_a_new_fork_server_after_the_old_one_died(
     start: Start, until_running: Callable[[Running], None], wait_until: Wait
 ) -> None:
     running = start("saves", runtime={"max_attempts": 2}, memory_events=None)
@@ -59,24 +59,24 @@ def test_a_running_job_of_a_fork_server_that_dies_is_tried_again_with_a_new_one(
     with running.database.read() as session:
         (first,) = attempts.listing(session, running.job_id)
     assert (job.state, first.reason) == (State.QUEUED, Reason.PROCESS_KILLED)
-    # Nobody has asked for it: the next job finds a server that has loaded its modules.
+    # Restarted without a request: the next job finds a loaded fork server.
     (new,) = wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
     wait_until(lambda: name_of(new) == SERVER_NAME)
 
 
-def test_memory_that_the_fork_server_was_killed_for_is_not_held_against_the_job(
+def test_an_oom_kill_of_the_fork_server_is_not_out_of_memory_for_the_job(
     start: Start,
     until_running: Callable[[Running], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(MemoryKills, "has_risen", lambda _: True)
+    monkeypatch.setattr(OomKillCounter, "has_increased", lambda _: True)
     running = start("obedient")
     until_running(running)
     fork_servers()[0].kill()
     assert running.ended().reason == Reason.PROCESS_KILLED
 
 
-def test_a_job_that_comes_while_the_fork_server_loads_waits_for_it(
+def test_a_job_waits_while_the_fork_server_loads(
     start: Start, tmp_path: Any, wait_until: Wait, until_running: Callable[[Running], None]
 ) -> None:
     running = start("good", standby=Standby(slow(tmp_path / "gate")))
@@ -88,7 +88,7 @@ def test_a_job_that_comes_while_the_fork_server_loads_waits_for_it(
     assert running.ended().state == State.CANCELLED
 
 
-def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
+def test_a_job_cancelled_while_the_fork_server_loads_never_runs(
     start: Start, tmp_path: Any, wait_until: Wait
 ) -> None:
     running = start("good", standby=Standby(slow(tmp_path / "gate")), grace_s=600.0)
@@ -97,49 +97,49 @@ def test_a_job_that_is_cancelled_while_the_fork_server_loads_never_runs(
     assert running.ended().state == State.CANCELLED
     (tmp_path / "gate").touch()
     assert running.steps() == []
-    # What was asked for in vain is not there, and the server takes the next one.
-    running.shop.standby.prepare()
+    # The cancelled request leaves no trainer, and the server handles the next request.
+    running.context.standby.prepare()
     wait_until(lambda: list(map(name_of, scripted_trainers())) == [STANDBY_NAME])
 
 
-def test_a_fork_server_that_does_not_load_is_not_waited_for(start: Start, tmp_path: Any) -> None:
-    job = start("good", standby=Standby(slow(tmp_path / "never")), ready_s=0.5).ended()
+def test_a_fork_server_that_never_loads_fails_the_attempt(start: Start, tmp_path: Any) -> None:
+    job = start("good", standby=Standby(slow(tmp_path / "never")), ready_timeout_s=0.5).ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
     assert "not ready after 0.5 s" in str(job.message)
 
 
-def test_a_fork_server_that_cannot_load_says_why(start: Start) -> None:
+def test_a_fork_server_that_cannot_load_gives_the_reason(start: Start) -> None:
     broken = (sys.executable, "-c", "import no_such_module_of_ours")
     running = start("good", standby=Standby(broken))
     job = running.ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
     assert "No module named 'no_such_module_of_ours'" in str(job.message)
-    assert "exit code 1" in str(job.message)
+    assert "exited with code 1" in str(job.message)
     assert "no_such_module_of_ours" in running.log("stderr")
 
 
-def test_a_fork_server_that_is_killed_while_a_job_waits_for_it_costs_an_attempt(
+def test_a_fork_server_killed_while_a_job_waits_fails_the_attempt(
     start: Start, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
-    asked, ask = threading.Event(), fork_server.Launched.ask
+    requested, request_trainer = threading.Event(), fork_server.ForkServerProcess.request_trainer
 
-    def ask_and_tell(*arguments: Any) -> None:
-        ask(*arguments)
-        asked.set()
+    def request_and_notify(*arguments: Any) -> None:
+        request_trainer(*arguments)
+        requested.set()
 
-    monkeypatch.setattr(fork_server.Launched, "ask", ask_and_tell)
+    monkeypatch.setattr(fork_server.ForkServerProcess, "request_trainer", request_and_notify)
     running = start("good", standby=Standby(slow(tmp_path / "gate")))
-    assert asked.wait(DEADLINE_S)
+    assert requested.wait(DEADLINE_S)
     (server,) = wait_until(fork_servers)  # its command line shows a moment after exec
     server.kill()
     assert running.ended().reason == Reason.PROCESS_KILLED
 
 
-def test_a_worker_tries_by_itself_until_the_fork_server_can_be_started(
+def test_a_worker_retries_until_the_fork_server_starts(
     tmp_path: Any, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when its program is being replaced."""
-    monkeypatch.setattr("worker.fork_server.LONGEST_PAUSE_S", 0.05)
+    """As while its program file is being replaced."""
+    monkeypatch.setattr("worker.fork_server.MAX_RESTART_DELAY_S", 0.05)
     command = tmp_path / SCRIPT.name
     standby = Standby([str(command), "good"])
     standby.prepare()
@@ -152,7 +152,7 @@ def test_a_worker_tries_by_itself_until_the_fork_server_can_be_started(
     standby.close()
 
 
-def test_a_job_does_not_wait_for_the_standby_that_rehearses(wait_until: Wait) -> None:
+def test_a_job_does_not_wait_for_a_standby_that_warms_up(wait_until: Wait) -> None:
     standby = Standby(program("hangs"))
     standby.prepare()
     (rehearsing,) = wait_until(scripted_trainers)
@@ -170,16 +170,16 @@ def test_a_job_does_not_wait_for_the_standby_that_rehearses(wait_until: Wait) ->
     assert has_ended(rehearsing)
 
 
-def test_the_memory_of_trainers_that_are_gone_is_known(start: Start) -> None:
+def test_the_peak_memory_of_ended_trainers_is_recorded(start: Start) -> None:
     running = start("good")
     running.ended()
-    assert running.shop.standby.peak_bytes > 2**20
+    assert running.context.standby.peak_bytes > 2**20
 
 
-def test_a_group_is_seen_to_be_gone_also_when_its_server_is(
+def test_a_group_is_ended_after_its_fork_server_died(
     start: Start, until_running: Callable[[Running], None], wait_until: Wait
 ) -> None:
-    """`deaf` has a child that survives its trainer; the worker's kill must reach that, too."""
+    """`deaf` has a child that survives its trainer; the worker must kill it too."""
     running = start("deaf")
     until_running(running)
     trainer = running.process()
@@ -191,7 +191,7 @@ def test_a_group_is_seen_to_be_gone_also_when_its_server_is(
 
 
 def is_empty(group: int) -> bool:
-    """Whether there is no process in it, and none that its parent has not let go of."""
+    """Whether the group has no process, zombies included."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
@@ -199,14 +199,14 @@ def is_empty(group: int) -> bool:
     return False
 
 
-def test_a_fork_server_that_stands_still_does_not_keep_a_slot(
+def test_a_frozen_fork_server_does_not_block_a_slot(
     start: Start,
     until_running: Callable[[Running], None],
     monkeypatch: pytest.MonkeyPatch,
     wait_until: Wait,
 ) -> None:
-    monkeypatch.setattr("worker.trainer_status.SILENT_S", 0.2)
-    running = start("obedient", grace_s=0.5)  # in which its end is not told
+    monkeypatch.setattr("worker.trainer_status.REPORT_TIMEOUT_S", 0.2)
+    running = start("obedient", grace_s=0.5)  # too short for the report of its exit
     until_running(running)
     (server,) = fork_servers()
     server.suspend()

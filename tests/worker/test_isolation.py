@@ -25,11 +25,16 @@ from tests.worker.conftest import WORKER, Start
 from tests.worker.hostile_trainer import MARK
 from worker import isolation_plan
 from worker.isolation import Isolation
-from worker.isolation_plan import IsolationImpossible, IsolationMode, IsolationSettings, plan
-from worker.scratch import Scratch
+from worker.isolation_plan import (
+    IsolationMode,
+    IsolationSettings,
+    IsolationUnavailable,
+    plan_isolation,
+)
 from worker.settings import Settings
 from worker.standby import Standby
 from worker.trainer_users import claim_user
+from worker.work_dirs import WorkDirs
 
 HOSTILE = Path(__file__).with_name("hostile_trainer.py")
 USERS = range(60_800, 60_810)
@@ -49,7 +54,8 @@ UNCOUNTED = {"start more processes"}
 """Linux does not count the processes of root."""
 
 is_root = pytest.mark.skipif(
-    not isolation_plan.may_use(USERS), reason="only root, with its capabilities, can change users"
+    not isolation_plan.can_run_as(USERS),
+    reason="only root, with its capabilities, can change users",
 )
 has_landlock = pytest.mark.skipif(
     landlock.abi() < landlock.SCOPES_ABI, reason="this kernel has no Landlock 6"
@@ -61,8 +67,8 @@ KINDS = [
 ]
 
 
-class World:
-    """A data folder with what a trainer must not reach, and what runs beside it."""
+class ProtectedData:
+    """A data folder, sockets and processes that a trainer must not reach."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -77,7 +83,7 @@ class World:
         self.other = data / f"scratch/{WORKER}/trainer-of-another-job"
         self.other.mkdir(mode=0o700)
         self.storage = Storage((data / "artifacts").as_uri())
-        self.scratch = Scratch(data / "scratch", WORKER)
+        self.work_dirs = WorkDirs(data / "scratch", WORKER)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.abstract = socket.socket(socket.AF_UNIX)
         self.abstract_name = f"ampcore-test-{os.getpid()}"
@@ -88,7 +94,7 @@ class World:
         if kind == "off":
             return None
         return Isolation(
-            parent=self.scratch.own,
+            parent=self.work_dirs.worker_dir,
             datasets=self.data / "datasets",
             users=None if kind == "landlock" else USERS,
             landlock_abi=0 if kind == "own_user" else landlock.abi(),
@@ -117,69 +123,73 @@ class World:
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One of them is enough: no database has a part in this."""
+    """SQLite alone: isolation does not depend on the database."""
     return sqlite_url
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """Where other users can go: pytest's own folders are closed to them."""
+def protected_data() -> Iterator[ProtectedData]:
+    """In a folder that other users can enter, unlike pytest's own."""
     data = Path(tempfile.mkdtemp(prefix="ampcore-test-"))
     data.chmod(0o711)
-    made = World(data)
+    made = ProtectedData(data)
     yield made
     made.close()
     shutil.rmtree(data)
 
 
 @pytest.fixture
-def attack(world: World, start: Start) -> Callable[..., dict[str, Any]]:
-    """Run the hostile trainer under a kind of isolation, and return what it tells."""
+def attack(protected_data: ProtectedData, start: Start) -> Callable[..., dict[str, Any]]:
+    """Runs the hostile trainer under a kind of isolation, and returns its report."""
 
     def run(kind: str, *, leave: bool = False, job: Any = None) -> dict[str, Any]:
-        isolation = world.isolation(kind)
+        isolation = protected_data.isolation(kind)
         running = start(
             "hostile",
             job=job,
-            storage=world.storage,
-            standby=Standby(world.program(leave=leave), isolation),
-            scratch=world.scratch,
-            data_root=world.data / "datasets",
+            storage=protected_data.storage,
+            standby=Standby(protected_data.program(leave=leave), isolation),
+            work_dirs=protected_data.work_dirs,
+            data_root=protected_data.data / "datasets",
             isolation=isolation,
         )
         ended = running.ended()
-        running.shop.standby.close()
+        running.context.standby.close()
         assert ended.state == "succeeded", (ended.message, running.log("stderr"))
         (line,) = (line for line in running.log().splitlines() if line.startswith(MARK))
-        told: dict[str, Any] = json.loads(line.removeprefix(MARK))
-        return told
+        report: dict[str, Any] = json.loads(line.removeprefix(MARK))
+        return report
 
     return run
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_trainer_reaches_nothing_but_its_own(kind: str, attack: Callable[..., Any]) -> None:
-    told = attack(kind)
+def test_an_isolated_trainer_cannot_reach_other_data_or_processes(
+    kind: str, attack: Callable[..., Any]
+) -> None:
+    report = attack(kind)
     expected: set[str] = set()
     if kind == "own_user":
         expected |= NEEDS_LANDLOCK
     if kind == "landlock":
         expected |= NEEDS_OWN_USER | (UNCOUNTED if os.geteuid() == 0 else set())
-    assert {name for name, came in told["tried"].items() if came == "done"} == expected
-    assert set(told["usual"].values()) == {"done"}, told["usual"]
+    assert {name for name, came in report["tried"].items() if came == "done"} == expected
+    assert set(report["usual"].values()) == {"done"}, report["usual"]
 
 
-def test_without_isolation_it_reaches_all_that_its_worker_does(attack: Callable[..., Any]) -> None:
-    told = attack("off")
-    # From these the system itself may keep a user: what is root's, and tracing.
+def test_without_isolation_a_trainer_can_reach_what_its_worker_can(
+    attack: Callable[..., Any],
+) -> None:
+    report = attack("off")
+    # The system itself may refuse these: rights of root, and tracing.
     kept = {"use a right of root", "trace its worker", "write among the programs"}
-    kept.add("be open to a debugger")  # the process that it was forked from never is
-    tried = {name: came for name, came in told["tried"].items() if " init" not in name}
+    kept.add("be open to a debugger")  # the fork server never is
+    tried = {name: came for name, came in report["tried"].items() if " init" not in name}
     assert {name for name, came in tried.items() if came != "done"} <= kept
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.values[0] != "landlock"])
-def test_nothing_that_it_started_outlives_a_trainer_with_a_user(
+def test_processes_of_a_trainer_with_its_own_user_end_with_it(
     kind: str, attack: Callable[..., Any]
 ) -> None:
     pid = attack(kind, leave=True)["left"]
@@ -187,13 +197,20 @@ def test_nothing_that_it_started_outlives_a_trainer_with_a_user(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_trainer_finds_what_earlier_attempts_have_left_and_may_remove_it(
-    kind: str, attack: Callable[..., Any], world: World, make_job: Callable[..., Any], database: Any
+def test_an_isolated_trainer_can_read_and_delete_the_downloaded_checkpoint(
+    kind: str,
+    attack: Callable[..., Any],
+    protected_data: ProtectedData,
+    make_job: Callable[..., Any],
+    database: Any,
 ) -> None:
     job = make_job(runtime={"max_attempts": 1})
-    file, path = world.data / "made", "attempt-1/checkpoints/checkpoint-000001-step-1.safetensors"
+    file, path = (
+        protected_data.data / "made",
+        "attempt-1/checkpoints/checkpoint-000001-step-1.safetensors",
+    )
     file.write_text("state")
-    size_bytes, sha256 = world.storage.put(job.id, path, file)
+    size_bytes, sha256 = protected_data.storage.put(job.id, path, file)
     with database.write() as session:
         facts = {"size_bytes": size_bytes, "sha256": sha256, "step": 0, "attempt": 1, "seq": 1}
         session.add(Artifact(job_id=job.id, path=path, kind=CHECKPOINT, **facts))
@@ -201,17 +218,23 @@ def test_a_trainer_finds_what_earlier_attempts_have_left_and_may_remove_it(
     assert (usual["read a checkpoint"], usual["remove a checkpoint"]) == ("done", "done")
 
 
-def test_a_folder_is_gone_with_its_trainer(attack: Callable[..., Any], world: World) -> None:
+def test_a_trainers_folder_is_removed_after_the_attempt(
+    attack: Callable[..., Any], protected_data: ProtectedData
+) -> None:
     attack("landlock" if landlock.abi() else "off")
-    assert list(world.scratch.own.iterdir()) == [world.other]
+    assert list(protected_data.work_dirs.worker_dir.iterdir()) == [protected_data.other]
 
 
-# ---- What the machine allows
+# ---- Planning
 
 
 @has_landlock
-def test_a_worker_plans_what_its_machine_allows(world: World) -> None:
-    planned = plan(IsolationSettings(), parent=world.scratch.own, datasets=world.data / "datasets")
+def test_the_plan_contains_every_measure_of_this_machine(protected_data: ProtectedData) -> None:
+    planned = plan_isolation(
+        IsolationSettings(),
+        parent=protected_data.work_dirs.worker_dir,
+        datasets=protected_data.data / "datasets",
+    )
     assert planned is not None
     assert planned.landlock_abi == landlock.abi()
     assert planned.memory_bytes
@@ -224,17 +247,29 @@ def test_a_worker_plans_what_its_machine_allows(world: World) -> None:
 @pytest.mark.parametrize(
     ("abi", "is_root_here", "may_switch", "closed", "words"),
     [
-        (0, True, True, None, ["has no Landlock (Linux 5.13"]),
-        (0, False, False, None, ["has no Landlock (Linux 5.13", "can end the processes"]),
+        (0, True, True, None, ["has no Landlock (added in Linux 5.13"]),
+        (
+            0,
+            False,
+            False,
+            None,
+            ["has no Landlock (added in Linux 5.13", "can kill other processes"],
+        ),
         (5, False, False, None, ["has no Landlock 6"]),
-        (7, True, True, Path("/closed"), ["since /closed is closed to other users"]),
-        (7, True, False, None, ["lacks capabilities (CHOWN, DAC_OVERRIDE, FOWNER, KILL"]),
-        (7, True, False, Path("/closed"), ["lacks capabilities"]),
+        (7, True, True, Path("/closed"), ["because other users cannot enter /closed"]),
+        (
+            7,
+            True,
+            False,
+            None,
+            ["lacks some of the capabilities CHOWN, DAC_OVERRIDE, FOWNER, KILL"],
+        ),
+        (7, True, False, Path("/closed"), ["lacks some of the capabilities"]),
         (7, True, True, None, []),
         (7, False, False, Path("/closed"), []),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_measures_are_named(
     abi: int, is_root_here: bool, may_switch: bool, closed: Path | None, words: list[str]
 ) -> None:
     facts = {"is_root": is_root_here, "may_switch": may_switch}
@@ -259,31 +294,42 @@ EVERYBODY = "         0          0 4294967295\n"
         ("000001ffffffffff", EVERYBODY, "0 1000 1\n", False),
     ],
 )
-def test_root_without_its_rights_changes_no_user(
+def test_switching_users_needs_capabilities_and_mapped_ids(
     capabilities: str, users: str, groups: str, may: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
     (tmp_path / "uid_map").write_text(users)
     (tmp_path / "gid_map").write_text(groups)
-    assert isolation_plan.may_use(USERS, proc=tmp_path) is may
+    assert isolation_plan.can_run_as(USERS, proc=tmp_path) is may
 
 
-def test_isolation_that_is_required_and_impossible_ends_the_worker(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def test_required_isolation_that_is_unavailable_raises(
+    protected_data: ProtectedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 0)
     required = IsolationSettings(mode=IsolationMode.REQUIRED)
-    with pytest.raises(IsolationImpossible, match=r"AMPCORE_TRAINER_ISOLATION is required.*5\.13"):
-        plan(required, parent=world.scratch.own, datasets=world.data / "datasets")
+    with pytest.raises(IsolationUnavailable, match=r"AMPCORE_TRAINER_ISOLATION=required.*5\.13"):
+        plan_isolation(
+            required,
+            parent=protected_data.work_dirs.worker_dir,
+            datasets=protected_data.data / "datasets",
+        )
 
 
-def test_isolation_that_is_off_is_none(world: World) -> None:
+def test_isolation_off_plans_nothing(protected_data: ProtectedData) -> None:
     settings = IsolationSettings(mode=IsolationMode.OFF)
-    assert plan(settings, parent=world.scratch.own, datasets=world.data / "datasets") is None
+    assert (
+        plan_isolation(
+            settings,
+            parent=protected_data.work_dirs.worker_dir,
+            datasets=protected_data.data / "datasets",
+        )
+        is None
+    )
 
 
-def test_a_closed_folder_is_found(world: World) -> None:
-    inner = world.data / "a" / "b"
+def test_a_folder_closed_to_other_users_is_found(protected_data: ProtectedData) -> None:
+    inner = protected_data.data / "a" / "b"
     inner.mkdir(parents=True)
     assert isolation_plan._closed_to_others([inner]) is None
     inner.parent.chmod(0o700)
@@ -291,7 +337,7 @@ def test_a_closed_folder_is_found(world: World) -> None:
     assert isolation_plan._closed_to_others([inner / "not" / "there"]) == inner.parent
 
 
-def test_two_workers_never_share_a_user() -> None:
+def test_a_claimed_user_id_is_not_claimed_twice() -> None:
     first = claim_user(USERS)
     second = claim_user(USERS)
     assert first.number != second.number
@@ -303,18 +349,18 @@ def test_two_workers_never_share_a_user() -> None:
     third.release()
 
 
-SURROUNDINGS = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}
+ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}
 
 
-def test_settings_say_how_trainers_are_confined() -> None:
-    assert Settings.from_environment(SURROUNDINGS).isolation == IsolationSettings()
-    told = {
+def test_isolation_settings_come_from_the_environment() -> None:
+    assert Settings.from_environment(ENVIRONMENT).isolation == IsolationSettings()
+    variables = {
         "AMPCORE_TRAINER_ISOLATION": "required",
         "AMPCORE_TRAINER_USERS": "70000-70009",
         "AMPCORE_TRAINER_PROCESSES": "100",
         "AMPCORE_TRAINER_MEMORY_BYTES": "1000",
     }
-    given = Settings.from_environment(SURROUNDINGS | told).isolation
+    given = Settings.from_environment(ENVIRONMENT | variables).isolation
     assert given == IsolationSettings(IsolationMode.REQUIRED, range(70_000, 70_010), 100, 1000)
 
 
@@ -329,31 +375,31 @@ def test_settings_say_how_trainers_are_confined() -> None:
         ("AMPCORE_TRAINER_MEMORY_BYTES", "1G"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(name: str, value: str) -> None:
+def test_an_invalid_isolation_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
-        Settings.from_environment(SURROUNDINGS | {name: value})
+        Settings.from_environment(ENVIRONMENT | {name: value})
 
 
-# ---- What a process gives up
+# ---- Confinement
 
 
-def test_a_process_with_threads_is_not_confined(tmp_path: Path) -> None:
-    rules = Confinement(tmp_path, tmp_path, restrict_files=True)
+def test_a_process_with_threads_cannot_be_confined(tmp_path: Path) -> None:
+    confinement = Confinement(tmp_path, tmp_path, restrict_files=True)
     from threading import Event, Thread
 
     end = Event()
     thread = Thread(target=end.wait)
     thread.start()
     try:
-        with pytest.raises(RuntimeError, match="before it has threads"):
-            confine(rules, [])
+        with pytest.raises(RuntimeError, match="process with one thread"):
+            confine(confinement, [])
     finally:
         end.set()
         thread.join()
 
 
-def test_rules_go_to_the_fork_server_as_json(tmp_path: Path) -> None:
-    rules = Confinement(tmp_path, tmp_path / "datasets", 5, True, 10, 20)
-    assert Confinement.from_json(json.loads(json.dumps(rules.to_json()))) == rules
-    without = replace(rules, user=None, processes=None)
+def test_a_confinement_survives_json(tmp_path: Path) -> None:
+    confinement = Confinement(tmp_path, tmp_path / "datasets", 5, True, 10, 20)
+    assert Confinement.from_json(json.loads(json.dumps(confinement.to_json()))) == confinement
+    without = replace(confinement, user=None, processes=None)
     assert Confinement.from_json(json.loads(json.dumps(without.to_json()))) == without

@@ -21,7 +21,7 @@ def test_settings_come_from_the_environment() -> None:
     assert settings.artifacts_url == "file:///data/artifacts"
 
 
-def test_scratch_files_may_lie_elsewhere() -> None:
+def test_the_scratch_folder_can_be_set() -> None:
     settings = Settings.from_environment({**GIVEN, "AMPCORE_SCRATCH_DIR": "/fast"})
     assert settings.scratch_dir == Path("/fast")
 
@@ -39,12 +39,12 @@ def test_slots_must_be_a_positive_number(slots: str) -> None:
         Settings.from_environment({**GIVEN, "AMPCORE_WORKER_SLOTS": slots})
 
 
-def test_the_queues_to_serve_have_commas_between() -> None:
+def test_queues_are_comma_separated() -> None:
     settings = Settings.from_environment({**GIVEN, "AMPCORE_WORKER_QUEUES": "gpu, big.a100,gpu"})
     assert settings.worker_queues == ("gpu", "big.a100")
 
 
 @pytest.mark.parametrize("queues", ["GPU", "a b", "gpu,,cpu", "../x", "x" * 64, ","])
-def test_what_is_no_queue_is_named(queues: str) -> None:
+def test_an_invalid_queue_name_is_quoted(queues: str) -> None:
     with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_QUEUES"):
         Settings.from_environment({**GIVEN, "AMPCORE_WORKER_QUEUES": queues})

@@ -52,7 +52,7 @@ def test_a_gpu_is_read_from_its_driver(driver: Driver) -> None:
     ]
 
 
-def test_a_gpu_that_is_lost_is_left_out(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_gpu_is_left_out(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     gpus = usage.Gpus()
     gpus.reading()
     driver.is_broken = True
@@ -66,6 +66,6 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_memory_is_in_bytes() -> None:
-    memory = usage.memory(trainer_peak_bytes=5)
+    memory = usage.peak_memory(trainer_peak_bytes=5)
     assert memory["worker_peak_bytes"] > 10 * 2**20
     assert memory["trainer_peak_bytes"] == 5

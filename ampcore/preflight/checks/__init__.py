@@ -1,46 +1,49 @@
-"""The checks of the preflight, in the order in which their findings are told."""
+"""The checks of the preflight, in the order of their findings."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ampcore.preflight.case import Case
+from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.checks.alignment import batch_alignment, layer_alignment
 from ampcore.preflight.checks.devices import (
-    no_such_device,
-    settled_auto,
+    missing_device,
+    resolved_auto_policy,
     slow_policy,
     too_little_memory,
 )
-from ampcore.preflight.checks.layers import half_ends, kept_in_float32, unmatched_overrides
+from ampcore.preflight.checks.layers import kept_in_float32, outputs_in_16_bits, unmatched_overrides
 from ampcore.preflight.checks.loss_scale import (
-    never_frozen,
+    calibration_longer_than_run,
     overflowing_scale,
     scale_never_grows,
+    unneeded_loss_scale,
     unscaled_float16,
-    useless_scale,
 )
-from ampcore.preflight.checks.optimizer import half_weights, long_warm_up, vanishing_epsilon
-from ampcore.preflight.finding import Finding
+from ampcore.preflight.checks.optimizer import (
+    vanishing_epsilon,
+    warmup_longer_than_run,
+    weights_in_16_bits,
+)
 
 Check = Callable[[Case], Iterator[Finding]]
 
 CHECKS: Final[tuple[Check, ...]] = (
-    no_such_device,
-    settled_auto,
+    missing_device,
+    resolved_auto_policy,
     unmatched_overrides,
-    half_ends,
+    outputs_in_16_bits,
     unscaled_float16,
     overflowing_scale,
     vanishing_epsilon,
-    half_weights,
+    weights_in_16_bits,
     slow_policy,
     too_little_memory,
     layer_alignment,
     batch_alignment,
-    long_warm_up,
+    warmup_longer_than_run,
     scale_never_grows,
-    never_frozen,
-    useless_scale,
+    calibration_longer_than_run,
+    unneeded_loss_scale,
     kept_in_float32,
 )
 

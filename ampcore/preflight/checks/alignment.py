@@ -1,4 +1,4 @@
-"""Checks of sizes: matrix products in 16 bits want dimensions that are multiples of 8.
+"""Checks of sizes: 16-bit matrix products are fast in dimensions that are multiples of 8.
 
 Source: NVIDIA, "Matrix Multiplication Background User's Guide", on Tensor Core requirements.
 """
@@ -6,56 +6,55 @@ Source: NVIDIA, "Matrix Multiplication Background User's Guide", on Tensor Core 
 from collections.abc import Iterator
 from typing import Final
 
-from ampcore.preflight.case import Case
-from ampcore.preflight.finding import Finding, Severity
+from ampcore.preflight.case import Case, Finding, Severity
 
 MULTIPLE: Final = 8
 
 
 def layer_alignment(case: Case) -> Iterator[Finding]:
-    """Dimensions of 16-bit layers that are no multiples of 8; each place in the spec once."""
-    told: set[tuple[str, str]] = set()
+    """Dimensions of 16-bit layers that are not multiples of 8; each field of the spec once."""
+    emitted: set[tuple[str, str]] = set()
     for layer in case.layers:
         for dimension in layer.dimensions if layer.half else ():
-            fact = (dimension.pointer, dimension.name)
-            if dimension.size % MULTIPLE == 0 or fact in told:
+            key = (dimension.pointer, dimension.name)
+            if dimension.size % MULTIPLE == 0 or key in emitted:
                 continue
-            told.add(fact)
-            good = nearest_good(dimension.size)
+            emitted.add(key)
+            multiples = nearest_multiples(dimension.size)
             yield Finding(
                 "dimension_not_multiple_of_8",
                 _severity(case),
                 dimension.pointer,
-                f"{layer.path}: {dimension.name} {dimension.size} is no multiple of {MULTIPLE}, "
-                f"as fast products in {layer.compute} want it; {_or(good)} would be.",
+                f"{layer.path}: {dimension.name} {dimension.size} is not a multiple of {MULTIPLE}, "
+                f"which fast {layer.compute_dtype} matrix products need; use {_or(multiples)}.",
                 {
                     "layer": layer.path,
                     "dimension": dimension.name,
                     "size": dimension.size,
-                    "nearest": list(good),
+                    "nearest": list(multiples),
                 },
             )
 
 
 def batch_alignment(case: Case) -> Iterator[Finding]:
-    """A batch that is no multiple of 8 while something computes in 16 bits."""
+    """A batch size that is not a multiple of 8 while a layer computes in 16 bits."""
     size = case.spec.data.batch_size
     if size % MULTIPLE and case.half_dtypes:
-        good = nearest_good(size)
+        multiples = nearest_multiples(size)
         yield Finding(
             "batch_not_multiple_of_8",
             _severity(case),
             "/data/batch_size",
-            f"A batch of {size} is no multiple of {MULTIPLE}, as fast products in "
-            f"{' and '.join(case.half_dtypes)} want it; {_or(good)} would be.",
-            {"size": size, "nearest": list(good)},
+            f"A batch of {size} is not a multiple of {MULTIPLE}, which fast matrix products in "
+            f"{' and '.join(case.half_dtypes)} need; use {_or(multiples)}.",
+            {"size": size, "nearest": list(multiples)},
         )
 
 
-def nearest_good(size: int) -> tuple[int, ...]:
-    """The multiples of 8 on both sides of a size that is none; never 0."""
+def nearest_multiples(size: int) -> tuple[int, ...]:
+    """The multiples of 8 below and above a size that is not one; never 0."""
     below = size // MULTIPLE * MULTIPLE
-    return tuple(good for good in (below, below + MULTIPLE) if good)
+    return tuple(multiples for multiples in (below, below + MULTIPLE) if multiples)
 
 
 def _severity(case: Case) -> Severity:

@@ -1,23 +1,22 @@
-"""Checks of what the job may run on: whether it is there, fast in the policy, and large enough."""
+"""Checks of devices: whether one is there, fast in the policy, and large enough."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from ampcore.preflight.case import Case
+from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.figures import figures
-from ampcore.preflight.finding import Finding
-from ampcore.spec.layer_dtypes import settled_policy
+from ampcore.spec.layer_dtypes import resolve_policy
 
-SLOW: Final[dict[tuple[str, str], tuple[str, str]]] = {
+SLOW_DTYPES: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("cpu", "float16"): (
         "float16_on_cpu",
         "Few CPUs compute in float16: expect this to be much slower than float32. "
-        "On a CPU, precision.policy mixed_bfloat16 is the one that may be faster.",
+        "On a CPU, only precision.policy mixed_bfloat16 may be faster.",
     ),
     ("cpu", "bfloat16"): (
         "bfloat16_on_cpu",
         "This CPU has neither AVX512-BF16 nor AMX, and computes bfloat16 slower than float32: "
-        "take precision.policy float32.",
+        "use precision.policy float32.",
     ),
     ("gpu", "float16"): (
         "no_tensor_cores",
@@ -26,37 +25,39 @@ SLOW: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ),
     ("gpu", "bfloat16"): (
         "bfloat16_without_tensor_cores",
-        "This GPU's Tensor Cores, if it has any, know no bfloat16 (compute capability below 8.0): "
-        "expect it to be slow; take mixed_float16 from 7.0 on, else float32.",
+        "This GPU has no Tensor Cores for bfloat16 (compute capability below 8.0): "
+        "expect it to be slow; use mixed_float16 from 7.0 on, otherwise float32.",
     ),
 }
-"""What is known to disappoint, by kind of device and dtype."""
+"""Code and message for devices that are slow in a dtype, by kind of device and dtype."""
 
 
-def no_such_device(case: Case) -> Iterator[Finding]:
-    """The job wants a GPU, and none of the machines that are known has one."""
+def missing_device(case: Case) -> Iterator[Finding]:
+    """The job asks for a GPU, and no known machine has one."""
     if case.machines and not case.devices:
         yield Finding(
             "no_gpu",
             "warning",
             "/runtime/device",
-            "The job asks for a GPU, and no machine that is there now has one: it will fail "
-            "unless a worker with a GPU takes it. Set it to auto or cpu otherwise.",
+            "The job asks for a GPU, and no online machine has one: it will fail "
+            "unless a worker with a GPU comes online. Otherwise set runtime.device to auto or cpu.",
         )
 
 
-def settled_auto(case: Case) -> Iterator[Finding]:
-    """What the policy auto is on each device; without one the figures are those of float32."""
+def resolved_auto_policy(case: Case) -> Iterator[Finding]:
+    """The policy that auto becomes on each device; without devices the figures are for float32."""
     if case.spec.precision.policy != "auto":
         return
-    settled = {device.name: settled_policy("auto", device) for device in case.devices}
-    told = " and ".join(f"{policy} on {name}" for name, policy in settled.items())
+    resolved = {device.name: resolve_policy("auto", device) for device in case.devices}
+    policies_text = " and ".join(f"{policy} on {name}" for name, policy in resolved.items())
     yield Finding(
         "auto_policy",
         "info",
         "/precision/policy",
-        f"auto is {told}." if told else "auto is settled on the worker's device; float32 is shown.",
-        {"policies": settled},
+        f"auto is {policies_text}."
+        if policies_text
+        else "auto is resolved on the worker's device; the figures shown are those of float32.",
+        {"policies": resolved},
     )
 
 
@@ -65,9 +66,9 @@ def slow_policy(case: Case) -> Iterator[Finding]:
     for device in case.devices:
         for dtype in case.half_dtypes:
             if not device.computes_fast_in(dtype):
-                code, message = SLOW[device.kind, dtype]
-                facts = {"device": device.name, "kind": device.kind, "dtype": dtype}
-                yield Finding(code, "warning", "/precision/policy", message, facts)
+                code, message = SLOW_DTYPES[device.kind, dtype]
+                data = {"device": device.name, "kind": device.kind, "dtype": dtype}
+                yield Finding(code, "warning", "/precision/policy", message, data)
 
 
 def too_little_memory(case: Case) -> Iterator[Finding]:
@@ -82,7 +83,7 @@ def too_little_memory(case: Case) -> Iterator[Finding]:
                 "warning",
                 "/data/batch_size",
                 f"A step needs about {_gib(needed)} GiB and {device.name or device.kind} has "
-                f"{_gib(device.memory_bytes)}: take a smaller batch_size with train.accumulate, "
+                f"{_gib(device.memory_bytes)}: use a smaller batch_size with train.accumulate, "
                 "or a smaller model.",
                 {"needed_bytes": needed, "memory_bytes": device.memory_bytes},
             )

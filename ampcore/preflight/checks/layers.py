@@ -1,47 +1,48 @@
-"""Checks of the layers' dtypes: outputs, softmax, and what the overrides name."""
+"""Checks of the layers' dtypes: outputs, softmax, and the layers that overrides match."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ampcore.preflight.case import Case
-from ampcore.preflight.finding import Finding
-from ampcore.preflight.layer import Layer
-from ampcore.spec.layer_dtypes import Kept, matching_override
+from ampcore.preflight.case import Case, Finding
+from ampcore.preflight.layer_table import LayerRow
+from ampcore.spec.layer_dtypes import Float32Reason, matching_override
 from ampcore.spec.precision import Precision
+from ampcore.spec.text import join_names
 
-SHOWN_PATHS: Final = 8
+MAX_PATHS: Final = 8
 
-WHY: Final[dict[Kept, str]] = {
-    "output": "the loss is computed from them, and is wrong when they are rounded to 16 bits",
+FLOAT32_REASONS: Final[dict[Float32Reason, str]] = {
+    "output": "the loss is computed from them and would be wrong if they were rounded to 16 bits",
     "softmax": "small probabilities would become 0, and their logarithm infinite",
-    "input": "the data would be rounded before anything has learnt from it",
+    "input": "the input data would be rounded before the model sees it",
     "embedding": "computing in 16 bits would cast the whole table at every step",
 }
 """Why layers stay in float32 whatever the spec says."""
 
 
 def kept_in_float32(case: Case) -> Iterator[Finding]:
-    """16 bits were asked for, by name or by the policy, where they do harm."""
-    groups: defaultdict[tuple[int | None, Kept], list[str]] = defaultdict(list)
+    """Layers that stay in float32 although an override or the policy asks for 16 bits."""
+    groups: defaultdict[tuple[int | None, Float32Reason], list[str]] = defaultdict(list)
     for layer in case.layers:
-        if layer.kept_float32 in WHY:
-            groups[_asking_override(case, layer), layer.kept_float32].append(layer.path)
-    for (override, kept), paths in groups.items():
+        if layer.float32_reason in FLOAT32_REASONS:
+            groups[_asking_override(case, layer), layer.float32_reason].append(layer.path)
+    for (override, reason), paths in groups.items():
         named = override is not None
         place = f"/precision/overrides/{override}" if named else "/precision/policy"
-        asked = "the override asks for 16 bits" if named else f"the policy is {case.policy}"
+        request = "the override asks for 16 bits" if named else f"the policy is {case.policy}"
         yield Finding(
             "kept_in_float32",
             "warning" if named else "info",
             f"{place}/dtype" if named else place,
-            f"{_listed(paths)}: kept in float32, although {asked}; {WHY[kept]}.",
-            {"layers": paths, "why": kept},
+            f"{join_names(paths, MAX_PATHS)}: kept in float32, although {request}; "
+            f"{FLOAT32_REASONS[reason]}.",
+            {"layers": paths, "why": reason},
         )
 
 
-def half_ends(case: Case) -> Iterator[Finding]:
-    """A network's output or softmax that does compute in 16 bits."""
+def outputs_in_16_bits(case: Case) -> Iterator[Finding]:
+    """An output or a softmax that computes in 16 bits."""
     for code, word, paths in (
         ("half_precision_output", "output", [x.path for x in case.layers if x.output and x.half]),
         (
@@ -52,14 +53,14 @@ def half_ends(case: Case) -> Iterator[Finding]:
     ):
         if paths:
             message = (
-                f"{_listed(paths)}: a {word} in 16 bits; {WHY['output']}. "
-                "Give the layer dtype float32."
+                f"{join_names(paths, MAX_PATHS)}: a {word} in 16 bits; "
+                f"{FLOAT32_REASONS['output']}. Set the layer's dtype to float32."
             )
             yield Finding(code, "warning", "/precision", message, {"layers": paths})
 
 
 def unmatched_overrides(case: Case) -> Iterator[Finding]:
-    """An override that names no layer: the job would end before its first step."""
+    """An override that matches no layer: the job would fail before its first step."""
     if case.tables is None:
         return
     paths = [path for layer in case.layers for path in (layer.path, *layer.parts)]
@@ -70,15 +71,11 @@ def unmatched_overrides(case: Case) -> Iterator[Finding]:
                 "override_matches_nothing",
                 "error",
                 f"/precision/overrides/{index}/layers",
-                f"No layer's path matches {override.layers!r}; the layers are {_listed(paths)}.",
-                {"layers": paths[:SHOWN_PATHS]},
+                f"No layer's path matches {override.layers!r}; the layers are "
+                f"{join_names(paths, MAX_PATHS)}.",
+                {"layers": paths[:MAX_PATHS]},
             )
 
 
-def _asking_override(case: Case, layer: Layer) -> int | None:
-    return matching_override(case.spec.precision, layer.path) if layer.asked else None
-
-
-def _listed(paths: list[str]) -> str:
-    more = len(paths) - SHOWN_PATHS
-    return ", ".join(paths[:SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
+def _asking_override(case: Case, layer: LayerRow) -> int | None:
+    return matching_override(case.spec.precision, layer.path) if layer.requested_16_bit else None

@@ -2,13 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
-from ampcore.preflight.case import Case
-from ampcore.preflight.finding import Finding
-from ampcore.spec.precision import AdaptiveScale, CalibratedScale, FixedScale
-
-LARGEST_FLOAT16: Final = 65_504.0
+from ampcore.preflight.case import Case, Finding
+from ampcore.spec.precision import FLOAT16_MAX, AdaptiveScale, CalibratedScale, FixedScale
+from ampcore.spec.text import plural
 
 
 def unscaled_float16(case: Case) -> Iterator[Finding]:
@@ -24,15 +21,15 @@ def unscaled_float16(case: Case) -> Iterator[Finding]:
 
 
 def overflowing_scale(case: Case) -> Iterator[Finding]:
-    """A scale at which the first gradient that float16 has to hold is above its range.
+    """A loss scale at which the first float16 gradient is out of range.
 
     The loss is a mean, so the gradient of each label's logit is about scale / labels.
     """
     if "float16" not in case.half_dtypes:
         return
     labels = case.spec.data.batch_size * _labels_per_example(case)
-    largest = LARGEST_FLOAT16 * labels
-    facts = {"largest": largest, "labels": labels}
+    largest = FLOAT16_MAX * labels
+    data = {"largest": largest, "labels": labels}
     match case.spec.loss_scale:
         case FixedScale(scale=scale) if scale > largest:
             yield Finding(
@@ -40,10 +37,10 @@ def overflowing_scale(case: Case) -> Iterator[Finding]:
                 "warning",
                 "/loss_scale/scale",
                 f"A scale of {scale:,.10g} makes the first gradients about {scale / labels:,.6g}, "
-                f"above float16's {LARGEST_FLOAT16:,.0f}: expect every step to be skipped. Take "
+                f"above float16's {FLOAT16_MAX:,.0f}: expect every step to be skipped. Use "
                 "at most "
                 f"{largest:,.10g}, or loss_scale.mode dynamic.",
-                facts,
+                data,
             )
         case AdaptiveScale(initial=initial) as scale if initial > largest:
             backoffs = math.ceil(math.log(initial / largest) / -math.log(scale.backoff_factor))
@@ -53,13 +50,14 @@ def overflowing_scale(case: Case) -> Iterator[Finding]:
                 "warning" if skips >= case.spec.guard.max_consecutive_skips else "info",
                 "/loss_scale/initial",
                 f"An initial scale of {initial:,.10g} is above float16's range for this batch: "
-                f"expect the first {skips} steps or more to be skipped until it has come down.",
-                {**facts, "skips": skips},
+                f"expect at least the first {plural(skips, 'step')} to be skipped while it backs "
+                "off.",
+                {**data, "skips": skips},
             )
 
 
 def scale_never_grows(case: Case) -> Iterator[Finding]:
-    """A run, or a calibration, that ends before the scale could grow once."""
+    """A run or a calibration that ends before the scale grows once."""
     scale = case.spec.loss_scale
     if not isinstance(scale, AdaptiveScale) or "float16" not in case.half_dtypes:
         return
@@ -71,15 +69,15 @@ def scale_never_grows(case: Case) -> Iterator[Finding]:
             "scale_never_grows",
             "info",
             "/loss_scale/growth_interval",
-            f"{what} has {min(lengths):,} steps, so the scale never grows above its initial "
-            f"{scale.initial:,.10g}: it would take {scale.growth_interval:,} finite steps in a "
-            "row.",
+            f"{what} has {plural(min(lengths), 'step')}, so the scale never grows above its "
+            f"initial {scale.initial:,.10g}: it would take {scale.growth_interval:,} finite steps "
+            "in a row.",
             {"steps": min(lengths)},
         )
 
 
-def never_frozen(case: Case) -> Iterator[Finding]:
-    """A calibration that lasts as long as the run."""
+def calibration_longer_than_run(case: Case) -> Iterator[Finding]:
+    """A calibration that does not end before the run."""
     scale, steps = case.spec.loss_scale, case.total_steps
     if not isinstance(scale, CalibratedScale) or steps is None:
         return
@@ -88,14 +86,14 @@ def never_frozen(case: Case) -> Iterator[Finding]:
             "calibration_longer_than_run",
             "info",
             "/loss_scale/calibration_steps",
-            f"The run has {steps:,} steps and the calibration takes "
-            f"{scale.calibration_steps:,}: the scale is dynamic all the time.",
+            f"The run has {plural(steps, 'step')} and the calibration takes "
+            f"{scale.calibration_steps:,}: the scale stays dynamic and is never frozen.",
             {"total_steps": steps},
         )
 
 
-def useless_scale(case: Case) -> Iterator[Finding]:
-    """A loss scale where nothing computes in float16."""
+def unneeded_loss_scale(case: Case) -> Iterator[Finding]:
+    """A loss scale although no layer computes in float16."""
     mode = case.spec.loss_scale.mode
     if mode not in ("none", "auto") and "float16" not in case.half_dtypes:
         yield Finding(
@@ -108,6 +106,6 @@ def useless_scale(case: Case) -> Iterator[Finding]:
 
 
 def _labels_per_example(case: Case) -> int:
-    """The positions of a sequence that have a label each; 1 for all else."""
+    """The labels of an example: one per position of a sequence, else 1."""
     shapes = [layer.output_shape for layer in case.layers if layer.output]
     return min((shape[0] for shape in shapes if len(shape) == 2), default=1)

@@ -4,20 +4,20 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from ampcore.preflight.case import Case
-from ampcore.preflight.finding import Finding
-from ampcore.preflight.layer import Table, all_layers
-from ampcore.spec.layer_dtypes import PURE
+from ampcore.preflight.case import Case, Finding
+from ampcore.preflight.layer_table import LayerTable, all_layers
+from ampcore.spec.layer_dtypes import PURE_16_BIT_POLICIES
 from ampcore.spec.precision import COMPUTE_DTYPE
+from ampcore.spec.text import plural
 
 SMALLEST_NORMAL: Final = 2.0**-14
-"""Below it float16 loses precision bit by bit, and some devices take the number for 0."""
+"""Below it float16 loses precision bit by bit, and some devices flush it to 0."""
 
 SIGNIFICAND_BITS: Final = {"float16": 11, "bfloat16": 8}
 
 
 def vanishing_epsilon(case: Case) -> Iterator[Finding]:
-    """An epsilon that is 0, or a subnormal number, in the float16 of the weights.
+    """An epsilon that float16 weights would round to 0 or to a subnormal number.
 
     ampcore's own optimizers compute in float32 and keep it; others do not.
     """
@@ -34,14 +34,14 @@ def vanishing_epsilon(case: Case) -> Iterator[Finding]:
             "info",
             f"{pointer}/epsilon",
             f"An epsilon of {epsilon:g} is {becomes} in float16, the dtype of the weights. It "
-            "holds here, where the update and its slots are float32; an optimizer that computes "
+            "works here, because the update and its slots are float32; an optimizer that computes "
             f"in float16 would divide by 0 and needs {SMALLEST_NORMAL:.2g} or more.",
             {"epsilon": epsilon, "in_float16": rounded},
         )
 
 
-def half_weights(case: Case) -> Iterator[Finding]:
-    """Weights that are stored in 16 bits, and rounded after every update."""
+def weights_in_16_bits(case: Case) -> Iterator[Finding]:
+    """Weights that are stored in 16 bits and rounded after each update."""
     for dtype in sorted(_weight_dtypes(case, case.tables) & SIGNIFICAND_BITS.keys()):
         share = 2 ** SIGNIFICAND_BITS[dtype]
         yield Finding(
@@ -54,8 +54,8 @@ def half_weights(case: Case) -> Iterator[Finding]:
         )
 
 
-def long_warm_up(case: Case) -> Iterator[Finding]:
-    """A warm-up that the run does not outlast."""
+def warmup_longer_than_run(case: Case) -> Iterator[Finding]:
+    """A warm-up that is not shorter than the run."""
     for pointer, optimizer, _ in case.optimizers:
         warm_up, steps = optimizer.schedule.warmup_steps, case.total_steps
         if steps is not None and warm_up >= steps:
@@ -63,14 +63,14 @@ def long_warm_up(case: Case) -> Iterator[Finding]:
                 "warm_up_longer_than_run",
                 "warning",
                 f"{pointer}/schedule/warmup_steps",
-                f"The warm-up takes {warm_up:,} steps and the run ends after {steps:,}: the "
-                f"learning rate never reaches {optimizer.learning_rate:g}.",
+                f"The warm-up takes {plural(warm_up, 'step')} and the run ends after {steps:,}: "
+                f"the learning rate never reaches {optimizer.learning_rate:g}.",
                 {"total_steps": steps},
             )
 
 
-def _weight_dtypes(case: Case, tables: tuple[Table, ...] | None) -> set[str]:
-    """The dtypes of the weights that are trained; without layers, those of the policy."""
+def _weight_dtypes(case: Case, tables: tuple[LayerTable, ...] | None) -> set[str]:
+    """The dtypes of the trainable weights; without layers, those of the policy."""
     if tables is None:
-        return {COMPUTE_DTYPE[case.policy]} if case.policy in PURE else {"float32"}
-    return {layer.variable for layer in all_layers(tables) if layer.trainable}
+        return {COMPUTE_DTYPE[case.policy]} if case.policy in PURE_16_BIT_POLICIES else {"float32"}
+    return {layer.variable_dtype for layer in all_layers(tables) if layer.trainable}

@@ -1,5 +1,5 @@
-// What all requests have in common: is the server there, and are we still signed in.
-import { cell } from "../cell.ts";
+// The state of the connection: is the server reachable, is the session valid.
+import { observable } from "../hooks.ts";
 import { ApiError } from "./request.ts";
 
 export interface Outage {
@@ -7,29 +7,29 @@ export interface Outage {
   since: number;
 }
 
-/** Null while the server answers. */
-export const outage = cell<Outage | null>(null);
-/** Counts up whenever everything is to be asked again at once. */
-export const again = cell(0);
-/** Called when the session turns out to have ended. */
-export const sessionEnded = cell(0);
+/** Null while the server is reachable. */
+export const outage = observable<Outage | null>(null);
+/** Counts the requests to retry everything at once. */
+export const retryCount = observable(0);
+/** Counts the responses that say that the session has ended. */
+export const sessionEndCount = observable(0);
 
-export function answered(): void {
+export function markReachable(): void {
   outage.set(null);
 }
 
-/** Take note of a failure; what is no ApiError is a mistake of ours and goes on. */
-export function failed(error: unknown): ApiError {
+/** Records a failed request. Throws whatever is not an ApiError: that is a bug. */
+export function toApiError(error: unknown): ApiError {
   if (!(error instanceof ApiError)) throw error;
-  if (error.status === 401) sessionEnded.set(sessionEnded.get() + 1);
+  if (error.status === 401) sessionEndCount.set(sessionEndCount.get() + 1);
   if (error.isOutage) {
     outage.set(outage.get() ?? { message: error.message, since: Date.now() });
   } else {
-    answered();
+    markReachable();
   }
   return error;
 }
 
-export function tryAgain(): void {
-  again.set(again.get() + 1);
+export function retryAll(): void {
+  retryCount.set(retryCount.get() + 1);
 }

@@ -1,72 +1,72 @@
-// Ask for one thing again and again, as long as somebody looks; an unchanged one costs a 304.
-import { answered, failed } from "./connection.ts";
-import { ApiError, ask, type Answer, type Question } from "./request.ts";
+// Polls one path. It sends the last ETag, so that an unchanged response costs a 304.
+import { markReachable, toApiError } from "./connection.ts";
+import { ApiError, fetchApi, type ApiResponse, type RequestOptions } from "./request.ts";
 
-const SLOWEST_MS = 15_000;
+const MAX_BACKOFF_MS = 15_000;
 
-export type Ask = (path: string, question: Question) => Promise<Answer<unknown> | null>;
+export type Fetcher = (path: string, options: RequestOptions) => Promise<ApiResponse<unknown> | null>;
 
-export interface Told {
+export interface PollHandlers {
   data(body: unknown): void;
   error(error: ApiError | null): void;
 }
 
-/** How long to wait after so many failures in a row. */
-export function delayOf(everyMs: number, failures: number, retryAfterS = 0): number {
-  const backoff = Math.min(SLOWEST_MS, everyMs * 2 ** Math.min(failures, 8));
-  return Math.max(failures > 0 ? backoff : everyMs, retryAfterS * 1000);
+/** The delay before the next request: exponential backoff, or what the server demands. */
+export function retryDelayMs(intervalMs: number, failures: number, retryAfterS = 0): number {
+  const backoff = Math.min(MAX_BACKOFF_MS, intervalMs * 2 ** Math.min(failures, 8));
+  return Math.max(failures > 0 ? backoff : intervalMs, retryAfterS * 1000);
 }
 
 export class Poller {
   readonly path: string;
-  everyMs: number;
-  private readonly told: Told;
-  private readonly ask: Ask;
+  intervalMs: number;
+  private readonly handlers: PollHandlers;
+  private readonly ask: Fetcher;
   private etag: string | null = null;
   private failures = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private asking: AbortController | null = null;
+  private controller: AbortController | null = null;
 
-  constructor(path: string, everyMs: number, told: Told, asker: Ask = ask) {
+  constructor(path: string, intervalMs: number, handlers: PollHandlers, fetcher: Fetcher = fetchApi) {
     this.path = path;
-    this.everyMs = everyMs;
-    this.told = told;
-    this.ask = asker;
+    this.intervalMs = intervalMs;
+    this.handlers = handlers;
+    this.ask = fetcher;
   }
 
-  /** Ask now, and from then on; what was asked before is no longer waited for. */
-  async now(): Promise<void> {
+  /** Poll now and from then on; a request that is under way is aborted. */
+  async pollNow(): Promise<void> {
     this.stop();
-    const asking = new AbortController();
-    this.asking = asking;
+    const controller = new AbortController();
+    this.controller = controller;
     let retryAfterS = 0;
     try {
-      const answer = await this.ask(this.path, { etag: this.etag, signal: asking.signal });
-      if (asking.signal.aborted) return;
-      this.take(answer);
+      const response = await this.ask(this.path, { etag: this.etag, signal: controller.signal });
+      if (controller.signal.aborted) return;
+      this.handleResponse(response);
     } catch (error) {
-      if (asking.signal.aborted) return;
-      const problem = failed(error);
+      if (controller.signal.aborted) return;
+      const problem = toApiError(error);
       this.failures += 1;
       retryAfterS = problem.retryAfterS;
-      this.told.error(problem);
+      this.handlers.error(problem);
     }
-    this.asking = null;
-    this.timer = setTimeout(() => void this.now(), delayOf(this.everyMs, this.failures, retryAfterS));
+    this.controller = null;
+    this.timer = setTimeout(() => void this.pollNow(), retryDelayMs(this.intervalMs, this.failures, retryAfterS));
   }
 
   stop(): void {
     clearTimeout(this.timer);
-    this.asking?.abort();
-    this.asking = null;
+    this.controller?.abort();
+    this.controller = null;
   }
 
-  private take(answer: Answer<unknown> | null): void {
-    answered();
-    if (this.failures > 0 || answer !== null) this.told.error(null);
+  private handleResponse(response: ApiResponse<unknown> | null): void {
+    markReachable();
+    if (this.failures > 0 || response !== null) this.handlers.error(null);
     this.failures = 0;
-    if (answer === null) return;
-    this.etag = answer.etag;
-    this.told.data(answer.body);
+    if (response === null) return;
+    this.etag = response.etag;
+    this.handlers.data(response.body);
   }
 }

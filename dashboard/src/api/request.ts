@@ -1,35 +1,35 @@
-// Ask the API. Every failure is an ApiError, whose message a person can act on.
+// Requests to the API. Every failure is an ApiError whose message says what to do.
 import type { Problem, ProblemDetail } from "./types.ts";
 
-export const ROOT = "/api/v1";
-const PATIENCE_MS = 30_000;
+export const API_ROOT = "/api/v1";
+const REQUEST_TIMEOUT_MS = 30_000;
 
 export class ApiError extends Error {
-  readonly status: number; // 0: nobody answered
+  readonly status: number; // 0: no response
   readonly code: string;
   readonly errors: readonly ProblemDetail[];
   readonly retryAfterS: number;
 
-  constructor(message: string, status: number, code: string, more?: Partial<ApiError>) {
+  constructor(message: string, status: number, code: string, details?: Partial<ApiError>) {
     super(message);
     this.status = status;
     this.code = code;
-    this.errors = more?.errors ?? [];
-    this.retryAfterS = more?.retryAfterS ?? 0;
+    this.errors = details?.errors ?? [];
+    this.retryAfterS = details?.retryAfterS ?? 0;
   }
 
-  /** True where the server, or what is in front of it, is away for now. */
+  /** True if the server, or the proxy before it, is unavailable for now. */
   get isOutage(): boolean {
     return this.status === 0 || [502, 503, 504].includes(this.status);
   }
 }
 
-export interface Answer<T> {
+export interface ApiResponse<T> {
   body: T;
   etag: string | null;
 }
 
-export interface Question {
+export interface RequestOptions {
   method?: string;
   body?: unknown;
   etag?: string | null;
@@ -37,74 +37,74 @@ export interface Question {
   signal?: AbortSignal;
 }
 
-/** The answer; null: nothing has changed since the one with that etag. Throws ApiError. */
-export async function ask<T>(path: string, question: Question = {}): Promise<Answer<T> | null> {
-  const { response, text } = await sent(path, question);
+/** Returns null if nothing has changed since the response with `etag`. Throws ApiError. */
+export async function fetchApi<T>(path: string, options: RequestOptions = {}): Promise<ApiResponse<T> | null> {
+  const { response, text } = await fetchText(path, options);
   if (response.status === 304) return null;
-  if (!response.ok) throw failure(response, text);
-  return { body: bodyOf(response, text) as T, etag: response.headers.get("ETag") };
+  if (!response.ok) throw errorFrom(response, text);
+  return { body: parseBody(response, text) as T, etag: response.headers.get("ETag") };
 }
 
-/** The body of the answer, read anew. Throws ApiError. */
-export async function read<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await ask<T>(path, signal ? { signal } : {}))!.body;
+/** Returns the body of a GET. Throws ApiError. */
+export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await fetchApi<T>(path, signal ? { signal } : {}))!.body;
 }
 
-/** Change something, and read what became of it. Throws ApiError. */
-export async function send<T>(method: string, path: string, body?: unknown): Promise<T> {
-  return (await ask<T>(path, { method, body, key: method === "POST" ? newKey() : "" }))!.body;
+/** Sends a body and returns that of the response. Throws ApiError. */
+export async function sendJson<T>(method: string, path: string, body?: unknown): Promise<T> {
+  return (await fetchApi<T>(path, { method, body, key: method === "POST" ? newIdempotencyKey() : "" }))!.body;
 }
 
-async function sent(path: string, { method = "GET", body, etag, key, signal }: Question) {
+async function fetchText(path: string, { method = "GET", body, etag, key, signal }: RequestOptions) {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (etag) headers["If-None-Match"] = etag;
   if (key) headers["Idempotency-Key"] = key;
-  const limit = AbortSignal.timeout(PATIENCE_MS);
+  const limit = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
   try {
-    const response = await fetch(ROOT + path, {
+    const response = await fetch(API_ROOT + path, {
       method,
       headers,
       body: body === undefined ? null : JSON.stringify(body),
-      cache: "no-store", // the etag is ours to send: a 304 is then told as one
+      cache: "no-store", // we send the ETag ourselves; the browser's cache would hide a 304
       credentials: "same-origin",
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     });
     return { response, text: await response.text() };
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError("The server does not answer.", 0, "unreachable");
+    throw new ApiError("The server is not responding.", 0, "unreachable");
   }
 }
 
-function bodyOf(response: Response, text: string): unknown {
+function parseBody(response: Response, text: string): unknown {
   try {
     return text === "" ? undefined : JSON.parse(text);
   } catch {
-    throw new ApiError("The answer is not the API's.", response.status, "no_json");
+    throw new ApiError("The response is not valid JSON from the API.", response.status, "no_json");
   }
 }
 
-function failure(response: Response, text: string): ApiError {
-  const problem = problemOf(text);
-  const message = problem?.detail ?? `The server answered ${response.status}.`;
+function errorFrom(response: Response, text: string): ApiError {
+  const problem = parseProblem(text);
+  const message = problem?.detail ?? `The server responded with status ${response.status}.`;
   return new ApiError(message, response.status, problem?.code ?? "unknown", {
     errors: problem?.errors ?? [],
     retryAfterS: Number(response.headers.get("Retry-After")) || 0,
   });
 }
 
-function problemOf(text: string): Problem | null {
+function parseProblem(text: string): Problem | null {
   try {
     const problem = JSON.parse(text);
     return typeof problem?.detail === "string" ? problem : null;
   } catch {
-    return null; // from a proxy
+    return null; // not from the API: from a proxy
   }
 }
 
-/** A key of our own for a request that must not be carried out twice. */
-function newKey(): string {
+/** A random key for a request that must not be carried out twice. */
+function newIdempotencyKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

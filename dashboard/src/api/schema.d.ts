@@ -19,7 +19,7 @@ export interface components {
             unreadable?: string[];
             /**
              * Path
-             * @description Its name below the job, with slashes.
+             * @description Path below the job's folder, with slashes.
              */
             path: string;
             /**
@@ -102,8 +102,20 @@ export interface components {
             items: components["schemas"]["Attempt"][];
         };
         /**
+         * AttemptRange
+         * @description Steps s with `start` ≤ s < `end`, as one attempt made them.
+         */
+        AttemptRange: {
+            /** Attempt */
+            attempt: number;
+            /** Start */
+            start: number;
+            /** End */
+            end: number;
+        };
+        /**
          * AuditEntry
-         * @description A change that somebody asked for, and that was made.
+         * @description A change that a request made.
          */
         AuditEntry: {
             /**
@@ -204,6 +216,44 @@ export interface components {
             results: components["schemas"]["Result"][];
         };
         /**
+         * CreatedToken
+         * @description A new token with its secret.
+         */
+        CreatedToken: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Role */
+            role: components["schemas"]["Role"] | string;
+            /** Project */
+            project: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that made it.
+             */
+            created_by: string | null;
+            /** Expires At */
+            expires_at: string | null;
+            /** Revoked At */
+            revoked_at: string | null;
+            /**
+             * Secret
+             * @description Shown only in this response.
+             */
+            secret: string;
+        };
+        /**
          * Difference
          * @description A place in which the specs differ.
          */
@@ -220,40 +270,14 @@ export interface components {
             values: unknown[];
         };
         /**
-         * Event
-         * @description An entry of a job's ledger.
-         */
-        Event: {
-            /**
-             * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
-             */
-            unreadable?: string[];
-            /** Seq */
-            seq: number;
-            /** Type */
-            type: string;
-            /** Step */
-            step: number | null;
-            /** Attempt */
-            attempt: number;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /** Data */
-            data: {
-                [key: string]: unknown;
-            };
-        };
-        /**
          * EventPage
-         * @description Some events in order; ask on with `after` = `next`, or `before` = the first one's `seq`.
+         * @description Some events in order.
+         *
+         *     To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
          */
         EventPage: {
             /** Items */
-            items: components["schemas"]["Event"][];
+            items: components["schemas"]["JobEvent"][];
             /** Next */
             next: number;
             /** More */
@@ -261,7 +285,7 @@ export interface components {
         };
         /**
          * EventType
-         * @description What can be said in the ledger.
+         * @description The types of events.
          * @enum {string}
          */
         EventType: "state" | "edited" | "preflight" | "started" | "resumed" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
@@ -339,14 +363,14 @@ export interface components {
             };
         };
         /**
-         * FormName
-         * @description What `format` may say.
+         * FormatName
+         * @description The values of the parameter `format`.
          * @enum {string}
          */
-        FormName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
+        FormatName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
         /**
          * Health
-         * @description A yes.
+         * @description Confirmation that the server is alive or ready.
          */
         Health: {
             /**
@@ -447,7 +471,6 @@ export interface components {
              * @description By the spec: the batch, times `accumulate`.
              */
             examples_per_step: number | null;
-            spec: components["schemas"]["JobSpec"];
             /**
              * Created By
              * @description The name of the token that posted it.
@@ -482,6 +505,35 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            spec: components["schemas"]["JobSpec"];
+        };
+        /**
+         * JobEvent
+         * @description An entry of a job's event log.
+         */
+        JobEvent: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             */
+            unreadable?: string[];
+            /** Seq */
+            seq: number;
+            /** Type */
+            type: string;
+            /** Step */
+            step: number | null;
+            /** Attempt */
+            attempt: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Data */
+            data: {
+                [key: string]: unknown;
+            };
         };
         /**
          * JobPage
@@ -495,12 +547,6 @@ export interface components {
             /** Next Cursor */
             next_cursor: string | null;
         };
-        /**
-         * Kind
-         * @description What a story consists of.
-         * @enum {string}
-         */
-        Kind: "steps" | "events" | "logs";
         /**
          * Latest
          * @description The values of the last step stored.
@@ -549,7 +595,7 @@ export interface components {
         };
         /**
          * ListField
-         * @description What a list leaves out of its jobs unless it is asked for.
+         * @description Fields that a list omits unless they are requested.
          * @enum {string}
          */
         ListField: "spec";
@@ -646,11 +692,6 @@ export interface components {
              */
             examples_per_step: number | null;
             /**
-             * Spec
-             * @description The normalised spec; left out unless `fields=spec` asks for it.
-             */
-            spec?: components["schemas"]["JobSpec"] | null;
-            /**
              * Created By
              * @description The name of the token that posted it.
              */
@@ -684,6 +725,11 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /**
+             * Spec
+             * @description The normalised spec; left out unless `fields=spec` asks for it.
+             */
+            spec?: components["schemas"]["JobSpec"] | null;
         };
         /**
          * LogEntry
@@ -714,7 +760,9 @@ export interface components {
         };
         /**
          * LogPage
-         * @description Some pieces in order; ask on with `after` = `next`, or `before` = the first one's `seq`.
+         * @description Some entries in order.
+         *
+         *     To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
          */
         LogPage: {
             /** Items */
@@ -725,44 +773,6 @@ export interface components {
             more: boolean;
         };
         /**
-         * MadeToken
-         * @description A new token, with what opens the door.
-         */
-        MadeToken: {
-            /**
-             * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
-             */
-            unreadable?: string[];
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            /** Role */
-            role: components["schemas"]["Role"] | string;
-            /** Project */
-            project: string;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Created By
-             * @description The name of the token that made it.
-             */
-            created_by: string | null;
-            /** Expires At */
-            expires_at: string | null;
-            /** Revoked At */
-            revoked_at: string | null;
-            /**
-             * Secret
-             * @description Told this one time.
-             */
-            secret: string;
-        };
-        /**
          * Memory
          * @description Bytes at the peak of a training step, estimated; without the data and the libraries.
          */
@@ -771,7 +781,7 @@ export interface components {
             weights: number;
             /**
              * Casts
-             * @description The weights once more in the compute dtype.
+             * @description 16-bit copies of the weights, in bytes.
              */
             casts: number;
             /** Gradients */
@@ -790,51 +800,6 @@ export interface components {
             activations: number;
             /** Total */
             total: number;
-        };
-        /**
-         * NewToken
-         * @description A token to make.
-         */
-        NewToken: {
-            /**
-             * Name
-             * @description Whose token it is.
-             */
-            name: string;
-            /** @default member */
-            role: components["schemas"]["Role"];
-            /**
-             * Project
-             * @default default
-             */
-            project: string;
-            /** Expires At */
-            expires_at?: string | null;
-        };
-        /**
-         * PartKind
-         * @description One kind of model, data or optimizer that a spec can name.
-         */
-        PartKind: {
-            /** Kind */
-            kind: string;
-            /** Description */
-            description: string;
-            /**
-             * Schema
-             * @description JSON schema of the part.
-             */
-            schema: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * PartKindList
-         * @description All kinds of one part of a spec.
-         */
-        PartKindList: {
-            /** Items */
-            items: components["schemas"]["PartKind"][];
         };
         /**
          * Policy
@@ -905,7 +870,7 @@ export interface components {
         };
         /**
          * Reason
-         * @description Why a job ended as it did; stored beside the state, stable for programs.
+         * @description Why a job ended; stored beside its state, and stable for programs.
          * @enum {string}
          */
         Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
@@ -948,6 +913,21 @@ export interface components {
             column: string[];
         };
         /**
+         * ServerVersion
+         * @description The versions of the server, its API and its database schema.
+         */
+        ServerVersion: {
+            /** Version */
+            version: string;
+            /** Api */
+            api: string;
+            /**
+             * Schema
+             * @description Revision of the database schema.
+             */
+            schema: string | null;
+        };
+        /**
          * Session
          * @description Who asks, and what they may do.
          */
@@ -956,7 +936,8 @@ export interface components {
             token_id: string;
             /** Token Name */
             token_name: string;
-            role: components["schemas"]["Role"];
+            /** Role */
+            role: components["schemas"]["Role"] | string;
             /** Project */
             project: string;
             /** Expires At */
@@ -974,19 +955,44 @@ export interface components {
         };
         /**
          * Sort
-         * @description What a list is sorted by; with a dash the largest comes first.
+         * @description The sort key of a list; with a dash, in descending order.
          * @enum {string}
          */
         Sort: "created_at" | "-created_at" | "updated_at" | "-updated_at" | "name" | "-name" | "priority" | "-priority";
         /**
+         * SpecKind
+         * @description One kind of model, data or optimizer that a spec can name.
+         */
+        SpecKind: {
+            /** Kind */
+            kind: string;
+            /** Description */
+            description: string;
+            /**
+             * Schema
+             * @description JSON schema of the part.
+             */
+            schema: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * SpecKindList
+         * @description All kinds of one part of a spec.
+         */
+        SpecKindList: {
+            /** Items */
+            items: components["schemas"]["SpecKind"][];
+        };
+        /**
          * State
-         * @description Where a job stands in its life.
+         * @description The state of a job.
          * @enum {string}
          */
         State: "queued" | "starting" | "running" | "pausing" | "paused" | "stopping" | "succeeded" | "failed" | "cancelled";
         /**
          * Steps
-         * @description Columns of values: one list a column, all of one length.
+         * @description The values of steps or points: one list per column, all of one length.
          */
         Steps: {
             /**
@@ -1009,10 +1015,10 @@ export interface components {
              * Attempts
              * @description Which attempt's steps are told, of the whole job: a stretch that ends earlier than before was superseded from there on, and is to be read again.
              */
-            attempts: components["schemas"]["Stretch"][];
+            attempts: components["schemas"]["AttemptRange"][];
             /**
              * Next
-             * @description The last step told here, or the `after` of the request: ask on from it.
+             * @description The last step in this response, or the request's `after`: to continue, pass it as `after`.
              */
             next: number | null;
             /**
@@ -1022,17 +1028,11 @@ export interface components {
             more: boolean;
         };
         /**
-         * Stretch
-         * @description Steps s with `start` ≤ s < `end`, as one attempt made them.
+         * StreamKind
+         * @description The kinds of entries in an event stream.
+         * @enum {string}
          */
-        Stretch: {
-            /** Attempt */
-            attempt: number;
-            /** Start */
-            start: number;
-            /** End */
-            end: number;
-        };
+        StreamKind: "steps" | "events" | "logs";
         /**
          * Summary
          * @description What the steps of a job add up to so far, and what is left of one that succeeded.
@@ -1042,7 +1042,7 @@ export interface components {
         Summary: {
             /**
              * Steps
-             * @description Those that led to where the job is now, each once.
+             * @description Steps up to the current one, each counted once.
              */
             steps?: number | null;
             /** Skipped */
@@ -1098,7 +1098,7 @@ export interface components {
             last_examples_per_s?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Median Examples Per S
-             * @description What half of the steps reached, to about a hundredth.
+             * @description Median over all steps, accurate to about 1%.
              */
             median_examples_per_s?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /** Final Loss */
@@ -1182,6 +1182,26 @@ export interface components {
             items: components["schemas"]["Token"][];
         };
         /**
+         * TokenRequest
+         * @description A token to make.
+         */
+        TokenRequest: {
+            /**
+             * Name
+             * @description Whose token it is.
+             */
+            name: string;
+            /** @default member */
+            role: components["schemas"]["Role"];
+            /**
+             * Project
+             * @default default
+             */
+            project: string;
+            /** Expires At */
+            expires_at?: string | null;
+        };
+        /**
          * Validation
          * @description A spec that would be accepted, and what the preflight says of it.
          */
@@ -1199,21 +1219,6 @@ export interface components {
              * @description Empty: known when the job starts.
              */
             layers: components["schemas"]["Layer"][];
-        };
-        /**
-         * Version
-         * @description What runs here.
-         */
-        Version: {
-            /** Version */
-            version: string;
-            /** Api */
-            api: string;
-            /**
-             * Schema
-             * @description Revision of the database schema.
-             */
-            schema: string | null;
         };
         /**
          * Worker

@@ -1,4 +1,4 @@
-// The API's models by name, out of the types that are generated from its OpenAPI document.
+// The models of the API by name, from the types generated from its OpenAPI document.
 import type { components } from "./schema.d.ts";
 
 type Schemas = components["schemas"];
@@ -9,7 +9,7 @@ export type Attempt = Schemas["Attempt"];
 export type AttemptList = Schemas["AttemptList"];
 export type Comparison = Schemas["Comparison"];
 export type ComparedJob = Schemas["ComparedJob"];
-export type Event = Schemas["Event"];
+export type Event = Schemas["JobEvent"];
 export type EventPage = Schemas["EventPage"];
 export type Finding = Schemas["Finding"];
 export type Figures = Schemas["Figures"];
@@ -17,8 +17,8 @@ export type Job = Schemas["Job"];
 export type JobPage = Schemas["JobPage"];
 export type ListedJob = Schemas["ListedJob"];
 export type LogEntry = Schemas["LogEntry"];
-export type MadeToken = Schemas["MadeToken"];
-export type PartKindList = Schemas["PartKindList"];
+export type CreatedToken = Schemas["CreatedToken"];
+export type PartKindList = Schemas["SpecKindList"];
 export type PolicyList = Schemas["PolicyList"];
 export type Problem = Schemas["Problem"];
 export type ProblemDetail = Schemas["ProblemDetail"];
@@ -29,11 +29,11 @@ export type Summary = Schemas["Summary"];
 export type Token = Schemas["Token"];
 export type TokenList = Schemas["TokenList"];
 export type Validation = Schemas["Validation"];
-export type Version = Schemas["Version"];
+export type Version = Schemas["ServerVersion"];
 export type Worker = Schemas["Worker"];
 export type WorkerList = Schemas["WorkerList"];
 
-/** A number as the API writes it: those that are not finite are words. */
+/** A number as the API writes it: non-finite ones are strings. */
 export type Numeric = number | "NaN" | "Infinity" | "-Infinity";
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type JsonObject = { [name: string]: Json };

@@ -1,14 +1,14 @@
-// The door: a token goes in, and the browser gets a cookie for it.
+// The sign-in page: exchanges a token for a session cookie.
 import { useState } from "preact/hooks";
 import { ApiError } from "../api/request.ts";
-import { failed } from "../api/connection.ts";
-import { Mark, ThemeChoice } from "../parts/header.tsx";
+import { toApiError } from "../api/connection.ts";
+import { Logo, ThemeChoice } from "../components/header.tsx";
 import { signIn } from "../session.ts";
 
 export function SignIn() {
   const [token, setToken] = useState("");
   const [problem, setProblem] = useState<string | null>(null);
-  const [busy, setBusy] = useState(false);
+  const [isSigningIn, setBusy] = useState(false);
 
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -16,7 +16,7 @@ export function SignIn() {
     try {
       await signIn(token.trim());
     } catch (error) {
-      setProblem(wordsFor(error));
+      setProblem(errorText(error));
       setBusy(false);
     }
   };
@@ -24,7 +24,7 @@ export function SignIn() {
   return (
     <main class="sign-in">
       <form class="card" onSubmit={submit} aria-labelledby="sign-in-title">
-        <h1 id="sign-in-title"><Mark /> Sign in to ampcore</h1>
+        <h1 id="sign-in-title"><Logo /> Sign in to ampcore</h1>
         <label class="field">
           <span>Token</span>
           <input
@@ -42,21 +42,21 @@ export function SignIn() {
         </label>
         {problem && <p class="problem" role="alert">{problem}</p>}
         <p id="token-help" class="muted">
-          <code>ampserver up</code> keeps yours in <code>ampcore-data/token</code>; elsewhere an admin
-          makes one with <code>ampctl token create</code>.
+          <code>ampserver up</code> writes your token to <code>ampcore-data/token</code>. On a shared server, an admin
+          creates one with <code>ampctl token create</code>.
         </p>
         <div class="row spread">
           <ThemeChoice />
-          <button type="submit" class="button primary" disabled={busy}>{busy ? "Signing in …" : "Sign in"}</button>
+          <button type="submit" class="button primary" disabled={isSigningIn}>{isSigningIn ? "Signing in…" : "Sign in"}</button>
         </div>
       </form>
     </main>
   );
 }
 
-function wordsFor(error: unknown): string {
+function errorText(error: unknown): string {
   if (error instanceof ApiError && error.status === 401) {
-    return "This token is not valid here: it may be mistyped, revoked or expired.";
+    return "This token is not valid on this server: it may be mistyped, revoked or expired.";
   }
-  return failed(error).message;
+  return toApiError(error).message;
 }

@@ -1,43 +1,42 @@
-// Tokens, for admins: list them, make one, revoke one.
+// The page of tokens, for admins: list, create, revoke.
 import { useEffect, useState } from "preact/hooks";
-import { type Place } from "../address.ts";
-import { usePoll } from "../api/poll.ts";
-import { send } from "../api/request.ts";
-import type { MadeToken, Token, TokenList } from "../api/types.ts";
-import { attempt, tell } from "../notices.ts";
-import { failed } from "../api/connection.ts";
-import { Badge } from "../parts/badge.tsx";
-import { Confirm } from "../parts/confirm.tsx";
-import { Copy } from "../parts/copy.tsx";
-import { Empty, Standing } from "../parts/standing.tsx";
+import { type Route } from "../router.ts";
+import { usePoll } from "../api/use-poll.ts";
+import { sendJson } from "../api/request.ts";
+import type { CreatedToken, Token, TokenList } from "../api/types.ts";
+import { runAndNotify, notify } from "../notifications.ts";
+import { toApiError } from "../api/connection.ts";
+import { Badge } from "../components/badge.tsx";
+import { ConfirmButton, CopyButton } from "../components/buttons.tsx";
+import { EmptyState, LoadState } from "../components/load-state.tsx";
 import { useIsAdmin } from "../session.ts";
-import { moment } from "../words/format.ts";
+import { dateTime } from "../display/format.ts";
 
 const ROLES = ["viewer", "member", "admin"];
 const DAY_MS = 86_400_000;
-const HEADINGS = ["Name", "State", "Role", "Project", "Made", "By", "Expires"];
+const HEADINGS = ["Name", "State", "Role", "Project", "Created", "Created by", "Expires"];
 
-export function TokensPage(_: { place: Place }) {
-  if (!useIsAdmin()) return <Empty title="Tokens are for admins">Sign in with an admin's token to make and revoke others.</Empty>;
-  return <ForAdmins />;
+export function TokensPage(_: { route: Route }) {
+  if (!useIsAdmin()) return <EmptyState title="Admin role required">Sign in with an admin token to create and revoke tokens.</EmptyState>;
+  return <TokenAdmin />;
 }
 
-function ForAdmins() {
+function TokenAdmin() {
   const tokens = usePoll<TokenList>("/tokens", 30_000);
-  const [made, setMade] = useState<MadeToken | null>(null);
+  const [made, setMade] = useState<CreatedToken | null>(null);
   return (
     <>
       <h1>Tokens</h1>
       <NewToken onMade={(token) => { setMade(token); tokens.refresh(); }} />
       {made && <Secret token={made} onClose={() => setMade(null)} />}
-      <Standing what="tokens" of={tokens}>
+      <LoadState what="tokens" of={tokens}>
         {({ items }) => <TokenTable tokens={items} onDone={tokens.refresh} />}
-      </Standing>
+      </LoadState>
     </>
   );
 }
 
-function NewToken({ onMade }: { onMade: (token: MadeToken) => void }) {
+function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState("member");
   const [project, setProject] = useState("default");
@@ -46,15 +45,15 @@ function NewToken({ onMade }: { onMade: (token: MadeToken) => void }) {
     event.preventDefault();
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
-      onMade(await send<MadeToken>("POST", "/tokens", { name, role, project, expires_at }));
+      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, project, expires_at }));
       setName("");
     } catch (error) {
-      tell("failed", failed(error).message);
+      notify("failed", toApiError(error).message);
     }
   };
   return (
-    <form class="card filters" aria-label="Make a token" onSubmit={submit}>
-      <label class="field grow"><span>Name: whose it is</span>
+    <form class="card filters" aria-label="Create token" onSubmit={submit}>
+      <label class="field grow"><span>Name (person or program)</span>
         <input required maxLength={200} value={name} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
       <label class="field"><span>Role</span>
@@ -65,24 +64,24 @@ function NewToken({ onMade }: { onMade: (token: MadeToken) => void }) {
       <label class="field"><span>Project</span>
         <input required maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />
       </label>
-      <label class="field"><span>Days until it expires</span>
+      <label class="field"><span>Expires after (days)</span>
         <input type="number" min={1} max={36500} placeholder="never" value={days} onInput={(event) => setDays(event.currentTarget.value)} />
       </label>
-      <button type="submit" class="button primary">Make a token</button>
+      <button type="submit" class="button primary">Create token</button>
     </form>
   );
 }
 
-/** The secret, for as long as it is looked at: it is nowhere else. */
-function Secret({ token, onClose }: { token: MadeToken; onClose: () => void }) {
+/** The secret of the new token. It is shown once and stored nowhere. */
+function Secret({ token, onClose }: { token: CreatedToken; onClose: () => void }) {
   useEffect(() => () => onClose(), []);
   return (
-    <section class="card stack" aria-label="The new token">
-      <h2>The token of {token.name}</h2>
-      <p>It is shown this one time: copy it now, and hand it on where nobody else reads.</p>
+    <section class="card stack" aria-label="New token">
+      <h2>Token for {token.name}</h2>
+      <p>This token is shown only once. Copy it now and pass it on over a private channel.</p>
       <code class="secret">{token.secret}</code>
       <div class="row">
-        <Copy label="Copy the token" text={token.secret} />
+        <CopyButton label="Copy token" text={token.secret} />
         <button type="button" class="button small" onClick={onClose}>Done</button>
       </div>
     </section>
@@ -91,7 +90,7 @@ function Secret({ token, onClose }: { token: MadeToken; onClose: () => void }) {
 
 function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () => void }) {
   const revoke = async (token: Token) => {
-    await attempt(`The token of ${token.name} opens nothing any more.`, () => send("DELETE", `/tokens/${token.id}`));
+    await runAndNotify(`The token of ${token.name} was revoked.`, () => sendJson("DELETE", `/tokens/${token.id}`));
     onDone();
   };
   return (
@@ -105,14 +104,14 @@ function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () =
               <td><Badge state={stateOf(token)} /></td>
               <td>{token.role}</td>
               <td>{token.project}</td>
-              <td>{moment(token.created_at)}</td>
+              <td>{dateTime(token.created_at)}</td>
               <td>{token.created_by}</td>
-              <td>{token.expires_at ? moment(token.expires_at) : "never"}</td>
+              <td>{token.expires_at ? dateTime(token.expires_at) : "never"}</td>
               <td class="actions">
                 {stateOf(token) === "valid" && (
-                  <Confirm label="Revoke" ariaLabel={`Revoke ${token.name}`} danger question={`Revoke the token of ${token.name}?`} onYes={() => void revoke(token)}>
-                    Whoever uses it is locked out at once, in every browser and program. There is no way back.
-                  </Confirm>
+                  <ConfirmButton label="Revoke" ariaLabel={`Revoke ${token.name}`} danger question={`Revoke the token of ${token.name}?`} onConfirm={() => void revoke(token)}>
+                    Every browser and program that uses this token loses access immediately. This cannot be undone.
+                  </ConfirmButton>
                 )}
               </td>
             </tr>

@@ -1,47 +1,47 @@
-// Who trains here, and on what.
-import { fragmentOf, type Place } from "../address.ts";
-import { usePoll } from "../api/poll.ts";
-import { send } from "../api/request.ts";
+// The page of workers: their hardware, slots and jobs.
+import { routeHref, type Route } from "../router.ts";
+import { usePoll } from "../api/use-poll.ts";
+import { sendJson } from "../api/request.ts";
 import type { Worker, WorkerList } from "../api/types.ts";
-import { attempt } from "../notices.ts";
-import { Badge } from "../parts/badge.tsx";
-import { Confirm } from "../parts/confirm.tsx";
-import { useNow } from "../parts/now.ts";
-import { Empty, Standing } from "../parts/standing.tsx";
+import { runAndNotify } from "../notifications.ts";
+import { Badge } from "../components/badge.tsx";
+import { ConfirmButton } from "../components/buttons.tsx";
+import { useNow } from "../hooks.ts";
+import { EmptyState, LoadState } from "../components/load-state.tsx";
 import { useIsAdmin } from "../session.ts";
-import { age, moment } from "../words/format.ts";
-import { hardwareOf } from "../words/hardware.ts";
+import { age, dateTime } from "../display/format.ts";
+import { hardwarePairs } from "../display/hardware.ts";
 
-export function WorkersPage(_: { place: Place }) {
+export function WorkersPage(_: { route: Route }) {
   const workers = usePoll<WorkerList>("/workers", 3000);
   return (
     <>
       <h1>Workers</h1>
-      <Standing what="workers" of={workers}>
-        {({ items }) => <Shown workers={items} onDone={workers.refresh} />}
-      </Standing>
+      <LoadState what="workers" of={workers}>
+        {({ items }) => <WorkerCards workers={items} onDone={workers.refresh} />}
+      </LoadState>
     </>
   );
 }
 
-function Shown({ workers, onDone }: { workers: readonly Worker[]; onDone: () => void }) {
+function WorkerCards({ workers, onDone }: { workers: readonly Worker[]; onDone: () => void }) {
   const now = useNow(1000);
   if (workers.length === 0) {
-    return <Empty title="No workers">Jobs wait until one is there: <code>ampserver worker</code> starts one, and <code>ampserver up</code> brings its own.</Empty>;
+    return <EmptyState title="No workers">Queued jobs wait for a worker. Start one with <code>ampserver worker</code>; <code>ampserver up</code> includes one.</EmptyState>;
   }
-  const here = workers.filter((worker) => worker.state === "online");
-  const gone = workers.filter((worker) => worker.state !== "online");
+  const onlineWorkers = workers.filter((worker) => worker.state === "online");
+  const offlineWorkers = workers.filter((worker) => worker.state !== "online");
   return (
     <>
       <div class="workers">
-        {here.map((worker) => <Card key={worker.id} worker={worker} now={now} onDone={onDone} />)}
+        {onlineWorkers.map((worker) => <Card key={worker.id} worker={worker} now={now} onDone={onDone} />)}
       </div>
-      {here.length === 0 && <p class="callout warning">No worker is online: queued jobs wait until one is.</p>}
-      {gone.length > 0 && (
+      {onlineWorkers.length === 0 && <p class="callout warning">No worker is online. Queued jobs wait until one connects.</p>}
+      {offlineWorkers.length > 0 && (
         <details>
-          <summary>{gone.length} that {gone.length === 1 ? "is" : "are"} gone</summary>
+          <summary>{offlineWorkers.length} offline</summary>
           <div class="workers">
-            {gone.map((worker) => <Card key={worker.id} worker={worker} now={now} onDone={onDone} />)}
+            {offlineWorkers.map((worker) => <Card key={worker.id} worker={worker} now={now} onDone={onDone} />)}
           </div>
         </details>
       )}
@@ -64,9 +64,9 @@ function Card({ worker, now, onDone }: { worker: Worker; now: number; onDone: ()
         <Pair name="Slots">{worker.jobs.length} of {worker.slots} in use</Pair>
         <Pair name="Jobs"><JobLinks ids={worker.jobs} /></Pair>
         <Pair name="Queues">{worker.queues.join(", ") || "none"}</Pair>
-        {hardwareOf(worker.hardware).map(([name, value]) => <Pair key={name} name={name}>{value}</Pair>)}
-        <Pair name="Last seen"><span title={moment(worker.last_seen_at)}>{age(worker.last_seen_at, now)} ago</span></Pair>
-        <Pair name="Since">{moment(worker.started_at)}</Pair>
+        {hardwarePairs(worker.hardware).map(([name, value]) => <Pair key={name} name={name}>{value}</Pair>)}
+        <Pair name="Last seen"><span title={dateTime(worker.last_seen_at)}>{age(worker.last_seen_at, now)} ago</span></Pair>
+        <Pair name="Started">{dateTime(worker.started_at)}</Pair>
         <Pair name="Version">{worker.version}</Pair>
       </dl>
       <Drain worker={worker} onDone={onDone} />
@@ -78,22 +78,22 @@ function Drain({ worker, onDone }: { worker: Worker; onDone: () => void }) {
   const isAdmin = useIsAdmin();
   if (!isAdmin || worker.state !== "online" || worker.draining) return null;
   const drain = async () => {
-    await attempt(`${worker.hostname} is draining.`, () => send("POST", `/workers/${encodeURIComponent(worker.id)}/drain`));
+    await runAndNotify(`${worker.hostname} is draining.`, () => sendJson("POST", `/workers/${encodeURIComponent(worker.id)}/drain`));
     onDone();
   };
   return (
     <div>
-      <Confirm label="Drain" ariaLabel={`Drain ${worker.id}`} question={`Drain ${worker.hostname}?`} onYes={() => void drain()}>
-        It takes no more jobs, gives back those that it has behind a checkpoint, and ends. They go on
-        wherever another worker serves their queue.
-      </Confirm>
+      <ConfirmButton label="Drain" ariaLabel={`Drain ${worker.id}`} question={`Drain ${worker.hostname}?`} onConfirm={() => void drain()}>
+        The worker accepts no new jobs, saves a checkpoint of each running job, returns the jobs to their
+        queue and stops. Another worker that serves the queue continues them.
+      </ConfirmButton>
     </div>
   );
 }
 
 function JobLinks({ ids }: { ids: readonly string[] }) {
   if (ids.length === 0) return <>none</>;
-  return <>{ids.map((id, index) => <span key={id}>{index > 0 && ", "}<a href={fragmentOf(["jobs", id])}>{id}</a></span>)}</>;
+  return <>{ids.map((id, index) => <span key={id}>{index > 0 && ", "}<a href={routeHref(["jobs", id])}>{id}</a></span>)}</>;
 }
 
 function Pair({ name, children }: { name: string; children: preact.ComponentChildren }) {

@@ -1,56 +1,38 @@
-// One plot, drawn by uPlot: lines with bands on an x axis that it shares with others. What it shows
-// is a function of its properties; the drawing lives as long as its shape stays the same.
+// One plot, drawn by uPlot: lines with bands on an x axis. uPlot is created again only when the
+// shape of the plot changes; new data are set into the existing one.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { useCell } from "../cell.ts";
+import { useObservable } from "../hooks.ts";
 import { theme } from "../theme.ts";
-import type { Range } from "./marks.ts";
-import { optionsOf, type Shape } from "./options.ts";
-import type { Curve, Values } from "./series.ts";
-
-export const AXIS_PX = 64;
-export const RIGHT_PX = 14;
-
-export interface ChartProps {
-  title: string;
-  x: readonly number[];
-  curves: readonly Curve[];
-  range: Range;
-  isLog2: boolean;
-  hasAxis: boolean;
-  /** Plots with the same one share their cursor. */
-  group: string;
-  xWords: (value: number) => string;
-  words: (value: number | null) => string;
-  onZoom: (range: Range) => void;
-  onReset: () => void;
-}
+import type { ChartProps } from "./chart-props.ts";
+import { uplotOptions, type PlotShape } from "./uplot-options.ts";
+import type { Values } from "./curves.ts";
 
 export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLSpanElement>(null);
-  const drawing = useRef<uPlot | null>(null);
+  const plotRef = useRef<uPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
-  const shown = useCell(theme);
-  const shape: Shape = {
+  const shown = useObservable(theme);
+  const shape: PlotShape = {
     bands: props.curves.map((curve) => curve.low !== null),
-    isLog2: props.isLog2,
-    hasAxis: props.hasAxis,
-    group: props.group,
+    isLossScale: props.isLossScale,
+    showsXAxis: props.showsXAxis,
+    cursorGroup: props.cursorGroup,
   };
   const shapeKey = JSON.stringify([shape, shown]);
 
   useEffect(() => {
     const element = host.current!;
-    const tell = (index: number | null) => {
-      if (readout.current) readout.current.textContent = readoutOf(latest.current, index);
+    const setReadout = (index: number | null) => {
+      if (readout.current) readout.current.textContent = readoutText(latest.current, index);
     };
-    const options = optionsOf(shape, element, () => latest.current, tell);
+    const options = uplotOptions(shape, element, () => latest.current, setReadout);
     const plot = new uPlot(options, dataOf(latest.current), element);
-    drawing.current = plot;
-    tell(null);
+    plotRef.current = plot;
+    setReadout(null);
     const watcher = new ResizeObserver(() => {
       if (element.clientWidth > 0) plot.setSize({ width: element.clientWidth, height: options.height });
     });
@@ -58,14 +40,14 @@ export function Chart(props: ChartProps) {
     return () => {
       watcher.disconnect();
       plot.destroy();
-      drawing.current = null;
+      plotRef.current = null;
     };
   }, [shapeKey]);
 
   useEffect(() => {
-    drawing.current?.setData(dataOf(props));
-    if (readout.current && drawing.current?.cursor.idx == null) {
-      readout.current.textContent = readoutOf(props, null);
+    plotRef.current?.setData(dataOf(props));
+    if (readout.current && plotRef.current?.cursor.idx == null) {
+      readout.current.textContent = readoutText(props, null);
     }
   }, [props.x, props.curves, props.range[0], props.range[1], shapeKey]);
 
@@ -74,7 +56,8 @@ export function Chart(props: ChartProps) {
       <figcaption>
         <span>
           <h2>{props.title}</h2>{" "}
-          {props.curves.length > 1 && <Names curves={props.curves} />}
+          {props.showsLegend && props.curves.length > 1 && <Legend names={props.curves.map(({ name }) => name)} />}
+          {props.curves.some(({ nonFinite }) => nonFinite.size > 0) && <span class="muted">▲ infinite or NaN</span>}
         </span>
         <span class="readout" ref={readout} />
       </figcaption>
@@ -83,11 +66,12 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function Names({ curves }: { curves: readonly Curve[] }) {
+/** The curves' names with their colours; `titles` are shown on hover. */
+export function Legend({ names, titles = names }: { names: readonly string[]; titles?: readonly string[] }) {
   return (
     <>
-      {curves.map((curve, index) => (
-        <span key={curve.name} class={`curve curve-${index + 1}`}><i aria-hidden="true" />{curve.name}</span>
+      {names.map((name, index) => (
+        <span key={name} class={`curve curve-${index + 1}`} title={titles[index]}><i aria-hidden="true" />{name}</span>
       ))}
     </>
   );
@@ -102,14 +86,15 @@ function dataOf({ x, curves }: ChartProps): uPlot.AlignedData {
   return [x as number[], ...rows];
 }
 
-/** The values under the cursor; without one the last that there are. */
-function readoutOf({ x, curves, words, xWords }: ChartProps, index: number | null): string {
+/** The values under the cursor; without a cursor, the last ones. */
+function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: number | null): string {
   const values = curves.map((curve) => {
-    const at = index ?? curve.mean.findLastIndex((value) => value !== null);
-    const [mean, low, high] = [curve.mean[at] ?? null, curve.low?.[at] ?? null, curve.high?.[at] ?? null];
-    const band = low !== null && high !== null && low !== high ? ` (${words(low)} to ${words(high)})` : "";
-    return (curves.length > 1 ? `${curve.name} ` : "") + words(mean) + band;
+    const at = index ?? curve.mean.findLastIndex((value) => value != null);
+    const nonFinite = curve.nonFinite.get(at);
+    const [mean, low, high] = [curve.mean[at] ?? nonFinite ?? null, curve.low?.[at], curve.high?.[at] ?? nonFinite];
+    const band = low != null && high !== undefined && low !== high ? ` (${formatValue(low)} to ${formatValue(high)})` : "";
+    return (curves.length > 1 ? `${curve.name} ` : "") + formatValue(mean) + band;
   });
-  const place = index === null ? "last" : xWords(x[index] ?? 0);
-  return `${place}: ${values.join(" · ")}`;
+  const position = index === null ? "last" : formatX(x[index] ?? 0);
+  return `${position}: ${values.join(" · ")}`;
 }

@@ -1,27 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ComparedJob } from "../api/types.ts";
-import { axisOf, overlayOf, placed } from "./overlay.ts";
+import { unionOfX, overlayPanels, alignToAxis } from "./overlay.ts";
 
 const compared = (id: string, data: Record<string, unknown>) =>
   ({ job: { id, name: "same" }, data }) as unknown as ComparedJob;
 
-test("lines of different lengths share an axis, with gaps where one has nothing", () => {
-  const lines = [{ x: [0, 2], y: [1, 2] }, { x: [0, 1, null], y: [3, 4, 5] }];
-  const axis = axisOf(lines);
+test("lines of different lengths share an axis; only non-finite values are gaps", () => {
+  const lines = [{ x: [0, 2], y: [1, 2] }, { x: [0, 1, null], y: [3, null, 5] }];
+  const axis = unionOfX(lines.map(({ x }) => x));
   assert.deepEqual(axis, [0, 1, 2]);
-  assert.deepEqual(placed(lines[0]!, axis), [1, null, 2]);
-  assert.deepEqual(placed(lines[1]!, axis), [3, 4, null]);
+  assert.deepEqual(alignToAxis(lines[0]!, axis), [1, undefined, 2]);
+  assert.deepEqual(alignToAxis(lines[1]!, axis), [3, null, undefined]);
 });
 
-test("jobs of one name are told apart, and time is an axis like steps", () => {
+test("jobs with equal names are told apart, by step and by time", () => {
   const jobs = [
     compared("aaaaaaaa", { step: [0], elapsed_s: [1.5], "loss.mean": [2] }),
     compared("bbbbbbbb", { step: [0], elapsed_s: [0.5], "loss.mean": [3] }),
   ];
-  const { x, panels } = overlayOf(jobs, "time");
+  const { x, names, panels } = overlayPanels(jobs, "time");
   assert.deepEqual(x, [0.5, 1.5]);
+  assert.deepEqual(names, ["same aaaaaa", "same bbbbbb"]);
   assert.deepEqual(panels.map((panel) => panel.key), ["loss"]);
-  assert.deepEqual(panels[0]?.curves.map((curve) => curve.name), ["same aaaaaa", "same bbbbbb"]);
-  assert.deepEqual(panels[0]?.curves[1]?.mean, [3, null]);
+  assert.deepEqual(panels[0]?.curves[1]?.mean, [3, undefined]);
+});
+
+test("a non-finite value is found at its place on the common axis", () => {
+  const jobs = [
+    compared("aaaaaaaa", { step: [0, 1], grad_norm: [1, 2] }),
+    compared("bbbbbbbb", { step: [1], grad_norm: ["Infinity"] }),
+  ];
+  const [norm] = overlayPanels(jobs, "step").panels;
+  assert.deepEqual([...norm!.curves[1]!.nonFinite], [[1, Infinity]]);
 });

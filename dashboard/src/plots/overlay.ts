@@ -1,8 +1,9 @@
 // Several jobs in one plot: their curves on one x axis, by step or by time.
 import type { ComparedJob } from "../api/types.ts";
-import { curvesOf, PANELS, SPEED, speedOf, valuesOf, type Columns, type Panel, type Values } from "./series.ts";
+import { columnCurves, finiteValues, hasValues, PANELS, THROUGHPUT, throughputCurves, type Columns, type Curve, type Panel, type Values } from "./curves.ts";
+import { shortNames } from "./short-names.ts";
 
-export type By = "step" | "time";
+export type XAxis = "step" | "time";
 
 export interface Line {
   x: Values;
@@ -11,47 +12,52 @@ export interface Line {
 
 export interface Overlay {
   x: number[];
+  /** The jobs' names, shortened to what differs between them. */
+  names: string[];
   panels: Panel[];
 }
 
-/** A panel for each quantity, with a curve for each job, in the order of the jobs. */
-export function overlayOf(jobs: readonly ComparedJob[], by: By): Overlay {
-  const names = jobs.map(({ job }, index) => nameOf(job.name, index, jobs));
-  const panels = PANELS.map(([key, title]) => ({ key, title, lines: jobs.map((job) => lineOf(job, key, by)) }))
-    .filter(({ lines }) => lines.some(({ y }) => y.some((value) => value !== null)));
-  const x = axisOf(panels.flatMap(({ lines }) => lines));
+/** One panel for each quantity, with one curve for each job, in the order of the jobs. */
+export function overlayPanels(jobs: readonly ComparedJob[], by: XAxis): Overlay {
+  const names = shortNames(jobs.map(({ job }) => job));
+  const xs = jobs.map(({ data }) => finiteValues((data as Columns)[by === "step" ? "step" : "elapsed_s"]));
+  const panels = PANELS.map(([key, title]) => ({ key, title, curves: jobs.map((job) => jobCurve(job, key)) }))
+    .filter(({ curves }) => curves.some(hasValues));
+  const x = unionOfX(xs);
+  const indices = new Map(x.map((value, index) => [value, index]));
   return {
     x,
-    panels: panels.map(({ key, title, lines }) => ({
+    names,
+    panels: panels.map(({ key, title, curves }) => ({
       key,
       title,
-      isLog2: key === "loss_scale",
-      curves: lines.map((line, index) => ({ name: names[index]!, mean: placed(line, x), low: null, high: null })),
+      isLossScale: key === "loss_scale",
+      curves: curves.map(({ mean, nonFinite }, job) => ({
+        name: names[job]!,
+        mean: alignToAxis({ x: xs[job]!, y: mean }, x),
+        low: null,
+        high: null,
+        nonFinite: new Map([...nonFinite].map(([at, value]) => [indices.get(xs[job]![at] ?? NaN) ?? -1, value])),
+      })),
     })),
   };
 }
 
-/** Every place at which some line has a value, in order. */
-export function axisOf(lines: readonly Line[]): number[] {
-  const places = new Set<number>();
-  for (const { x } of lines) for (const place of x) if (place !== null) places.add(place);
-  return [...places].sort((a, b) => a - b);
+/** Every x at which some line has a point, in order. */
+export function unionOfX(xs: readonly Values[]): number[] {
+  const union = new Set<number>();
+  for (const x of xs) for (const value of x) if (typeof value === "number") union.add(value);
+  return [...union].sort((a, b) => a - b);
 }
 
-/** The line's values at the places of a common axis; null where it has none. */
-export function placed({ x, y }: Line, axis: readonly number[]): Values {
-  const values = new Map(x.map((place, index) => [place, y[index] ?? null]));
-  return axis.map((place) => values.get(place) ?? null);
+/** The line's values at every x of the common axis; undefined where the line has no point. */
+export function alignToAxis({ x, y }: Line, axis: readonly number[]): Values {
+  const values = new Map(x.map((value, index) => [value, y[index] ?? null]));
+  return axis.map((value) => values.get(value));
 }
 
-function lineOf({ data }: ComparedJob, key: string, by: By): Line {
+function jobCurve({ data }: ComparedJob, key: string): Curve {
   const columns = data as Columns;
-  const [curve] = key === SPEED ? speedOf(columns) : curvesOf(columns, key);
-  return { x: valuesOf(columns[by === "step" ? "step" : "elapsed_s"]), y: curve?.mean ?? [] };
-}
-
-/** A job's name; where others are called the same, with the beginning of its id. */
-function nameOf(name: string, index: number, jobs: readonly ComparedJob[]): string {
-  const isAlone = jobs.every(({ job }, other) => other === index || job.name !== name);
-  return isAlone ? name : `${name} ${jobs[index]!.job.id.slice(0, 6)}`;
+  const [curve] = key === THROUGHPUT ? throughputCurves(columns) : columnCurves(columns, key);
+  return curve ?? { name: key, mean: [], low: null, high: null, nonFinite: new Map() };
 }

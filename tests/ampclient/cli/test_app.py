@@ -20,7 +20,7 @@ def test_an_answer_that_is_not_of_ampcore_is_told_once(ampctl, server, answer):
     server.next_answers = [answer(404, html="<!doctype html><title>Hello</title>")]
     result = ampctl("list")
     assert result.code == 1
-    assert result.err.startswith("error: This does not look like an ampcore server; is AMPCORE_URL")
+    assert result.err.startswith("error: This does not look like an ampcore server. Check")
     assert result.err.count("404") == 1
 
 
@@ -47,7 +47,7 @@ def test_without_a_server_the_error_says_what_to_do(ampctl, monkeypatch, tmp_pat
     monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
     result = ampctl("list")
     assert result.code == 1
-    assert result.err.startswith("error: No server address was given")
+    assert result.err.startswith("error: No server address found")
     assert "ampserver up" in result.err
 
 
@@ -55,7 +55,7 @@ def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
     configured.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
     result = ampctl("list")
     assert result.code == 1
-    assert result.err.startswith("error: No answer from http://127.0.0.1:1: ")
+    assert result.err.startswith("error: Cannot connect to http://127.0.0.1:1: ")
     assert "Is the server running?" in result.err
 
 
@@ -65,7 +65,7 @@ def test_a_server_that_failed_is_told_with_the_id_of_the_request(ampctl, server,
     server.next_answers = [answer(500, json=document, headers=headers)]
     assert ampctl("list").err.splitlines() == [
         "error: Sorry. (internal_error, HTTP 500)",
-        "  The server's log knows this request as 4f1c.",
+        "  Request id, for the server's log: 4f1c.",
     ]
     server.next_answers = [answer(404, json={**document, "code": "not_found"}, headers=headers)]
     assert "4f1c" not in ampctl("get", "a").err

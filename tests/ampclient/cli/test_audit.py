@@ -20,7 +20,7 @@ def entries(server):
 
 def test_the_audit_is_a_row_for_each_thing_done(ampctl):
     lines = ampctl("audit").out.splitlines()
-    assert lines[0].split() == ["TIME", "BY", "ACTION", "TARGET", "PROJECT", "FROM", "FACTS"]
+    assert lines[0].split() == ["TIME", "BY", "ACTION", "TARGET", "PROJECT", "FROM", "DATA"]
     assert lines[1].split()[2:] == [
         "anna", "job.cancel", "0a1b2c", "vision", "127.0.0.1", "wait=true"
     ]  # fmt: skip
@@ -30,6 +30,6 @@ def test_the_audit_is_a_row_for_each_thing_done(ampctl):
 def test_the_audit_can_be_cut_short_and_chosen_from(ampctl, server):
     result = ampctl("audit", "--limit", "2", "--json")
     assert [entry["id"] for entry in result.json()] == [3, 2]
-    assert result.err == "Only the newest 2 are shown; --limit N shows more.\n"
+    assert result.err == "Showing the newest 2; use --limit N for more.\n"
     assert len(ampctl("audit", "--action", "job.create").out.splitlines()) == 2
-    assert ampctl("audit", "--action", "nothing").err == "Nothing of the kind was done.\n"
+    assert ampctl("audit", "--action", "nothing").err == "No matching audit entries.\n"

@@ -30,6 +30,7 @@ def comparison(server):
         ],
         "results": [
             {"name": "state", "values": ["succeeded", "failed"]},
+            {"name": "last_loss", "values": [0.25, "NaN"]},
             {"name": "final_loss", "values": [0.25, "NaN"]},
             {"name": "val_loss", "values": [None, None]},
             {"name": "skipped_share", "values": [0.0, 0.25]},
@@ -44,7 +45,7 @@ def test_compare_prints_differences_results_and_measures(ampctl, server, answer,
     assert result.code == 0
     assert [line.split("  ")[0] for line in result.out.splitlines()] == [
         "", "name", "/precision/policy", "/model/filters", "state", "final loss", "skipped",
-        "peak memory", "speed-up", "loss drift",
+        "peak memory", "speed-up", "loss vs. baseline",
     ]  # fmt: skip
     rows = {line[:18].strip(): line[18:].split() for line in result.out.splitlines()}
     assert rows[""] == ["*a", "b"]
@@ -52,10 +53,22 @@ def test_compare_prints_differences_results_and_measures(ampctl, server, answer,
     assert rows["/model/filters"] == ["[16,", "32]", "–"]
     assert rows["final loss"] == ["0.25", "nan"]
     assert rows["speed-up"] == ["1.00×", "1.71×"]
-    assert rows["loss drift"] == ["+0.00%", "–"]
+    assert rows["loss vs. baseline"] == ["+0.00%", "–"]
     assert result.err == "* baseline: a\n"
     params = server.requests[0].url.params
     assert (params["jobs"], params["baseline"]) == ("a,b", "a")
+
+
+def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, answer, comparison):
+    final = next(each for each in comparison["results"] if each["name"] == "final_loss")
+    final["values"] = [0.25, None]
+    server.next_answers = [answer(200, json=comparison)]
+    rows = {
+        line[:18].strip(): line[18:].split()
+        for line in ampctl("compare", "a", "b").out.splitlines()
+    }
+    assert rows["last loss"] == ["0.25", "nan"]
+    assert rows["final loss"] == ["0.25", "–"]
 
 
 def test_compare_as_json_is_what_the_server_sent(ampctl, server, answer, comparison):

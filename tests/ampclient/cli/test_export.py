@@ -5,7 +5,7 @@ import math
 import pyarrow.parquet
 import pytest
 
-from ampclient.exports import TRIES
+from ampclient.exports import MAX_TRIES
 from ampcore.spec import State
 from store import ingest
 from tests.waiting import DEADLINE_S
@@ -47,10 +47,10 @@ def test_export_of_an_unknown_column_exits_1(ampctl, job, tmp_path):
 def test_export_of_what_never_comes_whole_exits_1_and_leaves_nothing(
     ampctl, job, server, answer, tmp_path
 ):
-    server.next_answers = [server.answer] + [answer(200, text="step,loss\n0,1")] * TRIES
+    server.next_answers = [server.answer] + [answer(200, text="step,loss\n0,1")] * MAX_TRIES
     result = ampctl("export", job, "-o", str(tmp_path / "here"))
     assert result.code == 1
-    assert "A part is never kept" in result.err
+    assert "No partial file is kept" in result.err
     assert "(connection_failed)" in result.err
     assert not (tmp_path / "here").exists()
 
@@ -73,7 +73,7 @@ def test_a_terminal_is_not_shown_what_cannot_be_read(ampctl, job, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     result = ampctl("export", job, "-f", "parquet", "-o", "-")
     assert result.code == 2
-    assert "parquet is nothing to read" in result.err
+    assert "parquet is a binary format" in result.err
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def real_job(api, configured, make_job, make_block):
     configured.write_text(json.dumps({"url": api.url, "token": str(api.token)}))
     job_id = make_job(State.RUNNING, name="digits").id
     with api.database.write() as session:
-        ingest.append(session, job_id, 1, [make_block(0, 30, skipped=True)], told=0)
+        ingest.append(session, job_id, 1, [make_block(0, 30, skipped=True)], entries_written=0)
     return job_id
 
 
@@ -137,8 +137,8 @@ def test_steps_as_csv_and_ndjson_keep_the_digits_that_were_measured(
     ampctl, api, real_job, make_block
 ):
     with api.database.write() as session:
-        ingest.append(session, real_job, 1, [make_block(30, 1, loss=0.1)], told=1)
-        ingest.append(session, real_job, 1, [make_block(31, 1, loss=math.nan)], told=2)
+        ingest.append(session, real_job, 1, [make_block(30, 1, loss=0.1)], entries_written=1)
+        ingest.append(session, real_job, 1, [make_block(31, 1, loss=math.nan)], entries_written=2)
     wanted = ["steps", real_job, "--start", "30", "--columns", "loss,skipped", "--format"]
     assert ampctl(*wanted, "csv").out == "step,loss,skipped\n30,0.1,false\n31,nan,false\n"
     lines = ampctl(*wanted, "ndjson").out.splitlines()

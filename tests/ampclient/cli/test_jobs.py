@@ -29,7 +29,7 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
         server.add_job(f"{number}")
     result = ampctl("list", "--limit", "2")
     assert [line.split()[0] for line in result.out.splitlines()] == ["ID", "0", "1"]
-    assert result.err == "Only the first 2 are shown; --limit N or --all-pages shows more.\n"
+    assert result.err == "Showing the first 2; use --limit N or --all-pages for more.\n"
     assert ampctl("list", "--limit", "3").err == ""
     every = ampctl("list", "--limit", "2", "--all-pages")
     assert [line.split()[0] for line in every.out.splitlines()] == ["ID", "0", "1", "2"]
@@ -49,7 +49,7 @@ def test_list_asks_for_what_its_options_say(ampctl, server):
 
 def test_list_that_finds_nothing_says_so(ampctl):
     result = ampctl("list")
-    assert (result.code, result.out, result.err) == (0, "", "No job was found.\n")
+    assert (result.code, result.out, result.err) == (0, "", "No matching jobs.\n")
     assert ampctl("list", "--json").json() == []
 
 
@@ -106,11 +106,11 @@ def test_get_tells_why_a_job_waits_and_where_it_came_from(ampctl, server):
     )
     lines = ampctl("get", "a").out.splitlines()
     for fact in (
-        "waiting      No online worker serves the queue 'gpu'.",
-        "queue        gpu, priority 7",
-        "posted by    anna",
-        "cloned from  b",
-        "attempt      2 (1 of at most 3 failed)",
+        "waiting       No online worker serves the queue 'gpu'.",
+        "queue         gpu, priority 7",
+        "submitted by  anna",
+        "cloned from   b",
+        "attempt       2 (1 of at most 3 failed)",
     ):
         assert fact in lines
 
@@ -122,4 +122,11 @@ def test_a_job_of_a_newer_server_and_a_damaged_one_are_shown(ampctl, server):
     assert "archived" in listed.out
     assert "queued, unreadable: labels" in listed.out
     assert "archived (preempted)" in ampctl("get", "a").out
-    assert "labels; the server's log tells more" in ampctl("get", "b").out
+    assert "labels; see the server's log" in ampctl("get", "b").out
+
+
+def test_get_shows_the_policy_that_auto_chose(ampctl, server, summary):
+    server.add_job("a", policy="auto", summary={**summary, "policy": "mixed_bfloat16"})
+    assert "auto (chose mixed_bfloat16)" in ampctl("get", "a").out
+    server.add_job("b", policy="auto")
+    assert "chose" not in ampctl("get", "b").out

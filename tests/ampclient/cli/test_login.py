@@ -31,7 +31,7 @@ def test_login_is_kept_for_later_commands_and_for_its_owner_alone(
     typed("a-secret-token\n")
     result = ampctl("login", f"{address}/")
     assert (result.code, result.err) == (0, "")
-    assert result.out.startswith(f"Logged in to {address} as anna, member of vision. Kept in ")
+    assert result.out.startswith(f"Logged in to {address} as anna, member of vision. Saved to ")
     assert stat.S_IMODE(login_file.stat().st_mode) == 0o600
     assert [file.name for file in login_file.parent.iterdir()] == ["login.json"]
     assert ampctl("whoami", "--json").json()["url"] == address
@@ -55,7 +55,7 @@ def test_login_takes_a_connection_file_with_its_token(ampctl, configured, addres
 
 def test_login_says_what_comes_before_it(ampctl, configured, typed, address):
     typed("a-secret-token\n")
-    assert f"Note: the connection file {configured} come" in ampctl("login", address).err
+    assert f"Note: commands use the connection file {configured}" in ampctl("login", address).err
 
 
 @pytest.mark.parametrize("arguments", [["login"], ["login", "host:8000"]])
@@ -71,7 +71,7 @@ def test_logout_forgets(ampctl, nowhere, typed, address, login_file):
     ampctl("login", address)
     assert ampctl("logout", "--json").json() == {"path": str(login_file), "removed": True}
     assert not login_file.exists()
-    assert ampctl("logout").out == "Nobody was logged in.\n"
+    assert ampctl("logout").out == "Not logged in.\n"
     assert "run `ampctl login`" in ampctl("list").err
 
 
@@ -80,3 +80,13 @@ def test_an_error_says_where_address_and_token_come_from(ampctl, configured, mon
     assert "the token comes from AMPCORE_TOKEN." in ampctl("list").err
     configured.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
     assert f"The address comes from the connection file {configured}." in ampctl("list").err
+
+
+def test_whoami_tells_role_project_and_server(ampctl, address):
+    assert ampctl("whoami").out.splitlines() == [
+        "token    anna (ab12)",
+        "role     member",
+        "project  vision",
+        f"server   {address}",
+    ]
+    assert ampctl("whoami", "--json").json()["role"] == "member"

@@ -150,7 +150,9 @@ def test_a_submission_without_an_answer_says_how_to_repeat_it(
     monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *of: None)
     result = ampctl("submit", spec_file, "--idempotency-key", "mine")
     assert result.code == 1
-    assert "--idempotency-key mine finds it, and queues no second one." in result.err
+    assert (
+        "--idempotency-key mine: it returns that job instead of queuing a second one." in result.err
+    )
     assert len(server.jobs) == 1
 
 
@@ -236,7 +238,7 @@ def test_a_queue_that_fills_up_says_what_is_queued_and_how_to_go_on(
     server.next_answers = [*[server.answer] * 3, full]
     result = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
     assert (result.code, list(server.jobs)) == (1, ["000000"])
-    assert "Queued before it: 000000." in result.err
+    assert "Already queued: 000000." in result.err
     assert "--idempotency-key mine" in result.err
     again = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
     assert (again.code, again.out) == (0, "000000\n000001\n")

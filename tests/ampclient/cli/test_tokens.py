@@ -52,6 +52,6 @@ def test_list_tells_which_tokens_open_the_door(ampctl, server):
 
 def test_revoke_says_so(ampctl, server):
     ampctl("token", "create", "ci")
-    assert ampctl("token", "revoke", "0000").out == "0000 is revoked\n"
+    assert ampctl("token", "revoke", "0000").out == "0000 revoked\n"
     assert server.tokens[0]["revoked_at"] is not None
     assert ampctl("token", "revoke", "beef").code == 1

@@ -7,10 +7,19 @@ FINDING = {
     "message": "This GPU has \x1b[31mno Tensor Cores.",
     "data": {},
 }
-MEMORY = {"weights": 2**20, "activations": 2**21, "ema": 0, "total": 3 * 2**20}
+MEMORY = {
+    "weights": 2**20,
+    "casts": 0,
+    "gradients": 0,
+    "optimizer": 0,
+    "ema": 0,
+    "activations": 2**21,
+    "total": 3 * 2**20,
+}
 FIGURES = {
     "policy": "mixed_float16",
     "parameters": 1_199_882,
+    "trainable_parameters": 1_199_882,
     "networks": {"model": 1_199_882},
     "flops_per_step": 73_681_600_512,
     "share_in_16_bit": 0.9999,
@@ -39,7 +48,7 @@ def test_validate_shows_figures_and_findings_and_queues_nothing(ampctl, spec_fil
     assert result.out.splitlines() == [
         "policy       mixed_float16",
         "parameters   1,199,882",
-        "a step       73.7 GFLOPs in matrix products, 100.0% of them in 16 bits",
+        "per step     73.7 GFLOPs in matrix products, 100.0% of them in 16 bits",
         "memory       3.0 MiB in mixed_float16 (weights 1.0 MiB, activations 2.0 MiB)",
         "",
         "warning: This GPU has �[31mno Tensor Cores.",

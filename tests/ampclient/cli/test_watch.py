@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from ampclient.cli import following
+from ampclient.cli import follow
 from tests.waiting import DEADLINE_S
 
 
@@ -71,14 +71,14 @@ def test_a_server_that_is_away_is_told_once_and_waited_for(ampctl, server, answe
     server.change("a", state="succeeded")
     result = ampctl("watch", "a")
     assert result.code == 0
-    assert result.err.count("Trying again …") == 2
-    assert result.err.index("Trying again") < result.err.index("running")
+    assert result.err.count("Retrying …") == 2
+    assert result.err.index("Retrying") < result.err.index("running")
 
 
 def test_a_server_that_stays_away_ends_the_watch_and_not_the_job(
     ampctl, server, answer, clock, monkeypatch
 ):
-    monkeypatch.setattr(following, "AWAY_S", 5.0)
+    monkeypatch.setattr(follow, "SERVER_TIMEOUT_S", 5.0)
     server.add_job("a", state="running")
     server.next_answers = [server.answer, server.answer, *[answer(503)] * 20]
     result = ampctl("watch", "a")

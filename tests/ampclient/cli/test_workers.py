@@ -18,7 +18,7 @@ def test_workers_that_are_not_online_are_counted_or_shown_on_request(ampctl, ser
     server.workers = [worker(), worker(id="w2", state="lost"), worker(id="w3", state="stopped")]
     result = ampctl("workers")
     assert len(result.out.splitlines()) == 2
-    assert result.err == "Not shown: 2 lost or stopped; --all shows them.\n"
+    assert result.err == "2 lost or stopped workers not shown; use --all to see them.\n"
     every = ampctl("workers", "--all")
     assert [row.split()[0] for row in every.out.splitlines()[1:]] == ["w1", "w2", "w3"]
     assert every.err == ""
@@ -31,6 +31,7 @@ def test_no_worker_online_is_said(ampctl):
 
 def test_a_drained_worker_is_shown_as_draining(ampctl, server, worker):
     server.workers = [worker()]
-    assert ampctl("workers", "drain", "w1").out == "w1 on box drains; jobs to give back: 1\n"
+    drained = ampctl("workers", "drain", "w1").out
+    assert drained == "Draining w1 on box; jobs to return to the queue: 1\n"
     assert ampctl("workers").out.splitlines()[1].split()[2] == "draining"
     assert ampctl("workers", "drain", "w1", "--json").json()["draining"] is True

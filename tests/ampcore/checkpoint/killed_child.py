@@ -19,7 +19,7 @@ from ampcore.checkpoint import Checkpoint, Manifest, newest, prune, save
 from ampcore.errors import CheckpointFailed
 
 PACKAGE = Path(save.__code__.co_filename).parent
-TOUCH_THE_DISK = {str(PACKAGE / name) for name in ("folder.py", "image.py")}
+TOUCH_THE_DISK = {str(PACKAGE / name) for name in ("folder.py", "writer.py")}
 ARRAYS = {"a": np.zeros(3), "b": np.ones((2, 2), np.float32)}
 MIDDLE = {"a": np.zeros(3_000)}
 LARGE = {"a": np.zeros(2**18)}
@@ -45,7 +45,7 @@ def kill_before_line(number):
     sys.settrace(on_event)
 
 
-def tell(folder, certain, **more):
+def report(folder, certain, **more):
     """Print what is left; raises when it is nothing."""
     names = [file.name for file in folder.iterdir()]
     left = {
@@ -70,7 +70,7 @@ def lines(folder):
             os._exit(0)
         finished = os.waitpid(child, 0)[1] == 0
         certain = step if finished else certain
-        tell(folder, certain)
+        report(folder, certain)
         prune(folder)  # or there is always more to do than a child lives to see
 
 
@@ -91,7 +91,7 @@ def anywhere(folder, children=12):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(reader)
-        tell(folder, step)
+        report(folder, step)
         step = newest(folder).checkpoint.manifest.step
 
 
@@ -103,7 +103,7 @@ def full(folder, failures=4):
             step += 1
         except CheckpointFailed as error:
             failures -= 1
-            tell(folder, step, error=str(error))
+            report(folder, step, error=str(error))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def test_one_that_cannot_be_read_is_reported_and_passed_over(tmp_path, keep):
 
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UnreadableCheckpoint, match="a folder that can be read"):
+    with pytest.raises(UnreadableCheckpoint, match="a readable folder"):
         newest(tmp_path / "file")
 
 
@@ -144,7 +144,7 @@ def test_a_full_file_system_gives_back_the_room(tmp_path):
     left = [json.loads(line) for line in subprocess.check_output(command, text=True).splitlines()]
     assert len(left) == 4
     for found in left:
-        assert found["error"].startswith(f"No checkpoint could be saved in {tmp_path}: No space ")
+        assert found["error"].startswith(f"Cannot save a checkpoint in {tmp_path}: No space ")
         assert (found["newest"], found["files"], found["unfinished"]) == (3, 3, 0)
 
 
@@ -186,7 +186,7 @@ def test_the_error_says_what_is_needed_and_what_is_free(tmp_path, keep):
     assert error.free_bytes > 0
     assert error.reason is Reason.CHECKPOINT_FAILED
     assert str(error) == (
-        f"No checkpoint could be saved in {tmp_path}: File too large; it needs {size:,} bytes, "
+        f"Cannot save a checkpoint in {tmp_path}: File too large; it needs {size:,} bytes, "
         f"and {error.free_bytes:,} are free."
     )
 

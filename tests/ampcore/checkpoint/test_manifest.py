@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ampcore.checkpoint import Manifest
-from ampcore.series.jsonable import NON_FINITE
+from ampcore.telemetry.json_values import NON_FINITE
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 WORDS = TEXT.filter(lambda text: text not in NON_FINITE)
@@ -17,7 +17,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
-FINITE_JSON = st.dictionaries(TEXT, st.integers() | st.floats(allow_nan=False) | TEXT, max_size=4)
+FINITE_JSON = st.dictionaries(
+    TEXT, st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT, max_size=4
+)
 FACTS = st.dictionaries(TEXT, JSON, max_size=4)
 MANIFESTS = st.builds(
     Manifest,

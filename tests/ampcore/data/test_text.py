@@ -75,7 +75,7 @@ def test_examples_and_labels_are_the_text_and_the_text_one_later(tmp_path, conte
         (b"ab", "sequence", "expected at most 1, since the file has 2 characters.*received 2"),
     ],
 )
-def test_bad_text_is_told_with_file_field_expected_and_received(load, content, field, said):
+def test_bad_text_is_refused_with_file_field_expected_and_received(load, content, field, said):
     with pytest.raises(InvalidData, match=said) as caught:
         load(content)
     assert caught.value.source == "it.txt"
@@ -94,7 +94,7 @@ def test_a_path_cannot_leave_the_data_root(tmp_path):
         data.load(Text(path="../secret.txt"), seed=0, data_root=tmp_path / "root")
 
 
-def test_a_missing_file_is_told_by_the_name_in_the_spec(tmp_path):
+def test_a_missing_file_is_named_as_in_the_spec(tmp_path):
     with pytest.raises(InvalidData, match=r"^none\.txt: expected a file") as caught:
         data.load(Text(path="none.txt"), seed=0, data_root=tmp_path)
     assert str(tmp_path) not in str(caught.value)

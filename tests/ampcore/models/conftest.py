@@ -73,15 +73,15 @@ def differentiate(noise_batch):
 
         @tf.function
         def losses():
-            weights, held = task.weights(), task.held()
+            weights, non_trainable = task.weights(), task.non_trainable()
             with tf.GradientTape(persistent=True) as tape:
-                values, after = task.losses(weights, held, batch, SEED)
+                values, after = task.losses(weights, non_trainable, batch, SEED)
             rows = zip(values, weights, strict=True)
             grads = [tape.gradient(value, own) for value, own in rows]
             # An unchanged variable cannot leave the graph, and need not.
             new = [
                 [None if value is old else value for old, value in zip(*pair, strict=True)]
-                for pair in zip(held, after, strict=True)
+                for pair in zip(non_trainable, after, strict=True)
             ]
             return values, grads, new
 

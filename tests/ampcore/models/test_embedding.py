@@ -29,7 +29,7 @@ def test_the_shortcut_past_the_table_computes_what_the_model_does(
     build, clicks, noise_batch, hidden
 ):
     task, batch = build(Embedding(hidden=hidden), clicks), noise_batch(clicks)
-    measured = task.measure(task.weights(), task.held(), batch)
+    measured = task.measure(task.weights(), task.non_trainable(), batch)
     logits = task.networks[0].model(batch.x).numpy()[:, 0].astype(np.float64)
     signs = np.where(batch.y.numpy() == 1, logits, -logits)
     np.testing.assert_allclose(measured["loss"], np.log1p(np.exp(-signs)), rtol=1e-5)
@@ -39,7 +39,7 @@ def test_the_shortcut_past_the_table_computes_what_the_model_does(
 def test_only_the_rows_that_are_asked_for_are_read(build, clicks, noise_batch):
     task, batch = build(Embedding(), clicks), noise_batch(clicks)
     graph = tf.function(
-        lambda: task.losses(task.weights(), task.held(), batch, tf.constant([0, 0]))[0]
+        lambda: task.losses(task.weights(), task.non_trainable(), batch, tf.constant([0, 0]))[0]
     ).get_concrete_function()
     table = task.weights()[0][0]
     [handle] = [inner for outer, inner in graph.graph.captures if outer is table.handle]

@@ -40,13 +40,13 @@ def test_parameter_counts_are_the_published_ones(build, images):
 
 def test_losses_are_those_of_the_softened_and_flipped_labels(task, batch):
     seed = tf.constant([5, 6])
-    weights, held = task.weights(), task.held()
-    losses, _ = task.losses(weights, held, batch, seed)
+    weights, non_trainable = task.weights(), task.non_trainable()
+    losses, _ = task.losses(weights, non_trainable, batch, seed)
 
     generator, discriminator = task.networks
     noise = tf.random.stateless_uniform((20, 4), seed, minval=-1.0, maxval=1.0)
-    fakes, _ = generator(weights[0], held[0], noise, training=True)
-    fake, between = discriminator(weights[1], held[1], fakes, training=True)
+    fakes, _ = generator(weights[0], non_trainable[0], noise, training=True)
+    fake, between = discriminator(weights[1], non_trainable[1], fakes, training=True)
     real, _ = discriminator(weights[1], between, batch.x, training=True)
     real_labels = np.array([1.0] * 2 + [0.01] * 18)
     fake_labels = np.array([0.0] * 2 + [0.99] * 18)
@@ -60,7 +60,9 @@ def test_the_seed_alone_decides_the_noise(task, batch):
     def losses(*seed):
         return [
             float(loss)
-            for loss in task.losses(task.weights(), task.held(), batch, tf.constant(seed))[0]
+            for loss in task.losses(task.weights(), task.non_trainable(), batch, tf.constant(seed))[
+                0
+            ]
         ]
 
     assert losses(1, 2) == losses(1, 2)
@@ -75,7 +77,7 @@ def test_both_networks_get_new_statistics_and_dropout_seeds(task, images, differ
 
 
 def test_measuring_is_the_same_every_time_and_flips_nothing(task, batch):
-    one, two = (task.measure(task.weights(), task.held(), batch) for _ in range(2))
+    one, two = (task.measure(task.weights(), task.non_trainable(), batch) for _ in range(2))
     np.testing.assert_array_equal(one["loss"], two["loss"])
     np.testing.assert_allclose(one["loss"], one["loss/generator"] + one["loss/discriminator"])
 
@@ -85,13 +87,13 @@ def test_accuracy_is_the_share_of_right_verdicts(build, images, batch):
     weights = task.weights()
     weights[1] = [tf.zeros_like(value) for value in weights[1]]
     weights[1][-1] = tf.constant([3.0])  # a discriminator that calls everything fake
-    measured = task.measure(weights, task.held(), batch)
+    measured = task.measure(weights, task.non_trainable(), batch)
     assert set(measured["accuracy"].numpy()) == {0.5}
     np.testing.assert_allclose(measured["loss/generator"], cross_entropy(3.0, 0.01), rtol=1e-5)
 
 
 def test_a_step_counts_real_and_generated_images(task):
-    assert task.examples(64) == 128
+    assert task.examples_per_step(64) == 128
 
 
 def test_images_without_a_channel_axis_will_do(build, images, differentiate):
@@ -116,4 +118,4 @@ def test_images_that_cannot_be_made_are_refused(build, images, spec, shape):
 
 
 def test_labels_are_told_the_wrong_way_round_for_a_tenth():
-    assert (gan.REAL, gan.FAKE, gan.FLIPPED) == (0.01, 0.99, 10)
+    assert (gan.REAL_LABEL, gan.FAKE_LABEL, gan.FLIPPED_ONE_IN) == (0.01, 0.99, 10)

@@ -61,7 +61,7 @@ def test_a_transformer_tells_places_apart(build, text):
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_the_loss_is_the_mean_over_all_characters(build, text, noise_batch, spec):
     task, batch = build(spec, text), noise_batch(text)
-    [loss], _ = task.losses(task.weights(), task.held(), batch, tf.constant([0, 0]))
+    [loss], _ = task.losses(task.weights(), task.non_trainable(), batch, tf.constant([0, 0]))
     logits = task.networks[0].model(batch.x).numpy().astype(np.float64)
     shares = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     right = np.take_along_axis(shares, batch.y.numpy()[..., np.newaxis], axis=-1)

@@ -106,8 +106,8 @@ def test_losses_and_measures_assign_nothing(build, signature_for, noise_batch, k
     task, batch = build(SMALL[kind], signature_for(kind)), noise_batch(signature_for(kind))
     variables = [variable for network in task.networks for variable in network.model.variables]
     before = [np.copy(variable.numpy()) for variable in variables]
-    task.losses(task.weights(), task.held(), batch, tf.constant([3, 4]))
-    task.measure(task.weights(), task.held(), batch)
+    task.losses(task.weights(), task.non_trainable(), batch, tf.constant([3, 4]))
+    task.measure(task.weights(), task.non_trainable(), batch)
     for variable, old in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), old, err_msg=variable.path)
 
@@ -115,7 +115,7 @@ def test_losses_and_measures_assign_nothing(build, signature_for, noise_batch, k
 @pytest.mark.parametrize("kind", SMALL)
 def test_measures_are_one_float32_number_per_example(build, signature_for, noise_batch, kind):
     task, batch = build(SMALL[kind], signature_for(kind)), noise_batch(signature_for(kind))
-    measures = task.measure(task.weights(), task.held(), batch)
+    measures = task.measure(task.weights(), task.non_trainable(), batch)
     assert {"loss", "accuracy"} <= measures.keys()
     for name, values in measures.items():
         assert values.shape == (4,), name
@@ -127,8 +127,8 @@ def test_measures_are_one_float32_number_per_example(build, signature_for, noise
 @pytest.mark.parametrize("kind", ["embedding", "lstm_lm", "transformer_lm"])
 def test_the_loss_of_a_batch_is_the_mean_over_its_examples(build, signature_for, noise_batch, kind):
     task, batch = build(SMALL[kind], signature_for(kind)), noise_batch(signature_for(kind))
-    [loss], _ = task.losses(task.weights(), task.held(), batch, tf.constant([0, 0]))
-    measured = task.measure(task.weights(), task.held(), batch)["loss"]
+    [loss], _ = task.losses(task.weights(), task.non_trainable(), batch, tf.constant([0, 0]))
+    measured = task.measure(task.weights(), task.non_trainable(), batch)["loss"]
     np.testing.assert_allclose(loss, np.mean(measured), rtol=1e-5)
 
 
@@ -136,25 +136,27 @@ def test_held_values_that_did_not_change_are_the_same_objects(build, images, noi
     [network] = build(Mlp(hidden=(8, 8), dropout=0.5), images(4)).networks
     model = network.model
     weights = [variable.value for variable in model.trainable_variables]
-    held = [variable.value for variable in model.non_trainable_variables]
-    assert len(held) == 2  # the seeds of two dropouts
+    non_trainable = [variable.value for variable in model.non_trainable_variables]
+    assert len(non_trainable) == 2  # the seeds of two dropouts
     x = noise_batch(images(4)).x
-    _, trained = network(weights, held, x, training=True)
-    assert all(new is not old for new, old in zip(trained, held, strict=True))
-    _, measured = network(weights, held, x, training=False)
-    assert all(new is old for new, old in zip(measured, held, strict=True))
+    _, trained = network(weights, non_trainable, x, training=True)
+    assert all(new is not old for new, old in zip(trained, non_trainable, strict=True))
+    _, measured = network(weights, non_trainable, x, training=False)
+    assert all(new is old for new, old in zip(measured, non_trainable, strict=True))
 
 
 def test_values_given_to_losses_count_and_not_the_variables(build, images, noise_batch):
     task = build(Mlp(hidden=()), images(4))
     zeros = [[tf.zeros_like(value) for value in values] for values in task.weights()]
-    [loss], _ = task.losses(zeros, task.held(), noise_batch(images(4)), tf.constant([0, 0]))
+    [loss], _ = task.losses(
+        zeros, task.non_trainable(), noise_batch(images(4)), tf.constant([0, 0])
+    )
     np.testing.assert_allclose(loss, np.log(10), rtol=1e-6)
 
 
 def test_cross_entropy_and_accuracy_are_those_of_plain_numpy(build, images, noise_batch):
     task, batch = build(Mlp(), images(8, 8)), noise_batch(images(8, 8), size=64)
-    measured = task.measure(task.weights(), task.held(), batch)
+    measured = task.measure(task.weights(), task.non_trainable(), batch)
     logits = task.networks[0].model(batch.x).numpy().astype(np.float64)
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = batch.y.numpy()

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from ampcore.precision import (
     all_finite,
     each_finite,
-    each_value,
     exact_norm,
     global_norm,
-    summed_rows,
+    map_values,
+    sum_duplicate_rows,
 )
+from ampcore.precision.lowering import XLA
 
 SPARSE = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([0]), tf.constant([5, 2]))
 
@@ -94,7 +95,7 @@ def test_the_norm_of_float16_gradients_is_taken_in_float32():
 @pytest.mark.parametrize("shape", [[7], [64, 64], [65, 64], [300, 301]])
 def test_the_norm_written_for_xla_is_the_norm(shape):
     grads = [tf.random.stateless_normal(shape, [1, 2]), None, tf.constant([3.0])]
-    norm = tf.function(lambda: global_norm(grads, xla=True), jit_compile=True)()
+    norm = tf.function(lambda: XLA.global_norm(grads), jit_compile=True)()
     assert float(norm) == pytest.approx(float(global_norm(grads)), rel=1e-5)
 
 
@@ -102,7 +103,7 @@ def test_the_norm_written_for_xla_is_the_norm(shape):
 def test_the_norm_written_for_xla_misses_no_element(place):
     grad = np.zeros(90_301, np.float32)
     grad[place] = np.inf
-    assert np.isinf(global_norm([tf.constant(grad)], xla=True))
+    assert np.isinf(XLA.global_norm([tf.constant(grad)]))
 
 
 def exact(grads):
@@ -129,7 +130,7 @@ DUPLICATES = tf.IndexedSlices(
 
 def test_every_row_of_a_sparse_gradient_is_named_once(compiled):
     def summed(values, indices):
-        [grad] = summed_rows([tf.IndexedSlices(values, indices, tf.constant([9, 2]))])
+        [grad] = sum_duplicate_rows([tf.IndexedSlices(values, indices, tf.constant([9, 2]))])
         return grad.values, grad.indices
 
     values, indices = compiled(summed)(DUPLICATES.values, DUPLICATES.indices)
@@ -142,7 +143,7 @@ def test_every_row_of_a_sparse_gradient_is_named_once(compiled):
 def test_summed_rows_are_the_rows_of_the_dense_gradient(indices, seed):
     values = np.random.default_rng(seed).integers(-8, 8, (len(indices), 3)).astype(np.float32)
     sparse = tf.IndexedSlices(values, tf.constant(indices, tf.int32), tf.constant([6, 3]))
-    [summed] = summed_rows([sparse])
+    [summed] = sum_duplicate_rows([sparse])
     assert len(set(summed.indices.numpy().tolist())) == len(summed.indices)
     expected = tf.convert_to_tensor(sparse)
     np.testing.assert_array_equal(tf.convert_to_tensor(summed), expected)
@@ -151,11 +152,11 @@ def test_summed_rows_are_the_rows_of_the_dense_gradient(indices, seed):
 
 def test_summing_rows_leaves_dense_gradients_and_none_alone():
     dense = tf.ones([2])
-    assert summed_rows([dense, None]) == [dense, None]
+    assert sum_duplicate_rows([dense, None]) == [dense, None]
 
 
 def test_changing_values_keeps_sparse_gradients_sparse_and_none_none():
-    dense, sparse, nothing = each_value(lambda value: value * 2.0, [tf.ones([1]), SPARSE, None])
+    dense, sparse, nothing = map_values(lambda value: value * 2.0, [tf.ones([1]), SPARSE, None])
     assert dense.numpy().tolist() == [2.0]
     assert isinstance(sparse, tf.IndexedSlices)
     assert sparse.values.numpy().tolist() == [[6.0, 8.0]]

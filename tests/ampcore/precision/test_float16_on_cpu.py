@@ -6,26 +6,26 @@ import tensorflow as tf
 from ampcore import JobSpec, Trainer
 from ampcore.errors import InvalidModel
 from ampcore.precision import layer_policies
-from ampcore.precision.float16_on_cpu import ease, unfused
-from ampcore.spec.devices import DeviceFacts
+from ampcore.precision.float16_on_cpu import use_float32_kernel_gradient, without_op_fusion
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Override, Precision
 
-CPU = DeviceFacts("cpu")
-GPU = DeviceFacts("gpu")
+CPU = DeviceInfo("cpu")
+GPU = DeviceInfo("gpu")
 SHAPES = {1: (9,), 2: (9, 9), 3: (5, 5, 5)}
 OPTIONS = ({}, {"strides": 2, "padding": "same"}, {"dilation_rate": 2})
 KINDS = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers.Conv3D}
 
 
-def gradients(rank, eased, scale=1.0, policy="mixed_float16", **options):
+def gradients(rank, worked_around, scale=1.0, policy="mixed_float16", **options):
     """Those of a small convolution by its inputs, its kernel and its bias."""
     keras.utils.set_random_seed(0)
     layer = KINDS[rank](8, 3, dtype=policy, **options)
     values = np.random.default_rng(0).normal(size=(4, *SHAPES[rank], 4))
     inputs = tf.constant(values, tf.float16)
     layer.build(inputs.shape)
-    if eased:
-        ease(layer)
+    if worked_around:
+        use_float32_kernel_gradient(layer)
 
     @tf.function
     def compute():
@@ -47,11 +47,11 @@ def gradients(rank, eased, scale=1.0, policy="mixed_float16", **options):
     ],
 )
 def test_the_gradients_are_those_of_the_layer_itself(rank, options):
-    for plain, eased in zip(
+    for plain, worked_around in zip(
         gradients(rank, False, **options), gradients(rank, True, **options), strict=True
     ):
-        assert plain.dtype == eased.dtype
-        np.testing.assert_allclose(eased, plain, rtol=2e-3, atol=2e-3 * np.abs(plain).max())
+        assert plain.dtype == worked_around.dtype
+        np.testing.assert_allclose(worked_around, plain, rtol=2e-3, atol=2e-3 * np.abs(plain).max())
 
 
 def test_what_overflows_float16_overflows_still():
@@ -62,7 +62,7 @@ def test_what_overflows_float16_overflows_still():
 def test_a_gradient_of_a_gradient_is_there():
     layer = keras.layers.Conv2D(2, 2, dtype="float16")
     layer.build((None, 4, 4, 1))
-    ease(layer)
+    use_float32_kernel_gradient(layer)
     inputs = tf.ones((1, 4, 4, 1), tf.float16)
     with tf.GradientTape() as outer:
         outer.watch(inputs)
@@ -109,10 +109,10 @@ def test_graphs_keep_their_operations_apart_for_as_long_as_float16_needs_it(
     precision, device, is_unfused
 ):
     assert fusing()
-    with unfused(precision, device):
+    with without_op_fusion(precision, device):
         assert fusing() is not is_unfused
     assert fusing()
-    with pytest.raises(InvalidModel), unfused(precision, device):
+    with pytest.raises(InvalidModel), without_op_fusion(precision, device):
         raise InvalidModel("model", expected="one that trains", received="none")
     assert fusing()
 

@@ -293,7 +293,7 @@ def test_fixed_and_no_scale_never_change():
 
 
 @pytest.mark.parametrize(
-    ("scale", "given", "limited"),
+    ("scale", "given", "clamp"),
     [
         (NoLossScale(), 0.5, 1.0),
         (FixedLossScale(8.0), 4.0, 4.0),
@@ -303,9 +303,9 @@ def test_fixed_and_no_scale_never_change():
         (CalibratedLossScale(), 4.0, 4.0),
     ],
 )
-def test_a_scale_set_from_outside_is_brought_into_bounds(scale, given, limited):
+def test_a_scale_set_from_outside_is_brought_into_bounds(scale, given, clamp):
     state = scale.init()._replace(scale=tf.constant(given))
-    assert scale.limited(state).scale == limited
+    assert scale.clamp(state).scale == clamp
 
 
 def test_scales_are_values():

@@ -8,11 +8,11 @@ from keras import layers
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import layer_policies
-from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Override, Precision
 
 TOKENS = tf.constant([[1, 2, 3, 4], [4, 3, 2, 1]])
-BFLOAT16_CPU = DeviceFacts("cpu", features=frozenset({"avx512_bf16"}))
+BFLOAT16_CPU = DeviceInfo("cpu", features=frozenset({"avx512_bf16"}))
 
 
 def network():
@@ -61,7 +61,7 @@ def part(model, path):
     return layer
 
 
-FORCED = {
+ALWAYS_FLOAT32 = {
     "rescale": "float32",
     "gate": "float32",
     "predictions": "float32",
@@ -95,7 +95,7 @@ BY_POLICY = {  # what multiplies matrices, what normalizes, dropout, and an embe
 def test_each_layer_has_the_dtypes_of_its_policy(plain, policy):
     half, norm, dropout, table = BY_POLICY[policy]
     clone, _, told = apply(plain, policy)
-    expected = FORCED | dict.fromkeys(HALF, half) | dict.fromkeys(NORMS, norm)
+    expected = ALWAYS_FLOAT32 | dict.fromkeys(HALF, half) | dict.fromkeys(NORMS, norm)
     expected |= {"dropout": dropout, "table": table}
     if policy == "O1":
         expected["each"] = "float32"  # a wrapper; what multiplies matrices is inside
@@ -266,8 +266,8 @@ def test_an_override_of_a_network_is_one_of_all_its_layers(plain):
 def test_what_stays_float32_whatever_is_said_is_told(plain, pattern, path, kept):
     clone, policies, _ = apply(plain, "mixed_bfloat16", (pattern, "float16"))
     policies.check_all_matched()
-    assert policies.kept_float32[path].kept == kept
-    assert policies.kept_float32[path].asked
+    assert policies.kept_float32[path].float32_reason == kept
+    assert policies.kept_float32[path].requested_16_bit
     assert clone.get_layer(path).compute_dtype == "float32"
     assert policies.compute_dtypes == {"bfloat16"}
 
@@ -327,13 +327,13 @@ class Custom(layers.Layer):
     ("device", "settled"),
     [
         (BFLOAT16_CPU, "mixed_bfloat16"),
-        (DeviceFacts("cpu", features=frozenset({"amx_bf16"})), "mixed_bfloat16"),
-        (DeviceFacts("cpu", features=frozenset({"avx512f"})), "float32"),
-        (DeviceFacts("gpu", compute_capability=(9, 0)), "mixed_bfloat16"),
-        (DeviceFacts("gpu", compute_capability=(8, 0)), "mixed_bfloat16"),
-        (DeviceFacts("gpu", compute_capability=(7, 5)), "mixed_float16"),
-        (DeviceFacts("gpu", compute_capability=(7, 0)), "mixed_float16"),
-        (DeviceFacts("gpu", compute_capability=(6, 1)), "float32"),
+        (DeviceInfo("cpu", features=frozenset({"amx_bf16"})), "mixed_bfloat16"),
+        (DeviceInfo("cpu", features=frozenset({"avx512f"})), "float32"),
+        (DeviceInfo("gpu", compute_capability=(9, 0)), "mixed_bfloat16"),
+        (DeviceInfo("gpu", compute_capability=(8, 0)), "mixed_bfloat16"),
+        (DeviceInfo("gpu", compute_capability=(7, 5)), "mixed_float16"),
+        (DeviceInfo("gpu", compute_capability=(7, 0)), "mixed_float16"),
+        (DeviceInfo("gpu", compute_capability=(6, 1)), "float32"),
         (None, "float32"),
     ],
 )

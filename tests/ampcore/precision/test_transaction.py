@@ -11,15 +11,17 @@ from ampcore.precision import (
     DynamicLossScale,
     FixedLossScale,
     NoLossScale,
+    apply_all_if_finite,
     apply_if_finite,
-    apply_together,
 )
+from ampcore.precision.lowering import GRAPH, XLA
+from ampcore.precision.transaction import commit_or_skip
 from ampcore.spec.optimizer import Momentum, Sgd
 
 SCALE = DynamicLossScale(initial=8.0)
 
 
-class World:
+class TwoOptimizers:
     """Two optimizers with their variables, and a statistic beside them."""
 
     def __init__(self):
@@ -36,7 +38,7 @@ class World:
             sparse = tf.IndexedSlices(rows, tf.constant([1, 3]), tf.constant([5, 2]))
             groups = [(self.adam, [dense], [self.dense]), (self.momentum, [sparse], [self.table])]
             return apply_if_finite(
-                scale, scale.init(), groups, also=[(self.mean, tf.constant(7.0))]
+                scale, scale.init(), groups, state_updates=[(self.mean, tf.constant(7.0))]
             )
 
         return (tf.function(step) if compiled else step)()
@@ -48,8 +50,8 @@ class World:
 
 
 @pytest.fixture
-def world():
-    return World()
+def two_optimizers():
+    return TwoOptimizers()
 
 
 ROWS = tf.ones([2, 2])
@@ -59,51 +61,53 @@ OVERFLOWED = tf.constant([1.0, np.inf, 3.0])
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("scale", [SCALE, FixedLossScale(8.0)])
-def test_one_bad_gradient_leaves_every_optimizer_and_statistic_as_it_was(world, compiled, scale):
-    world.apply(scale, FINITE, ROWS)
-    before = world.values()
-    _, finite = world.apply(scale, OVERFLOWED, ROWS, compiled=compiled)
+def test_one_bad_gradient_leaves_every_optimizer_and_statistic_as_it_was(
+    two_optimizers, compiled, scale
+):
+    two_optimizers.apply(scale, FINITE, ROWS)
+    before = two_optimizers.values()
+    _, finite = two_optimizers.apply(scale, OVERFLOWED, ROWS, compiled=compiled)
     assert not finite
-    for old, new in zip(before, world.values(), strict=True):
+    for old, new in zip(before, two_optimizers.values(), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_bad_row_of_a_sparse_gradient_holds_back_the_dense_group_too(world):
+def test_a_bad_row_of_a_sparse_gradient_holds_back_the_dense_group_too(two_optimizers):
     """With two apply calls in one step, Keras's LossScaleOptimizer leaves the step half applied."""
-    before = world.values()
-    _, finite = world.apply(SCALE, FINITE, tf.constant([[1.0, np.nan], [1.0, 1.0]]))
+    before = two_optimizers.values()
+    _, finite = two_optimizers.apply(SCALE, FINITE, tf.constant([[1.0, np.nan], [1.0, 1.0]]))
     assert not finite
-    np.testing.assert_array_equal(world.values()[0], before[0])
-    assert world.adam.iterations == 0
+    np.testing.assert_array_equal(two_optimizers.values()[0], before[0])
+    assert two_optimizers.adam.iterations == 0
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("scale", [NoLossScale(), FixedLossScale(8.0), SCALE])
-def test_finite_gradients_are_applied_as_keras_would(world, compiled, scale):
-    _, finite = world.apply(scale, FINITE, ROWS, compiled=compiled)
-    plain = World()
+def test_finite_gradients_are_applied_as_keras_would(two_optimizers, compiled, scale):
+    _, finite = two_optimizers.apply(scale, FINITE, ROWS, compiled=compiled)
+    plain = TwoOptimizers()
     plain.adam.apply([FINITE], [plain.dense])
     sparse = tf.IndexedSlices(ROWS, tf.constant([1, 3]), tf.constant([5, 2]))
     plain.momentum.apply([sparse], [plain.table])
     plain.mean.assign(7.0)
     assert finite
-    for ours, theirs in zip(world.values(), plain.values(), strict=True):
+    for ours, theirs in zip(two_optimizers.values(), plain.values(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-def test_the_scale_follows_the_outcome(world):
+def test_the_scale_follows_the_outcome(two_optimizers):
     """Once a step, however many groups: Keras's counts every apply call."""
-    state, _ = world.apply(SCALE, OVERFLOWED, ROWS)
+    state, _ = two_optimizers.apply(SCALE, OVERFLOWED, ROWS)
     assert state.scale == 4.0
-    state, _ = world.apply(SCALE, FINITE, ROWS)
+    state, _ = two_optimizers.apply(SCALE, FINITE, ROWS)
     assert (state.scale, state.good_steps) == (8.0, 1)
 
 
-def test_without_a_finite_check_everything_is_applied(world):
-    _, finite = world.apply(NoLossScale(), OVERFLOWED, ROWS)
+def test_without_a_finite_check_everything_is_applied(two_optimizers):
+    _, finite = two_optimizers.apply(NoLossScale(), OVERFLOWED, ROWS)
     assert finite
-    assert world.mean == 7.0
-    assert not np.isfinite(world.dense.value).all()
+    assert two_optimizers.mean == 7.0
+    assert not np.isfinite(two_optimizers.dense.value).all()
 
 
 def test_slots_are_made_before_they_are_needed():
@@ -144,7 +148,7 @@ class Pair:
 
     def _apply(self, states, grads, statistic):
         groups = list(zip(self.optimizers, grads, self.variables, strict=True))
-        return apply_together(self.SCALES, states, groups, [(self.statistic, statistic)])
+        return apply_all_if_finite(self.SCALES, states, groups, [(self.statistic, statistic)])
 
     def step(self, grads, statistic):
         self.states, applied, finite = self._step(self.states, grads, tf.constant(statistic))
@@ -205,13 +209,14 @@ def test_an_applied_step_moves_every_group():
     assert [optimizer.iterations for optimizer in pair.optimizers] == [1, 1]
 
 
-def together(scales, grads, **norms):
+def together(scales, grads, **known):
     variables = [keras.Variable(tf.ones([2])) for _ in scales]
     groups = [
         (keras.optimizers.SGD(0.5), [grad], [variable])
         for grad, variable in zip(grads, variables, strict=True)
     ]
-    outcome = apply_together(scales, [scale.init() for scale in scales], groups, **norms)
+    states = [scale.init() for scale in scales]
+    outcome = commit_or_skip(scales, states, groups, [], lowering=GRAPH, **known)
     return outcome, [variable.numpy().tolist() for variable in variables]
 
 
@@ -245,7 +250,9 @@ def test_finite_norms_spare_another_look_at_the_gradients():
 @pytest.mark.parametrize(("anew", "applied"), [(FINITE, True), (OVERFLOWED, False)])
 def test_the_other_look_may_be_at_gradients_that_are_made_for_it(anew, applied):
     norms = [tf.constant(np.inf, tf.float32)]
-    outcome, _ = together([SCALE], [FINITE[:2]], norms=norms, remade=[lambda: [anew[:2]]])
+    outcome, _ = together(
+        [SCALE], [FINITE[:2]], norms=norms, recompute_gradients=[lambda: [anew[:2]]]
+    )
     assert bool(outcome.applied) is applied
 
 
@@ -304,20 +311,21 @@ def overwritten(value):
 class Marked:
     """A weight with a constraint, and one that is overwritten with its "gradient"."""
 
-    def __init__(self, *, xla, jit, optimizer=None):
+    def __init__(self, lowering, optimizer=None):
         self.weight = keras.Variable([4.0, 8.0])
         self.weight.constraint = Halved()
         self.history = overwritten([1.0, 2.0])
         spec = Momentum(learning_rate=1.0, ema=0.5)
         self.optimizer = optimizer or optimizers.build(spec, total_steps=9)
         self.optimizer.build([self.weight, self.history])
-        self.state, self._xla = SCALE.init(), xla
-        self._step = tf.function(self._apply, autograph=False, jit_compile=jit)
+        self.state, self._lowering = SCALE.init(), lowering
+        self._step = tf.function(self._apply, autograph=False, jit_compile=lowering == XLA)
 
     def _apply(self, state, grads):
         variables = [self.weight, self.history]
         grads = SCALE.unscale(state, list(grads), variables)
-        return apply_together([SCALE], [state], [(self.optimizer, grads, variables)], xla=self._xla)
+        groups = [(self.optimizer, grads, variables)]
+        return commit_or_skip([SCALE], [state], groups, [], lowering=self._lowering)
 
     def step(self, gradient, history):
         scaled = tf.constant(gradient) * self.state.scale, tf.constant(history)
@@ -331,9 +339,9 @@ class Marked:
 
 
 FORMS = {
-    "keras": lambda: Marked(xla=False, jit=False, optimizer=keras.optimizers.SGD(1.0, 0.9)),
-    "graph": lambda: Marked(xla=False, jit=False),
-    "xla step": lambda: Marked(xla=True, jit=True),
+    "keras": lambda: Marked(GRAPH, keras.optimizers.SGD(1.0, 0.9)),
+    "graph": lambda: Marked(GRAPH),
+    "xla step": lambda: Marked(XLA),
 }
 
 
@@ -387,7 +395,19 @@ def test_an_optimizer_that_divides_a_second_time_is_refused(scale, optimizer, re
 def test_where_xla_compiles_the_step_keras_optimizers_are_refused():
     groups = [(keras.optimizers.SGD(), [tf.ones([1])], [keras.Variable([1.0])])]
     with pytest.raises(ValueError, match=r"optimizers of ampcore\.optimizers .* Received: SGD"):
-        apply_together([SCALE], [SCALE.init()], groups, xla=True)
+        commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=XLA)
+
+
+def test_inside_a_strategy_keras_optimizers_are_refused():
+    """Keras would add up gradients there that were checked one replica at a time."""
+    variable = keras.Variable([1.0])
+    groups = [(keras.optimizers.SGD(), [tf.ones([1])], [variable])]
+    with (
+        tf.distribute.OneDeviceStrategy("cpu:0").scope(),
+        pytest.raises(ValueError, match=r"no tf\.distribute strategy .* OneDeviceStrategy"),
+    ):
+        apply_if_finite(SCALE, SCALE.init(), groups)
+    assert variable.numpy() == [1.0]
 
 
 @pytest.mark.parametrize("form", ["eager", "graph", "xla"])
@@ -399,9 +419,9 @@ def test_duplicate_rows_are_added_up_before_they_are_checked(form, value, applie
 
     def step(values, rows):
         grads = [tf.IndexedSlices(values, rows, tf.constant([4, 1]))]
-        return apply_together(
-            [SCALE], [SCALE.init()], [(optimizer, grads, [table])], xla=form == "xla"
-        ).applied
+        groups = [(optimizer, grads, [table])]
+        lowering = XLA if form == "xla" else GRAPH
+        return commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=lowering).applied
 
     if form != "eager":
         step = tf.function(step, autograph=False, jit_compile=form == "xla")

@@ -3,12 +3,12 @@
 import pytest
 
 from ampcore.preflight import preflight
-from ampcore.spec.devices import DeviceFacts
+from ampcore.spec.devices import DeviceInfo
 
 
 @pytest.fixture(scope="session")
 def cpu():
-    return DeviceFacts("cpu", "an old CPU", memory_bytes=2**34)
+    return DeviceInfo("cpu", "an old CPU", memory_bytes=2**34)
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def gpu():
 
     def make(*compute_capability, memory_bytes=2**36):
         capability = compute_capability or (9, 0)
-        return DeviceFacts("gpu", "a GPU", capability, memory_bytes=memory_bytes)
+        return DeviceInfo("gpu", "a GPU", capability, memory_bytes=memory_bytes)
 
     return make
 

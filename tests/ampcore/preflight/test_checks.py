@@ -2,10 +2,10 @@
 
 import pytest
 
-from ampcore.preflight import judged
+from ampcore.preflight import run_checks
 from ampcore.preflight.case import Case
-from ampcore.preflight.checks.alignment import nearest_good
-from ampcore.preflight.layer import Layer, Table
+from ampcore.preflight.checks.alignment import nearest_multiples
+from ampcore.preflight.layer_table import LayerRow, LayerTable
 
 MIXED = {"policy": "mixed_float16"}
 PURE = {"policy": "float16"}
@@ -16,7 +16,7 @@ def overridden(layers, dtype, policy="mixed_float16"):
     return {"policy": policy, "overrides": [{"layers": layers, "dtype": dtype}]}
 
 
-def test_a_plain_float32_job_has_nothing_to_be_told(found, cpu):
+def test_a_plain_float32_job_has_no_findings(found, cpu):
     assert found() == {}
     assert found(on=cpu) == {}
 
@@ -24,7 +24,7 @@ def test_a_plain_float32_job_has_nothing_to_be_told(found, cpu):
 # ---- What stays in float32
 
 
-def test_outputs_stay_in_float32_which_is_told(found):
+def test_outputs_in_float32_are_a_finding(found):
     finding = found(precision=MIXED)["kept_in_float32"]
     assert (finding.severity, finding.pointer) == ("info", "/precision/policy")
     assert finding.data == {"layers": ["predictions"], "why": "output"}
@@ -36,7 +36,7 @@ def test_an_override_that_asks_for_16_bits_at_the_output_is_not_followed(found):
     assert (finding.severity, finding.pointer) == ("warning", "/precision/overrides/0/dtype")
 
 
-def test_an_input_stage_in_float32_is_told(found):
+def test_an_input_stage_in_float32_is_a_finding(found):
     codes = found(model={"kind": "lenet5"}, precision=MIXED)
     assert codes["kept_in_float32"].data["layers"]
 
@@ -46,8 +46,10 @@ def test_an_input_stage_in_float32_is_told(found):
     [({"output": True}, "half_precision_output"), ({"softmax": True}, "half_precision_softmax")],
 )
 def test_an_end_that_computes_in_16_bits_all_the_same_is_a_warning(job, facts, code):
-    half = Layer("end", "Dense", (4,), (2,), compute="float16", **facts)
-    findings = judged(Case(job(precision=MIXED), "mixed_float16", (Table("model", (half,)),)))
+    half = LayerRow("end", "Dense", (4,), (2,), compute_dtype="float16", **facts)
+    findings = run_checks(
+        Case(job(precision=MIXED), "mixed_float16", (LayerTable("model", (half,)),))
+    )
     [finding] = [finding for finding in findings.findings if finding.code == code]
     assert (finding.severity, finding.data) == ("warning", {"layers": ["end"]})
 
@@ -65,14 +67,14 @@ def test_an_override_that_names_no_layer_is_an_error(found):
 
 
 def test_an_override_may_name_a_layer_within_a_layer(found, job):
-    from ampcore.preflight import blueprint
-    from ampcore.preflight.data import Shapes
+    from ampcore.architectures import DataShape
+    from ampcore.preflight import tables_from_spec
 
     precision = overridden("attention/query", "float32")
     spec = job(model={"kind": "transformer_lm"}, precision=precision, data={
         "kind": "text", "path": "a.txt"})  # fmt: skip
-    tables = blueprint(spec, Shapes((16,), 30))
-    codes = {one.code for one in judged(Case(spec, "mixed_float16", tables)).findings}
+    tables = tables_from_spec(spec, DataShape((16,), 30))
+    codes = {one.code for one in run_checks(Case(spec, "mixed_float16", tables)).findings}
     assert "override_matches_nothing" not in codes
 
 
@@ -91,7 +93,7 @@ def test_bfloat16_needs_no_loss_scale(found):
     assert not {"float16_without_loss_scale", "loss_scale_without_float16"} & codes.keys()
 
 
-def test_a_loss_scale_without_float16_is_told(found):
+def test_a_loss_scale_without_float16_is_a_finding(found):
     scale = {"mode": "dynamic"}
     assert found(loss_scale=scale)["loss_scale_without_float16"].severity == "info"
     assert "loss_scale_without_float16" not in found(loss_scale=scale, precision=MIXED)
@@ -104,7 +106,7 @@ def test_a_fixed_scale_above_float16s_range_for_the_batch_is_a_warning(found, sc
     assert ("fixed_scale_overflows" in codes) == told
 
 
-def test_an_initial_scale_that_must_come_down_is_told_with_the_steps_it_skips(found):
+def test_an_initial_scale_that_must_back_off_is_a_finding_with_the_skipped_steps(found):
     scale = {"mode": "dynamic", "initial": 2.0**32, "maximum": 2.0**32, "hysteresis": 2}
     finding = found(precision=MIXED, loss_scale=scale)["initial_scale_overflows"]
     assert (finding.severity, finding.data["skips"]) == ("info", 2 * 9)
@@ -114,14 +116,19 @@ def test_an_initial_scale_that_must_come_down_is_told_with_the_steps_it_skips(fo
     assert "initial_scale_overflows" not in found(precision=MIXED)
 
 
-def test_a_scale_that_has_no_time_to_grow_is_told(found):
+def test_a_scale_that_has_no_time_to_grow_is_a_finding(found):
     finding = found(precision=MIXED, train={"steps": 1999})["scale_never_grows"]
     assert finding.data == {"steps": 1999}
     assert "scale_never_grows" not in found(precision=MIXED, train={"steps": 2000})
     assert "scale_never_grows" not in found(train={"steps": 1999})
 
 
-def test_a_calibration_too_short_to_grow_or_longer_than_the_run_is_told(found):
+def test_one_step_is_written_in_the_singular(found):
+    message = found(precision=MIXED, train={"steps": 1})["scale_never_grows"].message
+    assert message.startswith("The run has 1 step, ")
+
+
+def test_a_calibration_too_short_to_grow_or_longer_than_the_run_is_a_finding(found):
     short = {"mode": "calibrated", "calibration_steps": 10}
     codes = found(precision=MIXED, loss_scale=short, train={"steps": 5000})
     assert codes["scale_never_grows"].message.startswith("A calibration has 10 steps")
@@ -138,7 +145,7 @@ def test_a_calibration_too_short_to_grow_or_longer_than_the_run_is_told(found):
 @pytest.mark.parametrize(
     ("epsilon", "in_float16"), [(1e-8, 0.0), (1e-7, 2.0**-23), (2.0**-24, 2.0**-24)]
 )
-def test_an_epsilon_that_vanishes_in_float16_weights_is_told(found, epsilon, in_float16):
+def test_an_epsilon_that_vanishes_in_float16_weights_is_a_finding(found, epsilon, in_float16):
     optimizer = {"kind": "adam", "epsilon": epsilon}
     finding = found(precision=PURE, optimizer=optimizer)["epsilon_vanishes_in_float16"]
     assert finding.pointer == "/optimizer/epsilon"
@@ -154,7 +161,7 @@ def test_an_epsilon_that_vanishes_in_float16_weights_is_told(found, epsilon, in_
         ({"policy": "bfloat16"}, {"kind": "adam", "epsilon": 1e-8}),
     ],
 )
-def test_an_epsilon_that_stays_is_not_told(found, precision, optimizer):
+def test_an_epsilon_that_float16_can_hold_is_no_finding(found, precision, optimizer):
     assert "epsilon_vanishes_in_float16" not in found(precision=precision, optimizer=optimizer)
 
 
@@ -170,7 +177,7 @@ def test_the_epsilon_of_each_networks_optimizer_is_looked_at(found):
 
 
 @pytest.mark.parametrize(("policy", "dtype"), [("O3", "float16"), ("bfloat16", "bfloat16")])
-def test_weights_in_16_bits_are_told(found, policy, dtype):
+def test_weights_in_16_bits_are_a_finding(found, policy, dtype):
     assert found(precision={"policy": policy})["weights_in_16_bits"].data == {"dtype": dtype}
     assert "weights_in_16_bits" not in found(precision=MIXED)
 
@@ -185,7 +192,7 @@ def test_a_warm_up_that_the_run_does_not_outlast_is_a_warning(found, warm_up, to
 # ---- Sizes
 
 
-def test_a_layer_in_16_bits_whose_size_is_no_multiple_of_8_is_told_with_better_ones(found, gpu):
+def test_a_16_bit_layer_whose_size_is_no_multiple_of_8_is_a_finding_with_better_sizes(found, gpu):
     model = {"kind": "mlp", "hidden": [64, 63]}
     finding = found(on=gpu(), precision=MIXED, model=model)["dimension_not_multiple_of_8"]
     assert (finding.severity, finding.pointer) == ("warning", "/model/hidden/1")
@@ -216,11 +223,11 @@ def test_the_finding_points_at_the_field_to_change(found, cpu, model, pointer):
         {"model": {"kind": "mlp", "hidden": [63]}, "precision": overridden("dense_1", "float32")},
     ],
 )
-def test_float32_layers_and_good_sizes_are_not_told(found, parts):
+def test_float32_layers_and_good_sizes_are_no_finding(found, parts):
     assert "dimension_not_multiple_of_8" not in found(**parts)
 
 
-def test_a_batch_that_is_no_multiple_of_8_is_told(found, gpu):
+def test_a_batch_that_is_no_multiple_of_8_is_a_finding(found, gpu):
     data = {"kind": "digits", "batch_size": 250}
     finding = found(on=gpu(), data=data, precision=MIXED)["batch_not_multiple_of_8"]
     assert (finding.severity, finding.pointer) == ("warning", "/data/batch_size")
@@ -231,7 +238,7 @@ def test_a_batch_that_is_no_multiple_of_8_is_told(found, gpu):
 
 @pytest.mark.parametrize(("size", "nearest"), [(1, (8,)), (9, (8, 16)), (4090, (4088, 4096))])
 def test_the_nearest_good_sizes_are_on_both_sides_and_never_0(size, nearest):
-    assert nearest_good(size) == nearest
+    assert nearest_multiples(size) == nearest
 
 
 # ---- Devices
@@ -278,7 +285,7 @@ def test_a_step_too_large_for_the_device_is_a_warning(found, gpu):
     assert "memory_exceeds_device" not in found(on=gpu(memory_bytes=2**40), **parts)
 
 
-def test_what_auto_becomes_is_told(found, gpu):
+def test_the_policy_that_auto_becomes_is_a_finding(found, gpu):
     auto = {"policy": "auto"}
     assert found(on=gpu(), precision=auto)["auto_policy"].data["policies"] == {
         "a GPU": "mixed_bfloat16"

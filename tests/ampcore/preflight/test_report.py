@@ -3,10 +3,10 @@ import json
 import pytest
 
 from ampcore.preflight import preflight
-from ampcore.preflight.text import report_lines, scaled, size_text
-from ampcore.spec.devices import DeviceFacts
+from ampcore.preflight.report_text import format_bytes, format_count, report_lines
+from ampcore.spec.devices import DeviceInfo
 
-BF16 = DeviceFacts("cpu", "a CPU", features=frozenset({"avx512_bf16"}))
+BF16 = DeviceInfo("cpu", "a CPU", features=frozenset({"avx512_bf16"}))
 
 
 def test_a_report_is_json_with_findings_figures_and_layers(job):
@@ -26,7 +26,7 @@ def test_a_report_is_json_with_findings_figures_and_layers(job):
 
 
 def test_each_machine_is_judged_by_the_device_that_the_job_would_get_there(job):
-    old, new = DeviceFacts("gpu", "old", (6, 0)), DeviceFacts("gpu", "new", (9, 0))
+    old, new = DeviceInfo("gpu", "old", (6, 0)), DeviceInfo("gpu", "new", (9, 0))
     machines = [(BF16, new), (BF16, old), (BF16, old)]
     findings = preflight(job(precision={"policy": "mixed_float16"}), machines).findings
     slow = [finding for finding in findings if finding.code == "no_tensor_cores"]
@@ -63,11 +63,11 @@ def test_without_layers_there_are_findings_but_no_figures(job):
 
 
 def test_expressions_that_search_all_layers_for_long_are_left_to_the_job(job, monkeypatch):
-    monkeypatch.setattr("ampcore.preflight.effort.MAX_STEPS", 100)
+    monkeypatch.setattr("ampcore.preflight.report.MAX_MATCH_STEPS", 100)
     overrides = [{"layers": ".*_.*", "dtype": "float16"}]
     report = preflight(job(precision={"policy": "float32", "overrides": overrides}))
     assert report.figures is None
-    assert "may take long to match" in report.findings[-1].message
+    assert "may take too long to match" in report.findings[-1].message
 
 
 def test_the_text_shows_what_the_json_holds(job):
@@ -83,7 +83,7 @@ def test_the_text_of_a_report_without_figures_has_the_findings(job):
     report = preflight(job(data={"kind": "npz", "path": "mnist.npz"})).to_json()
     assert list(report_lines(report, layers=True)) == [
         "",
-        "info: The shape of npz data is known when the job has read it.",
+        "info: The shape of npz data is known only once the job has read it.",
         "  layers_unknown at /model",
     ]
 
@@ -92,11 +92,11 @@ def test_the_text_of_a_report_without_figures_has_the_findings(job):
     ("count", "text"), [(999, "999 "), (73_681_600_512, "73.7 G"), (0, "0 "), (10**24, "1e+03 Z")]
 )
 def test_counts_have_prefixes(count, text):
-    assert scaled(count) == text
+    assert format_count(count) == text
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(1536, "1.5 KiB"), (2**20, "1.0 MiB"), (3 * 2**30, "3.0 GiB")]
 )
 def test_sizes_are_in_binary_units(size, text):
-    assert size_text(size) == text
+    assert format_bytes(size) == text

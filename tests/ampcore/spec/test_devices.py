@@ -1,6 +1,6 @@
 import pytest
 
-from ampcore.spec.devices import DeviceFacts, preferred
+from ampcore.spec.devices import DeviceInfo, choose_device
 
 CPU = {"kind": "cpu", "name": "AMD EPYC", "cores": 2}
 GPU = {"kind": "gpu", "name": "NVIDIA H200", "compute_capability": [9, 0], "memory_bytes": 2**37}
@@ -8,9 +8,9 @@ GPU = {"kind": "gpu", "name": "NVIDIA H200", "compute_capability": [9, 0], "memo
 
 def test_devices_are_read_from_what_a_worker_tells():
     hardware = {"devices": [CPU, GPU], "cpu_features": ["avx512_bf16"], "memory_bytes": 2**35}
-    assert DeviceFacts.from_json(hardware) == (
-        DeviceFacts("cpu", "AMD EPYC", None, frozenset({"avx512_bf16"}), 2**35),
-        DeviceFacts("gpu", "NVIDIA H200", (9, 0), frozenset(), 2**37),
+    assert DeviceInfo.from_json(hardware) == (
+        DeviceInfo("cpu", "AMD EPYC", None, frozenset({"avx512_bf16"}), 2**35),
+        DeviceInfo("gpu", "NVIDIA H200", (9, 0), frozenset(), 2**37),
     )
 
 
@@ -25,27 +25,27 @@ def test_devices_are_read_from_what_a_worker_tells():
         {"devices": "cpu"},
     ],
 )
-def test_hardware_told_in_another_form_has_no_devices(hardware):
-    assert DeviceFacts.from_json(hardware) == ()
+def test_hardware_in_another_form_has_no_devices(hardware):
+    assert DeviceInfo.from_json(hardware) == ()
 
 
 @pytest.mark.parametrize("capability", [None, [9], "9.0", [9, "x"], 9])
 def test_a_compute_capability_in_another_form_is_unknown(capability):
-    [device] = DeviceFacts.from_json({"devices": [{**GPU, "compute_capability": capability}]})
+    [device] = DeviceInfo.from_json({"devices": [{**GPU, "compute_capability": capability}]})
     assert device.compute_capability is None
 
 
 @pytest.mark.parametrize(
     ("device", "fast"),
     [
-        (DeviceFacts("cpu"), set()),
-        (DeviceFacts("cpu", features=frozenset({"avx512_bf16"})), {"bfloat16"}),
-        (DeviceFacts("cpu", features=frozenset({"amx_bf16", "amx_fp16"})), {"bfloat16", "float16"}),
-        (DeviceFacts("gpu", compute_capability=(6, 1)), set()),
-        (DeviceFacts("gpu", compute_capability=(7, 0)), {"float16"}),
-        (DeviceFacts("gpu", compute_capability=(8, 0)), {"bfloat16", "float16"}),
-        (DeviceFacts("gpu"), {"bfloat16", "float16"}),
-        (DeviceFacts("xpu"), {"bfloat16", "float16"}),
+        (DeviceInfo("cpu"), set()),
+        (DeviceInfo("cpu", features=frozenset({"avx512_bf16"})), {"bfloat16"}),
+        (DeviceInfo("cpu", features=frozenset({"amx_bf16", "amx_fp16"})), {"bfloat16", "float16"}),
+        (DeviceInfo("gpu", compute_capability=(6, 1)), set()),
+        (DeviceInfo("gpu", compute_capability=(7, 0)), {"float16"}),
+        (DeviceInfo("gpu", compute_capability=(8, 0)), {"bfloat16", "float16"}),
+        (DeviceInfo("gpu"), {"bfloat16", "float16"}),
+        (DeviceInfo("xpu"), {"bfloat16", "float16"}),
     ],
 )
 def test_a_device_computes_fast_in_what_it_has_instructions_for(device, fast):
@@ -58,5 +58,5 @@ def test_a_device_computes_fast_in_what_it_has_instructions_for(device, fast):
     ("wanted", "kind"), [("auto", "gpu"), ("gpu", "gpu"), ("cpu", "cpu"), ("xpu", None)]
 )
 def test_a_job_prefers_the_device_that_it_asks_for(wanted, kind):
-    chosen = preferred([DeviceFacts("cpu"), DeviceFacts("gpu")], wanted)
+    chosen = choose_device([DeviceInfo("cpu"), DeviceInfo("gpu")], wanted)
     assert (chosen.kind if chosen else None) == kind

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.data import Npz
 from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
 
@@ -12,7 +12,7 @@ def spec(**parts):
 
 
 def problems(document):
-    with pytest.raises(SpecInvalid) as caught:
+    with pytest.raises(SpecValidationError) as caught:
         JobSpec.parse(document)
     return {problem.pointer: problem for problem in caught.value.problems}
 
@@ -48,7 +48,7 @@ def test_a_queue_has_a_name_that_any_broker_takes(queue):
     assert spec(runtime={"queue": "gpu.a100-80"}).runtime.queue == "gpu.a100-80"
 
 
-def test_every_mistake_is_told_at_once_with_place_expectation_and_what_came():
+def test_all_mistakes_are_reported_at_once_with_pointer_expected_and_received():
     found = problems(
         {
             "model": {"kind": "cnn", "filtres": [8]},
@@ -87,8 +87,12 @@ def test_every_mistake_is_told_at_once_with_place_expectation_and_what_came():
         (None, "", "wrong_type"),
     ],
 )
-def test_what_is_missing_or_of_the_wrong_kind_is_told_by_a_code(document, pointer, code):
+def test_missing_and_mistyped_parts_have_a_code(document, pointer, code):
     assert problems(document)[pointer].code == code
+
+
+def test_the_message_of_a_missing_field_says_so():
+    assert problems({})["/model"].detail == "Required field is missing."
 
 
 def test_a_misspelt_kind_gets_a_suggestion():
@@ -170,13 +174,13 @@ def test_the_yaml_of_a_spec_is_the_same_spec(tmp_path):
     assert JobSpec.from_file(tmp_path / "job.yaml") == made
 
 
-def test_bounds_and_lengths_are_told_in_plain_words():
+def test_messages_about_bounds_and_lengths_are_plain():
     document = {
         "model": {"kind": "mlp", "hidden": [1] * 65},
         "data": {"kind": "digits", "batch_size": 0},
         "name": "x" * 201,
     }
-    with pytest.raises(SpecInvalid) as caught:
+    with pytest.raises(SpecValidationError) as caught:
         JobSpec.parse(document)
     assert {problem.pointer: problem.expected for problem in caught.value.problems} == {
         "/model/hidden": "at most 64 items",

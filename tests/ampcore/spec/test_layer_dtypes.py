@@ -1,17 +1,17 @@
 import pytest
 
-from ampcore.spec.devices import DeviceFacts
-from ampcore.spec.layer_dtypes import LayerFacts, layer_dtypes, matching_override, settled_policy
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.layer_dtypes import LayerInfo, layer_dtypes, matching_override, resolve_policy
 from ampcore.spec.precision import Precision
 
-DENSE = LayerFacts("dense_1", "Dense")
-NORM = LayerFacts("norm_1", "BatchNormalization")
+DENSE = LayerInfo("dense_1", "Dense")
+NORM = LayerInfo("norm_1", "BatchNormalization")
 
 
 def dtypes(policy, layer, *overrides):
     chosen = [{"layers": layers, "dtype": dtype} for layers, dtype in overrides]
     found = layer_dtypes(Precision(policy=policy, overrides=chosen), policy, layer)
-    return found.compute, found.variable
+    return found.compute_dtype, found.variable_dtype
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def test_a_policy_gives_products_and_norms_their_dtypes(policy, dense, norm):
 
 
 @pytest.mark.parametrize(
-    ("layer", "kept"),
+    ("layer", "reason"),
     [
-        (LayerFacts("predictions", "Dense", output=True), "output"),
-        (LayerFacts("attention/softmax", "Softmax", softmax=True), "softmax"),
-        (LayerFacts("resize", "Resizing"), "input"),
+        (LayerInfo("predictions", "Dense", output=True), "output"),
+        (LayerInfo("attention/softmax", "Softmax", softmax=True), "softmax"),
+        (LayerInfo("resize", "Resizing"), "input"),
     ],
 )
 @pytest.mark.parametrize("policy", ["mixed_float16", "O3", "bfloat16", "float32"])
-def test_ends_stay_in_float32_even_where_an_override_asks_for_16_bits(layer, kept, policy):
+def test_ends_stay_in_float32_even_where_an_override_asks_for_16_bits(layer, reason, policy):
     precision = Precision(policy=policy, overrides=[{"layers": ".", "dtype": "float16"}])
     found = layer_dtypes(precision, policy, layer)
-    assert (found.policy, found.kept, found.asked) == ("float32", kept, True)
+    assert (found.policy, found.float32_reason, found.requested_16_bit) == ("float32", reason, True)
 
 
 def test_an_embedding_table_follows_only_policies_without_float32_weights():
-    table = LayerFacts("embedding", "Embedding")
+    table = LayerInfo("embedding", "Embedding")
     assert dtypes("mixed_float16", table) == ("float32", "float32")
     assert dtypes("float16", table) == ("float16", "float16")
 
@@ -58,7 +58,7 @@ def test_an_embedding_table_follows_only_policies_without_float32_weights():
 def test_the_last_override_that_matches_wins():
     overrides = [("dense", "bfloat16"), ("_1$", "float32"), ("conv", "float16")]
     assert dtypes("mixed_float16", DENSE, *overrides) == ("float32", "float32")
-    assert dtypes("mixed_float16", LayerFacts("dense_2", "Dense"), *overrides)[0] == "bfloat16"
+    assert dtypes("mixed_float16", LayerInfo("dense_2", "Dense"), *overrides)[0] == "bfloat16"
     chosen = [{"layers": layers, "dtype": dtype} for layers, dtype in overrides]
     assert matching_override(Precision(overrides=chosen), "dense_1") == 1
     assert matching_override(Precision(overrides=chosen), "pool") is None
@@ -75,14 +75,14 @@ def test_an_override_leaves_the_weights_in_float32_unless_the_policy_does_not(po
     ("device", "policy"),
     [
         (None, "float32"),
-        (DeviceFacts("cpu"), "float32"),
-        (DeviceFacts("cpu", features=frozenset({"avx512_bf16"})), "mixed_bfloat16"),
-        (DeviceFacts("gpu", compute_capability=(6, 0)), "float32"),
-        (DeviceFacts("gpu", compute_capability=(7, 5)), "mixed_float16"),
-        (DeviceFacts("gpu", compute_capability=(9, 0)), "mixed_bfloat16"),
-        (DeviceFacts("xpu"), "mixed_bfloat16"),
+        (DeviceInfo("cpu"), "float32"),
+        (DeviceInfo("cpu", features=frozenset({"avx512_bf16"})), "mixed_bfloat16"),
+        (DeviceInfo("gpu", compute_capability=(6, 0)), "float32"),
+        (DeviceInfo("gpu", compute_capability=(7, 5)), "mixed_float16"),
+        (DeviceInfo("gpu", compute_capability=(9, 0)), "mixed_bfloat16"),
+        (DeviceInfo("xpu"), "mixed_bfloat16"),
     ],
 )
 def test_auto_is_what_the_device_computes_fast(device, policy):
-    assert settled_policy("auto", device) == policy
-    assert settled_policy("O2", device) == "O2"
+    assert resolve_policy("auto", device) == policy
+    assert resolve_policy("O2", device) == "O2"

@@ -1,6 +1,6 @@
 import pytest
 
-from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec import JobSpec, SpecValidationError
 
 
 def problems(schedule):
@@ -9,7 +9,7 @@ def problems(schedule):
         "data": {"kind": "digits"},
         "optimizer": {"kind": "sgd", "schedule": schedule},
     }
-    with pytest.raises(SpecInvalid) as caught:
+    with pytest.raises(SpecValidationError) as caught:
         JobSpec.parse(document)
     return {problem.pointer: problem for problem in caught.value.problems}
 
@@ -17,8 +17,8 @@ def problems(schedule):
 @pytest.mark.parametrize(
     ("boundaries", "warmup_steps", "expected"),
     [
-        ([3, 2], 0, "steps of which each is greater than the one before"),
-        ([3, 3], 0, "steps of which each is greater than the one before"),
+        ([3, 2], 0, "strictly increasing steps"),
+        ([3, 3], 0, "strictly increasing steps"),
         ([4, 9], 5, "steps after the warm-up, 5 or greater"),
         ([], 0, "at least 1 items"),
     ],

@@ -1,6 +1,8 @@
+import re
+
 import pytest
 
-from ampcore.spec import JobSpec, SpecInvalid
+from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.precision import (
     AutoScale,
     CalibratedScale,
@@ -14,7 +16,7 @@ BASE = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
 
 def problem(**parts):
-    with pytest.raises(SpecInvalid) as caught:
+    with pytest.raises(SpecValidationError) as caught:
         JobSpec.parse(BASE | parts)
     [found] = caught.value.problems
     return found
@@ -51,7 +53,7 @@ def test_an_override_without_a_regular_expression_is_refused_in_its_place(patter
     good = {"layers": "conv", "dtype": "float32"}
     found = problem(precision={"overrides": [good, good | {"layers": pattern}]})
     assert found.pointer == "/precision/overrides/1/layers"
-    assert found.detail.startswith("Expected a regular expression")
+    assert re.match("Expected a (valid )?regular expression", found.detail)
 
 
 def test_a_calibrated_scale_is_audited_by_default():

@@ -4,20 +4,20 @@ import re
 from pathlib import Path
 
 from ampcore.spec import JobSpec
-from ampcore.spec.reference import page
+from ampcore.spec.reference import render_page
 
 PAGE = Path(__file__).parents[3] / "docs/reference/spec.md"
 
 
 def test_the_page_is_as_the_schema_makes_it():
     text = PAGE.read_text(encoding="utf-8")
-    assert text == page(), "run: python -m ampcore.spec.reference > docs/reference/spec.md"
+    assert text == render_page(), "run: python -m ampcore.spec.reference > docs/reference/spec.md"
 
 
 def test_every_field_and_every_kind_is_on_the_page():
     schema = JobSpec.model_json_schema()
     parts = [schema, *schema["$defs"].values()]
-    told = set(re.findall(r"^\| `(\w+)` \|", page(), re.MULTILINE))
+    told = set(re.findall(r"^\| `(\w+)` \|", render_page(), re.MULTILINE))
     tags = {
         (name, field["const"])
         for part in parts
@@ -28,11 +28,11 @@ def test_every_field_and_every_kind_is_on_the_page():
         name for part in parts for name, field in part["properties"].items() if "const" not in field
     }
     assert told == fields
-    assert set(re.findall(r"^### `(\w+): (\w+)`", page(), re.MULTILINE)) == tags
+    assert set(re.findall(r"^### `(\w+): (\w+)`", render_page(), re.MULTILINE)) == tags
 
 
 def test_limits_and_defaults_are_written_for_people():
-    lines = page().splitlines()
+    lines = render_page().splitlines()
     assert "| `scale` | number ≥ 2^-96, ≤ 2^96 | `1024` |  |" in lines
     assert "| `seed` | integer ≥ 0, ≤ 2^31 - 1 | `0` |  |" in lines
     [ema] = {line for line in lines if line.startswith("| `ema` |")}

@@ -31,7 +31,7 @@ def test_each_kind_of_model_takes_its_kinds_of_data_and_no_others(model):
     assert taken == [kind for kind in kinds if kind in DATA_OF_MODEL[model]]
 
 
-def test_data_that_a_model_cannot_take_are_told_with_those_it_can():
+def test_data_that_a_model_cannot_take_are_refused_with_those_it_can():
     problem = found("lstm_lm", "digits")["/data/kind"]
     assert problem.code == "model_cannot_take_data"
     assert problem.detail == "Expected text for the model lstm_lm; received digits."
@@ -109,7 +109,7 @@ def test_only_networks_that_a_model_has_get_an_optimizer():
 def test_more_than_one_device_is_refused_and_not_ignored():
     problem = found(runtime=Runtime(devices=2))["/runtime/devices"]
     assert problem.code == "not_available"
-    assert problem.detail.startswith("Expected 1,")
+    assert problem.detail.startswith("Expected 1:")
     assert found(runtime=Runtime()) == {}
 
 

@@ -1,5 +1,5 @@
 from ampcore.spec import ACTIVE, TERMINAL, TRANSITIONS, State
-from ampcore.spec.states import sources
+from ampcore.spec.states import source_states
 
 
 def reachable(start):
@@ -34,4 +34,4 @@ def test_a_state_is_active_or_terminal_or_neither_but_not_both():
 
 def test_sources_are_the_transitions_read_backwards():
     for target in State:
-        assert sources(target) == {state for state in State if target in TRANSITIONS[state]}
+        assert source_states(target) == {state for state in State if target in TRANSITIONS[state]}

@@ -13,7 +13,7 @@ from ampcore.precision import DynamicLossScale, layer_policies
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam
 from ampcore.spec.precision import Precision
-from ampcore.train.loop import NEVER, ON_SKIP, Loop
+from ampcore.train.loop import HALT_ON_SKIP, NEVER_HALT, Loop
 from ampcore.train.step import Clip, TrainStep
 
 SIGNATURE = Signature((4,), "float32", classes=3)
@@ -42,7 +42,7 @@ def main() -> None:
         loop.run(window, 0, 0, 1)
         first = programs(folder)
         for batch, step, count in [(1, 1, 1), (4, 7, 3), (0, 10, 9)]:
-            loop.run(window, batch, step, count, halt=ON_SKIP if step == 7 else NEVER)
+            loop.run(window, batch, step, count, halt=HALT_ON_SKIP if step == 7 else NEVER_HALT)
         counts[engine] = first - before, programs(folder) - before
     print(json.dumps(counts))
 

@@ -10,20 +10,21 @@ import tensorflow as tf
 
 from ampcore import data, models, optimizers
 from ampcore.data import Batch, Signature
-from ampcore.diagnose.hardware import facts
+from ampcore.diagnostics.hardware import device_info
 from ampcore.models.classification import Classification
+from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network
 from ampcore.precision import NoLossScale, layer_policies
-from ampcore.series import StepBlock
 from ampcore.spec.data import Digits
 from ampcore.spec.model import Embedding, Gan, Mlp
 from ampcore.spec.optimizer import Sgd
 from ampcore.spec.precision import Precision
+from ampcore.telemetry import StepBlock
 from ampcore.train import Trainer, session
-from ampcore.train.feed import Order, ResidentFeed
-from ampcore.train.loop import Loop, step_seed
+from ampcore.train.feed import ExampleOrder, ResidentFeed
+from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
-from ampcore.train.run import Material
+from ampcore.train.run import RunContext
 from ampcore.train.step import Clip, TrainStep
 
 BATCH = 64
@@ -131,7 +132,7 @@ def values():
 
 
 @pytest.fixture(scope="session")
-def keeps(values):
+def unchanged(values):
     """Asserts that all that a step may change is left as it was, bit for bit."""
 
     @contextmanager
@@ -161,7 +162,7 @@ def make_loop(digits, values, reset):
     def make(step, engine="graph", bad=()):
         x, y = digits.x_train[: 28 * BATCH].copy(), digits.y_train[: 28 * BATCH]
         x[[number * BATCH for number in bad]] = np.inf
-        return Looped(step, Batch(tf.constant(x), tf.constant(y)), engine, values, reset)
+        return LoopRunner(step, Batch(tf.constant(x), tf.constant(y)), engine, values, reset)
 
     return make
 
@@ -175,12 +176,12 @@ def make_clicks_loop(values, reset):
         keys = random.integers(9, size=(8 * BATCH, 2, 2), dtype=np.int32)
         labels = random.integers(2, size=8 * BATCH, dtype=np.int32)
         window = Batch(tf.constant(keys), tf.constant(labels))
-        return Looped(step, window, engine, values, reset)
+        return LoopRunner(step, window, engine, values, reset)
 
     return make
 
 
-class Looped:
+class LoopRunner:
     """A loop that tests share: each begins it anew. Step n trains on batch n."""
 
     def __init__(self, step, window, engine, values, reset):
@@ -208,16 +209,20 @@ def make_session(job):
         keras.utils.set_random_seed(spec.train.seed)
         dataset = data.load(spec.data, seed=spec.train.seed)
         size = spec.data.batch_size * spec.train.accumulate
-        order = Order(len(dataset.y_train), size, shuffle=spec.data.shuffle, seed=spec.train.seed)
-        plan = Plan.of(spec.train, dataset.steps_per_epoch(size))
+        order = ExampleOrder(
+            len(dataset.y_train), size, shuffle=spec.data.shuffle, seed=spec.train.seed
+        )
+        plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(size))
         feed = (feed or ResidentFeed)(dataset, order)
-        return Material(spec, dataset, plan, feed, facts("cpu")).session(float32=float32)
+        return RunContext(spec, dataset, plan, feed, device_info("cpu")).build_session(
+            float32=float32
+        )
 
     return make
 
 
 @pytest.fixture
-def stepwise(monkeypatch):
+def one_step_blocks(monkeypatch):
     """Makes every block one step long, whatever the time that it takes."""
 
     class OneStep:
@@ -227,10 +232,10 @@ def stepwise(monkeypatch):
         def observe(self, steps, seconds):
             pass
 
-    monkeypatch.setattr(session, "Pacing", OneStep)
+    monkeypatch.setattr(session, "AdaptiveBlockSize", OneStep)
 
 
-class Told:
+class RecordedRun:
     """A run with everything that it told on the way."""
 
     def __init__(self, spec, should_stop=None, fails=(), **trainer):
@@ -248,7 +253,7 @@ class Told:
         return [event for event in self.events if event.type is kind]
 
     @property
-    def timeless(self):
+    def without_times(self):
         """The steps without what no two runs have in common."""
         return self.steps.select([name for name in self.steps.names if name != "step_time_s"])
 
@@ -263,6 +268,6 @@ def run_job(job):
     def run(should_stop=None, output_dir=None, resume=False, data_root=None, fails=(), **parts):
         spec = job(**({"runtime": {"engine": "graph"}} | parts))
         where = {"output_dir": output_dir, "resume": resume, "data_root": data_root}
-        return Told(spec, should_stop, fails, **where)
+        return RecordedRun(spec, should_stop, fails, **where)
 
     return run

@@ -25,14 +25,14 @@ import keras  # noqa: F401 - imported once, for all attempts
 import ampcore.checkpoint
 import ampcore.train.session
 import ampcore.train.trainer
-from ampcore.series.codec import encode
-from ampcore.series.frames import Frame, FrameType, write_frame
 from ampcore.spec import JobSpec
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameType, write_frame
 from ampcore.train import Trainer, feed
-from ampcore.train.diagnosis import Diagnosis
+from ampcore.train.run_diagnostics import RunDiagnostics
 
 
-class AnyLength:
+class RandomBlockSize:
     """Blocks of a few steps, in place of blocks that take half a second."""
 
     def __init__(self, seed):
@@ -47,16 +47,18 @@ class AnyLength:
 
 def prepare(request):
     if request["sizes"] is not None:
-        ampcore.train.session.Pacing = functools.partial(AnyLength, request["sizes"])
+        ampcore.train.session.AdaptiveBlockSize = functools.partial(
+            RandomBlockSize, request["sizes"]
+        )
     if request["windows"] is not None:
         ampcore.train.trainer.RESIDENT_SHARE = 0
         streamed = functools.partial(feed.StreamedFeed, window_bytes=request["windows"])
         feed.StreamedFeed = streamed
     if not request["explain"]:
-        Diagnosis.halts_on_skip = False
+        RunDiagnostics.explains_next_skip = False
 
 
-def watch_over_checkpoints(after):
+def die_after_checkpoint(after):
     """Die as soon as a checkpoint after this step is on the disk, before anything is told of it."""
 
     def save(folder, checkpoint):
@@ -72,7 +74,7 @@ def attempt(request):
     prepare(request)
     what, when = request["die"] or (None, None)
     if what == "checkpoint":
-        watch_over_checkpoints(when)
+        die_after_checkpoint(when)
     elif what == "clock":
         signal.setitimer(signal.ITIMER_REAL, when)  # nobody handles SIGALRM: it kills
 

@@ -5,11 +5,11 @@ import tensorflow as tf
 from keras import layers
 
 from ampcore.data import Batch
-from ampcore.diagnose.replay import Replay
+from ampcore.diagnostics.replay import Replay
+from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam, Momentum
-from ampcore.train.loop import step_seed
 
 PARTS, SIZE = 4, 16
 
@@ -78,11 +78,13 @@ def test_sparse_gradients_of_micro_batches_equal_those_of_one_batch(make_step, c
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_bad_micro_batches_skip_the_whole_window_and_are_counted(statistics, batch, train, keeps):
+def test_bad_micro_batches_skip_the_whole_window_and_are_counted(
+    statistics, batch, train, unchanged
+):
     step = statistics(dropout=0.5)
     assert train(step, batch).row["bad_micro_batches"] == 0.0
     for parts in ([0], [PARTS - 1], [1, 2], range(PARTS)):
-        with keeps(step):
+        with unchanged(step):
             row = train(step, with_bad(batch, parts)).row
         assert (row["skipped"], row["bad_micro_batches"]) == (1.0, len(parts))
 
@@ -127,9 +129,9 @@ def test_each_micro_batch_has_noise_of_its_own(make_step, gan, batch, train, mon
     step, seeds = make_step(task=gan(), accumulate=2), []
     losses = type(step.task).losses
 
-    def watched(task, weights, held, part, seed):
+    def watched(task, weights, non_trainable, part, seed):
         tf.py_function(lambda value: seeds.append(value.numpy().tolist()), [seed], [])
-        return losses(task, weights, held, part, seed)
+        return losses(task, weights, non_trainable, part, seed)
 
     monkeypatch.setattr(type(step.task), "losses", watched)
     train(step, batch, times=2)

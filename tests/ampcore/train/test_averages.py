@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.series import EventType
 from ampcore.spec.data import Digits
+from ampcore.telemetry import EventType
 
 EMA = 0.9
 JOB = {
@@ -22,10 +22,10 @@ def averaged(run_job, tmp_path_factory):
 
 
 def test_the_saved_model_is_the_average_of_the_weights_after_each_step(
-    averaged, make_session, stepwise
+    averaged, make_session, one_step_blocks
 ):
     session = make_session(**JOB)
-    session.use("graph")
+    session.use_engine("graph")
     model, average = session.networks[0].model, None
     for step in range(10):
         session.run_block(step)
@@ -54,6 +54,6 @@ def test_the_evaluation_is_that_of_the_average(averaged):
 def test_the_steps_are_those_of_a_run_without_an_average(averaged, run_job):
     plain = run_job(**JOB | {"optimizer": {"kind": "momentum", "learning_rate": 0.1}})
     run, _ = averaged
-    assert run.timeless == plain.timeless
+    assert run.without_times == plain.without_times
     evaluations = [r.of(EventType.EVALUATION)[0].data["val_loss"] for r in (run, plain)]
     assert evaluations[0] != evaluations[1]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ampcore.checkpoint import newest, not_finite, save
+from ampcore.checkpoint import newest, nonfinite_names, save
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
-from ampcore.series import EventType
 from ampcore.spec import Reason
+from ampcore.telemetry import EventType
 
 BATCH, STEPS = 8, 24
 UNCHECKED = {"mode": "none"}
@@ -55,7 +55,7 @@ def assert_all_finite(output_dir):
     assert files
     found = newest(output_dir / "checkpoints")
     assert found.file == files[-1]
-    assert not not_finite(found.checkpoint.arrays)
+    assert not nonfinite_names(found.checkpoint.arrays)
 
 
 # ---- A result that is not finite
@@ -88,13 +88,13 @@ def test_a_run_whose_last_batch_gives_nan_fails_and_keeps_the_last_good_state(
 def test_a_run_of_nothing_but_skips_has_no_result(run_job, parts):
     policy = {"policy": "mixed_float16"}
     run = run_job(fails=NonFiniteResult, **parts([], loss_scale=STUCK, precision=policy))
-    assert f"After all {STEPS} steps no model is saved: every step was skipped" in str(run.error)
+    assert f"No model was saved after {STEPS} steps: every step was skipped" in str(run.error)
 
 
 def test_a_last_loss_that_is_not_finite_is_no_result(run_job, parts, monkeypatch):
     # Weights that no gradient reaches stay finite whatever the loss is.
     job = parts([STEPS - 1], optimizer={"kind": "sgd", "learning_rate": 0.1})
-    monkeypatch.setattr("ampcore.train.session.Session.not_finite", lambda _: [])
+    monkeypatch.setattr("ampcore.train.session.Session.nonfinite_names", lambda _: [])
     run = run_job(fails=NonFiniteResult, **job)
     assert "the last loss is nan" in str(run.error)
 
@@ -103,7 +103,7 @@ def test_a_last_loss_that_is_not_finite_is_no_result(run_job, parts, monkeypatch
 def test_everything_that_goes_into_the_saved_model_has_to_be_finite(make_session, damaged):
     optimizer = {"kind": "momentum", "ema": 0.9}
     session = make_session(model={"kind": "resnet", "depth": 8, "width": 2}, optimizer=optimizer)
-    assert session.not_finite() == []
+    assert session.nonfinite_names() == []
     model, [made] = session.networks[0].model, session.optimizers
     weight = model.trainable_variables[0]
     variable = {
@@ -115,9 +115,9 @@ def test_everything_that_goes_into_the_saved_model_has_to_be_finite(make_session
     value = np.array(variable.value.numpy())
     value.flat[-1] = np.inf
     variable.assign(value)
-    found = session.not_finite()
+    found = session.nonfinite_names()
     assert len(found) == (damaged != "slot")
-    assert len(not_finite(session.capture())) == 1
+    assert len(nonfinite_names(session.capture())) == 1
 
 
 # ---- What is kept of a run that fails
@@ -142,7 +142,9 @@ def test_a_run_that_only_skips_keeps_the_state_as_it_stands(run_job, parts, tmp_
     assert again.result.steps == STEPS
 
 
-def test_a_run_that_has_checkpoints_keeps_no_state_beside_them(run_job, parts, tmp_path, stepwise):
+def test_a_run_that_has_checkpoints_keeps_no_state_beside_them(
+    run_job, parts, tmp_path, one_step_blocks
+):
     job = parts([10], train={"checkpoint_every_s": 1e-9}, guard={"max_consecutive_skips": 3})
     run = run_job(fails=NonFiniteLoss, output_dir=tmp_path, **job)
     assert saved(run) == list(range(10))
@@ -159,7 +161,7 @@ def stop_after(steps):
 
 
 def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
-    run_job, parts, tmp_path, stepwise
+    run_job, parts, tmp_path, one_step_blocks
 ):
     job = parts([10])
     whole = run_job(fails=NonFiniteResult, **job)
@@ -167,11 +169,11 @@ def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
     assert first.result.stopped
     assert saved(first) == [7]
     [warning] = warnings(first, "damaged_state")
-    assert "A run that is resumed goes on after 8 steps." in warning.data["message"]
+    assert "A resumed run continues after 8 steps." in warning.data["message"]
     second = run_job(stop_after(6), output_dir=tmp_path, resume=True, **job)
     assert second.steps.first_step == 8
     assert saved(second) == []
-    assert "goes on after 8 steps" in warnings(second, "damaged_state")[0].data["message"]
+    assert "continues after 8 steps" in warnings(second, "damaged_state")[0].data["message"]
     assert_all_finite(tmp_path)
     rest = run_job(fails=NonFiniteResult, output_dir=tmp_path, resume=True, **job)
     assert rest.steps.first_step == 8
@@ -179,7 +181,7 @@ def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
 
 
 def test_a_checkpoint_of_an_earlier_version_with_damaged_weights_is_passed_over(
-    run_job, parts, tmp_path, stepwise
+    run_job, parts, tmp_path, one_step_blocks
 ):
     job = parts([])
     run_job(stop_after(4), output_dir=tmp_path, **job)

@@ -15,7 +15,7 @@ from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train import loop
-from ampcore.train.loop import ENGINES, ON_SKIP
+from ampcore.train.loop import ENGINES, HALT_ON_SKIP
 from ampcore.train.step import Clip, TrainStep
 
 COMPILED = [engine for engine in ENGINES if engine != "graph"]
@@ -41,7 +41,7 @@ def engines(make_step, make_task, make_loop):
 
 
 @pytest.fixture(params=ENGINES)
-def looped(request, engines):
+def loop_runner(request, engines):
     return engines[request.param].begin()
 
 
@@ -100,18 +100,18 @@ def test_the_batches_of_a_block_follow_one_another(make_step, make_task, make_lo
     np.testing.assert_allclose(rows[:, 0], expected, rtol=1e-5)
 
 
-def test_a_skip_that_halts_is_the_last_step_of_its_block(looped, keeps):
-    assert len(looped.run(0, 5, halt=ON_SKIP)) == 5
-    with keeps(looped.step):
-        rows = looped.run(5, 10, halt=ON_SKIP)
+def test_a_skip_that_halts_is_the_last_step_of_its_block(loop_runner, unchanged):
+    assert len(loop_runner.run(0, 5, halt=HALT_ON_SKIP)) == 5
+    with unchanged(loop_runner.step):
+        rows = loop_runner.run(5, 10, halt=HALT_ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
-    assert looped.loop.states[0].scale == rows[0, 1] / 2
-    rows = looped.run(6, 10, halt=ON_SKIP)
+    assert loop_runner.loop.states[0].scale == rows[0, 1] / 2
+    rows = loop_runner.run(6, 10, halt=HALT_ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_without_halting_a_skip_is_a_step_like_all_others(looped):
-    assert len(looped.run(3, 5)) == 5
+def test_without_halting_a_skip_is_a_step_like_all_others(loop_runner):
+    assert len(loop_runner.run(3, 5)) == 5
 
 
 def test_one_compiled_loop_makes_no_more_steps_than_its_records_hold(
@@ -122,10 +122,10 @@ def test_one_compiled_loop_makes_no_more_steps_than_its_records_hold(
     assert [len(made.run(first, count)) for first, count in [(0, 2), (2, 3), (5, 8)]] == [2, 3, 3]
 
 
-def test_a_loop_is_traced_once_for_blocks_of_every_place_and_size(looped):
+def test_a_loop_is_traced_once_for_blocks_of_every_place_and_size(loop_runner):
     for first, count in [(0, 1), (1, 3), (4, 8)]:
-        looped.run(first, count)
-    assert looped.loop.function.experimental_get_tracing_count() == 1
+        loop_runner.run(first, count)
+    assert loop_runner.loop.function.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)

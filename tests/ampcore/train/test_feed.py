@@ -1,11 +1,16 @@
+"""The examples of a run, step by step: resident on the device, or streamed."""
+
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.data import Dataset, Signature
-from ampcore.train import feed, trainer
-from ampcore.train.feed import Order, ResidentFeed, StreamedFeed, feed_for
+from ampcore.errors import InvalidData
+from ampcore.train import Trainer, feed, session, trainer
+from ampcore.train.feed import ExampleOrder, ResidentFeed, StreamedFeed, feed_for
 
 EPOCHS = 3
 
@@ -18,7 +23,7 @@ def dataset(count):
 
 
 def order(count=20, step_examples=3, *, shuffle=True, seed=5):
-    return Order(count, step_examples, shuffle=shuffle, seed=seed)
+    return ExampleOrder(count, step_examples, shuffle=shuffle, seed=seed)
 
 
 def labels_of_step(made, epoch, batch):
@@ -76,30 +81,30 @@ def test_a_step_that_is_larger_than_a_window_has_one_of_its_own():
 
 
 def test_an_epoch_trains_each_example_once_but_for_those_left_over():
-    found = order().of(0)
+    found = order().of_epoch(0)
     assert len(found) == 18
     assert len(set(found)) == 18
     assert set(found) <= set(range(20))
 
 
 def test_with_shuffling_each_epoch_leaves_others_out():
-    left_out = {frozenset(set(range(20)) - set(order().of(epoch))) for epoch in range(10)}
+    left_out = {frozenset(set(range(20)) - set(order().of_epoch(epoch))) for epoch in range(10)}
     assert len(left_out) > 1
 
 
 def test_without_shuffling_every_epoch_has_the_order_of_the_data():
-    assert order(shuffle=False).of(7).tolist() == list(range(18))
+    assert order(shuffle=False).of_epoch(7).tolist() == list(range(18))
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
 @settings(deadline=None)
 def test_the_order_depends_on_seed_and_epoch_alone(seed, epoch):
     one, again = (order(100, 7, seed=seed) for _ in range(2))
-    again.of(epoch + 1)
-    expected = one.of(epoch).tolist()
-    assert again.of(epoch).tolist() == expected
-    assert one.of(epoch + 1).tolist() != expected
-    assert order(100, 7, seed=seed + 1).of(epoch).tolist() != expected
+    again.of_epoch(epoch + 1)
+    expected = one.of_epoch(epoch).tolist()
+    assert again.of_epoch(epoch).tolist() == expected
+    assert one.of_epoch(epoch + 1).tolist() != expected
+    assert order(100, 7, seed=seed + 1).of_epoch(epoch).tolist() != expected
 
 
 @pytest.mark.parametrize(
@@ -129,5 +134,27 @@ def test_a_run_of_streamed_data_equals_one_of_resident_data(run_job, monkeypatch
     monkeypatch.setattr(feed, "StreamedFeed", streamed_feed)
     streamed = run_job(train={"epochs": 2})
     assert windows[0].window(0, 0)[1:] == (0, 2)
-    assert streamed.timeless == resident.timeless
+    assert streamed.without_times == resident.without_times
     assert streamed.result.weights_digest == resident.result.weights_digest
+
+
+def test_data_too_small_for_one_accumulated_step_is_an_error_with_the_field(job, tmp_path):
+    np.savez(tmp_path / "few.npz", x_train=np.ones((20, 3)), y_train=np.arange(20) % 2)
+    data = {"kind": "npz", "path": str(tmp_path / "few.npz"), "batch_size": 8}
+    spec = job(model={"kind": "mlp"}, data=data, train={"accumulate": 3})
+    with pytest.raises(InvalidData, match=r"train\.accumulate: expected at most 2,.*received 3\."):
+        Trainer(spec).run()
+
+
+def test_the_wait_for_data_is_part_of_the_time_of_a_step(make_session, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+
+    class SlowFeed(ResidentFeed):
+        def window(self, epoch, batch):
+            clock.now += 3.0
+            return super().window(epoch, batch)
+
+    made = make_session(feed=SlowFeed, model={"kind": "mlp", "hidden": [4]})
+    made.use_engine("graph")
+    monkeypatch.setattr(session, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    assert made.run_block(0)["step_time_s"].sum() == 3.0

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.errors import NonFiniteLoss, SkipBudgetExceeded
-from ampcore.series import StepBlock
 from ampcore.spec import Reason
-from ampcore.train.guard import Exceeded, Guard
+from ampcore.telemetry import StepBlock
+from ampcore.train.guard import Guard, TooManyBadSteps
 
 DYNAMIC = {"mode": "dynamic"}
 
@@ -21,50 +21,52 @@ def block(first_step, skipped=(), loss=None, norm=None):
 @pytest.fixture
 def error(job):
     """The error that ends a run of a spec with these parts, after a row of one step."""
-    return lambda *, checked=True, **parts: Exceeded(4, 4, checked).error(job(**parts))
+    return lambda *, checked=True, **parts: TooManyBadSteps(4, 4, checked).error(job(**parts))
 
 
 def test_skips_in_a_row_add_up_over_blocks():
     guard = Guard(3, checked=True)
     assert guard.observe(block(0, [True, False, True])) is None
-    assert guard.observe(block(3, [True, True, True, True])) == Exceeded(2, 4, checked=True)
-    assert guard.row == 5
+    assert guard.observe(block(3, [True, True, True, True])) == TooManyBadSteps(2, 4, checked=True)
+    assert guard.consecutive_bad_steps == 5
 
 
 def test_a_row_goes_on_from_where_a_checkpoint_left_it():
-    assert Guard(3, checked=True, row=2).observe(block(7, [True])) == Exceeded(5, 7, checked=True)
+    assert Guard(3, checked=True, consecutive_bad_steps=2).observe(
+        block(7, [True])
+    ) == TooManyBadSteps(5, 7, checked=True)
 
 
 def test_one_applied_step_starts_the_count_again():
     guard = Guard(3, checked=True)
     for first in range(0, 30, 3):
         assert guard.observe(block(first, [True, True, False])) is None
-    assert guard.row == 0
+    assert guard.consecutive_bad_steps == 0
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 5), st.integers(1, 7))
 def test_it_finds_the_first_row_that_is_as_long_as_the_limit(skipped, limit, size):
-    guard, row, expected = Guard(limit, checked=True), 0, None
+    guard, consecutive_bad_steps, expected = Guard(limit, checked=True), 0, None
     for step, bad in enumerate(skipped):
-        row = row + 1 if bad else 0
-        if row == limit and expected is None:
-            expected = Exceeded(step - limit + 1, step, checked=True)
+        consecutive_bad_steps = consecutive_bad_steps + 1 if bad else 0
+        if consecutive_bad_steps == limit and expected is None:
+            expected = TooManyBadSteps(step - limit + 1, step, checked=True)
     firsts = range(0, len(skipped), size)
     found = [guard.observe(block(first, skipped[first : first + size])) for first in firsts]
     assert next(filter(None, found), None) == expected
-    assert guard.row == row
+    assert guard.consecutive_bad_steps == consecutive_bad_steps
 
 
 def test_without_a_finite_check_losses_that_are_not_finite_count():
     guard = Guard(2, checked=False)
     assert guard.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf])) is None
-    assert guard.observe(block(4, loss=[np.nan])) == Exceeded(3, 4, checked=False)
+    assert guard.observe(block(4, loss=[np.nan])) == TooManyBadSteps(3, 4, checked=False)
 
 
 def test_without_a_finite_check_gradients_that_are_not_finite_count():
     guard = Guard(2, checked=False)
     found = guard.observe(block(0, loss=[1.0, 1.0, np.nan], norm=[1.0, np.inf, np.nan]))
-    assert found == Exceeded(1, 2, checked=False)
+    assert found == TooManyBadSteps(1, 2, checked=False)
 
 
 @pytest.mark.parametrize("checked", [True, False])
@@ -74,7 +76,7 @@ def test_gradients_that_are_not_finite_damage_the_state_until_the_run_goes_back(
     assert guard.damage == "the gradient norm of step 1 was not finite"
     guard.observe(block(3, loss=[1.0]))
     assert guard.damage == "the gradient norm of step 1 was not finite"
-    guard.begin_anew()
+    guard.reset()
     assert guard.damage is None
 
 
@@ -102,14 +104,14 @@ def test_with_a_finite_check_only_skips_count():
 
 
 def test_the_error_of_a_row_of_skips_names_the_steps(job):
-    found = Exceeded(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
+    found = TooManyBadSteps(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
     assert isinstance(found, SkipBudgetExceeded)
     assert found.reason is Reason.SKIP_BUDGET_EXCEEDED
     assert "3 steps in a row, 2 to 4," in str(found)
 
 
 def test_the_error_of_losses_that_are_not_finite_names_the_steps(job):
-    found = Exceeded(3, 4, checked=False).error(job(loss_scale={"mode": "none"}))
+    found = TooManyBadSteps(3, 4, checked=False).error(job(loss_scale={"mode": "none"}))
     assert isinstance(found, NonFiniteLoss)
     assert found.reason is Reason.NON_FINITE_LOSS
     assert "2 steps in a row, 3 to 4," in str(found)

@@ -3,9 +3,10 @@ import pytest
 import tensorflow as tf
 
 from ampcore.models.classification import Classification
+from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.spec.optimizer import Adam
-from ampcore.train.loop import ENGINES, ON_SKIP, engine_name, step_seed
+from ampcore.train.loop import ENGINES, HALT_ON_SKIP, engine_name
 
 SKIPPED = 2
 
@@ -18,45 +19,50 @@ def made(make_step, make_loop):
 
 
 @pytest.fixture
-def looped(made):
+def loop_runner(made):
     return made.begin()
 
 
-def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(looped, values):
-    rows, after = looped.run(0, 20), values(looped.step)
+def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(loop_runner, values):
+    rows, after = loop_runner.run(0, 20), values(loop_runner.step)
     assert 0 < rows[:, SKIPPED].sum() < 20  # some were skipped, some were not
-    looped.begin()
-    pieces = [looped.run(0, 1), looped.run(1, 2), looped.run(3, 7), looped.run(10, 10)]
+    loop_runner.begin()
+    pieces = [
+        loop_runner.run(0, 1),
+        loop_runner.run(1, 2),
+        loop_runner.run(3, 7),
+        loop_runner.run(10, 10),
+    ]
     np.testing.assert_array_equal(np.concatenate(pieces), rows)
-    np.testing.assert_equal(values(looped.step), after)
+    np.testing.assert_equal(values(loop_runner.step), after)
 
 
-def test_the_states_after_a_block_are_those_of_the_next_step(looped):
-    first = looped.run(0, 1)
+def test_the_states_after_a_block_are_those_of_the_next_step(loop_runner):
+    first = loop_runner.run(0, 1)
     assert first[0, 1] == 2.0**24
-    [state] = looped.loop.states
+    [state] = loop_runner.loop.states
     assert state.scale == 2.0**23
-    assert looped.run(1, 1)[0, 1] == 2.0**23
+    assert loop_runner.run(1, 1)[0, 1] == 2.0**23
 
 
-def test_a_skip_that_halts_leaves_all_but_the_scale_as_it_was(looped, keeps):
-    with keeps(looped.step):
-        rows = looped.run(0, 20, halt=ON_SKIP)
+def test_a_skip_that_halts_leaves_all_but_the_scale_as_it_was(loop_runner, unchanged):
+    with unchanged(loop_runner.step):
+        rows = loop_runner.run(0, 20, halt=HALT_ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
-    assert looped.loop.states[0].scale == 2.0**23
+    assert loop_runner.loop.states[0].scale == 2.0**23
 
 
-def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(looped, values):
-    rows, after = looped.run(0, 20), values(looped.step)
-    looped.begin()
+def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(loop_runner, values):
+    rows, after = loop_runner.run(0, 20), values(loop_runner.step)
+    loop_runner.begin()
     pieces, done = [], 0
     while done < 20:
-        pieces.append(looped.run(done, 20 - done, halt=ON_SKIP))
+        pieces.append(loop_runner.run(done, 20 - done, halt=HALT_ON_SKIP))
         done += len(pieces[-1])
     assert len(pieces) > 2
     assert not any(piece[:-1, SKIPPED].any() for piece in pieces)
     np.testing.assert_array_equal(np.concatenate(pieces), rows)
-    np.testing.assert_equal(values(looped.step), after)
+    np.testing.assert_equal(values(loop_runner.step), after)
 
 
 def test_an_unknown_engine_of_a_checkpoint_is_the_graph_engine():
@@ -74,11 +80,11 @@ def test_the_noise_of_a_step_is_drawn_from_its_own_number_wherever_a_block_begin
 ):
     losses = Classification.losses
 
-    def of_seed(task, weights, held, batch, seed):
-        [loss], after = losses(task, weights, held, batch, seed)
+    def of_seed(task, weights, non_trainable, batch, seed):
+        [loss], after = losses(task, weights, non_trainable, batch, seed)
         return [0 * loss + tf.cast(seed[1], tf.float32)], after
 
     monkeypatch.setattr(Classification, "losses", of_seed)
-    looped = make_loop(make_step(NoLossScale()))
-    assert looped.run(5, 3)[:, 0].tolist() == [5, 6, 7]
-    assert looped.run(20, 1)[:, 0].tolist() == [20]
+    loop_runner = make_loop(make_step(NoLossScale()))
+    assert loop_runner.run(5, 3)[:, 0].tolist() == [5, 6, 7]
+    assert loop_runner.run(20, 1)[:, 0].tolist() == [20]

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from ampcore.diagnostics import scale_table
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
-from ampcore.series import EventType
+from ampcore.telemetry import EventType
 from ampcore.train import Trainer
-from ampcore.train.guard import Exceeded
-from ampcore.train.recovery import MOST_ROLLBACKS, GoodState, Recovery
+from ampcore.train.guard import TooManyBadSteps
+from ampcore.train.recovery import MAX_ROLLBACKS, GoodState, Recovery
 
 BATCH, STEPS = 8, 24
 BAD = (10, 11, 12)
@@ -57,7 +58,7 @@ def applied(session, steps):
 
 
 def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
-    run_job, make_session, parts, stepwise
+    run_job, make_session, parts, one_step_blocks
 ):
     run = run_job(**parts("rollback"))
     [event] = run.of(EventType.ROLLBACK)
@@ -68,7 +69,7 @@ def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
     assert (event.data["first_bad_step"], event.data["steps_kept"]) == (BAD[0], 8)
     assert "3 steps in a row, 10 to 12," in event.data["message"]
     again = make_session(**parts("rollback"))
-    again.use("graph")
+    again.use_engine("graph")
     applied(again, range(8))
     expected = applied(again, range(13, STEPS))
     np.testing.assert_array_equal(run.steps["loss"][13:], expected)
@@ -76,31 +77,33 @@ def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
     assert run.result.steps == STEPS
 
 
-def test_a_rollback_goes_back_to_the_newest_good_state(run_job, make_session, parts, stepwise):
+def test_a_rollback_goes_back_to_the_newest_good_state(
+    run_job, make_session, parts, one_step_blocks
+):
     run = run_job(**kept_after_each_step(parts("rollback")))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
     again = make_session(**parts("rollback"))
-    again.use("graph")
+    again.use_engine("graph")
     applied(again, range(BAD[0]))
     expected = applied(again, range(13, STEPS))
     np.testing.assert_array_equal(run.steps["loss"][13:], expected)
 
 
 def test_without_a_finite_check_a_rollback_undoes_the_damage(
-    run_job, make_session, parts, stepwise
+    run_job, make_session, parts, one_step_blocks
 ):
     run = run_job(**kept_after_each_step(parts("rollback", {"mode": "none"})))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
     assert not np.isfinite(run.steps["loss"][list(BAD)]).any()
     again = make_session(**parts("rollback"))
-    again.use("graph")
+    again.use_engine("graph")
     applied(again, range(BAD[0]))
     np.testing.assert_allclose(run.steps["loss"][13:], applied(again, range(13, STEPS)), rtol=1e-5)
 
 
-def test_the_count_of_bad_steps_begins_anew_after_a_rollback(run_job, parts, stepwise):
+def test_the_count_of_bad_steps_begins_anew_after_a_rollback(run_job, parts, one_step_blocks):
     job = parts("rollback", STUCK, precision={"policy": "mixed_float16"}, train={"steps": 9})
     run = run_job(fails=NonFiniteResult, **job)
     assert "every step was skipped" in str(run.error)
@@ -117,26 +120,26 @@ def test_rollbacks_that_do_not_help_end_the_run(job, parts, every):
     with pytest.raises(SkipBudgetExceeded, match="2 steps in a row, 16 to 17,"):
         Trainer(spec).run(blocks.append, events.append)
     found = [event.step for event in events if event.type is EventType.ROLLBACK]
-    assert found == list(range(1, 2 * MOST_ROLLBACKS, 2))
-    assert blocks[-1].end_step == 2 * MOST_ROLLBACKS + 2
+    assert found == list(range(1, 2 * MAX_ROLLBACKS, 2))
+    assert blocks[-1].end_step == 2 * MAX_ROLLBACKS + 2
 
 
 def test_a_new_good_state_may_be_gone_back_to_as_often_again(job):
     recovery = Recovery(job(guard={"on_exceeded": "rollback"}))
-    row = Exceeded(0, 1, checked=True)
+    row = TooManyBadSteps(0, 1, checked=True)
     for steps in (0, 5):
         recovery.keep(GoodState({}, steps))
-        assert {recovery.way_back(row).steps for _ in range(MOST_ROLLBACKS)} == {steps}
+        assert {recovery.take_recovery_state(row).steps for _ in range(MAX_ROLLBACKS)} == {steps}
     with pytest.raises(SkipBudgetExceeded):
-        recovery.way_back(row)
+        recovery.take_recovery_state(row)
 
 
 def test_a_run_that_is_to_fail_has_no_way_back(job):
     recovery = Recovery(job(guard={"on_exceeded": "fail"}))
     recovery.keep(GoodState({}, 0))
-    assert not recovery.can_go_back
+    assert not recovery.can_recover
     with pytest.raises(NonFiniteLoss):
-        recovery.way_back(Exceeded(0, 1, checked=False))
+        recovery.take_recovery_state(TooManyBadSteps(0, 1, checked=False))
 
 
 FALLBACK = {
@@ -155,7 +158,7 @@ FALLBACK = {
 
 
 def test_the_fallback_goes_on_in_float32_with_weights_slots_and_schedule(
-    run_job, make_session, parts, stepwise
+    run_job, make_session, parts, one_step_blocks
 ):
     job = parts("float32", **FALLBACK)
     job["data"] = {"kind": "digits", "batch_size": 64}
@@ -164,17 +167,17 @@ def test_the_fallback_goes_on_in_float32_with_weights_slots_and_schedule(
     [event] = run.of(EventType.FLOAT32_FALLBACK)
     assert (event.step, event.data["first_bad_step"], event.data["steps_kept"]) == (3, 1, 1)
     assert event.data["policy_before"] == "mixed_float16"
-    assert "the run goes on in float32" in event.data["message"]
+    assert "the run continues in float32" in event.data["message"]
     assert (run.result.policy, run.result.final_loss_scale) == ("float32", 1.0)
     assert set(run.steps["loss_scale"][4:]) == {1.0}
     # One update was made before the fallback.
     assert run.steps["learning_rate"][:6] == pytest.approx([0.1, *[0.05] * 4, 0.025])
 
     half, whole = make_session(**job), make_session(float32=True, **job)
-    half.use("graph")
+    half.use_engine("graph")
     half.run_block(0)
     whole.restore(half.capture(), scales=False)
-    whole.use("graph", 4)
+    whole.use_engine("graph", 4)
     np.testing.assert_array_equal(run.steps["loss"][4:], applied(whole, range(4, 22)))
 
 
@@ -185,7 +188,7 @@ def test_float32_that_does_not_learn_either_ends_the_run(run_job, parts):
         run_job(**job)
 
 
-def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, stepwise, tmp_path):
+def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, one_step_blocks, tmp_path):
     job = parts("float32", **FALLBACK) | {"data": {"kind": "digits", "batch_size": 64}}
     whole = run_job(**job)
     asked = iter(range(100))
@@ -218,3 +221,43 @@ def test_skipped_steps_advance_neither_the_schedule_nor_the_updates(run_job, par
     run = run_job(**parts("fail") | {"guard": guard, "optimizer": optimizer})
     updates = np.cumsum(~run.steps["skipped"]) - ~run.steps["skipped"]
     np.testing.assert_allclose(run.steps["learning_rate"], 0.5 * 0.5**updates, rtol=1e-5)
+
+
+# ---- Around the fallback to float32
+
+FALLBACK_JOB = {
+    "model": {"kind": "mlp", "hidden": [5]},
+    "precision": {"policy": "mixed_float16"},
+    "loss_scale": {"mode": "fixed", "scale": 2.0**40},
+    "guard": {"max_consecutive_skips": 3, "on_exceeded": "float32"},
+    "train": {"steps": 5},
+}
+
+
+def test_a_fallback_reports_the_float16_scale_table_first(run_job, one_step_blocks, monkeypatch):
+    monkeypatch.setattr(scale_table, "MIN_RUN_S", 0.0)
+    monkeypatch.setattr(scale_table, "MIN_GAP_S", 0.0)
+    run = run_job(**FALLBACK_JOB)
+    [table] = run.of(EventType.SCALE_TABLE)
+    [fallback] = run.of(EventType.FLOAT32_FALLBACK)
+    assert table.step == fallback.step
+    assert run.events.index(table) < run.events.index(fallback)
+
+
+def test_after_a_fallback_the_good_state_is_discarded(job):
+    recovery = Recovery(job(**FALLBACK_JOB))
+    recovery.keep(GoodState({}, 0))
+    recovery.mark_float32_fallback()
+    assert recovery.in_float32
+    assert recovery.good is None
+    with pytest.raises(SkipBudgetExceeded):
+        recovery.take_recovery_state(TooManyBadSteps(0, 2, checked=True))
+
+
+def test_a_failed_run_reports_its_scale_table(job, one_step_blocks, monkeypatch):
+    monkeypatch.setattr(scale_table, "MIN_RUN_S", 0.0)
+    events = []
+    failing = {"guard": {"max_consecutive_skips": 3, "on_exceeded": "fail"}}
+    with pytest.raises(SkipBudgetExceeded):
+        Trainer(job(**FALLBACK_JOB | failing)).run(on_event=events.append)
+    assert [event.type for event in events].count(EventType.SCALE_TABLE) == 1

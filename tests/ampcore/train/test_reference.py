@@ -15,7 +15,7 @@ B1, B2, EPSILON = 0.9, 0.999, 1e-7
 
 
 @pytest.fixture
-def session_of(make_session, stepwise):
+def session_of(make_session, one_step_blocks):
     """The session of a job, the same one every time, in blocks of one step."""
 
     def make(**parts):
@@ -28,12 +28,12 @@ def batches(session):
     """The examples and labels of each step, picked from the data by their indices."""
     digits = data.load(Digits(), seed=SEED)
     for step in range(STEPS):
-        rows = session.examples_of(step)
+        rows = session.example_indices(step)
         yield digits.x_train[rows], digits.y_train[rows]
 
 
 def losses(session):
-    session.use("graph")
+    session.use_engine("graph")
     return [session.run_block(step)["loss"][0] for step in range(STEPS)]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ampcore.series import EventType
+from ampcore.telemetry import EventType
 from ampcore.train import session
-from ampcore.train.pacing import Pacing
+from ampcore.train.plan import AdaptiveBlockSize
 
 BATCH, STEPS = 8, 40
 BAD = (10, 11, 12, 21, 22, 23, 24, 33, 34)
@@ -54,23 +54,25 @@ def parts(tmp_path):
 
 
 @pytest.fixture
-def paced(monkeypatch):
+def set_block_seconds(monkeypatch):
     """Makes blocks of so many seconds, or of one step."""
-    return lambda block_s: monkeypatch.setattr(session, "Pacing", partial(Pacing, block_s))
+    return lambda block_s: monkeypatch.setattr(
+        session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, block_s)
+    )
 
 
-class Series:
+class ObservedSteps:
     """What readers see: the steps of an attempt take the place of those told before."""
 
     def __init__(self):
         self._rows, self._events = {}, {}
 
     def add(self, run):
-        told = run.timeless
-        columns = [told[name].tolist() for name in told.names]
+        timeless_steps = run.without_times
+        columns = [timeless_steps[name].tolist() for name in timeless_steps.names]
         kinds = (EventType.ROLLBACK, EventType.FLOAT32_FALLBACK)
         events = {event.step: event.data for event in run.events if event.type in kinds}
-        for step, row in enumerate(zip(*columns, strict=True), start=told.first_step):
+        for step, row in enumerate(zip(*columns, strict=True), start=timeless_steps.first_step):
             self._rows[step] = row
             self._events.pop(step, None)
         self._events |= events
@@ -86,7 +88,7 @@ class Series:
 
 
 def assert_same(found, last, whole):
-    series = Series().add(whole)
+    series = ObservedSteps().add(whole)
     np.testing.assert_array_equal(found.steps, series.steps)
     assert found.recoveries == series.recoveries
     assert len(found.recoveries) > 0
@@ -95,23 +97,23 @@ def assert_same(found, last, whole):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_length_of_blocks_changes_nothing(run_job, parts, paced, name):
-    paced(1e-9)
+def test_the_length_of_blocks_changes_nothing(run_job, parts, set_block_seconds, name):
+    set_block_seconds(1e-9)
     short = run_job(**parts(name))
-    paced(1e9)
-    assert_same(Series().add(short), short, run_job(**parts(name)))
+    set_block_seconds(1e9)
+    assert_same(ObservedSteps().add(short), short, run_job(**parts(name)))
 
 
 @pytest.mark.parametrize("stops", [[7], [12], [14, 6, 5]])
 @pytest.mark.parametrize("name", ["skipped steps", "applied steps"])
-def test_pauses_change_nothing(run_job, parts, paced, name, stops):
+def test_pauses_change_nothing(run_job, parts, set_block_seconds, name, stops):
     """Each attempt is stopped after so many steps, and the next one goes on."""
     job = parts(name)
     folder = Path(job["data"]["path"]).with_name("out")
-    paced(1e9)
+    set_block_seconds(1e9)
     whole = run_job(**job)
-    paced(1e-9)
-    series = Series()
+    set_block_seconds(1e-9)
+    series = ObservedSteps()
     for stop in [*stops, None]:
         asked = iter(range(STEPS + 1))
         stops_here = partial(_is_next, asked, stop)

@@ -14,9 +14,9 @@ import pytest
 
 from ampcore.checkpoint import newest, save
 from ampcore.errors import IncompatibleCheckpoint, UnreadableCheckpoint
-from ampcore.series import EventType, StepBlock
-from ampcore.series.codec import decode
-from ampcore.series.frames import FrameReader, FrameType
+from ampcore.telemetry import EventType, StepBlock
+from ampcore.telemetry.codec import decode
+from ampcore.telemetry.frames import FrameReader, FrameType
 from ampcore.train import Trainer
 
 CHILD = Path(__file__).with_name("resume_child.py")
@@ -94,12 +94,12 @@ WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
 """Three steps: the last window of an epoch overlaps the one before it."""
 
 
-one_process = pytest.mark.xdist_group("resume")
+same_xdist_worker = pytest.mark.xdist_group("resume")
 """The tests that share the runs nobody kills."""
 
 
 @pytest.fixture(scope="module")
-def trainers():
+def trainer_process():
     """A process that makes attempts, and is asked one by one."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, CHILD], **pipes) as process:
@@ -110,9 +110,9 @@ def trainers():
 class Job:
     """A job in its folder, and all that its attempts have told."""
 
-    def __init__(self, trainers, folder, name):
+    def __init__(self, trainer_process, folder, name):
         folder.mkdir()
-        self._trainers, self._log = trainers, folder / "log"
+        self._trainer_process, self._log = trainer_process, folder / "log"
         spec = {"runtime": {"engine": "graph"}} | JOBS[name]
         spec["train"] = JOBS[name].get("train", {}) | {"steps": STEPS, "checkpoint_every_s": 1e-9}
         self._request = {
@@ -126,17 +126,17 @@ class Job:
     def attempt(self, sizes=None, die=None):
         """Train until the end or death; the exit code."""
         request = self._request | {"sizes": sizes, "die": die}
-        self._trainers.stdin.write(json.dumps(request) + "\n")
-        self._trainers.stdin.flush()
-        return int(self._trainers.stdout.readline())
+        self._trainer_process.stdin.write(json.dumps(request) + "\n")
+        self._trainer_process.stdin.flush()
+        return int(self._trainer_process.stdout.readline())
 
     @property
     def frames(self):
         return list(FrameReader().feed(self._log.read_bytes()))
 
     def events(self, kind):
-        told = [frame.header for frame in self.frames if frame.type is FrameType.EVENT]
-        return [event for event in told if event["event"] == kind]
+        emitted = [frame.header for frame in self.frames if frame.type is FrameType.EVENT]
+        return [event for event in emitted if event["event"] == kind]
 
     @property
     def summary(self):
@@ -158,55 +158,57 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def whole(trainers, tmp_path_factory):
+def uninterrupted(trainer_process, tmp_path_factory):
     """The jobs as they are when nobody kills them."""
 
     @functools.cache
     def run(name):
-        job = Job(trainers, tmp_path_factory.mktemp("whole") / "job", name)
+        job = Job(trainer_process, tmp_path_factory.mktemp("whole") / "job", name)
         assert job.attempt() == 0
         return job
 
     return run
 
 
-def assert_equal(killed, whole):
-    assert len(killed.steps) == STEPS
-    assert killed.steps.tobytes() == whole.steps.tobytes()
+def assert_equal(interrupted, uninterrupted):
+    assert len(interrupted.steps) == STEPS
+    assert interrupted.steps.tobytes() == uninterrupted.steps.tobytes()
     ends = ("steps", "skipped", "weights_digest", "final_loss", "final_loss_scale", "val_loss")
-    assert [killed.summary[end] for end in ends] == [whole.summary[end] for end in ends]
+    assert [interrupted.summary[end] for end in ends] == [
+        uninterrupted.summary[end] for end in ends
+    ]
 
 
-@one_process
+@same_xdist_worker
 @pytest.mark.parametrize("name", JOBS)
-def test_a_killed_run_equals_one_that_was_not(trainers, whole, tmp_path, name):
-    killed = Job(trainers, tmp_path / "job", name)
+def test_a_killed_run_equals_one_that_was_not(trainer_process, uninterrupted, tmp_path, name):
+    interrupted = Job(trainer_process, tmp_path / "job", name)
     rng = random.Random(name)
     deaths = sorted(rng.sample(range(2, STEPS - 1), 2))
-    assert killed.attempt(rng.random(), ["checkpoint", deaths[0]]) == -signal.SIGKILL
+    assert interrupted.attempt(rng.random(), ["checkpoint", deaths[0]]) == -signal.SIGKILL
     if name not in SLOW:
-        assert killed.attempt(rng.random(), ["block", deaths[1]]) == -signal.SIGKILL
-    assert killed.attempt(rng.random()) == 0
-    resumed = killed.events(EventType.RESUMED)
+        assert interrupted.attempt(rng.random(), ["block", deaths[1]]) == -signal.SIGKILL
+    assert interrupted.attempt(rng.random()) == 0
+    resumed = interrupted.events(EventType.RESUMED)
     assert [event["data"]["steps"] >= deaths[0] for event in resumed] == [True] * len(resumed)
     assert resumed
-    assert_equal(killed, whole(name))
+    assert_equal(interrupted, uninterrupted(name))
 
 
-@one_process
-def test_it_can_be_killed_at_any_time(trainers, whole, tmp_path):
-    killed = Job(trainers, tmp_path / "job", "skips")
+@same_xdist_worker
+def test_it_can_be_killed_at_any_time(trainer_process, uninterrupted, tmp_path):
+    interrupted = Job(trainer_process, tmp_path / "job", "skips")
     rng = random.Random(0)
     for _ in range(4):
-        killed.attempt(rng.random(), ["clock", rng.uniform(0.2, 0.8)])
-    assert killed.attempt() == 0
-    assert_equal(killed, whole("skips"))
+        interrupted.attempt(rng.random(), ["clock", rng.uniform(0.2, 0.8)])
+    assert interrupted.attempt() == 0
+    assert_equal(interrupted, uninterrupted("skips"))
 
 
-@one_process
+@same_xdist_worker
 @pytest.mark.parametrize("name", ["two optimizers, two scales", "skips", "calibrated scale"])
-def test_these_runs_have_something_to_get_wrong(whole, name):
-    assert 2 < whole(name).summary["skipped"] < STEPS // 2
+def test_these_runs_have_something_to_get_wrong(uninterrupted, name):
+    assert 2 < uninterrupted(name).summary["skipped"] < STEPS // 2
 
 
 # ---- In this process, where it matters what changes between two runs
@@ -218,7 +220,7 @@ FLOAT16 = {
 }
 
 
-class Told:
+class RecordedRun:
     """A run with everything that it told on the way; it may be stopped after so many blocks."""
 
     def __init__(self, spec, folder, *, resume=True, blocks=None):
@@ -242,7 +244,7 @@ def run(job, tmp_path):
     def make(resume=True, blocks=None, folder=tmp_path / "job", **parts):
         train = {"steps": 12, "checkpoint_every_s": 1e-9} | parts.pop("train", {})
         parts = {"runtime": {"engine": "graph"}} | parts
-        return Told(job(train=train, **parts), folder, resume=resume, blocks=blocks)
+        return RecordedRun(job(train=train, **parts), folder, resume=resume, blocks=blocks)
 
     return make
 
@@ -267,8 +269,8 @@ def test_who_does_not_want_to_resume_begins_anew_and_is_resumed_later(run, tmp_p
 def test_a_finished_run_can_be_made_longer(run, tmp_path):
     run()
     longer = run(train={"steps": 20}).result
-    whole = run(train={"steps": 20}, folder=tmp_path / "b").result
-    assert longer.weights_digest == whole.weights_digest
+    uninterrupted = run(train={"steps": 20}, folder=tmp_path / "b").result
+    assert longer.weights_digest == uninterrupted.weights_digest
 
 
 def test_only_the_newest_checkpoints_are_kept(run, folder):

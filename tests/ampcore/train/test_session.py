@@ -20,7 +20,7 @@ GAN = {"kind": "gan", "latent": 4, "generator": [4, 4], "discriminator": [4]}
 @pytest.fixture(scope="module")
 def made(make_session):
     session = make_session(**EVERYTHING)
-    session.use("graph")
+    session.use_engine("graph")
     return session, session.capture()
 
 
@@ -68,47 +68,47 @@ def test_names_of_what_is_captured_are_the_same_however_often_a_job_is_built(mad
 def test_a_state_can_be_restored_without_its_loss_scales(session):
     saved = session.capture()
     rows(session, 0, 3)
-    scale = session.loss_scale
+    scale = session.smallest_scale
     session.restore(saved, scales=False)
-    assert session.loss_scale == scale < 2.0**24
-    variables, scales = session.divided(session.capture())
-    assert set(variables) == set(session.wanted())
+    assert session.smallest_scale == scale < 2.0**24
+    variables, scales = session.split_loss_scales(session.capture())
+    assert set(variables) == set(session.expected_arrays())
     assert set(scales).isdisjoint(variables)
     for name, array in variables.items():
         np.testing.assert_array_equal(array, saved[name])
 
 
 def test_what_is_wanted_has_the_shapes_and_dtypes_of_what_is_captured(session):
-    variables, _ = session.divided(session.capture())
+    variables, _ = session.split_loss_scales(session.capture())
     found = {name: (array.shape, array.dtype.name) for name, array in variables.items()}
-    assert session.wanted() == found
+    assert session.expected_arrays() == found
 
 
 def test_lowered_scales_stay_within_their_bounds(session):
     session.lower_scales(0.25)
-    assert session.loss_scale == 2.0**22
+    assert session.smallest_scale == 2.0**22
     session.lower_scales(2.0**-60)
-    assert session.loss_scale == 1.0
+    assert session.smallest_scale == 1.0
 
 
 def test_another_engine_goes_on_where_the_last_one_was(make_session):
     session = make_session(**EVERYTHING)
-    session.use("graph")
+    session.use_engine("graph")
     rows(session, 0, 1)
-    assert session.loss_scale == 2.0**23
-    session.use("graph", 1)
-    assert session.loss_scale == 2.0**23
+    assert session.smallest_scale == 2.0**23
+    session.use_engine("graph", 1)
+    assert session.smallest_scale == 2.0**23
 
 
 def test_an_engine_must_be_chosen_first(make_session):
-    with pytest.raises(RuntimeError, match=r"use\(\)"):
+    with pytest.raises(RuntimeError, match=r"use_engine\(\)"):
         make_session().run_block(0)
 
 
 def test_a_block_ends_with_its_epoch_and_with_its_window(make_session):
     feed = partial(StreamedFeed, window_bytes=2 * 256 * 65 * 4)
     session = make_session(feed, train={"epochs": 30})  # of 5 steps, in windows of 2
-    session.use("graph")
+    session.use_engine("graph")
     blocks, step = [], 0
     while step < 60:
         blocks.append(session.run_block(step))
@@ -144,7 +144,7 @@ def test_an_automatic_loss_scale_is_dynamic_where_layers_compute_in_float16(make
     session = make_session(precision=spec, loss_scale={"mode": "auto"})
     float16 = "float16" in session.policies.compute_dtypes
     assert float16 == (spec["policy"] == "mixed_float16")
-    assert session.scales == [DynamicLossScale() if float16 else NoLossScale()]
+    assert session.loss_scales == [DynamicLossScale() if float16 else NoLossScale()]
     assert session.checks_finite == float16
 
 
@@ -152,7 +152,11 @@ def test_in_float32_a_session_has_neither_a_policy_nor_a_loss_scale(make_session
     session = make_session(float32=True, **EVERYTHING)
     assert session.policies.name == "float32"
     assert not session.checks_finite
-    assert {dtype for _, dtype in session.wanted().values()} <= {"float32", "int64", "uint32"}
+    assert {dtype for _, dtype in session.expected_arrays().values()} <= {
+        "float32",
+        "int64",
+        "uint32",
+    }
 
 
 def test_an_override_that_no_layer_matches_is_told_with_the_field(make_session):

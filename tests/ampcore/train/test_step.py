@@ -13,7 +13,7 @@ from ampcore.precision import (
     global_norm,
 )
 from ampcore.spec.optimizer import Adam, Sgd, Step
-from ampcore.train.step import OF_EVERY_STEP, Clip
+from ampcore.train.step import STEP_COLUMNS, Clip
 
 UNIT = Sgd(learning_rate=1.0)
 """With it a step moves each weight by its clipped gradient."""
@@ -48,7 +48,7 @@ def bad(batch):
 
 
 @pytest.fixture
-def moved(train):
+def weight_changes(train):
     """How far a step of UNIT moves each weight: its clipped gradient."""
 
     def run(step, batch):
@@ -63,18 +63,18 @@ def moved(train):
 def test_a_step_of_one_network_tells_the_columns_of_every_step(make_step, batch, train):
     step = make_step(FixedLossScale(256.0))
     row = train(step, batch).row
-    assert step.columns == OF_EVERY_STEP == tuple(row)
+    assert step.columns == STEP_COLUMNS == tuple(row)
     assert (row["loss_scale"], row["skipped"]) == (256.0, 0.0)
     assert row["learning_rate"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float32"])
 def test_an_overflow_leaves_statistics_seeds_slots_and_weights_as_they_were(
-    statistics, bad, train, keeps, policy
+    statistics, bad, train, unchanged, policy
 ):
     step = statistics(policy)
     train(step, bad._replace(x=tf.zeros_like(bad.x)))
-    with keeps(step):
+    with unchanged(step):
         after = train(step, bad)
     assert after.row["skipped"] == 1.0
     assert after.states[0].scale == 2.0**14
@@ -82,17 +82,17 @@ def test_an_overflow_leaves_statistics_seeds_slots_and_weights_as_they_were(
 
 def test_a_good_step_moves_the_statistics_and_the_seed(statistics, batch, train):
     step = statistics("float32")
-    held = step.task.networks[0].model.non_trainable_variables
-    before = [np.array(variable.numpy()) for variable in held]
+    non_trainable = step.task.networks[0].model.non_trainable_variables
+    before = [np.array(variable.numpy()) for variable in non_trainable]
     train(step, batch)
     assert len(before) == 3  # moving mean, moving variance, seed
-    for old, variable in zip(before, held, strict=True):
+    for old, variable in zip(before, non_trainable, strict=True):
         assert not np.array_equal(old, variable.numpy())
 
 
-def test_overflow_halves_the_scale_and_keeps_the_weights(make_step, batch, train, keeps):
+def test_overflow_halves_the_scale_and_keeps_the_weights(make_step, batch, train, unchanged):
     step = make_step(DynamicLossScale(initial=2.0**24), policy="mixed_float16")
-    with keeps(step):
+    with unchanged(step):
         after = train(step, batch)
     assert np.isfinite(after.row["loss"])
     assert not np.isfinite(after.row["grad_norm"])
@@ -139,28 +139,28 @@ def test_the_row_tells_the_unscaled_loss_and_the_unclipped_norm(make_step, batch
 
 
 @pytest.mark.parametrize("scale", [NoLossScale(), FixedLossScale(1024.0)])
-def test_clip_norm_limits_the_unscaled_norm(make_step, batch, moved, scale):
-    steps = moved(make_step(scale, optimizer=UNIT, clips=[Clip(norm=0.05)]), batch)
+def test_clip_norm_limits_the_unscaled_norm(make_step, batch, weight_changes, scale):
+    steps = weight_changes(make_step(scale, optimizer=UNIT, clips=[Clip(norm=0.05)]), batch)
     assert np.sqrt(sum((part**2).sum() for part in steps)) == pytest.approx(0.05, rel=1e-3)
 
 
-def test_gradients_below_the_limits_are_not_clipped(make_step, batch, moved):
-    free = moved(make_step(optimizer=UNIT), batch)
-    loose = moved(make_step(optimizer=UNIT, clips=[Clip(1e6, 1e6)]), batch)
+def test_gradients_below_the_limits_are_not_clipped(make_step, batch, weight_changes):
+    free = weight_changes(make_step(optimizer=UNIT), batch)
+    loose = weight_changes(make_step(optimizer=UNIT, clips=[Clip(1e6, 1e6)]), batch)
     np.testing.assert_equal(loose, free)
 
 
-def test_clip_value_limits_every_element(make_step, batch, moved):
+def test_clip_value_limits_every_element(make_step, batch, weight_changes):
     step = make_step(FixedLossScale(1024.0), optimizer=UNIT, clips=[Clip(value=0.01)])
-    largest = max(np.abs(part).max() for part in moved(step, batch))
+    largest = max(np.abs(part).max() for part in weight_changes(step, batch))
     assert largest == pytest.approx(0.01, rel=1e-3)
 
 
 @pytest.mark.parametrize("clip", [Clip(norm=1.0), Clip(value=1.0)])
-def test_clipping_does_not_hide_an_overflow(make_step, batch, train, keeps, clip):
+def test_clipping_does_not_hide_an_overflow(make_step, batch, train, unchanged, clip):
     scale = DynamicLossScale(initial=2.0**24)
     step = make_step(scale, policy="mixed_float16", clips=[clip])
-    with keeps(step):
+    with unchanged(step):
         assert train(step, batch).row["skipped"] == 1.0
 
 

@@ -10,10 +10,10 @@ from keras import layers
 
 from ampcore import optimizers
 from ampcore.data import Batch
-from ampcore.diagnose.replay import Replay
+from ampcore.diagnostics.replay import Replay
+from ampcore.models.seeds import step_seed
 from ampcore.precision import FixedLossScale, is_overwritten
 from ampcore.spec.optimizer import Adam
-from ampcore.train.loop import step_seed
 from ampcore.train.step import Clip
 
 FORMS = [(False, 1), (True, 1), (False, 4)]
@@ -36,12 +36,13 @@ def step(request, make_step, task_of):
         clips=[Clip(norm=1e-3, value=1e-6)],
     )
     xla, accumulate = request.param
-    return replace(made, xla=xla, accumulate=accumulate)
+    made = replace(made, accumulate=accumulate)
+    return made.for_xla() if xla else made
 
 
 def trained(step, batch):
     """The row of one step, by column."""
-    function = tf.function(step.__call__, autograph=False, jit_compile=step.xla)
+    function = tf.function(step.__call__, autograph=False, jit_compile=step == step.for_xla())
     states = tuple(scale.init() for scale in step.loss_scales)
     _, row = function(states, batch, step_seed(0, tf.constant(0, tf.int64)))
     return dict(zip(step.columns, row.numpy(), strict=True))
@@ -64,17 +65,19 @@ def test_histories_take_their_values_unscaled_unclipped_and_unaveraged(step, bat
     # What is evaluated and saved is the newest value: a history has no average.
     history = layer.inputs_amax_history
     assert optimizers.averaged(step.optimizers[0], [history])[0] is history.value
-    optimizers.adopt_averages(step.optimizers[0], [history])
+    optimizers.assign_averages(step.optimizers[0], [history])
     assert newest(step) == largest
 
 
-def test_a_skipped_step_leaves_histories_and_constrained_weights_as_they_were(step, batch, keeps):
+def test_a_skipped_step_leaves_histories_and_constrained_weights_as_they_were(
+    step, batch, unchanged
+):
     trained(step, batch)
     step.task.networks[0].model.get_layer("narrow").kernel.assign(tf.fill([64, 8], 2.0))
     x = batch.x.numpy()
     # An infinity would be clipped by the layer to the largest number in 8 bits.
     x[-1] = np.nan
-    with keeps(step):
+    with unchanged(step):
         assert trained(step, Batch(tf.constant(x), batch.y))["skipped"] == 1
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
 from ampcore.spec.optimizer import Adam, Sgd
-from ampcore.train.step import OF_EVERY_NETWORK, OF_EVERY_STEP, Clip
+from ampcore.train.step import NETWORK_COLUMNS, STEP_COLUMNS, Clip
 
 GENERATOR = DynamicLossScale(initial=2.0**4)
 DISCRIMINATOR = DynamicLossScale(initial=2.0**6)
@@ -42,9 +42,9 @@ def test_a_good_step_updates_both_networks_and_their_statistics(step, batch, tra
         assert not np.array_equal(old, new) or old.ndim == 0  # learning rates stay
 
 
-def test_one_network_that_overflows_takes_the_whole_step_back(step, batch, bad, train, keeps):
+def test_one_network_that_overflows_takes_the_whole_step_back(step, batch, bad, train, unchanged):
     train(step, batch)
-    with keeps(step):
+    with unchanged(step):
         assert train(step, bad).row["skipped"] == 1.0
 
 
@@ -55,11 +55,11 @@ def test_each_scale_follows_the_gradients_of_its_own_network(step, bad, train):
 
 
 def test_a_generator_that_overflows_takes_the_discriminator_back_too(
-    make_step, gan, batch, train, keeps
+    make_step, gan, batch, train, unchanged
 ):
     scales = DynamicLossScale(initial=2.0**24), DynamicLossScale(initial=1.0)
     step = make_step(*scales, task=gan("mixed_float16"))
-    with keeps(step):
+    with unchanged(step):
         after = train(step, batch)
     assert after.row["skipped"] == 1.0
     assert np.isfinite(after.row["grad_norm/discriminator"])
@@ -69,9 +69,9 @@ def test_a_generator_that_overflows_takes_the_discriminator_back_too(
 def test_the_row_tells_of_each_network_and_of_all_together(step, batch, train):
     row = train(step, batch).row
     own = [
-        f"{column}/{name}" for name in ("generator", "discriminator") for column in OF_EVERY_NETWORK
+        f"{column}/{name}" for name in ("generator", "discriminator") for column in NETWORK_COLUMNS
     ]
-    assert step.columns == (*OF_EVERY_STEP, *own)
+    assert step.columns == (*STEP_COLUMNS, *own)
     assert row["loss"] == pytest.approx(row["loss/generator"] + row["loss/discriminator"])
     assert row["loss_scale"] == row["loss_scale/generator"] == 2.0**4
     assert row["loss_scale/discriminator"] == 2.0**6

@@ -95,8 +95,8 @@ def test_rows_that_no_example_looks_up_keep_their_weights_and_slots(step_of, bat
         assert np.flatnonzero(touched).tolist() == [1, 2, 4]
 
 
-def test_an_overflow_in_the_rows_skips_the_step(step_of, batch, train, keeps):
+def test_an_overflow_in_the_rows_skips_the_step(step_of, batch, train, unchanged):
     scale = DynamicLossScale(initial=2.0**24)
     step = step_of(scale, "mixed_float16", optimizer=Adam())
-    with keeps(step):
+    with unchanged(step):
         assert train(step, batch).row["skipped"] == 1.0

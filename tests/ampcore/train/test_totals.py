@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.series import Event, EventType
-from ampcore.train.counters import Counters
-from ampcore.train.report import step_block
-from ampcore.train.step import OF_EVERY_STEP
+from ampcore.telemetry import Event, EventType
+from ampcore.train.counters import RunCounters
+from ampcore.train.run_events import step_block
+from ampcore.train.step import STEP_COLUMNS
 from ampcore.train.totals import Totals
 
 LOSSES = st.lists(st.tuples(st.floats(-8, 8, width=32), st.booleans()), min_size=1, max_size=12)
@@ -16,53 +16,53 @@ LOSSES = st.lists(st.tuples(st.floats(-8, 8, width=32), st.booleans()), min_size
 
 def block(first_step, losses, skipped=False, seconds=1.0):
     rows = [[loss, 1.0, skipped, 1.0, 0.1] for loss in losses]
-    return step_block(first_step, OF_EVERY_STEP, np.array(rows, np.float32), seconds, examples=10)
+    return step_block(first_step, STEP_COLUMNS, np.array(rows, np.float32), seconds, examples=10)
 
 
 def test_blocks_add_up():
     totals = Totals()
-    totals.add(block(0, [3.0]), warm=False)
-    totals.add(block(1, [2.0, 1.0], skipped=True), warm=True)
-    totals.add(block(3, [0.5]), warm=True)
+    totals.add(block(0, [3.0]), is_warm=False)
+    totals.add(block(1, [2.0, 1.0], skipped=True), is_warm=True)
+    totals.add(block(3, [0.5]), is_warm=True)
     assert (totals.steps, totals.skipped, totals.final_loss) == (4, 2, 0.5)
 
 
 def test_the_final_loss_is_that_of_the_newest_step_that_was_applied():
     totals = Totals()
     assert np.isnan(totals.final_loss)
-    totals.add(block(0, [3.0, 2.0]), warm=False)
-    totals.add(block(2, [np.nan, 9.0], skipped=True), warm=True)
+    totals.add(block(0, [3.0, 2.0]), is_warm=False)
+    totals.add(block(2, [np.nan, 9.0], skipped=True), is_warm=True)
     assert totals.final_loss == 2.0
 
 
 def test_throughput_leaves_out_the_blocks_that_compile_unless_there_is_no_other():
     totals = Totals()
     assert totals.examples_per_s == 0.0
-    totals.add(block(0, [3.0], seconds=100.0), warm=False)
+    totals.add(block(0, [3.0], seconds=100.0), is_warm=False)
     assert totals.examples_per_s == 0.1
-    totals.add(block(1, [2.0, 1.0], seconds=0.5), warm=True)
+    totals.add(block(1, [2.0, 1.0], seconds=0.5), is_warm=True)
     assert totals.examples_per_s == 40.0
 
 
 def test_a_skipped_step_is_counted_in_its_epoch_and_its_loss_is_not():
     totals = Totals()
-    totals.add(block(0, [np.nan, np.inf, 7.0], skipped=True), warm=True)
-    totals.add(block(3, [1.0, 2.0]), warm=True)
+    totals.add(block(0, [np.nan, np.inf, 7.0], skipped=True), is_warm=True)
+    totals.add(block(3, [1.0, 2.0]), is_warm=True)
     facts = {"epoch": 4, "loss": 1.5, "steps": 2, "skipped": 3}
     assert totals.close_epoch(4) == Event(EventType.EPOCH, 4, facts)
 
 
 def test_each_epoch_begins_anew():
     totals = Totals()
-    totals.add(block(0, [1.0]), warm=True)
+    totals.add(block(0, [1.0]), is_warm=True)
     totals.close_epoch(0)
-    totals.add(block(1, [3.0]), warm=True)
+    totals.add(block(1, [3.0]), is_warm=True)
     assert totals.close_epoch(1).data == {"epoch": 1, "loss": 3.0, "steps": 1, "skipped": 0}
 
 
 def test_an_epoch_whose_steps_were_all_skipped_has_no_loss():
     totals = Totals()
-    totals.add(block(0, [1.0, 2.0], skipped=True), warm=True)
+    totals.add(block(0, [1.0, 2.0], skipped=True), is_warm=True)
     assert np.isnan(totals.close_epoch(0).data["loss"])
 
 
@@ -70,7 +70,7 @@ def test_an_epoch_whose_steps_were_all_skipped_has_no_loss():
 def test_the_loss_of_an_epoch_is_the_mean_over_its_applied_steps(steps):
     totals = Totals()
     for index, (loss, skipped) in enumerate(steps):
-        totals.add(block(index, [loss], skipped), warm=True)
+        totals.add(block(index, [loss], skipped), is_warm=True)
     applied = [loss for loss, skipped in steps if not skipped]
     facts = totals.close_epoch(0).data
     assert (facts["steps"], facts["skipped"]) == (len(applied), len(steps) - len(applied))
@@ -80,7 +80,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_applied_steps(steps):
 
 def test_an_evaluation_is_told_after_the_newest_step_and_kept():
     totals = Totals()
-    totals.add(block(0, [1.0, 2.0]), warm=True)
+    totals.add(block(0, [1.0, 2.0]), is_warm=True)
     event = totals.keep({"val_loss": 0.5})
     assert event == Event(EventType.EVALUATION, 1, {"val_loss": 0.5})
     assert totals.evaluation == {"val_loss": 0.5}
@@ -88,8 +88,8 @@ def test_an_evaluation_is_told_after_the_newest_step_and_kept():
 
 def test_every_field_comes_back_from_a_checkpoint():
     totals = Totals()
-    totals.add(block(0, [3.0], seconds=2.0), warm=False)
-    totals.add(block(1, [2.0, 1.0], skipped=True), warm=True)
+    totals.add(block(0, [3.0], seconds=2.0), is_warm=False)
+    totals.add(block(1, [2.0, 1.0], skipped=True), is_warm=True)
     totals.keep({"val_loss": 0.5})
-    written = json.loads(json.dumps(Counters(totals=totals).to_json()))
-    assert Counters.model_validate(written).totals == totals
+    written = json.loads(json.dumps(RunCounters(totals=totals).to_json()))
+    assert RunCounters.model_validate(written).totals == totals

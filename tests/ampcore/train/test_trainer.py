@@ -15,10 +15,10 @@ from ampcore.errors import (
     SkipBudgetExceeded,
     UnsupportedDevice,
 )
-from ampcore.series import EventType, StepBlock
 from ampcore.spec import Reason
-from ampcore.train import Trainer, outbox
-from ampcore.train.standby import warm_up
+from ampcore.telemetry import EventType, StepBlock
+from ampcore.train import Trainer, callback_buffer
+from ampcore.train.warmup import warm_up
 
 FLOAT16 = {
     "precision": {"policy": "mixed_float16"},
@@ -28,39 +28,39 @@ FLOAT16 = {
 
 
 @pytest.fixture(scope="module")
-def told(run_job, tmp_path_factory):
+def float16_run(run_job, tmp_path_factory):
     """A float16 run whose first scale is too high on purpose."""
     return run_job(output_dir=tmp_path_factory.mktemp("output") / "new", **FLOAT16)
 
 
-def test_two_runs_of_one_spec_are_equal_bit_for_bit(told, run_job):
+def test_two_runs_of_one_spec_are_equal_bit_for_bit(float16_run, run_job):
     warm_up()  # nor does it matter what ran before
     again = run_job(**FLOAT16)
-    assert again.result.weights_digest == told.result.weights_digest
-    assert again.timeless == told.timeless
-    assert again.of(EventType.EVALUATION) == told.of(EventType.EVALUATION)
+    assert again.result.weights_digest == float16_run.result.weights_digest
+    assert again.without_times == float16_run.without_times
+    assert again.of(EventType.EVALUATION) == float16_run.of(EventType.EVALUATION)
 
 
-def test_another_seed_is_another_run(told, run_job):
+def test_another_seed_is_another_run(float16_run, run_job):
     other = run_job(**FLOAT16 | {"train": {"steps": 12, "seed": 1}})
-    assert other.steps["loss"][0] != told.steps["loss"][0]
+    assert other.steps["loss"][0] != float16_run.steps["loss"][0]
 
 
-def test_blocks_hold_every_step_once_and_the_first_comes_at_once(told):
-    assert (told.steps.first_step, told.steps.end_step) == (0, 20)
-    assert len(told.blocks[0]) == 1
+def test_blocks_hold_every_step_once_and_the_first_comes_at_once(float16_run):
+    assert (float16_run.steps.first_step, float16_run.steps.end_step) == (0, 20)
+    assert len(float16_run.blocks[0]) == 1
 
 
 def test_short_epochs_share_a_block(run_job, monkeypatch):
-    monkeypatch.setattr(outbox, "EVERY_S", 3600.0)
+    monkeypatch.setattr(callback_buffer, "FLUSH_INTERVAL_S", 3600.0)
     run = run_job(train={"epochs": 4})
     assert [len(block) for block in run.blocks] == [1, 19]
     assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 9, 14, 19]
 
 
-def test_the_run_starts_with_what_it_is_about_to_do(told):
-    assert told.events[0].type is EventType.STARTED
-    assert told.events[0].data == {
+def test_the_run_starts_with_what_it_is_about_to_do(float16_run):
+    assert float16_run.events[0].type is EventType.STARTED
+    assert float16_run.events[0].data == {
         "total_steps": 20,
         "steps_per_epoch": 5,
         "first_step": 0,
@@ -71,55 +71,55 @@ def test_the_run_starts_with_what_it_is_about_to_do(told):
     }
 
 
-def test_the_engine_is_told_before_the_first_step(told):
-    [event] = told.of(EventType.ENGINE)
+def test_the_engine_is_told_before_the_first_step(float16_run):
+    [event] = float16_run.of(EventType.ENGINE)
     assert event.step == 0
-    assert (event.data["engine"], event.data["reason"]) == ("graph", "runtime.engine names it")
+    assert (event.data["engine"], event.data["reason"]) == ("graph", "set by runtime.engine")
 
 
-def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(told):
-    overflows = told.of(EventType.OVERFLOW)
-    skipped = np.flatnonzero(told.steps["skipped"])
+def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(float16_run):
+    overflows = float16_run.of(EventType.OVERFLOW)
+    skipped = np.flatnonzero(float16_run.steps["skipped"])
     assert len(skipped) > 0
     assert [event.step for event in overflows] == skipped.tolist()
     for event in overflows:
-        assert event.data["scale_before"] == told.steps["loss_scale"][event.step]
+        assert event.data["scale_before"] == float16_run.steps["loss_scale"][event.step]
         assert event.data["scale_after"] == event.data["scale_before"] / 2
 
 
-def test_growth_of_the_scale_is_told(told):
-    growths = told.of(EventType.SCALE_GROWTH)
+def test_growth_of_the_scale_is_told(float16_run):
+    growths = float16_run.of(EventType.SCALE_GROWTH)
     assert growths
     assert all(e.data["scale_after"] == 2 * e.data["scale_before"] for e in growths)
 
 
-def test_each_epoch_is_told_with_the_loss_of_its_applied_steps(told):
-    epochs = told.of(EventType.EPOCH)
+def test_each_epoch_is_told_with_the_loss_of_its_applied_steps(float16_run):
+    epochs = float16_run.of(EventType.EPOCH)
     assert [(event.step, event.data["epoch"]) for event in epochs] == [
         *((4, 0), (9, 1), (14, 2), (19, 3))
     ]
     for index, event in enumerate(epochs):
         own = slice(5 * index, 5 * index + 5)
-        applied = ~told.steps["skipped"][own]
+        applied = ~float16_run.steps["skipped"][own]
         assert (event.data["steps"], event.data["skipped"]) == (applied.sum(), 5 - applied.sum())
         if applied.any():
-            loss = told.steps["loss"][own][applied].mean()
+            loss = float16_run.steps["loss"][own][applied].mean()
             assert event.data["loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(told):
-    evaluations = told.of(EventType.EVALUATION)
+def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(float16_run):
+    evaluations = float16_run.of(EventType.EVALUATION)
     assert [event.step for event in evaluations] == [9, 19]
-    assert evaluations[-1].data["val_loss"] == told.result.val_loss
-    assert evaluations[-1].data["val_accuracy"] == told.result.val_accuracy > 0
+    assert evaluations[-1].data["val_loss"] == float16_run.result.val_loss
+    assert evaluations[-1].data["val_accuracy"] == float16_run.result.val_accuracy > 0
 
 
-def test_the_result_sums_up_the_steps(told):
-    result, steps = told.result, told.steps
+def test_the_result_sums_up_the_steps(float16_run):
+    result, steps = float16_run.result, float16_run.steps
     assert result.steps == len(steps)
     assert result.skipped == steps["skipped"].sum()
     assert result.final_loss == steps["loss"][~steps["skipped"]][-1] < steps["loss"][0]
-    moves = [*told.of(EventType.OVERFLOW), *told.of(EventType.SCALE_GROWTH)]
+    moves = [*float16_run.of(EventType.OVERFLOW), *float16_run.of(EventType.SCALE_GROWTH)]
     last = max(moves, key=lambda event: event.step)
     assert result.final_loss_scale == last.data["scale_after"]
     assert (result.policy, result.engine) == ("mixed_float16", "graph")
@@ -129,23 +129,23 @@ def test_the_result_sums_up_the_steps(told):
     assert not result.stopped
 
 
-def test_the_result_is_a_document(told):
-    document = told.result.to_json()
+def test_the_result_is_a_document(float16_run):
+    document = float16_run.result.to_json()
     assert json.loads(json.dumps(document)) == document
     assert document["model_file"] == "model.keras"
-    assert document["weights_digest"] == told.result.weights_digest
+    assert document["weights_digest"] == float16_run.result.weights_digest
 
 
-def test_the_model_is_saved_whole_and_its_weights_are_those_of_the_digest(told):
-    file = told.result.model_file
-    saved = told.of(EventType.MODEL_SAVED)[0].data
+def test_the_model_is_saved_whole_and_its_weights_are_those_of_the_digest(float16_run):
+    file = float16_run.result.model_file
+    saved = float16_run.of(EventType.MODEL_SAVED)[0].data
     assert saved == {"file": "model.keras", "size_bytes": file.stat().st_size}
     assert sorted(child.name for child in file.parent.iterdir()) == ["checkpoints", "model.keras"]
     model = keras.saving.load_model(file)
     assert model.get_layer("dense_1").dtype_policy.name == "mixed_float16"
-    assert model.count_params() == told.result.parameters
+    assert model.count_params() == float16_run.result.parameters
     digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights()))
-    assert digest.hexdigest() == told.result.weights_digest
+    assert digest.hexdigest() == float16_run.result.weights_digest
 
 
 def test_each_network_is_saved_as_a_model_of_its_own(run_job, tmp_path):
@@ -156,8 +156,8 @@ def test_each_network_is_saved_as_a_model_of_its_own(run_job, tmp_path):
     assert [event.data["file"] for event in run.of(EventType.MODEL_SAVED)] == names
 
 
-def test_the_preflight_is_told_before_the_first_step(told):
-    codes = [event.data["code"] for event in told.of(EventType.PREFLIGHT)]
+def test_the_preflight_is_told_before_the_first_step(float16_run):
+    codes = [event.data["code"] for event in float16_run.of(EventType.PREFLIGHT)]
     assert codes[0] == "figures"
     assert "initial_scale_overflows" in codes  # whatever the CPU can do
 

@@ -1,8 +1,12 @@
 """When a trainer saves a run, and how it goes on with one; see test_resume for runs killed."""
 
+import numpy as np
 import pytest
 
-from ampcore.series import EventType, StepBlock
+from ampcore.checkpoint import newest
+from ampcore.errors import NonFiniteLoss
+from ampcore.telemetry import EventType, StepBlock
+from ampcore.train import Trainer
 
 JOB = {
     "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
@@ -16,7 +20,7 @@ def train(every_s, epochs=2):
 
 
 @pytest.fixture
-def stopped_after(run_job, stepwise, tmp_path):
+def stopped_after(run_job, one_step_blocks, tmp_path):
     """Runs JOB to its end, or until so many steps are done."""
 
     def run(steps=None, **parts):
@@ -34,7 +38,7 @@ def saved(run):
     return [event.step for event in run.of(EventType.CHECKPOINT_SAVED)]
 
 
-def test_a_checkpoint_is_saved_when_it_is_due_and_told(run_job, stepwise, tmp_path):
+def test_a_checkpoint_is_saved_when_it_is_due_and_told(run_job, one_step_blocks, tmp_path):
     run = run_job(output_dir=tmp_path, **JOB, train=train(1e-9))
     assert saved(run) == [*range(10), 9]  # and one at the end
     events = run.of(EventType.CHECKPOINT_SAVED)
@@ -68,7 +72,7 @@ def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_goes_on(run_
     run = run_job(output_dir=tmp_path, **JOB, train=train(60))
     [event] = [e for e in run.of(EventType.WARNING) if e.data["code"] == "checkpoint_failed"]
     assert event.step == 9
-    assert "The run goes on" in event.data["message"]
+    assert "Training continues" in event.data["message"]
     assert run.result.steps == 10
     assert run.result.model_file.exists()
 
@@ -77,7 +81,7 @@ def test_a_run_goes_on_from_where_it_was_stopped(run_job, stopped_after, tmp_pat
     whole = run_job(**JOB, train=train(60))
     first = stopped_after(4)
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
-    assert StepBlock.concat([first.timeless, rest.timeless]) == whole.timeless
+    assert StepBlock.concat([first.without_times, rest.without_times]) == whole.without_times
     assert rest.result.weights_digest == whole.result.weights_digest
     assert (rest.result.steps, rest.result.skipped) == (10, whole.result.skipped)
     assert rest.of(EventType.EVALUATION) == whole.of(EventType.EVALUATION)
@@ -103,7 +107,7 @@ def test_a_checkpoint_pins_the_engine_it_was_made_with(run_job, stopped_after, t
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60), runtime=auto)
     [event] = rest.of(EventType.ENGINE)
     assert event.data["engine"] == rest.result.engine == "xla_step"
-    assert event.data["reason"] == "the checkpoint was made with it"
+    assert event.data["reason"] == "same engine as the checkpoint"
 
 
 def test_without_a_checkpoint_a_resumed_run_begins_at_the_beginning(run_job, tmp_path):
@@ -126,3 +130,101 @@ def test_a_run_that_was_done_is_done_when_it_is_resumed(run_job, stopped_after, 
     assert again.result.weights_digest == whole.result.weights_digest
     assert again.result.final_loss == whole.result.final_loss
     assert again.result.val_loss == whole.result.val_loss
+
+
+# ---- What a resumed run keeps
+
+MLP = {"kind": "mlp", "hidden": [5]}
+DIGITS = {"kind": "digits", "batch_size": 256}
+"""Five steps an epoch."""
+
+
+@pytest.fixture
+def steps(run_job, tmp_path):
+    """Trains up to `count` steps, or until `stop` are done; goes on where there are some."""
+
+    def run(count, stop=None, **parts):
+        asked = iter(range(10**6))
+        made = {"model": MLP, "data": DIGITS, "train": {"steps": count}} | parts
+        return run_job(lambda: next(asked) == stop, output_dir=tmp_path, resume=True, **made)
+
+    return run
+
+
+@pytest.fixture
+def bad_data(tmp_path):
+    """Twelve batches, of which 5 to 7 overflow float32."""
+    random = np.random.default_rng(0)
+    x = random.random((12 * 8, 4)).astype(np.float32)
+    x[5 * 8 : 8 * 8] = 3e38
+    file = tmp_path / "bad.npz"
+    np.savez(file, x_train=x, y_train=random.integers(3, size=len(x)))
+    return {"kind": "npz", "path": str(file), "batch_size": 8, "shuffle": False}
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_engine_for_more_steps(steps):
+    steps(2, runtime={"engine": "xla_step"})
+    auto = {"runtime": {"engine": "auto"}}
+    steps(2, **auto)
+    assert steps(3, **auto).result.engine == "xla_step"
+
+
+def test_a_resumed_epoch_reports_all_its_steps(run_job, steps):
+    whole = run_job(model=MLP, data=DIGITS, train={"steps": 10})
+    [begun] = [event for event in steps(7).of(EventType.EPOCH) if event.data["epoch"] == 1]
+    assert begun.data["steps"] == 2
+    assert steps(10).of(EventType.EPOCH) == whole.of(EventType.EPOCH)[1:]
+
+
+def test_a_checkpoint_before_the_first_step_belongs_to_none(steps):
+    [event] = steps(2, stop=0).of(EventType.CHECKPOINT_SAVED)
+    assert event.step is None
+
+
+def test_a_scale_that_was_none_under_auto_does_not_stay_1_in_float16(steps):
+    auto = {"loss_scale": {"mode": "auto"}}
+    steps(1, **auto)
+    rest = steps(2, **auto, precision={"policy": "mixed_float16"})
+    assert rest.steps["loss_scale"].tolist() == [2.0**15]
+
+
+def test_a_policy_changed_after_a_fallback_is_used(steps):
+    steps(
+        4,
+        precision={"policy": "mixed_float16"},
+        loss_scale={"mode": "fixed", "scale": 2.0**40},
+        guard={"max_consecutive_skips": 2, "on_exceeded": "float32"},
+    )
+    rest = steps(5, precision={"policy": "mixed_bfloat16"})
+    assert rest.result.policy == "mixed_bfloat16"
+    assert steps(6, precision={"policy": "mixed_bfloat16"}).result.policy == "mixed_bfloat16"
+
+
+def test_a_run_that_fails_without_a_finite_check_leaves_checkpoints_from_before(
+    job, bad_data, tmp_path, one_step_blocks
+):
+    spec = job(
+        data=bad_data,
+        loss_scale={"mode": "none"},
+        guard={"max_consecutive_skips": 3},
+        train={"steps": 12, "checkpoint_every_s": 1e-9},
+    )
+    with pytest.raises(NonFiniteLoss):
+        Trainer(spec, output_dir=tmp_path).run()
+    found = newest(tmp_path / "checkpoints")
+    assert found.checkpoint.manifest.step == 5
+    weights = [array for name, array in found.checkpoint.arrays.items() if "/model/" in name]
+    assert all(np.isfinite(array).all() for array in weights)
+
+
+def test_a_run_resumed_amid_bad_steps_rolls_back_to_the_state_before_them(
+    steps, bad_data, one_step_blocks
+):
+    job = {
+        "data": bad_data,
+        "loss_scale": {"mode": "dynamic", "initial": 2.0**10},
+        "guard": {"max_consecutive_skips": 3, "on_exceeded": "rollback"},
+    }
+    steps(12, stop=6, **job)
+    [event] = steps(12, **job).of(EventType.ROLLBACK)
+    assert event.data["steps_kept"] == 4  # as if it had not been stopped

@@ -1,6 +1,6 @@
-"""What a test and its trainers share: a folder that says how far they may train, and how fast.
+"""Control: a folder through which a test says how far, and how fast, its trainers train.
 
-Imported by the tests and, as a file beside them, by the trainer programs; standard library only.
+The tests import it as a module, the trainer programs as a file beside them; standard library only.
 """
 
 import json
@@ -17,10 +17,10 @@ POLL_S = 0.02
 
 @dataclass
 class Control:
-    """The folder, as the test writes it and the trainers read it.
+    """The folder, written by the test and read by the trainers.
 
-    A trainer tells its steps in blocks of `block_steps`, however fast the machine is. With a
-    `pace` below 1 it waits after each block, as a machine would take that is so much slower.
+    A trainer reports its steps in blocks of `block_steps`, however fast the machine is. With a
+    `pace` below 1 it waits after each block, to simulate a slower machine.
     """
 
     folder: Path
@@ -32,12 +32,12 @@ class Control:
     # ---- The test's side
 
     def argument(self) -> str:
-        """This object as a word of a trainer's command line."""
+        """This object as one argument of a trainer's command line."""
         values = {name: value for name, value in asdict(self).items() if name[0] != "_"}
         return json.dumps(values | {"folder": str(self.folder)})
 
     def hold(self, step: int) -> None:
-        """Let every trainer wait once it has told this step, until it may go on or has to stop."""
+        """Make every trainer wait after this step until it is released or stopped."""
         unfinished = self._hold_file.with_suffix(".new")
         unfinished.write_text(str(step))
         unfinished.rename(self._hold_file)
@@ -47,14 +47,14 @@ class Control:
         self._hold_file.unlink(missing_ok=True)
 
     def leave_memory(self, size_bytes: int | None) -> None:
-        """How much more memory a trainer gets that is given a job from now on; None: no limit."""
+        """Limit the memory that later attempts may allocate in addition; None: no limit."""
         if size_bytes is None:
             self._memory_file.unlink(missing_ok=True)
         else:
             self._memory_file.write_text(str(size_bytes))
 
     def pid(self, job_id: str, attempt: int) -> int | None:
-        """The process that trains this attempt; None before it has begun to."""
+        """The process id that trains this attempt; None before it starts."""
         try:
             return int(self._pid_file(job_id, attempt).read_text())
         except FileNotFoundError:
@@ -64,12 +64,12 @@ class Control:
 
     @classmethod
     def from_argument(cls, word: str) -> "Control":
-        """What `argument` made."""
+        """Parse what `argument` returned."""
         values = json.loads(word)
         return cls(**values | {"folder": Path(values["folder"])})
 
     def begin(self, job_id: str, attempt: int, stopped: Callable[[], bool]) -> None:
-        """This process trains the attempt; whoever waits here ends to wait when it is `stopped`."""
+        """Record that this process trains the attempt; waits end once `stopped()` is true."""
         self._stopped, self._since = stopped, time.monotonic()
         self._limit_memory()
         file = self._pid_file(job_id, attempt)
@@ -78,16 +78,16 @@ class Control:
         unfinished.rename(file)
 
     def after(self, steps: int, took_s: float | None = None) -> None:
-        """So many steps are told: wait as the pace asks, and as long as the test holds them.
+        """Wait after this many steps: for the pace, and while the test holds the trainers.
 
-        `took_s`, where it is given, counts as the time that they took, and is waited for, too.
+        `took_s` is the simulated duration of the block, which is waited for too.
         """
         if took_s is None:
             took_s = time.monotonic() - self._since
         else:
             time.sleep(took_s / max(self.pace, 1))
         until = time.monotonic() + took_s * (1 / self.pace - 1)
-        # Not by an event: a signal that sets it would wait for the lock of who waits for it.
+        # Not threading.Event: a signal handler that sets it would deadlock with the waiting code.
         while (self._holds(steps) or time.monotonic() < until) and not self._stopped():
             time.sleep(POLL_S)
         self._since = time.monotonic()

@@ -1,4 +1,4 @@
-"""The real trainer process, but it trains only as far as the test lets it, and at its pace.
+"""The real trainer process, held and paced by the test's Control.
 
 `paced_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the fork
 server's.
@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 
 from control import Control
 
-from ampcore import child
-from ampcore.series import StepBlock
-from ampcore.series.frames import Frame
+from ampcore import trainer_process
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.frames import Frame
 
 
 def wrap(control: Control) -> None:
-    """Put the test's control around what trains a job and around what tells of its steps."""
-    train, tell = child._train, child._Teller.block
+    """Wrap the functions that train a job and that write its blocks with the test's control."""
+    train, write_block = trainer_process._train, trainer_process._FrameWriter.block
 
     def train_controlled(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
         job = json.loads(line)
@@ -26,23 +26,23 @@ def wrap(control: Control) -> None:
         control.begin(job["job_id"], job["attempt"], stop.is_set)
         return train(line, frames, stop)
 
-    def block_controlled(teller: Any, block: StepBlock) -> None:
-        tell(teller, block)
-        # Here the steps are told, and the checkpoint behind them is not saved yet.
+    def block_controlled(frame_writer: Any, block: StepBlock) -> None:
+        write_block(frame_writer, block)
+        # Here the steps are written, and the checkpoint after them is not saved yet.
         control.after(block.first_step + len(block))
 
-    child._train, child._Teller.block = train_controlled, block_controlled  # type: ignore[method-assign]
+    trainer_process._train, trainer_process._FrameWriter.block = train_controlled, block_controlled  # type: ignore[method-assign]
 
 
 def _use_blocks_of(steps: int) -> None:
-    """Train, and tell, in blocks of so many steps, and not of so much time."""
-    from ampcore.train import outbox, pacing
+    """Use blocks of a fixed number of steps instead of a fixed duration."""
+    from ampcore.train import callback_buffer, plan
 
-    pacing.Pacing.next_size = lambda _, remaining: min(steps, remaining)  # type: ignore[method-assign]
-    outbox.EVERY_S = 0.0  # type: ignore[misc]
+    plan.AdaptiveBlockSize.next_size = lambda _, remaining: min(steps, remaining)  # type: ignore[method-assign]
+    callback_buffer.FLUSH_INTERVAL_S = 0.0  # type: ignore[misc]
 
 
 if __name__ == "__main__":
     control = Control.from_argument(sys.argv.pop(1))
     wrap(control)
-    sys.exit(child.main(also_writable=[control.folder]))
+    sys.exit(trainer_process.main(extra_writable=[control.folder]))

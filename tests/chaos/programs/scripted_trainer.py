@@ -1,7 +1,7 @@
-"""A trainer process without TensorFlow, for whatever is not about what a step computes.
+"""A trainer process without TensorFlow, for tests that do not depend on what a step computes.
 
-It tells, saves, resumes, stops and is held as the real one under `paced_trainer.py`, but its steps
-are a formula's. A job's label `script` names the function that trains it.
+It reports, saves, resumes, stops and is held as the real one under `paced_trainer.py`, but its
+steps follow a formula. A job's label `script` names the function that trains it.
 
 `scripted_trainer.py CONTROL …`: the first argument is `Control.argument()`, the rest the fork
 server's.
@@ -18,39 +18,39 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from control import Control
-from formula import UNTRAINED, steps, trained
+from scripted_values import INITIAL_DIGEST, steps, weights_digest_after
 
 from ampcore import fork_server
-from ampcore.series import StepBlock
-from ampcore.series.codec import encode
-from ampcore.series.frames import Frame, FrameType, write_frame
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 READY = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 BALLAST = "x" * 2**14
-"""So that a checkpoint is as large as one of weights."""
+"""Makes a checkpoint as large as a real one."""
 BLOCK_S = 0.005
-"""How long it takes a block at the pace 1: a little, so that blocks are not all told at once."""
+"""The duration of a block at pace 1, so that blocks do not arrive all at once."""
 
 
 class Trainer:
-    """One job: what it says, and what it has made so far."""
+    """One job: its frames, and its progress so far."""
 
     def __init__(self, control: Control, frames: BinaryIO, job: dict[str, Any]) -> None:
         self.control, self.job = control, job
         self.spec: dict[str, Any] = job["spec"]
         self.total: int = self.spec["train"]["steps"]
-        self.done, self.weights = 0, UNTRAINED
+        self.done, self.weights = 0, INITIAL_DIGEST
         self.skipped = 0
         self.stopped = False
         self._frames = frames
         self._folder = Path(job["output_dir"]) / "checkpoints"
         signal.signal(signal.SIGTERM, self._stop)
 
-    def say(self, kind: FrameType, payload: bytes = b"", **header: Any) -> None:
+    def write(self, kind: FrameType, payload: bytes = b"", **header: Any) -> None:
         write_frame(self._frames, Frame(kind, header, payload))
 
     def event(self, event: str, step: int | None, **data: Any) -> None:
-        self.say(FrameType.EVENT, event=event, step=step, data=data)
+        self.write(FrameType.EVENT, event=event, step=step, data=data)
 
     def begin(self) -> None:
         if self.job["resume"]:
@@ -60,18 +60,18 @@ class Trainer:
             self.skipped = saved["skipped"]
         self.control.begin(self.job["job_id"], self.job["attempt"], lambda: self.stopped)
         self.control.after(0)
-        facts = {"total_steps": self.total, "first_step": self.done}
-        self.say(FrameType.RUNNING, **facts)
-        self.event("started", self.done, **facts)
+        stats = {"total_steps": self.total, "first_step": self.done}
+        self.write(FrameType.RUNNING, **stats)
+        self.event("started", self.done, **stats)
 
     def train(self, loss: float | None = None) -> None:
-        """One block: tell it, wait as the test asks, and save."""
+        """Train one block: write it, wait as the test asks, and save a checkpoint."""
         count = min(self.control.block_steps, self.total - self.done)
         block = steps(self.done, count, loss)
-        self.weights = trained(self.weights, self.done, count)
+        self.weights = weights_digest_after(self.weights, self.done, count)
         self.done += count
         self.skipped += int(block["skipped"].sum())
-        self._tell(block)
+        self._write_steps(block)
         print(f"step {self.done} of {self.total}", flush=True)
         self.control.after(self.done, BLOCK_S)
         if self.spec["train"]["checkpoint_every_s"] is not None:
@@ -87,37 +87,37 @@ class Trainer:
 
     def succeed(self) -> None:
         summary = {"steps": self.done, "skipped": self.skipped, "weights_digest": self.weights}
-        self.say(FrameType.SUCCEEDED, summary=summary)
+        self.write(FrameType.SUCCEEDED, summary=summary)
 
-    def _tell(self, block: StepBlock) -> None:
+    def _write_steps(self, block: StepBlock) -> None:
         names = ("loss", "loss_scale", "grad_norm", "learning_rate")
         last = {name: float(block[name][-1]) for name in names} | {"examples_per_s": 9.0}
         header = {"first_step": block.first_step, "count": len(block), "last": last}
-        self.say(FrameType.STEPS, encode(block), **header, facts=asdict(block.facts))
+        self.write(FrameType.STEPS, encode(block), **header, stats=asdict(block.stats))
 
     def _stop(self, *_: object) -> None:
         self.stopped = True
 
 
-def usual(trainer: Trainer) -> None:
-    """Trains to the end, or until it is told to stop."""
+def train_to_end(trainer: Trainer) -> None:
+    """Train to the end, or until SIGTERM."""
     trainer.begin()
     while trainer.done < trainer.total:
         if trainer.stopped:
-            return trainer.say(FrameType.STOPPED)
+            return trainer.write(FrameType.STOPPED)
         trainer.train()
     return trainer.succeed()
 
 
-def not_a_number(trainer: Trainer) -> None:
-    """Fails for the reason in the label `reason`, after steps of which none has a finite loss."""
+def train_with_nan_loss(trainer: Trainer) -> None:
+    """Fail with the reason in the label `reason`, after steps with a NaN loss."""
     trainer.begin()
     while trainer.done < trainer.total:
         trainer.train(float("nan"))
-    trainer.say(FrameType.FAILED, reason=trainer.spec["labels"]["reason"], message="It is NaN.")
+    trainer.write(FrameType.FAILED, reason=trainer.spec["labels"]["reason"], message="It is NaN.")
 
 
-SCRIPTS = {"usual": usual, "not_a_number": not_a_number}
+SCRIPTS = {"train_to_end": train_to_end, "train_with_nan_loss": train_with_nan_loss}
 
 
 def end_with_input() -> None:
@@ -128,15 +128,15 @@ def end_with_input() -> None:
 
 
 def run(control: Control, frames_fd: int) -> int:
-    """A forked trainer's life."""
+    """Run a forked trainer: report ready, read the job, train it."""
     frames = os.fdopen(frames_fd, "wb")
     write_frame(frames, Frame(FrameType.READY, READY))
     line = sys.stdin.readline()
     if line:
-        fork_server.call_this_process(fork_server.TRAINER_NAME)
+        fork_server.set_process_name(fork_server.TRAINER_NAME)
         threading.Thread(target=end_with_input, daemon=True).start()
         job = json.loads(line)
-        SCRIPTS[job["spec"]["labels"].get("script", "usual")](Trainer(control, frames, job))
+        SCRIPTS[job["spec"]["labels"].get("script", "train_to_end")](Trainer(control, frames, job))
     return 0
 
 
@@ -148,7 +148,7 @@ def main() -> None:
     fork_server.serve(
         requests_fd,
         lambda frames_fd, _is_standby: run(control, frames_fd),
-        also_writable=[control.folder],
+        extra_writable=[control.folder],
     )
 
 

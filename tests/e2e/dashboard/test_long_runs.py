@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
-from dashboard.measuring import DRAWN, figures, held
+from dashboard.page_metrics import IS_DRAWN_JS, collected_metrics, metrics
 from store.database import Database
 from tests.waiting import DEADLINE_S
 
@@ -20,10 +20,10 @@ MOST_POINTS = 1000
 POLLS = 120
 POLL_MS = 2000
 WINDOW = 30
-"""Polls at the beginning and at the end whose work is compared."""
+"""The number of polls at the beginning and at the end whose cost is compared."""
 BLOCK = 4096
 LONG_ENOUGH = 270 * BLOCK
-"""Steps after which every place for a mark has one, and a point has 2,048 steps until the end."""
+"""So many steps that every marker is used and a point holds 2,048 steps until the end."""
 STEPS_PER_POLL = 2048
 GROWTH = 20
 COUNT_POINTS = """() => {
@@ -38,7 +38,7 @@ COUNT_POINTS = """() => {
 
 @pytest.fixture(scope="module")
 def telemetry(request: pytest.FixtureRequest) -> Any:
-    """Where the benchmarks make up the steps of a job."""
+    """The benchmark module that generates the steps of a job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(request.config.rootpath / "benchmarks"), *sys.path])
         yield importlib.import_module("under_load.telemetry")
@@ -46,42 +46,42 @@ def telemetry(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def long_job(stack: Any, telemetry: Any) -> str:
-    """The id of a job that has told of ten million steps."""
+    """The id of a job with ten million stored steps."""
     database = Database(f"sqlite:///{stack.data / 'ampcore.sqlite'}")
     try:
-        return str(telemetry.filled(database, STEPS))
+        return str(telemetry.create_finished_job(database, STEPS))
     finally:
         database.close()
 
 
-def test_ten_million_steps_open_at_once_and_zoom_at_once(
-    enter: Any, long_job: str, telemetry: Any
+def test_ten_million_steps_need_few_points_and_requests(
+    open_signed_in: Any, long_job: str, telemetry: Any
 ) -> None:
-    page = enter(f"#/jobs/{long_job}")
-    page.wait_for_function(DRAWN)
+    page = open_signed_in(f"#/jobs/{long_job}")
+    page.wait_for_function(IS_DRAWN_JS)
     with page.expect_response(lambda answer: "/steps?" in answer.url) as opened:
         page.reload()
-    # What it takes to open is no more than for a short job; benchmarks/open_page.py measures it.
+    # What it takes to open is no more than for a short job; benchmarks/page_load.py measures it.
     assert len(opened.value.json()["data"]["step"]) <= MOST_POINTS
-    page.wait_for_function(DRAWN)
-    shown = page.get_by_role("status", name="What the plots show")
-    near = 0
-    while "Every step is a point" not in shown.inner_text():
+    page.wait_for_function(IS_DRAWN_JS)
+    shown = page.get_by_role("status", name="Plot range")
+    zooms = 0
+    while "Each point is one step" not in shown.inner_text():
         before = shown.inner_text()
         with page.expect_response(lambda answer: "start=" in answer.url) as answer:
             page.get_by_role("button", name="Zoom in").click()
         assert len(answer.value.json()["data"]["step"]) <= MOST_POINTS
         expect(shown).not_to_have_text(before)
-        near += 1
-    assert near >= 10
-    marks = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
+        zooms += 1
+    assert zooms >= 10
+    markers = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
     start, end = re.findall(r"[\d,]*\d", shown.inner_text().replace(",", ""))[:2]
-    assert marks.count() == len(telemetry.skipped_between(int(start), int(end)))
+    assert markers.count() == len(telemetry.skipped_between(int(start), int(end)))
 
 
-def test_an_idle_page_costs_nothing_but_304s(enter: Any, trained: Any) -> None:
+def test_an_idle_page_only_gets_304_responses(open_signed_in: Any, finished_jobs: Any) -> None:
     told: list[tuple[int, str]] = []
-    page = opened_by_its_own_clock(enter("#/jobs?q=healthy"))
+    page = open_with_fake_clock(open_signed_in("#/jobs?q=healthy"))
     page.on("response", lambda answer: told.append((answer.status, answer.url)))
     for _ in range(4):
         with page.expect_event("requestfinished", lambda request: "/jobs?" in request.url):
@@ -92,8 +92,8 @@ def test_an_idle_page_costs_nothing_but_304s(enter: Any, trained: Any) -> None:
     assert len(files) == len(set(files)), "what the next page needs is fetched once"
 
 
-def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
-    page = opened_by_its_own_clock(enter("#/jobs?q=healthy"))
+def test_a_hidden_page_sends_no_requests(open_signed_in: Any, finished_jobs: Any) -> None:
+    page = open_with_fake_clock(open_signed_in("#/jobs?q=healthy"))
     hide(page, True)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -103,8 +103,8 @@ def test_a_hidden_page_asks_for_nothing(enter: Any, trained: Any) -> None:
     assert len([url for url in asked if "/jobs?" in url]) == 1, "all but the last: while hidden"
 
 
-def opened_by_its_own_clock(page: Page) -> Page:
-    """The list of jobs once it has fetched all that it shows; its time passes when we say so."""
+def open_with_fake_clock(page: Page) -> Page:
+    """Open the list of jobs with a clock that the test moves."""
     page.clock.install()
     page.reload()
     expect(page.locator("a.name").first).to_be_visible()
@@ -115,7 +115,7 @@ def opened_by_its_own_clock(page: Page) -> Page:
 
 
 def hide(page: Page, hidden: bool) -> None:
-    """Have another window lie over the page, or no longer."""
+    """Hide the page or show it again, as switching tabs does."""
     page.evaluate(
         """hidden => {
             Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
@@ -127,92 +127,94 @@ def hide(page: Page, hidden: bool) -> None:
 
 @pytest.fixture
 def running_job(stack: Any, telemetry: Any) -> Iterator["RunningJob"]:
-    """A job that runs and has written so many steps that each mark of the page is there."""
+    """A running job with so many steps that every marker of the page is used."""
     database = Database(f"sqlite:///{stack.data / 'ampcore.sqlite'}")
-    lease = telemetry.claimed(database)
-    with telemetry.relaying(database, lease, STEPS) as relay:
-        job = RunningJob(lease.job_id, telemetry, relay)
+    lease = telemetry.claim_new_job(database)
+    with telemetry.writing_telemetry(database, lease, STEPS) as writer:
+        job = RunningJob(lease.job_id, telemetry, writer)
         job.train(LONG_ENOUGH)
         yield job
-    telemetry.ended(database, lease)
+    telemetry.finish_job(database, lease)
     database.close()
 
 
 class RunningJob:
-    """A job whose steps the test writes, through the code that stores those of a worker."""
+    """A job whose steps the test stores through the worker's code."""
 
-    def __init__(self, id_: str, telemetry: Any, relay: Any) -> None:
+    def __init__(self, id_: str, telemetry: Any, writer: Any) -> None:
         self.id = id_
         self.step = 0
-        self._telemetry, self._relay = telemetry, relay
+        self._telemetry, self._writer = telemetry, writer
 
     def train(self, steps: int) -> None:
-        """Store so many steps more."""
+        """Store more steps."""
         end = self.step + steps
         while self.step < end:
             block = self._telemetry.block(self.step, min(BLOCK, end - self.step))
-            self._relay.spool.wait_for_room(DEADLINE_S)
-            self._relay.carry([self._telemetry.told(block)])
+            self._writer.buffer.wait_for_room(DEADLINE_S)
+            self._writer.enqueue_frames([self._telemetry.steps_frame(block)])
             self.step += len(block)
-        self._telemetry.stored(self._relay)
+        self._telemetry.wait_until_stored(self._writer)
 
 
-def test_a_page_left_open_neither_grows_nor_stutters(enter: Any, running_job: RunningJob) -> None:
-    """The four minutes are those of the page's clock: as many polls, each of which brings steps.
+def test_a_page_left_open_needs_no_more_memory_or_work(
+    open_signed_in: Any, running_job: RunningJob
+) -> None:
+    """Four minutes by the page's own clock, with new steps at every poll.
 
-    Ten minutes by the clock on the wall are measured in benchmarks/open_page.py.
+    benchmarks/page_load.py measures ten minutes of real time.
     """
-    page = enter(f"#/jobs/{running_job.id}")
+    page = open_signed_in(f"#/jobs/{running_job.id}")
     page.clock.install()
     page.reload()
-    page.wait_for_function(DRAWN)
+    page.wait_for_function(IS_DRAWN_JS)
     page.clock.pause_at(page.evaluate("Date.now() + 60_000"))
     page.evaluate(COUNT_POINTS)
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
     costs = [poll(page, devtools, running_job) for _ in range(WINDOW)]
-    at_first = held(devtools)
+    at_first = collected_metrics(devtools)
     costs += [poll(page, devtools, running_job) for _ in range(POLLS - WINDOW)]
-    at_last = held(devtools)
+    at_last = collected_metrics(devtools)
     assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
-    # All marks were there before, so that a page that has shown 90 answers more holds no more.
+    # Every marker was in use before, so that 90 more responses need no more nodes.
     assert at_last["Nodes"] < at_first["Nodes"] + GROWTH
     assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + GROWTH
-    early, late = Cost.of(costs[:WINDOW]), Cost.of(costs[-WINDOW:])
+    early, late = DrawingCost.of(costs[:WINDOW]), DrawingCost.of(costs[-WINDOW:])
     # Each answer is drawn once, in a fifth more points by now.
     assert 0 < late.points <= 1.5 * early.points, (early, late)
     # An answer takes one frame to three, as the machine is fast or slow: up to thrice the work.
     assert 0 < late.layouts <= 4 * early.layouts, (early, late)
 
 
-class Cost(NamedTuple):
-    """What a page has done to show something."""
+class DrawingCost(NamedTuple):
+    """How much work a page did to draw."""
 
     points: float
     layouts: float
 
     @classmethod
-    def of(cls, costs: list["Cost"]) -> "Cost":
-        """That of several together."""
+    def of(cls, costs: list["DrawingCost"]) -> "DrawingCost":
+        """The sum of several costs."""
         return cls(*map(sum, zip(*costs, strict=True)))
 
 
-def poll(page: Page, devtools: CDPSession, job: RunningJob) -> Cost:
-    """Let the job write steps, and the page ask for them and show them; what that took."""
+def poll(page: Page, devtools: CDPSession, job: RunningJob) -> DrawingCost:
+    """Store steps and let the page poll and draw them; returns the cost."""
     before = done(page, devtools)
     job.train(STEPS_PER_POLL)
     with page.expect_response(lambda answer: "/steps?" in answer.url and answer.ok):
         page.clock.run_for(POLL_MS)
-    expect(page.get_by_role("status", name="What the plots show")).to_contain_text(
+    expect(page.get_by_role("status", name="Plot range")).to_contain_text(
         f"Steps 0 to {job.step - 1:,}"
     )
     page.clock.run_for(100)  # the frame in which the plots are drawn
     after = done(page, devtools)
-    return Cost(after.points - before.points, after.layouts - before.layouts)
+    return DrawingCost(after.points - before.points, after.layouts - before.layouts)
 
 
-def done(page: Page, devtools: CDPSession) -> Cost:
-    """What the page has drawn by now, and how often it has computed what it looks like."""
+def done(page: Page, devtools: CDPSession) -> DrawingCost:
+    """The page's drawing operations and style computations so far."""
     points = page.evaluate("document.body.offsetHeight && window.drawnPoints")
-    counted = figures(devtools)
-    return Cost(points, counted["LayoutCount"] + counted["RecalcStyleCount"])
+    counted = metrics(devtools)
+    return DrawingCost(points, counted["LayoutCount"] + counted["RecalcStyleCount"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.access.keyring import FRESH_S, Credential, Keyring, Kind
+from server.access.authenticator import CACHE_TTL_S, Authenticator, Credential, CredentialKind
 from server.access.rate_limit import NoLimit, RateLimit
 from server.errors import TooManyRequests
 from store import tokens
@@ -26,7 +26,7 @@ def basic(user, password):
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def test_a_request_without_a_token_is_told_how_to_send_one(api):
+def test_the_401_response_says_how_to_send_a_token(api):
     answer = api.anonymous.get("/api/v1/jobs")
     assert answer.status_code == 401
     assert answer.json()["code"] == "unauthorized"
@@ -34,7 +34,7 @@ def test_a_request_without_a_token_is_told_how_to_send_one(api):
     assert answer.headers["WWW-Authenticate"] == BEARER
 
 
-def test_a_path_that_is_not_there_is_no_secret_to_tell_either(api):
+def test_an_unknown_path_also_needs_a_token(api):
     assert api.anonymous.get("/api/v1/nothing").status_code == 401
 
 
@@ -90,8 +90,8 @@ def test_what_a_wrong_token_says_is_not_repeated(api):
     assert "amp_guess" not in answer.text + str(answer.headers)
 
 
-def test_wrong_tokens_from_one_address_are_soon_told_to_wait(api):
-    api.app.state.services.keyring.failures = RateLimit("3/minute")
+def test_many_wrong_tokens_from_one_address_get_429(api):
+    api.app.state.services.authenticator.failures = RateLimit("3/minute")
     for number in range(3):
         assert guess(api, number).status_code == 401
     answer = guess(api, 3)
@@ -100,11 +100,11 @@ def test_wrong_tokens_from_one_address_are_soon_told_to_wait(api):
     assert guess(api, 3).status_code == 429  # the same one again
 
 
-def test_a_valid_token_gets_in_however_many_wrong_ones_came_from_its_address(api, client_of):
+def test_a_valid_token_gets_in_however_many_wrong_ones_came_from_its_address(api, client_with_role):
     """Also one that this server has never seen, and at the sign-in."""
-    api.app.state.services.keyring.failures = RateLimit("1/minute")
+    api.app.state.services.authenticator.failures = RateLimit("1/minute")
     assert [guess(api, number).status_code for number in range(3)] == [401, 429, 429]
-    assert client_of().get("/api/v1/session").status_code == 200
+    assert client_with_role().get("/api/v1/session").status_code == 200
     signed_in = api.anonymous.post("/api/v1/session", json={"token": api.token})
     assert signed_in.status_code == 201
     wrong = api.anonymous.post("/api/v1/session", json={"token": "amp_wrong"})
@@ -112,14 +112,17 @@ def test_a_valid_token_gets_in_however_many_wrong_ones_came_from_its_address(api
 
 
 def test_a_flood_of_wrong_tokens_does_not_fill_the_log(api, caplog):
-    api.app.state.services.keyring.failures = RateLimit("3/minute")
+    api.app.state.services.authenticator.failures = RateLimit("3/minute")
     with caplog.at_level(logging.INFO):
         for number in range(10):
             guess(api, number)
             api.anonymous.post("/api/v1/session", json={"token": "amp_wrong"})
-    told = [record for record in caplog.records if record.name.startswith("server")]
-    assert [record.name for record in told] == [*["server.access"] * 3, "server.access.keyring"]
-    assert "127.0.0.1 sends many secrets that are not valid" in told[-1].getMessage()
+    records = [record for record in caplog.records if record.name.startswith("server")]
+    assert [record.name for record in records] == [
+        *["server.access"] * 3,
+        "server.access.authenticator",
+    ]
+    assert "127.0.0.1 sends many invalid tokens" in records[-1].getMessage()
 
 
 def guess(api, number):
@@ -127,8 +130,8 @@ def guess(api, number):
     return api.anonymous.get("/api/v1/jobs", headers=headers)
 
 
-def test_a_token_that_is_revoked_here_is_refused_at_once(api, client_of):
-    client = client_of()
+def test_a_token_that_is_revoked_here_is_refused_at_once(api, client_with_role):
+    client = client_with_role()
     token_id = client.get("/api/v1/session").json()["token_id"]
     assert api.client.delete(f"/api/v1/tokens/{token_id}").status_code == 204
     assert client.get("/api/v1/session").status_code == 401
@@ -137,7 +140,7 @@ def test_a_token_that_is_revoked_here_is_refused_at_once(api, client_of):
 # ---- The keyring
 
 
-class Counted:
+class CountingDatabase:
     """A database that counts how often it is read."""
 
     def __init__(self, database):
@@ -164,8 +167,8 @@ def database(sqlite_url):
 
 
 @pytest.fixture
-def counted(database):
-    return Counted(database)
+def counting_database(database):
+    return CountingDatabase(database)
 
 
 @pytest.fixture
@@ -174,104 +177,114 @@ def clock():
 
 
 @pytest.fixture
-def keyring(counted, clock):
-    return Keyring(counted, NoLimit(), clock)
+def authenticator(counting_database, clock):
+    return Authenticator(counting_database, NoLimit(), clock)
 
 
 def make(database, **values):
     with database.write() as session:
         secret = tokens.create(session, "ada", **values)
-        return secret, Credential(Kind.TOKEN, tokens.digest_of(secret))
+        return secret, Credential(CredentialKind.TOKEN, tokens.digest_of(secret))
 
 
-def known(keyring, credential):
-    """The principal, as the door finds it."""
-    return keyring.recall(credential) or asyncio.run(keyring.ask(credential, "192.0.2.1"))
+def known(authenticator, credential):
+    """The principal, as AuthMiddleware finds it."""
+    return authenticator.cached_principal(credential) or asyncio.run(
+        authenticator.authenticate(credential, "192.0.2.1")
+    )
 
 
-def test_the_database_is_asked_about_a_token_once_in_a_while(database, counted, keyring, clock):
+def test_the_database_is_asked_about_a_token_once_in_a_while(
+    database, counting_database, authenticator, clock
+):
     _, credential = make(database)
-    assert known(keyring, credential).token_name == "ada"
-    clock.now += FRESH_S - 0.1
-    assert known(keyring, credential).token_name == "ada"
-    assert counted.reads == 1
+    assert known(authenticator, credential).token_name == "ada"
+    clock.now += CACHE_TTL_S - 0.1
+    assert known(authenticator, credential).token_name == "ada"
+    assert counting_database.reads == 1
     clock.now += 0.2
-    assert known(keyring, credential).token_name == "ada"
-    assert counted.reads == 2
+    assert known(authenticator, credential).token_name == "ada"
+    assert counting_database.reads == 2
 
 
-def test_a_token_revoked_elsewhere_is_refused_within_two_seconds(database, keyring, clock):
+def test_a_token_revoked_elsewhere_is_refused_within_two_seconds(database, authenticator, clock):
     secret, credential = make(database)
-    assert known(keyring, credential)
+    assert known(authenticator, credential)
     with database.write() as session:
-        tokens.revoke(session, tokens.of_secret(session, secret))
+        tokens.revoke(session, tokens.get_by_secret(session, secret))
     clock.now += 2.0
-    assert known(keyring, credential) is None
+    assert known(authenticator, credential) is None
 
 
-def test_a_remembered_token_expires_in_time(database, keyring, clock):
+def test_a_remembered_token_expires_in_time(database, authenticator, clock):
     _, credential = make(database, expires_at=datetime.now(UTC) + timedelta(seconds=60))
-    assert known(keyring, credential)
+    assert known(authenticator, credential)
     clock.now += 60.0
-    assert keyring.recall(credential) is None
-    assert keyring.recall(credential, grace_s=600) is None
+    assert authenticator.cached_principal(credential) is None
+    assert authenticator.cached_principal(credential, grace_s=600) is None
 
 
-def test_an_answer_is_good_for_longer_where_one_asks_for_that(database, keyring, clock):
+def test_an_answer_is_good_for_longer_where_one_asks_for_that(database, authenticator, clock):
     _, credential = make(database)
-    assert known(keyring, credential)
-    clock.now += FRESH_S + 599
-    assert keyring.recall(credential) is None
-    assert keyring.recall(credential, grace_s=600)
+    assert known(authenticator, credential)
+    clock.now += CACHE_TTL_S + 599
+    assert authenticator.cached_principal(credential) is None
+    assert authenticator.cached_principal(credential, grace_s=600)
     clock.now += 2
-    assert keyring.recall(credential, grace_s=600) is None
+    assert authenticator.cached_principal(credential, grace_s=600) is None
 
 
-def test_an_answer_from_before_a_revocation_is_not_remembered(database, keyring, monkeypatch):
+def test_an_answer_from_before_a_revocation_is_not_remembered(database, authenticator, monkeypatch):
     _, credential = make(database)
-    find = keyring._find
+    find = authenticator._find
 
     def find_and_forget(credential):
         found = find(credential)
-        keyring.forget("some token")
+        authenticator.forget("some token")
         return found
 
-    monkeypatch.setattr(keyring, "_find", find_and_forget)
-    assert known(keyring, credential)
-    assert keyring.recall(credential) is None
+    monkeypatch.setattr(authenticator, "_find", find_and_forget)
+    assert known(authenticator, credential)
+    assert authenticator.cached_principal(credential) is None
 
 
-def test_many_requests_with_one_token_at_one_time_ask_once(database, counted, keyring):
+def test_many_requests_with_one_token_at_one_time_ask_once(
+    database, counting_database, authenticator
+):
     _, credential = make(database)
 
-    async def ask():
-        return await asyncio.gather(*(keyring.ask(credential, "192.0.2.1") for _ in range(20)))
+    async def authenticate():
+        return await asyncio.gather(
+            *(authenticator.authenticate(credential, "192.0.2.1") for _ in range(20))
+        )
 
-    assert len(set(asyncio.run(ask()))) == 1
-    assert counted.reads == 1
+    assert len(set(asyncio.run(authenticate()))) == 1
+    assert counting_database.reads == 1
 
 
-def test_what_is_remembered_is_bounded(database, keyring, monkeypatch):
-    monkeypatch.setattr("server.access.keyring.KEPT", 3)
+def test_what_is_remembered_is_bounded(database, authenticator, monkeypatch):
+    monkeypatch.setattr("server.access.authenticator.CACHE_SIZE", 3)
     for _ in range(10):
-        known(keyring, make(database)[1])
-    assert len(keyring._known) <= 3
+        known(authenticator, make(database)[1])
+    assert len(authenticator._known) <= 3
 
 
-def test_a_wrong_secret_that_comes_again_costs_no_more_queries(counted, keyring, clock):
-    guess = Credential(Kind.TOKEN, "guess")
+def test_a_wrong_secret_that_comes_again_costs_no_more_queries(
+    counting_database, authenticator, clock
+):
+    guess = Credential(CredentialKind.TOKEN, "guess")
     for _ in range(3):
-        assert known(keyring, guess) is None
-    assert counted.reads == 1
-    clock.now += FRESH_S
-    assert known(keyring, guess) is None
-    assert counted.reads == 2
+        assert known(authenticator, guess) is None
+    assert counting_database.reads == 1
+    clock.now += CACHE_TTL_S
+    assert known(authenticator, guess) is None
+    assert counting_database.reads == 2
 
 
-def test_addresses_that_guess_share_one_query_at_a_time(counted, clock, monkeypatch):
+def test_addresses_that_guess_share_one_query_at_a_time(counting_database, clock, monkeypatch):
     """All others have theirs beside it."""
-    keyring = Keyring(counted, RateLimit("1/minute", clock), clock)
-    find, gate, both = keyring._find, threading.Event(), threading.Barrier(2)
+    authenticator = Authenticator(counting_database, RateLimit("1/minute", clock), clock)
+    find, gate, both = authenticator._find, threading.Event(), threading.Barrier(2)
 
     def find_slowly(credential):
         if credential.digest.startswith("guess"):
@@ -280,20 +293,23 @@ def test_addresses_that_guess_share_one_query_at_a_time(counted, clock, monkeypa
             both.wait(DEADLINE_S)
         return find(credential)
 
-    monkeypatch.setattr(keyring, "_find", find_slowly)
+    monkeypatch.setattr(authenticator, "_find", find_slowly)
 
-    async def ask(address, *digests):
-        asked = (keyring.ask(Credential(Kind.TOKEN, one), address) for one in digests)
+    async def authenticate(address, *digests):
+        asked = (
+            authenticator.authenticate(Credential(CredentialKind.TOKEN, one), address)
+            for one in digests
+        )
         return await asyncio.gather(*asked, return_exceptions=True)
 
     async def ask_all():
-        assert await ask("192.0.2.1", "first") == [None]
-        guesses = asyncio.create_task(ask("192.0.2.1", *(f"guess {n}" for n in range(8))))
+        assert await authenticate("192.0.2.1", "first") == [None]
+        guesses = asyncio.create_task(authenticate("192.0.2.1", *(f"guess {n}" for n in range(8))))
         async with asyncio.timeout(20):
-            while keyring._suspects.statistics().tasks_waiting < 7:
+            while authenticator._suspect_limiter.statistics().tasks_waiting < 7:
                 await asyncio.sleep(0)
         # Two of another address wait for each other here, so they must be asked at one time.
-        others = await ask("192.0.2.2", "other 1", "other 2")
+        others = await authenticate("192.0.2.2", "other 1", "other 2")
         gate.set()
         return await guesses, others
 
@@ -302,28 +318,32 @@ def test_addresses_that_guess_share_one_query_at_a_time(counted, clock, monkeypa
     assert None in others
 
 
-def test_the_refused_ones_that_are_remembered_are_bounded(keyring, monkeypatch):
-    monkeypatch.setattr("server.access.keyring.KEPT", 3)
+def test_the_refused_ones_that_are_remembered_are_bounded(authenticator, monkeypatch):
+    monkeypatch.setattr("server.access.authenticator.CACHE_SIZE", 3)
     for number in range(10):
-        assert known(keyring, Credential(Kind.TOKEN, f"guess {number}")) is None
-    assert len(keyring._invalid) <= 3
+        assert known(authenticator, Credential(CredentialKind.TOKEN, f"guess {number}")) is None
+    assert len(authenticator._invalid) <= 3
 
 
-def test_a_database_that_fails_is_asked_again(counted, database, keyring, monkeypatch):
+def test_a_database_that_fails_is_asked_again(
+    counting_database, database, authenticator, monkeypatch
+):
     _, credential = make(database)
     with monkeypatch.context() as patch:
-        patch.setattr(counted, "read", lambda: 1 / 0)
+        patch.setattr(counting_database, "read", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            known(keyring, credential)
-    assert known(keyring, credential)
+            known(authenticator, credential)
+    assert known(authenticator, credential)
 
 
-def test_what_is_forgotten_of_one_token_is_kept_of_the_others(database, counted, keyring):
+def test_what_is_forgotten_of_one_token_is_kept_of_the_others(
+    database, counting_database, authenticator
+):
     secret, first = make(database)
     _, second = make(database)
-    assert known(keyring, first)
-    assert known(keyring, second)
+    assert known(authenticator, first)
+    assert known(authenticator, second)
     with database.read() as session:
-        keyring.forget(tokens.of_secret(session, secret).id)
-    assert keyring.recall(first) is None
-    assert keyring.recall(second) is not None
+        authenticator.forget(tokens.get_by_secret(session, secret).id)
+    assert authenticator.cached_principal(first) is None
+    assert authenticator.cached_principal(second) is not None

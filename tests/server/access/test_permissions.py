@@ -1,4 +1,4 @@
-"""Every route of the application, asked by everybody: a route without a row here fails the test."""
+"""Permissions: every route with every kind of principal; a route without a row here fails."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import update
 
-from server.access.door import OPEN, PAGE, PAGE_FILES, SIGN_IN
+from server.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH, PUBLIC_PATHS, SIGN_IN
 from server.access.rate_limit import NoLimit
 from store import jobs, tokens, workers
 from store.clock import after
@@ -99,7 +99,7 @@ def expired(session):
 
 def revoked(session):
     secret = tokens.create(session, "revoked", role="admin")
-    tokens.revoke(session, tokens.of_secret(session, secret))
+    tokens.revoke(session, tokens.get_by_secret(session, secret))
     return secret
 
 
@@ -132,9 +132,11 @@ def test_every_route_has_a_row_and_every_row_a_route(api):
     assert set(every_route(api.app)) == set(ROUTES)
 
 
-def test_the_door_is_open_where_the_table_says_so():
+def test_every_route_allows_the_roles_in_the_table():
     told = {key for key, who in ROUTES.items() if who is NOBODY_ASKED}
-    assert told == {("GET", path) for path in (*OPEN, PAGE, PAGE_FILES)} | {SIGN_IN}
+    assert told == {("GET", path) for path in (*PUBLIC_PATHS, DASHBOARD_PATH, DASHBOARD_ASSETS)} | {
+        SIGN_IN
+    }
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ def address_of(api, make_job):
                 jobs.request_cancel(session, path.split("/")[-2])
             if "{token_id}" in path:
                 secret = tokens.create(session, "to be revoked")
-                path = path.replace("{token_id}", tokens.of_secret(session, secret).id)
+                path = path.replace("{token_id}", tokens.get_by_secret(session, secret).id)
             if "{worker_id}" in path:
                 facts = {"hostname": "box", "pid": 1, "slots": 1, "version": "0", "queues": []}
                 workers.register(session, worker_id := tokens.secrets.token_hex(6), **facts)
@@ -163,7 +165,7 @@ def address_of(api, make_job):
 
 @pytest.mark.parametrize("who", SECRETS)
 def test_every_route_lets_in_whom_it_should(api, address_of, who):
-    api.app.state.services.keyring.failures = NoLimit()  # the guesses come from one address
+    api.app.state.services.authenticator.failures = NoLimit()  # the guesses come from one address
     with api.database.write() as session:
         secret = SECRETS[who](session)
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
@@ -182,9 +184,9 @@ def test_every_route_lets_in_whom_it_should(api, address_of, who):
 
 
 def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
-    api, make_job, client_of
+    api, make_job, client_with_role
 ):
-    stranger = client_of(project="elsewhere")
+    stranger = client_with_role(project="elsewhere")
     for (method, path), needed in ROUTES.items():
         if needed in (SEES, STEERS):
             body, job_id = BODIES.get((method, path)), make_job().id
@@ -200,28 +202,28 @@ def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
             ), (method, path)
 
 
-def test_the_list_of_jobs_holds_those_that_one_sees(api, make_job, client_of):
+def test_the_list_of_jobs_holds_those_that_one_sees(api, make_job, client_with_role):
     here, there = make_job(), make_job(project="elsewhere")
 
     def seen(client):
         return {job["id"] for job in client.get("/api/v1/jobs").json()["items"]}
 
-    assert seen(client_of(role="viewer")) == {here.id}
-    assert seen(client_of(project="elsewhere")) == {there.id}
-    assert seen(client_of(role="admin", project="elsewhere")) == {here.id, there.id}
+    assert seen(client_with_role(role="viewer")) == {here.id}
+    assert seen(client_with_role(project="elsewhere")) == {there.id}
+    assert seen(client_with_role(role="admin", project="elsewhere")) == {here.id, there.id}
 
 
-def test_a_member_submits_into_its_own_project(client_of):
-    job = client_of(project="vision").post("/api/v1/jobs", json=SPEC).json()
+def test_a_member_submits_into_its_own_project(client_with_role):
+    job = client_with_role(project="vision").post("/api/v1/jobs", json=SPEC).json()
     assert (job["project"], job["created_by"]) == ("vision", "member of vision")
 
 
-def test_the_document_tells_the_refusals_of_every_route(api):
+def test_openapi_documents_the_auth_errors_of_every_route(api):
     paths = api.app.openapi()["paths"]
     for (method, path), needed in ROUTES.items():
-        if "docs" in path or "openapi" in path or path in (PAGE, PAGE_FILES):
+        if "docs" in path or "openapi" in path or path in (DASHBOARD_PATH, DASHBOARD_ASSETS):
             continue
         operation = paths[path.replace(":path", "")][method.lower()]
-        if path not in OPEN:
+        if path not in PUBLIC_PATHS:
             assert {"401", "403", "429"} <= set(operation["responses"]), (method, path)
         assert (operation.get("security") == []) == (needed is NOBODY_ASKED)

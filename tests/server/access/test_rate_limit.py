@@ -1,7 +1,7 @@
 import pytest
 
 from server.access import rate_limit
-from server.access.rate_limit import RateLimit, limit_of
+from server.access.rate_limit import RateLimit, rate_limit_from_setting
 from server.errors import TooManyRequests
 from server.settings import Settings
 from service.settings import SettingsInvalid
@@ -49,7 +49,7 @@ def test_a_check_counts_nothing(clock):
 
 
 def test_the_counters_are_bounded(clock, monkeypatch):
-    monkeypatch.setattr(rate_limit, "KEPT", 10)
+    monkeypatch.setattr(rate_limit, "MAX_COUNTERS", 10)
     limit = RateLimit("1/minute", clock)
     for number in range(100):
         limit.hit(f"address {number}")
@@ -59,7 +59,7 @@ def test_the_counters_are_bounded(clock, monkeypatch):
 
 
 def test_off_is_a_limit_that_refuses_nothing():
-    limit = limit_of("off")
+    limit = rate_limit_from_setting("off")
     for _ in range(1000):
         limit.hit("ada")
         limit.check("ada")
@@ -68,7 +68,7 @@ def test_off_is_a_limit_that_refuses_nothing():
 @pytest.mark.parametrize("rate", ["off", "1/second", "60000/minute", "5/day"])
 def test_a_rate_that_makes_sense_is_taken(rate):
     assert Settings.from_environment({"AMPCORE_RATE_LIMIT": rate}).rate_limit == rate
-    limit_of(rate)
+    rate_limit_from_setting(rate)
 
 
 @pytest.mark.parametrize("rate", ["0/minute", "5", "fast", "-1/second", "5/fortnight", "1/s;2/m"])
@@ -80,9 +80,9 @@ def test_a_rate_that_makes_no_sense_is_named_at_the_start(rate):
 @pytest.fixture
 def limited(api):
     """The api, with a rate that is soon used up."""
-    from server.access.door import Door
+    from server.access.auth_middleware import AuthMiddleware
 
-    layer = next(one for one in api.app.user_middleware if one.cls is Door)
+    layer = next(one for one in api.app.user_middleware if one.cls is AuthMiddleware)
     layer.kwargs["limit"] = RateLimit("3/minute")
     return api
 
@@ -93,7 +93,7 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
-def test_a_token_that_asks_too_often_is_told_when_to_come_again(limited, client_of):
+def test_too_many_requests_of_a_token_get_429_with_retry_after(limited, client_with_role):
     for _ in range(3):
         assert limited.client.get("/api/v1/version").status_code == 200
     answer = limited.client.get("/api/v1/version")
@@ -101,7 +101,7 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_again(limited, client_
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json()["code"] == "too_many_requests"
     assert 0 < int(answer.headers["Retry-After"]) <= 60
-    assert client_of().get("/api/v1/version").status_code == 200
+    assert client_with_role().get("/api/v1/version").status_code == 200
     assert limited.anonymous.get("/healthz").status_code == 200
 
 

@@ -248,7 +248,7 @@ def test_an_empty_folder_name_is_refused(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_version_and_the_help_are_told():
+def test_version_and_help_are_printed():
     assert run("--version").stdout == f"ampserver {ampcore.__version__}\n"
     assert call("-h").stdout == call("--help").stdout != ""
 
@@ -260,9 +260,9 @@ def test_up_does_not_bring_a_revoked_token_back(tmp_path):
     database = Database(f"sqlite:///{folder / 'ampcore.sqlite'}")
     migrate(f"sqlite:///{folder / 'ampcore.sqlite'}")
     with database.write() as session:
-        tokens.ensure(session, "up", "amp_leaked")
+        tokens.ensure_admin(session, "up", "amp_leaked")
         tokens.create(session, "root", role="admin")
-        tokens.revoke(session, tokens.of_secret(session, "amp_leaked"))
+        tokens.revoke(session, tokens.get_by_secret(session, "amp_leaked"))
     database.close()
     outcome = run("up", "--data", str(folder), "--port", "0")
     assert outcome.returncode == 1
@@ -277,10 +277,10 @@ def test_a_made_token_opens_a_migrated_database(tmp_path):
     outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
     for done in (migrated, outcome):
         assert done.returncode == 0
-        assert done.stderr == f"Used the SQLite file {tmp_path / 'new' / 'ampcore.sqlite'}.\n"
+        assert done.stderr == f"Database: SQLite file {tmp_path / 'new' / 'ampcore.sqlite'}\n"
     database = Database(url)
     with database.read() as session:
-        assert tokens.of_secret(session, outcome.stdout.strip()).name == "ada"
+        assert tokens.get_by_secret(session, outcome.stdout.strip()).name == "ada"
     database.close()
 
 

@@ -68,7 +68,7 @@ def test_a_token_file_that_others_could_read_is_closed(folder):
     assert mode(folder.token_file) == 0o600
 
 
-def test_the_connection_is_told_to_the_owner_only_and_taken_back(folder):
+def test_the_connection_file_is_private_and_deleted_at_the_end(folder):
     folder.write_connection("http://127.0.0.1:1")
     told = json.loads(folder.connection_file.read_text())
     assert told == {"url": "http://127.0.0.1:1", "token": folder.token()}

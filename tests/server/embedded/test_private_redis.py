@@ -10,7 +10,7 @@ from server.embedded.private_redis import PrivateRedis, find_redis_server, start
 from server.serving.serve import StartFailed
 
 
-def test_it_answers_only_who_knows_the_password(private_redis):
+def test_redis_requires_its_password(private_redis):
     with redis.Redis.from_url(private_redis.url) as connection:
         assert connection.ping()
     address, _, place = private_redis.url.rpartition("@")
@@ -29,7 +29,7 @@ def test_it_listens_on_the_loopback_only_and_keeps_nothing_on_disk(private_redis
         assert connection.config_get("appendonly")["appendonly"] == "no"
 
 
-def test_a_port_that_was_taken_in_between_is_replaced(tmp_path, private_redis, monkeypatch):
+def test_another_port_is_used_if_the_first_is_taken(tmp_path, private_redis, monkeypatch):
     taken = redis.connection.parse_url(private_redis.url)["port"]
     free = module._free_port()
     ports = iter([taken, free])
@@ -39,7 +39,7 @@ def test_a_port_that_was_taken_in_between_is_replaced(tmp_path, private_redis, m
     server.stop(grace_s=3)
 
 
-def test_a_redis_that_does_not_start_is_told_with_its_log(tmp_path, monkeypatch):
+def test_the_error_of_a_redis_that_does_not_start_quotes_its_log(tmp_path, monkeypatch):
     program = tmp_path / "redis-server"
     program.write_text("#!/bin/sh\necho broken\nexit 1\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -3,7 +3,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from server.access.door import address_of
+from server.access.auth_middleware import client_network
 from server.http.client_address import ClientAddress
 from server.settings import Settings
 from service.settings import SettingsInvalid
@@ -76,7 +76,7 @@ def test_an_ipv4_client_of_an_ipv6_socket_is_told_apart_from_the_others():
     """Without this all of them share one /64, and one limit."""
     host, _ = seen("::ffff:198.51.100.7")
     assert host == "198.51.100.7"
-    assert address_of({"client": (host, 1)}) == "198.51.100.7"
+    assert client_network({"client": (host, 1)}) == "198.51.100.7"
     assert seen("::ffff:10.0.0.5", "198.51.100.7")[0] == "198.51.100.7"
 
 

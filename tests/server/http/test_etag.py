@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.spec import State
-from server.http.etag import etag_of, is_known
+from server.http.etag import etag_of, matches_if_none_match
 from store import leases, workers
 
 TAG = 'W/"abc"'
@@ -36,13 +36,15 @@ def database_url(sqlite_url):
     ],
 )
 def test_a_tag_is_known_when_a_list_names_it_weak_or_strong(headers, known):
-    assert is_known(headers, TAG) is known
+    assert matches_if_none_match(headers, TAG) is known
 
 
 @given(st.lists(st.text()), st.integers())
 def test_any_header_is_read_and_each_fact_has_its_tag(headers, fact):
-    assert is_known(headers, etag_of(fact)) == (", ".join(headers).strip() == "*")
-    assert is_known([*headers, etag_of(fact), "x"], etag_of(fact)) or any('"' in h for h in headers)
+    assert matches_if_none_match(headers, etag_of(fact)) == (", ".join(headers).strip() == "*")
+    assert matches_if_none_match([*headers, etag_of(fact), "x"], etag_of(fact)) or any(
+        '"' in h for h in headers
+    )
     assert etag_of(fact) != etag_of(fact, None)
 
 
@@ -72,7 +74,7 @@ def test_what_has_not_changed_is_not_sent_again(api, make_job, path):
 
 @pytest.fixture
 def changed(api):
-    """Whether a job's answer is another one after some work, and is told to be."""
+    """Whether the response for a job and its ETag change after `work`."""
 
     def look(job_id, work):
         path = f"/api/v1/jobs/{job_id}"
@@ -105,7 +107,7 @@ def test_a_heartbeat_changes_the_tag_as_it_changes_the_answer(api, make_job, cha
 
     def beat():
         with api.database.write() as session:
-            assert leases.hold(session, job.id, 1)
+            assert leases.renew_lease(session, job.id, 1)
 
     assert changed(job.id, beat)
 

@@ -7,7 +7,7 @@ import pytest
 
 from server.http import request_id
 from server.http.limits import MAX_BODY_BYTES
-from service.logs import AddContext, JsonFormatter
+from service.log_config import ContextFilter, JsonFormatter
 
 ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -22,7 +22,7 @@ def database_url(sqlite_url):
 def logged(caplog):
     """What is logged so far, as it is written."""
     formatter = JsonFormatter()
-    caplog.handler.addFilter(context := AddContext())
+    caplog.handler.addFilter(context := ContextFilter())
     caplog.set_level(logging.INFO)
     yield lambda logger: [
         json.loads(formatter.format(record))
@@ -33,9 +33,12 @@ def logged(caplog):
 
 
 @pytest.fixture
-def lines(stage, logged, caplog, wait_until):
+def lines(test_server, logged, caplog, wait_until):
     """So many lines, which come when an answer has gone out; that there are no more."""
-    wait_until(lambda: not stage.answering, "nothing more is logged of the tests before this one")
+    wait_until(
+        lambda: not test_server.active_requests,
+        "nothing more is logged of the tests before this one",
+    )
     caplog.clear()
 
     def wait(count, logger="server.access"):
@@ -115,7 +118,7 @@ def test_no_secret_gets_into_the_log(api, lines):
 
 def test_a_very_long_path_is_cut_in_the_log(api, lines):
     api.client.get("/" + "x" * 10_000)
-    assert len(lines(1)[0]["path"]) == request_id.LONGEST_PATH
+    assert len(lines(1)[0]["path"]) == request_id.MAX_LOGGED_PATH
 
 
 def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(

@@ -12,7 +12,7 @@ import pytest
 from ampcore.spec import State
 from server.http import ranges
 from store import artifacts, tokens
-from store.artifacts import Stored
+from store.artifacts import StoredFile
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,7 @@ def publish(api, job, tmp_path):
         (tmp_path / "file").write_bytes(content)
         size, sha256 = api.app.state.services.storage.put(job.id, path, tmp_path / "file")
         with api.database.write() as session:
-            assert artifacts.add(session, job.id, 1, Stored(path, kind, step, size, sha256))
+            assert artifacts.add(session, job.id, 1, StoredFile(path, kind, step, size, sha256))
 
     return publish
 
@@ -106,7 +106,7 @@ def test_an_empty_file_is_downloaded(publish, ask):
         ("Bytes= 7-9", 7, 10),
     ],
 )
-def test_a_range_brings_just_its_bytes(publish, ask, given, start, end):
+def test_a_range_returns_exactly_its_bytes(publish, ask, given, start, end):
     publish()
     answer = ask(range=given)
     assert (answer.status_code, answer.content) == (206, BYTES[start:end])
@@ -125,7 +125,7 @@ def test_a_range_behind_the_end_is_refused_with_the_size(publish, ask, given):
 @pytest.mark.parametrize(
     "given", ["bytes=0-1,5-6", "bytes=9-5", "bytes=-", "bytes=x-", "lines=0-1", "bytes=²-"]
 )
-def test_what_is_no_single_range_brings_the_whole_file(publish, ask, given):
+def test_anything_but_a_single_range_returns_the_whole_file(publish, ask, given):
     publish(content=b"0123456789")
     answer = ask(range=given.encode())
     assert (answer.status_code, answer.content) == (200, b"0123456789")
@@ -155,7 +155,7 @@ def test_a_broken_download_is_taken_up_where_it_ended(publish, ask):
     assert hashlib.sha256(first.content + rest.content).hexdigest() == SHA256
 
 
-def test_head_tells_of_a_file_and_reads_nothing_of_it(publish, ask, monkeypatch, api):
+def test_head_describes_a_file_without_reading_it(publish, ask, monkeypatch, api):
     publish()
     answer = ask(method="HEAD")
     assert (answer.status_code, answer.content) == (200, b"")
@@ -178,7 +178,7 @@ def test_only_what_is_listed_is_ever_read(api, job, publish, path):
     folder = api.data_dir / "artifacts"
     for place in (api.data_dir, folder, folder / job.id):  # without a row
         (place / "secret").write_bytes(b"hidden bytes")
-    # With http.client, since httpx would tidy the path up.
+    # With http.client, since httpx would normalise the path.
     connection = HTTPConnection(api.url.removeprefix("http://"), timeout=DEADLINE_S)
     headers = {"Authorization": f"Bearer {api.token}"}
     connection.request("GET", f"/api/v1/jobs/{job.id}/artifacts/{path}", headers=headers)
@@ -208,9 +208,7 @@ def test_a_file_that_was_deleted_meanwhile_is_not_found(api, job, publish, ask):
     assert (ask().status_code, ask().json()["code"]) == (404, "not_found")
 
 
-def test_a_storage_that_does_not_answer_is_unavailable_and_tells_nothing_of_itself(
-    api, job, publish, ask
-):
+def test_an_unavailable_storage_gets_503_without_details(api, job, publish, ask):
     publish()
     shutil.rmtree(folder := api.data_dir / "artifacts" / job.id)
     folder.write_bytes(b"")  # where a folder was: no storage can be read like that
@@ -238,18 +236,18 @@ def test_nothing_stays_open_when_a_client_goes_away(api, job, publish, wait_unti
 
 
 def test_a_download_is_cut_off_when_its_token_is_revoked(
-    *, api, job, publish, client_of, wait_until
+    *, api, job, publish, client_with_role, wait_until
 ):
     content = b"x" * 64_000_000  # more than a kernel keeps for a client that is slow
     publish(content=content)
     url = f"/api/v1/jobs/{job.id}/artifacts/{PATH}"
-    with client_of("viewer").stream("GET", url) as answer:
+    with client_with_role("viewer").stream("GET", url) as answer:
         pieces = answer.iter_raw(1000)
         assert next(pieces)
         with api.database.write() as session:
             [token] = [row for row in tokens.listing(session) if row.name == "viewer of default"]
             tokens.revoke(session, token)
-        api.app.state.services.keyring.forget(token.id)
+        api.app.state.services.authenticator.forget(token.id)
         wait_until(lambda: api.app.state.services.streams._open == 0)
         with pytest.raises(httpx.RemoteProtocolError):  # not all that was promised has come
             list(pieces)
@@ -258,7 +256,7 @@ def test_a_download_is_cut_off_when_its_token_is_revoked(
 def test_a_number_without_end_is_no_range():
     from starlette.datastructures import Headers
 
-    assert ranges.wanted(Headers({"range": f"bytes={'9' * 5000}-"}), "x", 10) is None
+    assert ranges.requested_range(Headers({"range": f"bytes={'9' * 5000}-"}), "x", 10) is None
 
 
 READS_BLANKS = """
@@ -267,7 +265,7 @@ from starlette.datastructures import Headers
 from server.http import ranges
 
 for blanks in (" " * 10**6, "\\t" * 10**6 + "-"):
-    assert ranges.wanted(Headers({"range": f"bytes={blanks}x"}), "x", 10) is None
+    assert ranges.requested_range(Headers({"range": f"bytes={blanks}x"}), "x", 10) is None
 """
 
 

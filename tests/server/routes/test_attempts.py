@@ -2,7 +2,7 @@ from ampcore.spec import Reason, State
 from store import attempts
 
 
-def test_every_attempt_is_told_with_how_it_ended(api, make_job):
+def test_every_attempt_is_listed_with_its_outcome(api, make_job):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         attempts.mark_failed(session, job.id, 1, Reason.PROCESS_KILLED, "It was killed.")

@@ -10,7 +10,7 @@ def note(database, *actions, project="default", by="0123456789ab"):
     actor = Actor(project, by, "ada", "192.0.2.1", "req-1")
     with database.write() as session:
         for action in actions:
-            audit.note(session, actor, action, "target", some="thing")
+            audit.record(session, actor, action, "target", some="thing")
 
 
 def actions(api, **wanted):
@@ -19,7 +19,7 @@ def actions(api, **wanted):
     return [entry["action"] for entry in answer.json()["items"]]
 
 
-def test_an_entry_is_told_in_full(api, database):
+def test_an_audit_entry_has_all_fields(api, database):
     note(database, "job.cancel")
     (entry,) = api.client.get(AUDIT).json()["items"]
     assert (entry["action"], entry["target"], entry["project"]) == (

@@ -1,4 +1,4 @@
-"""Jobs side by side: one grid, and what differs."""
+"""Comparison of jobs: curves on one grid, and differences."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ampcore.spec import State
-from server.comparing.differences import differences
+from server.comparison.response import differences
 from store import attempts, ingest
 from store.tokens import create
 
@@ -14,15 +14,17 @@ NO_JOB = "0" * 12
 
 
 @pytest.fixture
-def told(api, make_job, make_block):
+def make_trained_job(api, make_job, make_block):
     """Make a job of some steps with one loss; it has ended."""
 
     def make(count, loss, *, rate=100.0, summary=None, blocks=(), **spec):
         job = make_job(State.RUNNING, **spec)
         block = make_block(0, count, loss=loss, step_time_s=64 / rate) if count else None
-        told = [replace(block, totals={"median_examples_per_s": rate})] if block else []
+        make_trained_job = [replace(block, totals={"median_examples_per_s": rate})] if block else []
         with api.database.write() as session:
-            assert ingest.append(session, job.id, 1, [*told, *blocks], told=0)
+            assert ingest.append(
+                session, job.id, 1, [*make_trained_job, *blocks], entries_written=0
+            )
             assert attempts.mark_succeeded(session, job.id, 1, summary or {})
         return job.id
 
@@ -35,8 +37,8 @@ def compare(api, *ids, status=200, **query):
     return answer.json()
 
 
-def test_points_of_one_grid_belong_together(api, told):
-    ids = told(5000, 2.0), told(1234, 1.0), told(37, 1.0)
+def test_points_of_one_grid_belong_together(api, make_trained_job):
+    ids = make_trained_job(5000, 2.0), make_trained_job(1234, 1.0), make_trained_job(37, 1.0)
     found = compare(api, *ids, max_points=50, columns="loss")
     size = found["steps_per_point"]
     assert size >= 100
@@ -54,8 +56,8 @@ def test_points_of_one_grid_belong_together(api, told):
         assert data["elapsed_s"] == sorted(data["elapsed_s"])
 
 
-def test_others_are_measured_by_the_baseline(api, told):
-    slow, fast = told(1000, 2.0, rate=100.0), told(1000, 2.5, rate=250.0)
+def test_others_are_measured_by_the_baseline(api, make_trained_job):
+    slow, fast = make_trained_job(1000, 2.0, rate=100.0), make_trained_job(1000, 2.5, rate=250.0)
     found = compare(api, slow, fast)
     assert found["baseline"] == slow
     assert [each["speedup"] for each in found["jobs"]] == [1.0, 2.5]
@@ -65,30 +67,34 @@ def test_others_are_measured_by_the_baseline(api, told):
     assert [each["loss_drift"] for each in found["jobs"]] == pytest.approx([-0.2, 0.0])
 
 
-def test_losses_are_compared_where_both_have_steps(api, told, make_block):
+def test_losses_are_compared_where_both_have_steps(api, make_trained_job, make_block):
     # The longer one's loss falls to 0 only where the other one has no steps any more.
-    short = told(1000, 1.0)
-    long = told(1000, 3.0, blocks=[make_block(1000, 9000, loss=0.0)])
+    short = make_trained_job(1000, 1.0)
+    long = make_trained_job(1000, 3.0, blocks=[make_block(1000, 9000, loss=0.0)])
     assert compare(api, short, long)["jobs"][1]["loss_drift"] == 2.0
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_what_is_not_finite_has_no_drift(api, told, loss):
-    found = compare(api, told(100, 1.0), told(100, loss))
+def test_what_is_not_finite_has_no_drift(api, make_trained_job, loss):
+    found = compare(api, make_trained_job(100, 1.0), make_trained_job(100, loss))
     assert found["jobs"][1]["loss_drift"] is None
 
 
-def test_no_event_is_hidden(api, told, make_block):
+def test_no_event_is_hidden(api, make_trained_job, make_block):
     skips = [make_block(100 + i, 1, skipped=i % 7 == 3) for i in range(200)]
-    found = compare(api, told(100, 1.0, blocks=skips), told(300, 1.0), max_points=2)
+    found = compare(
+        api, make_trained_job(100, 1.0, blocks=skips), make_trained_job(300, 1.0), max_points=2
+    )
     skipped = [100 + i for i in range(200) if i % 7 == 3]
     assert found["jobs"][0]["skipped_steps"] == {"total": len(skipped), "steps": skipped}
     assert sum(found["jobs"][0]["data"]["skipped"]) == len(skipped)
 
 
-def test_what_differs_in_specs_and_results_is_told(api, told):
-    single = told(10, 1.0, summary={"val_loss": 0.5}, precision={"policy": "float32"}, name="a")
-    mixed = told(10, 1.0, precision={"policy": "mixed_bfloat16"}, name="b")
+def test_differences_of_specs_and_results_are_returned(api, make_trained_job):
+    single = make_trained_job(
+        10, 1.0, summary={"val_loss": 0.5}, precision={"policy": "float32"}, name="a"
+    )
+    mixed = make_trained_job(10, 1.0, precision={"policy": "mixed_bfloat16"}, name="b")
     found = compare(api, single, mixed)
     assert {each["pointer"]: each["values"] for each in found["spec"]} == {
         "/name": ["a", "b"],
@@ -107,16 +113,16 @@ def test_jobs_without_steps_are_compared_too(api, make_job):
     assert [each["data"]["step"] for each in found["jobs"]] == [[], []]
 
 
-def test_a_column_that_one_job_lacks_is_told_of_the_others(api, told, make_block):
-    plain = told(10, 1.0)
-    gan = told(0, 1.0, blocks=[make_block(0, 10, **{"loss/generator": 0.5})])
+def test_a_column_is_returned_for_the_jobs_that_have_it(api, make_trained_job, make_block):
+    plain = make_trained_job(10, 1.0)
+    gan = make_trained_job(0, 1.0, blocks=[make_block(0, 10, **{"loss/generator": 0.5})])
     found = compare(api, plain, gan, columns="loss/generator")
     assert "loss/generator.mean" not in found["jobs"][0]["data"]
     assert found["jobs"][1]["data"]["loss/generator.mean"] == [0.5] * 10
 
 
-def test_nothing_new_is_not_told_again(api, told, make_job):
-    done, running = told(10, 1.0), make_job(State.RUNNING)
+def test_an_unchanged_comparison_gets_304(api, make_trained_job, make_job):
+    done, running = make_trained_job(10, 1.0), make_job(State.RUNNING)
     query = {"jobs": f"{done},{running.id}"}
     tag = api.client.get("/api/v1/compare", params=query).headers["ETag"]
     again = {"If-None-Match": tag}
@@ -126,8 +132,8 @@ def test_nothing_new_is_not_told_again(api, told, make_job):
     assert api.client.get("/api/v1/compare", params=query, headers=again).status_code == 200
 
 
-def test_a_job_that_is_not_seen_is_not_compared(api, told, make_job):
-    mine, foreign = told(10, 1.0), make_job(project="vision").id
+def test_a_job_that_is_not_seen_is_not_compared(api, make_trained_job, make_job):
+    mine, foreign = make_trained_job(10, 1.0), make_job(project="vision").id
     with api.database.write() as session:
         secret = create(session, "member")
     headers = {"Authorization": f"Bearer {secret}"}
@@ -150,8 +156,8 @@ def test_a_job_that_is_not_seen_is_not_compared(api, told, make_job):
         ({"jobs": "{a},{b}", "by": "time"}, "/query/by"),
     ],
 )
-def test_what_is_asked_wrongly_is_told_with_its_place(api, told, query, place):
-    ids = {"a": told(10, 1.0), "b": told(10, 1.0)}
+def test_invalid_parameters_are_reported_with_a_pointer(api, make_trained_job, query, place):
+    ids = {"a": make_trained_job(10, 1.0), "b": make_trained_job(10, 1.0)}
     params = {name: value.format(**ids) for name, value in query.items()}
     answer = api.client.get("/api/v1/compare", params=params)
     assert answer.status_code == 422

@@ -1,21 +1,21 @@
 import pytest
 
-from ampcore.series import Event, EventType
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from store import ingest
 
 
 @pytest.fixture
 def job_id(api, make_job):
-    """A running job whose ledger holds three changes of state and an overflow."""
+    """A running job whose event log has three state changes and an overflow."""
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         facts = {"before": 65536.0, "norm": float("nan")}
-        ingest.append(session, job.id, 1, [Event(EventType.OVERFLOW, 7, facts)], told=0)
+        ingest.append(session, job.id, 1, [Event(EventType.OVERFLOW, 7, facts)], entries_written=0)
     return job.id
 
 
-def test_the_ledger_is_told_in_order(api, job_id):
+def test_events_are_returned_in_order(api, job_id):
     page = api.client.get(f"/api/v1/jobs/{job_id}/events").json()
     assert [event["seq"] for event in page["items"]] == [1, 2, 3, 4]
     assert [event["type"] for event in page["items"]] == ["state", "state", "state", "overflow"]
@@ -26,7 +26,7 @@ def test_the_ledger_is_told_in_order(api, job_id):
     assert (page["next"], page["more"]) == (4, False)
 
 
-def test_polling_with_next_brings_every_event_once(api, job_id):
+def test_polling_with_next_returns_every_event_once(api, job_id):
     seen, after, more = [], 0, True
     while more:
         query = {"after": after, "limit": 3}
@@ -36,12 +36,12 @@ def test_polling_with_next_brings_every_event_once(api, job_id):
     assert seen == [1, 2, 3, 4]
 
 
-def test_nothing_new_leaves_the_place_where_it_was(api, job_id):
+def test_an_empty_page_keeps_next(api, job_id):
     page = api.client.get(f"/api/v1/jobs/{job_id}/events?after=4").json()
     assert page == {"items": [], "next": 4, "more": False}
 
 
-def test_the_ledger_is_read_back_from_any_place(api, job_id):
+def test_the_event_log_is_read_backwards_from_any_seq(api, job_id):
     def seqs(query):
         page = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}").json()
         return [event["seq"] for event in page["items"]], page["more"]
@@ -62,12 +62,12 @@ def test_the_ledger_is_read_back_from_any_place(api, job_id):
         ("start=8", []),
     ],
 )
-def test_the_ledger_is_narrowed_down_by_type_and_step(api, job_id, query, seqs):
+def test_the_event_log_is_filtered_by_type_and_step(api, job_id, query, seqs):
     page = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}").json()
     assert [event["seq"] for event in page["items"]] == seqs
 
 
-def test_a_ledger_in_which_nothing_is_new_is_not_sent_again(api, job_id):
+def test_an_unchanged_event_log_gets_304(api, job_id):
     path = f"/api/v1/jobs/{job_id}/events?after=2"
     etag = api.client.get(path).headers["ETag"]
     assert api.client.get(path, headers={"If-None-Match": etag}).status_code == 304

@@ -12,7 +12,7 @@ def anyone(api):
 
 
 def test_the_server_is_alive_whatever_else_is_not(api, anyone):
-    api.wake.gone = True
+    api.dispatcher.gone = True
     assert anyone.get("/healthz").json() == {"status": "alive"}
 
 
@@ -22,7 +22,7 @@ def test_the_server_is_ready_when_all_parts_answer(anyone):
 
 
 def test_without_redis_the_server_is_not_ready(api, anyone):
-    api.wake.gone = True
+    api.dispatcher.gone = True
     answer = anyone.get("/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     [part] = answer.json()["errors"]
@@ -53,14 +53,14 @@ def test_without_a_folder_for_artifacts_the_server_is_not_ready(api, anyone):
 
 
 def test_every_part_that_fails_is_named(api, anyone, monkeypatch):
-    api.wake.gone = True
+    api.dispatcher.gone = True
     monkeypatch.setattr(schema, "HEAD", "9999")
     answer = anyone.get("/readyz")
     assert [part["pointer"] for part in answer.json()["errors"]] == ["/database", "/redis"]
     assert answer.json()["detail"] == "Not ready: database and redis."
 
 
-def test_the_version_is_told(api):
+def test_the_version_is_returned(api):
     assert api.client.get("/api/v1/version").json() == {
         "version": ampcore.__version__,
         "api": "v1",
@@ -68,12 +68,12 @@ def test_the_version_is_told(api):
     }
 
 
-def test_a_database_that_is_gone_is_named(tmp_path, wake):
+def test_a_database_that_is_gone_is_named(tmp_path, dispatcher):
     from server.app import create_app
     from server.settings import Settings
 
     nowhere = Settings(f"sqlite:///{tmp_path}/no/such.sqlite", "redis://127.0.0.1:1/0", tmp_path)
-    app = create_app(nowhere, wake=wake, reconcile=False)
+    app = create_app(nowhere, dispatcher=dispatcher, reconcile=False)
 
     async def ask():
         transport = httpx.ASGITransport(app=app)

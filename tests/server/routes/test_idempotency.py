@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import func, select
 
 from ampcore.spec import State
-from server.datasets import Datasets
+from server.dataset_folder import DatasetFolder
 from store import projects
 from store.tables import AuditEntry, IdempotencyKey, Job
 from tests.waiting import DEADLINE_S
@@ -41,7 +41,7 @@ def test_a_repeat_gets_the_same_answer_and_posts_nothing(api, post, count):
         assert again.headers[name] == first.headers[name]
     assert again.headers["Idempotency-Replayed"] == "true"
     assert "Idempotency-Replayed" not in first.headers
-    assert (count(Job), count(AuditEntry), len(api.wake.sent)) == (1, 1, 1)
+    assert (count(Job), count(AuditEntry), len(api.dispatcher.sent)) == (1, 1, 1)
 
 
 def test_a_repeat_is_answered_as_before_when_the_job_has_changed_since(api, post):
@@ -68,22 +68,22 @@ def test_a_clone_is_made_once_too(post, count, make_job):
     assert post(SPEC).json()["code"] == "idempotency_key_reused"
 
 
-def test_keys_of_two_projects_have_nothing_to_do_with_each_other(post, client_of, count):
-    first, other = post(), post(client=client_of("member", "other"))
+def test_keys_of_two_projects_have_nothing_to_do_with_each_other(post, client_with_role, count):
+    first, other = post(), post(client=client_with_role("member", "other"))
     assert first.json()["id"] != other.json()["id"]
     assert count() == 2
 
 
 def test_a_request_with_the_key_of_one_under_way_gets_its_answer(post, count, monkeypatch):
     arrived, go_on = Event(), Event()
-    check = Datasets.check
+    check = DatasetFolder.check
 
     def wait(*arguments):
         arrived.set()
         assert go_on.wait(DEADLINE_S)
         return check(*arguments)
 
-    monkeypatch.setattr(Datasets, "check", wait)
+    monkeypatch.setattr(DatasetFolder, "check", wait)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(post)
         assert arrived.wait(DEADLINE_S)
@@ -121,10 +121,10 @@ def test_an_error_does_not_use_up_the_key(api, post, count):
     assert count() == 1
 
 
-def test_a_key_is_of_one_token(post, client_of, count):
-    """Nobody is given an answer that was another one's: it may tell of what they must not see."""
+def test_a_key_is_of_one_token(post, client_with_role, count):
+    """A stored response is never returned to another token, which may not be allowed to see it."""
     post()
-    answer = post(client=client_of("member", "default"))
+    answer = post(client=client_with_role("member", "default"))
     assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
     assert count() == 1
 

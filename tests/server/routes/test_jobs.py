@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, update
 
 from ampcore.spec import State
-from server.jobs.files import remove_due_files
+from server.file_removal import remove_due_files
 from service.storage import Storage, StorageFailed
 from store import attempts, ingest, jobs, projects, queue
 from store.clock import after
@@ -27,7 +27,7 @@ JOB_FIELDS = {
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
-def test_a_posted_job_is_stored_told_and_sent_to_the_workers(api):
+def test_a_submitted_job_is_stored_returned_and_dispatched(api):
     answer = api.client.post("/api/v1/jobs", json={**SPEC, "name": "first", "labels": {"a": "b"}})
     job = answer.json()
     assert answer.status_code == 201
@@ -39,10 +39,10 @@ def test_a_posted_job_is_stored_told_and_sent_to_the_workers(api):
     assert job["spec"]["data"]["batch_size"] == 128
     assert MOMENT.fullmatch(job["created_at"])
     assert (job["project"], job["created_by"], job["priority"]) == ("default", "test", 5)
-    assert (api.wake.sent, api.wake.queues) == ([job["id"]], ["default"])
-    told = api.client.get(answer.headers["Location"]).json()
-    assert told.pop("waiting").startswith("No online worker")
-    assert told == {name: value for name, value in job.items() if name != "waiting"}
+    assert (api.dispatcher.sent, api.dispatcher.queues) == ([job["id"]], ["default"])
+    shown = api.client.get(answer.headers["Location"]).json()
+    assert shown.pop("waiting").startswith("No online worker")
+    assert shown == {name: value for name, value in job.items() if name != "waiting"}
 
 
 def test_a_job_is_committed_before_it_is_answered_or_sent(api, monkeypatch):
@@ -52,19 +52,19 @@ def test_a_job_is_committed_before_it_is_answered_or_sent(api, monkeypatch):
         with api.database.read() as session:
             found.append(jobs.get(session, job_id))
 
-    monkeypatch.setattr(api.wake, "send", look)
+    monkeypatch.setattr(api.dispatcher, "send", look)
     api.client.post("/api/v1/jobs", json=SPEC)
     assert len(found) == 1
     assert found[0] is not None
 
 
-def test_a_job_posted_while_redis_is_gone_stays_queued_and_is_woken_later(api):
-    api.wake.gone = True
+def test_a_job_submitted_without_redis_is_dispatched_later(api):
+    api.dispatcher.gone = True
     answer = api.client.post("/api/v1/jobs", json=SPEC)
     assert (answer.status_code, answer.json()["state"]) == (201, "queued")
     with api.database.read() as session:
-        assert queue.to_wake(session, quiet_s=3) == []
-        assert queue.to_wake(session, quiet_s=-1) == ["default"]
+        assert queue.queues_to_dispatch(session, silent_for_s=3) == []
+        assert queue.queues_to_dispatch(session, silent_for_s=-1) == ["default"]
 
 
 def test_a_submit_is_one_transaction(api, monkeypatch):
@@ -86,10 +86,10 @@ def test_a_full_queue_takes_no_further_job(api, make_job):
         answer = api.client.post(f"/api/v1/jobs{path}", json={} if path else SPEC)
         assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
         assert int(answer.headers["Retry-After"]) > 0
-    assert len(api.wake.sent) == 1
+    assert len(api.dispatcher.sent) == 1
 
 
-def test_every_mistake_in_a_spec_is_told_at_once(api):
+def test_every_mistake_in_a_spec_is_reported_at_once(api):
     spec = {"modle": {}, "model": {"kind": "cnm"}, "data": {"kind": "digits", "batch_size": "9"}}
     for path in ("/api/v1/jobs", "/api/v1/jobs/validate"):
         answer = api.client.post(path, json=spec)
@@ -101,35 +101,40 @@ def test_every_mistake_in_a_spec_is_told_at_once(api):
         assert errors["/model/kind"]["suggestion"] == "cnn"
         assert errors["/data/batch_size"]["received"] == '"9"'
     assert api.client.get("/api/v1/jobs").json()["items"] == []
-    assert api.wake.sent == []
+    assert api.dispatcher.sent == []
 
 
-def test_a_running_job_tells_how_far_it_is(api, make_job, make_block):
+def test_a_running_job_shows_its_progress(api, make_job, make_block):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
-        ingest.append(session, job.id, 1, [make_block(0, 25, loss=float("inf"))], told=0)
-    told = api.client.get(f"/api/v1/jobs/{job.id}").json()
-    assert (told["state"], told["step"], told["total_steps"], told["progress"]) == (
+        ingest.append(session, job.id, 1, [make_block(0, 25, loss=float("inf"))], entries_written=0)
+    shown = api.client.get(f"/api/v1/jobs/{job.id}").json()
+    assert (
+        shown["state"],
+        shown["step"],
+        shown["total_steps"],
+        shown["progress"],
+    ) == (
         "running",
         25,
         100,
         0.25,
     )
-    assert told["latest"]["loss"] == "Infinity"
-    assert told["latest"]["skipped"] == 0
-    assert told["worker_id"] == "some-worker"
+    assert shown["latest"]["loss"] == "Infinity"
+    assert shown["latest"]["skipped"] == 0
+    assert shown["worker_id"] == "some-worker"
 
 
-def test_what_the_steps_add_up_to_is_told_while_it_runs_and_stays(api, make_job, make_block):
+def test_the_summary_is_shown_while_a_job_runs_and_afterwards(api, make_job, make_block):
     job, path = make_job(State.RUNNING), "/api/v1/jobs"
     assert api.client.get(f"{path}/{job.id}").json()["summary"] is None
     totals = {"steps": 25, "skipped": 5, "skipped_share": 0.2, "scale_health": "oscillating"}
     block = replace(make_block(0, 25, loss=math.inf), totals=totals)
     with api.database.write() as session:
-        ingest.append(session, job.id, 1, [block], told=0)
+        ingest.append(session, job.id, 1, [block], entries_written=0)
     [listed] = api.client.get(path).json()["items"]
-    told = {"last_loss": "Infinity", "loss_scale": 1024, "last_examples_per_s": 128}
-    assert {k: v for k, v in listed["summary"].items() if v is not None} == totals | told
+    shown = {"last_loss": "Infinity", "loss_scale": 1024, "last_examples_per_s": 128}
+    assert {k: v for k, v in listed["summary"].items() if v is not None} == totals | shown
     with api.database.write() as session:
         attempts.mark_succeeded(session, job.id, 1, {"final_loss": 0.5, "scale_health": "steady"})
     summary = api.client.get(f"{path}/{job.id}").json()["summary"]
@@ -145,7 +150,7 @@ def test_numbers_in_a_summary_that_json_cannot_write_are_strings(api, make_job):
     assert (summary["final_loss"], summary["steps"]) == ("NaN", 3)
 
 
-def test_a_failed_job_tells_why(api, make_job):
+def test_a_failed_job_shows_its_reason(api, make_job):
     job = api.client.get(f"/api/v1/jobs/{make_job(State.FAILED).id}").json()
     assert (job["reason"], job["message"]) == ("invalid_data", "The data is NaN.")
 
@@ -172,7 +177,7 @@ def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state,
         assert answer.status_code == (202 if then in ("stopping", "pausing") else 200)
         assert answer.json()["state"] == then
     assert api.client.get(f"/api/v1/jobs/{job_id}").json()["state"] == (then or state)
-    assert api.wake.sent == ([job_id] if then == "queued" else [])
+    assert api.dispatcher.sent == ([job_id] if then == "queued" else [])
 
 
 def test_a_refusal_says_what_is_expected_and_what_is_allowed_instead(api, make_job):
@@ -188,19 +193,23 @@ def test_a_job_gets_another_name_other_labels_and_another_priority(api, make_job
     changes = {"name": "new", "labels": {"a": "b"}, "priority": 9}
     answer = api.client.patch(f"/api/v1/jobs/{job.id}", json=changes)
     assert answer.status_code == 200
-    told = api.client.get(f"/api/v1/jobs/{job.id}").json()
-    assert {name: told[name] for name in changes} == changes
+    shown = api.client.get(f"/api/v1/jobs/{job.id}").json()
+    assert {name: shown[name] for name in changes} == changes
     [*_, event] = api.client.get(f"/api/v1/jobs/{job.id}/events").json()["items"]
     assert (event["type"], event["data"]) == ("edited", changes)
-    assert api.wake.sent == []
+    assert api.dispatcher.sent == []
 
 
 def test_what_is_left_out_of_a_change_stays(api, make_job):
     job = make_job(labels={"a": "b"}, runtime={"priority": 7})
-    told = api.client.patch(f"/api/v1/jobs/{job.id}", json={"name": "new"}).json()
-    assert (told["name"], told["labels"], told["priority"]) == ("new", {"a": "b"}, 7)
+    shown = api.client.patch(f"/api/v1/jobs/{job.id}", json={"name": "new"}).json()
+    assert (shown["name"], shown["labels"], shown["priority"]) == (
+        "new",
+        {"a": "b"},
+        7,
+    )
     unchanged = api.client.patch(f"/api/v1/jobs/{job.id}", json={}).json()
-    assert unchanged == told
+    assert unchanged == shown
 
 
 @pytest.mark.parametrize(
@@ -274,7 +283,7 @@ def test_files_that_cannot_be_deleted_are_deleted_later(api, files, monkeypatch)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
         due_now(api.database)
-        api.app.state.reconciler.tidy()
+        api.app.state.reconciler.clean_up()
         assert noted(api.database) == [job.id]  # it is tried again, and not at once
     assert folder.exists()
     remove_due_files(api.database, api.app.state.services.storage)
@@ -299,12 +308,12 @@ def test_a_server_that_dies_before_it_deletes_files_leaves_that_to_another_one(
     assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     assert folder.exists()
     due_now(api.database)
-    api.app.state.reconciler.tidy()
+    api.app.state.reconciler.clean_up()
     assert not folder.exists()
     assert noted(api.database) == []
 
 
-def test_nobody_who_writes_waits_for_files_that_are_deleted(api, files, monkeypatch):
+def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
     """Fails where files are deleted in the transaction: the PATCH waits for it then."""
     job, folder = files
     deleting, written = threading.Event(), threading.Event()
@@ -338,7 +347,7 @@ def test_a_clone_is_a_new_job_with_the_spec_as_it_is_now(api, make_job):
     assert (clone["state"], clone["attempt"], clone["cloned_from"]) == ("queued", 0, job.id)
     assert {name: clone[name] for name in edited} == edited
     assert clone["spec"]["train"]["epochs"] == 3
-    assert api.wake.sent == [clone["id"]]
+    assert api.dispatcher.sent == [clone["id"]]
 
 
 def test_fields_of_a_clone_can_be_set_and_what_follows_from_them_follows(api):
@@ -371,7 +380,7 @@ def test_a_clone_that_is_asked_for_wrongly_is_not_made(api, make_job, body, code
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
 
 
-def test_who_did_what_is_noted_with_the_change(api, make_job):
+def test_every_change_is_audited(api, make_job):
     job = make_job(State.PAUSED).id
     headers = {"X-Request-ID": "a-request"}
     made = api.client.post("/api/v1/jobs", json=SPEC, headers=headers).json()
@@ -382,9 +391,9 @@ def test_who_did_what_is_noted_with_the_change(api, make_job):
     clone = api.client.post(f"/api/v1/jobs/{job}/clone").json()["id"]
     api.client.delete(f"/api/v1/jobs/{job}")
     entries = reversed(api.client.get("/api/v1/audit").json()["items"])
-    told = [(entry["action"], entry["target"]) for entry in entries]
+    shown = [(entry["action"], entry["target"]) for entry in entries]
     done = ("edit", "resume", "pause", "cancel", "retry", "cancel")
-    assert told == [
+    assert shown == [
         ("job.submit", made["id"]),
         *((f"job.{action}", job) for action in done),
         ("job.clone", clone),

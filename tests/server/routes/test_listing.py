@@ -63,9 +63,9 @@ def test_a_list_can_begin_at_a_time_in_any_zone(api, make_job):
     assert listed(api.client, created_after=datetime.now(UTC).isoformat()) == []
 
 
-def test_who_is_no_admin_lists_the_jobs_of_its_project_alone(api, make_job, client_of):
+def test_a_member_lists_only_the_jobs_of_its_project(api, make_job, client_with_role):
     own, theirs = make_job(project="ours").id, make_job(project="theirs").id
-    viewer = client_of("viewer", "ours")
+    viewer = client_with_role("viewer", "ours")
     assert listed(viewer) == listed(viewer, project="ours") == [own]
     refused = viewer.get("/api/v1/jobs?project=theirs")
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
@@ -94,7 +94,7 @@ def cursor(api, make_job):
     ],
     ids=str,
 )
-def test_a_cursor_leads_on_in_its_own_list_alone(api, cursor, other):
+def test_a_cursor_is_valid_only_for_its_own_list(api, cursor, other):
     answer = api.client.get("/api/v1/jobs", params={**other, "cursor": cursor})
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
@@ -126,7 +126,7 @@ ID = "0123456789ab"
         ("created_at", "m", ID),
     ],
 )
-def test_a_place_that_was_made_up_is_refused(api, make_job, sort, value, job_id):
+def test_a_made_up_cursor_is_refused(api, make_job, sort, value, job_id):
     make_job()
     make_job()
     real = page(api, limit=1, sort=sort)["next_cursor"]

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete
 
 from ampcore.spec import State
-from server.access.keyring import FRESH_S
+from server.access.authenticator import CACHE_TTL_S
 from server.streaming import follow, streams
 from store import attempts, ingest, tokens
 from store.ingest import LogChunk
@@ -29,23 +29,23 @@ def every_stream_has_ended(api, wait_until):
     """Afterwards: none may still ask the database when that is closed."""
     yield
     open_streams = api.app.state.services.streams
-    open_streams.ending.set()
+    open_streams.shutting_down.set()
     wait_until(lambda: open_streams._open == 0)
 
 
 @pytest.fixture
-def say(api, job):
+def append_log(api, job):
     """Let the job print something."""
-    told = 0
+    written = 0
 
-    def say(*texts, stream="stdout", attempt=1):
-        nonlocal told
+    def append_log(*texts, stream="stdout", attempt=1):
+        nonlocal written
         chunks = [LogChunk(stream, text) for text in texts]
         with api.database.write() as session:
-            assert ingest.append(session, job.id, attempt, chunks, told=told)
-        told += len(chunks)
+            assert ingest.append(session, job.id, attempt, chunks, entries_written=written)
+        written += len(chunks)
 
-    return say
+    return append_log
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def get(api, job, headers=None, **query):
 # ---- Pages
 
 
-def test_a_log_is_read_back_from_any_place_and_not_sent_again(api, job, say):
-    say("a", "b", "c")
+def test_a_log_is_read_backwards_from_any_seq_with_an_etag(api, job, append_log):
+    append_log("a", "b", "c")
     path = f"/api/v1/jobs/{job.id}/logs?limit=2&before="
     newest = api.client.get(f"{path}{2**53}")
     page = newest.json()
@@ -92,9 +92,9 @@ def test_a_log_is_read_back_from_any_place_and_not_sent_again(api, job, say):
     assert api.client.get(f"{path}{2**53}", headers=known).status_code == 304
 
 
-def test_what_was_printed_is_told_in_order(api, job, say):
-    say("one\n", "two\n")
-    say("oh\n", stream="stderr")
+def test_log_entries_are_returned_in_order(api, job, append_log):
+    append_log("one\n", "two\n")
+    append_log("oh\n", stream="stderr")
     page = get(api, job).json()
     assert [(e["stream"], e["text"]) for e in page["items"]] == [
         ("stdout", "one\n"),
@@ -106,8 +106,8 @@ def test_what_was_printed_is_told_in_order(api, job, say):
     assert (page["next"], page["more"]) == (page["items"][-1]["seq"], False)
 
 
-def test_polling_with_next_brings_every_piece_once(api, job, say):
-    say(*"abcde")
+def test_polling_with_next_returns_every_chunk_once(api, job, append_log):
+    append_log(*"abcde")
     seen, after, more = "", 0, True
     while more:
         page = get(api, job, after=after, limit=2).json()
@@ -117,9 +117,9 @@ def test_polling_with_next_brings_every_piece_once(api, job, say):
     assert get(api, job, after=after).json() == {"items": [], "next": after, "more": False}
 
 
-def test_the_text_itself_is_told_to_the_end(api, job, say, monkeypatch):
+def test_the_plain_text_log_is_complete(api, job, append_log, monkeypatch):
     monkeypatch.setattr(follow, "PAGE", 2)
-    say(*"abcde", "ü\n")
+    append_log(*"abcde", "ü\n")
     answer = get(api, job, TEXT)
     assert answer.text == "abcdeü\n"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -127,8 +127,8 @@ def test_the_text_itself_is_told_to_the_end(api, job, say, monkeypatch):
     assert get(api, job, NDJSON).text.count("\n") == 6
 
 
-def test_one_attempt_can_be_asked_for(api, job, say):
-    say("first")
+def test_one_attempt_can_be_asked_for(api, job, append_log):
+    append_log("first")
     assert get(api, job, TEXT, attempt=1).text == "first"
     assert get(api, job, TEXT, attempt=2).text == ""
     assert get(api, job, attempt=2).json()["items"] == []
@@ -145,21 +145,21 @@ def test_a_log_asked_for_wrongly_is_refused(api, job, query):
 # ---- Following
 
 
-def test_a_follower_hears_what_is_there_what_comes_and_the_end(say, end, follow_log):
-    say("before\n")
+def test_following_returns_old_and_new_text_until_the_end(append_log, end, follow_log):
+    append_log("before\n")
     pieces = (answer := follow_log()).iter_text()
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["x-accel-buffering"] == "no"
     assert next(pieces) == "before\n"
-    say("during\n")
+    append_log("during\n")
     assert next(pieces) == "during\n"
-    say("last\n")
+    append_log("last\n")
     end()
     assert "".join(pieces) == "last\n"
 
 
-def test_a_follower_that_comes_again_goes_on_where_it_was(say, end, follow_log):
-    say("a", "b", "c")
+def test_a_follower_that_comes_again_goes_on_where_it_was(append_log, end, follow_log):
+    append_log("a", "b", "c")
     end()
     entries = [json.loads(line) for line in follow_log("application/x-ndjson").iter_lines()]
     assert [entry["text"] for entry in entries] == ["a", "b", "c"]
@@ -167,17 +167,17 @@ def test_a_follower_that_comes_again_goes_on_where_it_was(say, end, follow_log):
     assert [json.loads(line)["text"] for line in again.iter_lines()] == ["b", "c"]
 
 
-def test_a_silent_stream_shows_that_it_lives(say, end, follow_log, monkeypatch):
+def test_a_silent_stream_shows_that_it_lives(append_log, end, follow_log, monkeypatch):
     monkeypatch.setattr(follow, "HEARTBEAT_S", 0.1)
     lines = follow_log("application/x-ndjson").iter_lines()
     assert next(lines) == ""
-    say("x")
+    append_log("x")
     end()
     assert [json.loads(line)["text"] for line in lines if line] == ["x"]
 
 
-def test_a_stream_ends_when_its_job_is_deleted(api, job, say, follow_log):
-    say("x")
+def test_a_stream_ends_when_its_job_is_deleted(api, job, append_log, follow_log):
+    append_log("x")
     pieces = follow_log().iter_text()
     assert next(pieces) == "x"
     with api.database.write() as session:
@@ -195,7 +195,7 @@ class Clock:
 @pytest.fixture
 def clock(api):
     """The clock by which the server believes what the database said of a token."""
-    api.app.state.services.keyring._clock = clock = Clock()
+    api.app.state.services.authenticator._clock = clock = Clock()
     return clock
 
 
@@ -211,33 +211,37 @@ def revoke(api):
     return revoke
 
 
-def test_who_is_revoked_gets_no_more_within_two_seconds():
-    assert FRESH_S + streams.CHECK_S < 2.0
+def test_a_revoked_token_gets_no_more_within_two_seconds():
+    assert CACHE_TTL_S + streams.AUTH_CHECK_S < 2.0
 
 
 @pytest.mark.parametrize("path", ["logs?follow=true", "stream"])
 def test_a_stream_ends_at_the_next_check_when_its_token_is_revoked(
-    *, api, job, client_of, clock, revoke, monkeypatch, path
+    *, api, job, client_with_role, clock, revoke, monkeypatch, path
 ):
     """Also one that looks at its job seldom, since nothing happens there."""
-    monkeypatch.setattr(follow, "SHORTEST_S", 1000.0)
-    monkeypatch.setattr(follow, "LONGEST_S", 1000.0)
-    with client_of("viewer").stream("GET", f"/api/v1/jobs/{job.id}/{path}") as answer:
+    monkeypatch.setattr(follow, "MIN_POLL_S", 1000.0)
+    monkeypatch.setattr(follow, "MAX_POLL_S", 1000.0)
+    with client_with_role("viewer").stream("GET", f"/api/v1/jobs/{job.id}/{path}") as answer:
         assert answer.status_code == 200
         revoke()
-        clock.now += FRESH_S
+        clock.now += CACHE_TTL_S
         assert "event: end" not in "".join(answer.iter_text())
 
 
 def test_streams_of_one_token_share_one_query_about_it(
-    *, api, job, client_of, clock, monkeypatch, wait_until
+    *, api, job, client_with_role, clock, monkeypatch, wait_until
 ):
-    keyring = api.app.state.services.keyring
-    asked, find = [], keyring._find
-    monkeypatch.setattr(keyring, "_find", lambda credential: asked.append(1) or find(credential))
-    checks, recall = [], keyring.recall
-    monkeypatch.setattr(keyring, "recall", lambda one: checks.append(1) or recall(one))
-    client = client_of("viewer")
+    authenticator = api.app.state.services.authenticator
+    asked, find = [], authenticator._find
+    monkeypatch.setattr(
+        authenticator, "_find", lambda credential: asked.append(1) or find(credential)
+    )
+    checks, cached_principal = [], authenticator.cached_principal
+    monkeypatch.setattr(
+        authenticator, "cached_principal", lambda one: checks.append(1) or cached_principal(one)
+    )
+    client = client_with_role("viewer")
     with ExitStack() as stack:
         for _ in range(5):
             url = f"/api/v1/jobs/{job.id}/logs?follow=true"
@@ -247,7 +251,7 @@ def test_streams_of_one_token_share_one_query_about_it(
     assert len(asked) == 1
 
 
-def test_a_stream_outlives_a_database_that_is_away(say, end, follow_log, monkeypatch):
+def test_a_stream_outlives_a_database_that_is_away(append_log, end, follow_log, monkeypatch):
     from sqlalchemy.exc import OperationalError
 
     failures = []
@@ -260,22 +264,22 @@ def test_a_stream_outlives_a_database_that_is_away(say, end, follow_log, monkeyp
         return real(*arguments, **options)
 
     monkeypatch.setattr(follow.logs, "read", away_once)
-    say("x")
+    append_log("x")
     end()
     assert "".join(follow_log().iter_text()) == "x"
     assert len(failures) == 2
 
 
-def test_every_stream_ends_at_once_when_the_server_stops(api, job, say, follow_log):
-    say("x")
+def test_every_stream_ends_at_once_when_the_server_stops(api, job, append_log, follow_log):
+    append_log("x")
     answers = [follow_log().iter_text() for _ in range(20)]
     assert [next(pieces) for pieces in answers] == ["x"] * 20
-    api.app.state.services.streams.ending.set()
+    api.app.state.services.streams.shutting_down.set()
     assert [list(pieces) for pieces in answers] == [[]] * 20
 
 
-def test_streams_hold_up_no_other_request(api, job, say, follow_log):
-    say("x")
+def test_streams_hold_up_no_other_request(api, job, append_log, follow_log):
+    append_log("x")
     for _ in range(30):  # more than there are threads, and connections to the database
         follow_log()
     assert get(api, job).status_code == 200
@@ -308,10 +312,12 @@ def looks(monkeypatch):
     return counted
 
 
-def test_a_slow_reader_is_not_read_ahead_for(*, api, job, say, looks, monkeypatch, wait_until):
+def test_a_slow_reader_is_not_read_ahead_for(
+    *, api, job, append_log, looks, monkeypatch, wait_until
+):
     monkeypatch.setattr(follow, "PAGE", 1)
-    monkeypatch.setattr(streams, "CUT_S", 0.1)
-    say(*["x" * 200_000 for _ in range(60)])  # 12 MB, more than the buffers of the kernel
+    monkeypatch.setattr(streams, "SHUTDOWN_GRACE_S", 0.1)
+    append_log(*["x" * 200_000 for _ in range(60)])  # 12 MB, more than the buffers of the kernel
     with connect(api, job):
         wait_until(lambda: looks)
         before = -1
@@ -321,11 +327,11 @@ def test_a_slow_reader_is_not_read_ahead_for(*, api, job, say, looks, monkeypatc
                 get(api, job, after=2**53)
         assert len(looks) < 60
         # It does not hold up the end of the server either.
-        api.app.state.services.streams.ending.set()
+        api.app.state.services.streams.shutting_down.set()
         wait_until(lambda: api.app.state.services.streams._open == 0)
 
 
-def test_a_client_that_goes_away_ends_its_stream(api, job, say, wait_until):
+def test_a_client_that_goes_away_ends_its_stream(api, job, append_log, wait_until):
     open_streams = api.app.state.services.streams
     client = connect(api, job)
     wait_until(lambda: open_streams._open == 1)
@@ -343,4 +349,6 @@ def test_no_thread_waits_for_a_silent_job(job, follow_log, looks, wait_until):
     for _ in range(10):
         follow_log()
     wait_until(lambda: len(looks) > 30)
-    assert len(set(looks)) <= streams.READERS + 2  # those two at a time, of a pool that is shared
+    assert (
+        len(set(looks)) <= streams.MAX_READERS + 2
+    )  # those two at a time, of a pool that is shared

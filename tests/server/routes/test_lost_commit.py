@@ -1,4 +1,4 @@
-"""Every change, while the answer to its COMMIT is lost on the way from a real PostgreSQL."""
+"""Every changing route, while the response to its COMMIT is lost between PostgreSQL and server."""
 
 import socket
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def database_url(postgres_url):
 
 
 @pytest.fixture
-def way(postgres_url):
+def postgres_proxy(postgres_url):
     """The way of the server to PostgreSQL."""
     address = make_url(postgres_url)
     host = address.query.get("host") or address.host
@@ -74,15 +74,17 @@ def way(postgres_url):
 
 
 @pytest.fixture
-def server(*, api, stage, way, wake, postgres_url, tmp_path):
+def server(*, api, test_server, postgres_proxy, dispatcher, postgres_url, tmp_path):
     """The server of `api`, with the way to PostgreSQL between them."""
     address = make_url(postgres_url)
-    address = address.set(host="127.0.0.1", port=way.port, query={})
+    address = address.set(host="127.0.0.1", port=postgres_proxy.port, query={})
     url = address.render_as_string(hide_password=False)
     app = create_app(
-        Settings(url, "redis://127.0.0.1:1/0", tmp_path / "data"), wake=wake, reconcile=False
+        Settings(url, "redis://127.0.0.1:1/0", tmp_path / "data"),
+        dispatcher=dispatcher,
+        reconcile=False,
     )
-    stage.app = app
+    test_server.app = app
     yield api
     app.state.services.database.close()
 
@@ -96,7 +98,7 @@ def prepared(server, make_job):
             known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["none"]}
             workers.register(session, "w", slots=1, **known)
             secret = tokens.create(session, "to be revoked")
-            token = tokens.of_secret(session, secret).id
+            token = tokens.get_by_secret(session, secret).id
         job = make_job(change.state).id if "{job}" in change.path else ""
         return "/api/v1" + change.path.format(job=job, token=token)
 
@@ -104,17 +106,19 @@ def prepared(server, make_job):
 
 
 @pytest.fixture
-def lose(server, way) -> Callable[[], None]:
+def lose_commit_answer(server, postgres_proxy) -> Callable[[], None]:
     """Lose the answer to the next COMMIT."""
 
-    def lose():
-        assert server.client.get("/api/v1/session").status_code == 200  # known at the door
-        way.lose_answer_to(b"COMMIT\x00")  # and not BEGIN … READ COMMITTED
+    def lose_commit_answer():
+        assert (
+            server.client.get("/api/v1/session").status_code == 200
+        )  # now cached by the authenticator
+        postgres_proxy.drop_answer_to(b"COMMIT\x00")  # and not BEGIN … READ COMMITTED
 
-    return lose
+    return lose_commit_answer
 
 
-def deeds(server, action):
+def recorded_effects(server, action):
     with server.database.read() as session:
         return session.scalar(
             select(func.count()).select_from(AuditEntry).where(AuditEntry.action == action)
@@ -122,8 +126,8 @@ def deeds(server, action):
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
-def test_a_lost_commit_is_said_to_be_unknown_and_a_repeat_is_answered(
-    server, prepared, lose, way, change
+def test_a_lost_commit_is_outcome_unknown_and_a_repeat_succeeds(
+    server, prepared, lose_commit_answer, postgres_proxy, change
 ):
     """Fails when it is a 503, which says that nothing was done, and where there is no key."""
     path = prepared(change)
@@ -132,22 +136,22 @@ def test_a_lost_commit_is_said_to_be_unknown_and_a_repeat_is_answered(
         headers = {"Idempotency-Key": "one"}
         return server.client.request(change.method, path, json=change.body, headers=headers)
 
-    lose()
+    lose_commit_answer()
     unknown = send()
-    wait_until(way.forgotten.is_set, "the COMMIT is on its way")
+    wait_until(postgres_proxy.answer_dropped.is_set, "the COMMIT is on its way")
     assert (unknown.status_code, unknown.json()["code"]) == (504, "outcome_unknown")
     assert "Retry-After" not in unknown.headers
     assert "Idempotency-Key" in unknown.json()["detail"]
-    wait_until(lambda: deeds(server, change.action) == 1, "the COMMIT is carried out")
+    wait_until(lambda: recorded_effects(server, change.action) == 1, "the COMMIT is carried out")
     again = send()
     assert again.is_success, again.text
     assert again.headers["Idempotency-Replayed"] == "true"
     assert send().content == again.content
-    assert deeds(server, change.action) == 1
+    assert recorded_effects(server, change.action) == 1
 
 
-def test_signing_in_and_out_says_so_too(server, lose):
-    lose()
+def test_signing_in_and_out_also_reports_a_lost_commit(server, lose_commit_answer):
+    lose_commit_answer()
     answer = server.anonymous.post("/api/v1/session", json={"token": server.token})
     assert (answer.status_code, answer.json()["code"]) == (504, "outcome_unknown")
 
@@ -160,9 +164,9 @@ def sdk(server, monkeypatch):
         yield client
 
 
-def test_the_sdk_makes_one_token_and_is_told_its_secret(server, sdk, lose):
+def test_the_sdk_creates_one_token_and_gets_its_secret(server, sdk, lose_commit_answer):
     """Fails without a key: two tokens are made, one of which nobody has ever seen."""
-    lose()
+    lose_commit_answer()
     made = sdk.tokens.create("new", role="admin")
     with server.database.read() as session:
         named = session.scalars(select(Token).where(Token.name == "new")).all()
@@ -182,31 +186,33 @@ def test_the_sdk_makes_one_token_and_is_told_its_secret(server, sdk, lose):
     ],
 )
 def test_what_the_sdk_does_is_done_once_and_no_error(
-    *, server, sdk, make_job, lose, state, name, ends
+    *, server, sdk, make_job, lose_commit_answer, state, name, ends
 ):
     """Fails without a key: it was done, and is reported as 409 or 404."""
     job = sdk.jobs.get(make_job(state).id)
-    lose()
+    lose_commit_answer()
     changed = getattr(job, name)()
     with server.database.read() as session:
         row = session.get(Job, job.id)
         assert (row and row.state) == ends
     assert changed is None or changed.state is ends
-    assert deeds(server, f"job.{name}") == 1
+    assert recorded_effects(server, f"job.{name}") == 1
 
 
-def test_what_failed_before_the_commit_was_not_done(server, lose, way, prepared):
+def test_what_failed_before_the_commit_was_not_done(
+    server, lose_commit_answer, postgres_proxy, prepared
+):
     path = prepared(CHANGES[0])
-    lose()
-    way.lose_answer_to(b"INSERT INTO jobs")
+    lose_commit_answer()
+    postgres_proxy.drop_answer_to(b"INSERT INTO jobs")
     answer = server.client.post(path, json=SPEC)
-    wait_until(way.forgotten.is_set, "the COMMIT is on its way")
+    wait_until(postgres_proxy.answer_dropped.is_set, "the COMMIT is on its way")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0
-    assert deeds(server, "job.submit") == 0
+    assert recorded_effects(server, "job.submit") == 0
 
 
-def test_a_secret_is_told_again_only_to_who_made_the_token(server, client_of):
+def test_a_repeat_returns_the_secret_only_to_the_creator(server, client_with_role):
     made = {"name": "new"}
     headers = {"Idempotency-Key": "one"}
     first = server.client.post("/api/v1/tokens", json=made, headers=headers)
@@ -217,5 +223,5 @@ def test_a_secret_is_told_again_only_to_who_made_the_token(server, client_of):
     browser.close()
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     assert first.json()["id"] in answer.json()["detail"]
-    other = client_of("admin").post("/api/v1/tokens", json=made, headers=headers)
+    other = client_with_role("admin").post("/api/v1/tokens", json=made, headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")

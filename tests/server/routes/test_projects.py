@@ -17,13 +17,13 @@ def test_a_project_is_made_by_setting_its_quotas(api):
     assert names == ["default", "vision"]
 
 
-def test_what_is_put_replaces_both_quotas(api):
+def test_put_replaces_both_quotas(api):
     api.client.put(f"{PROJECTS}/default", json={"max_queued": 10, "max_running": 2})
     project = api.client.put(f"{PROJECTS}/default", json={"max_queued": 3}).json()
     assert (project["max_queued"], project["max_running"]) == (3, None)
 
 
-def test_a_project_tells_how_much_of_its_quotas_is_used(api, make_job):
+def test_a_project_shows_the_use_of_its_quotas(api, make_job):
     for state in (State.QUEUED, State.RUNNING, State.SUCCEEDED):
         make_job(state)
     (project,) = api.client.get(PROJECTS).json()["items"]
@@ -42,7 +42,7 @@ def test_quotas_that_make_no_sense_are_refused(api, quotas):
     assert api.client.put(f"{PROJECTS}/default", json=quotas).status_code == 422
 
 
-def test_the_audit_tells_who_set_which_quota(api, database):
+def test_setting_quotas_is_audited(api, database):
     api.client.put(f"{PROJECTS}/vision", json={"max_queued": 1})
     with database.read() as session:
         (entry,) = audit.page(session, limit=10)

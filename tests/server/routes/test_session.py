@@ -15,7 +15,7 @@ OWN = {"Sec-Fetch-Site": "same-origin"}
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: tests/store/test_sessions.py asks both."""
+    """One kind of database is enough: tests/store/test_browser_sessions.py asks both."""
     return sqlite_url
 
 
@@ -68,8 +68,8 @@ def test_a_cookie_opens_what_its_token_opens(api, browser):
     assert timedelta(hours=11) < ends - datetime.now(UTC) <= timedelta(hours=12)
 
 
-def test_who_comes_with_a_token_is_told_who_they_are_too(client_of):
-    told = client_of(role="viewer", project="vision").get(SESSION).json()
+def test_the_session_of_a_token_request_names_its_principal(client_with_role):
+    told = client_with_role(role="viewer", project="vision").get(SESSION).json()
     assert (told["role"], told["project"], told["expires_at"]) == ("viewer", "vision", None)
 
 
@@ -97,8 +97,8 @@ def test_signing_out_with_a_token_ends_nothing(api):
     assert api.client.get(SESSION).status_code == 200
 
 
-def test_a_session_ends_with_its_token(api, browser, client_of):
-    other_admin = client_of(role="admin")
+def test_a_session_ends_with_its_token(api, browser, client_with_role):
+    other_admin = client_with_role(role="admin")
     token_id = browser.get(SESSION).json()["token_id"]
     assert other_admin.delete(f"/api/v1/tokens/{token_id}").status_code == 204
     assert browser.get("/api/v1/jobs").status_code == 401
@@ -128,7 +128,7 @@ def test_what_is_no_token_makes_no_session(api, token):
 def test_a_revoked_and_an_expired_token_make_no_session(api, database):
     with database.write() as session:
         revoked = tokens.create(session, "revoked")
-        tokens.revoke(session, tokens.of_secret(session, revoked))
+        tokens.revoke(session, tokens.get_by_secret(session, revoked))
         ends = datetime.now(UTC) - timedelta(seconds=1)
         expired = tokens.create(session, "expired", expires_at=ends)
     assert sign_in(api, revoked).status_code == 401
@@ -136,7 +136,7 @@ def test_a_revoked_and_an_expired_token_make_no_session(api, database):
 
 
 def test_wrong_tokens_from_one_address_are_soon_refused(api):
-    api.app.state.services.keyring.failures = RateLimit("2/minute")
+    api.app.state.services.authenticator.failures = RateLimit("2/minute")
     assert [sign_in(api, "amp_wrong").status_code for _ in range(3)] == [401, 401, 429]
     assert int(sign_in(api, "amp_wrong").headers["Retry-After"]) > 0
     assert sign_in(api).status_code == 201
@@ -215,7 +215,7 @@ def test_signing_in_again_ends_the_session_before(api, browser):
     assert api.anonymous.get(SESSION, headers=before).status_code == 401
 
 
-def test_the_audit_names_who_signed_in_and_out(api, browser, database):
+def test_sign_in_and_sign_out_are_audited(api, browser, database):
     browser.delete(SESSION)
     with database.read() as session:
         entries = audit.page(session, limit=10)

@@ -1,26 +1,26 @@
 import pytest
 
-from ampcore.series import COLUMNS
 from ampcore.spec import State
+from ampcore.telemetry import COLUMNS
 from store import attempts, ingest
 
 
 @pytest.fixture
-def tell(api):
-    """An attempt tells of steps."""
+def append_blocks(api):
+    """An attempt writes steps."""
 
     def append(job_id, *blocks, attempt=1):
         with api.database.write() as session:
-            assert ingest.append(session, job_id, attempt, blocks, told=0)
+            assert ingest.append(session, job_id, attempt, blocks, entries_written=0)
 
     return append
 
 
 @pytest.fixture
-def job_id(tell, make_job, make_block):
+def job_id(append_blocks, make_job, make_block):
     """A running job of 30 steps in blocks of ten; the loss is the number of the step."""
     job = make_job(State.RUNNING)
-    tell(job.id, *(make_block(first, 10) for first in (0, 10, 20)))
+    append_blocks(job.id, *(make_block(first, 10) for first in (0, 10, 20)))
     return job.id
 
 
@@ -32,12 +32,19 @@ def read(api, job_id, **query):
 
 
 def test_every_step_comes_with_every_column(api, job_id):
-    told = read(api, job_id)
-    assert list(told["data"]) == ["step", *sorted(COLUMNS, key=list(told["data"]).index)]
-    assert told["data"]["step"] == told["data"]["loss"] == list(range(30))
-    assert told["data"]["skipped"] == [False] * 30
-    assert told["data"]["learning_rate"] == [0.001] * 30
-    assert (told["steps_per_point"], told["next"], told["more"]) == (1, 29, False)
+    steps = read(api, job_id)
+    assert list(steps["data"]) == [
+        "step",
+        *sorted(COLUMNS, key=list(steps["data"]).index),
+    ]
+    assert steps["data"]["step"] == steps["data"]["loss"] == list(range(30))
+    assert steps["data"]["skipped"] == [False] * 30
+    assert steps["data"]["learning_rate"] == [0.001] * 30
+    assert (
+        steps["steps_per_point"],
+        steps["next"],
+        steps["more"],
+    ) == (1, 29, False)
 
 
 @pytest.mark.parametrize(
@@ -53,55 +60,57 @@ def test_every_step_comes_with_every_column(api, job_id):
     ids=str,
 )
 def test_a_range_of_steps_can_be_asked_for(api, job_id, query, expected, more):
-    told = read(api, job_id, **query)
-    assert told["data"]["step"] == list(expected)
-    assert (told["next"], told["more"]) == (expected[-1], more)
+    steps = read(api, job_id, **query)
+    assert steps["data"]["step"] == list(expected)
+    assert (steps["next"], steps["more"]) == (expected[-1], more)
 
 
-def test_polling_with_next_brings_every_step_once(api, job_id):
+def test_polling_with_next_returns_every_step_once(api, job_id):
     seen, after, more = [], -1, True
     while more:
-        told = read(api, job_id, after=after, limit=7)
-        seen += told["data"]["step"]
-        after, more = told["next"], told["more"]
+        steps = read(api, job_id, after=after, limit=7)
+        seen += steps["data"]["step"]
+        after, more = steps["next"], steps["more"]
     assert seen == list(range(30))
 
 
 @pytest.mark.parametrize(
     ("query", "following"), [({"after": 29}, 29), ({"after": 99}, 99), ({"start": 30}, None)]
 )
-def test_nothing_new_leaves_the_place_where_it_was(api, job_id, query, following):
-    told = read(api, job_id, **query)
-    assert told["data"]["loss"] == []
-    assert (told["next"], told["more"]) == (following, False)
+def test_an_empty_page_keeps_next(api, job_id, query, following):
+    steps = read(api, job_id, **query)
+    assert steps["data"]["loss"] == []
+    assert (steps["next"], steps["more"]) == (following, False)
 
 
 def test_columns_come_in_the_order_asked_for_with_the_step_first(api, job_id):
-    told = read(api, job_id, columns="loss_scale, loss", limit=2)
-    assert told["data"] == {"step": [0, 1], "loss_scale": [1024, 1024], "loss": [0, 1]}
-    assert list(told["data"]) == ["step", "loss_scale", "loss"]
+    steps = read(api, job_id, columns="loss_scale, loss", limit=2)
+    assert steps["data"] == {"step": [0, 1], "loss_scale": [1024, 1024], "loss": [0, 1]}
+    assert list(steps["data"]) == ["step", "loss_scale", "loss"]
     assert list(read(api, job_id, columns="step", limit=1)["data"]) == ["step"]
 
 
-def test_numbers_that_json_cannot_write_are_strings(api, tell, make_job, make_block):
+def test_numbers_that_json_cannot_write_are_strings(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     losses = ["nan", "inf", "-inf", "0.1"]
-    tell(job.id, *(make_block(step, 1, loss=float(loss)) for step, loss in enumerate(losses)))
+    append_blocks(
+        job.id, *(make_block(step, 1, loss=float(loss)) for step, loss in enumerate(losses))
+    )
     assert read(api, job.id)["data"]["loss"] == ["NaN", "Infinity", "-Infinity", 0.1]
 
 
-def test_named_extras_come_with_the_rest(api, tell, make_job, make_block):
+def test_named_extras_come_with_the_rest(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     assert read(api, job.id, columns="loss,loss/generator")["data"] == {"step": [], "loss": []}
-    tell(job.id, make_block(0, 2, **{"loss/generator": 0.5}))
+    append_blocks(job.id, make_block(0, 2, **{"loss/generator": 0.5}))
     assert read(api, job.id, columns="loss/generator")["data"]["loss/generator"] == [0.5, 0.5]
 
 
-def test_a_column_that_earlier_steps_had_can_be_asked_for(api, tell, make_job, make_block):
+def test_a_column_that_earlier_steps_had_can_be_asked_for(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
-    tell(job.id, make_block(0, 2, **{"loss/generator": 0.5}), make_block(2, 2))
-    told = read(api, job.id, columns="loss/generator", after=1)
-    assert told["data"] == {"step": [2, 3], "loss/generator": ["NaN", "NaN"]}
+    append_blocks(job.id, make_block(0, 2, **{"loss/generator": 0.5}), make_block(2, 2))
+    steps = read(api, job.id, columns="loss/generator", after=1)
+    assert steps["data"] == {"step": [2, 3], "loss/generator": ["NaN", "NaN"]}
 
 
 @pytest.mark.parametrize(
@@ -136,13 +145,13 @@ def test_a_misspelt_column_gets_a_suggestion(api, job_id):
 
 
 def test_steps_are_those_of_the_newest_attempt_and_the_older_ones_stay_readable(
-    api, tell, job_id, make_block
+    api, append_blocks, job_id, make_block
 ):
     with api.database.write() as session:
         attempts.hand_back(session, job_id, 1)
         attempts.claim(session, job_id, "another-worker")
         attempts.mark_running(session, job_id, 2, total_steps=100, first_step=20)
-    tell(job_id, make_block(20, 5, loss=-1.0), attempt=2)
+    append_blocks(job_id, make_block(20, 5, loss=-1.0), attempt=2)
     assert read(api, job_id)["data"]["loss"] == [*range(20), *[-1] * 5, *range(25, 30)]
     assert read(api, job_id, attempt=1)["data"]["loss"] == list(range(30))
     assert read(api, job_id, attempt=2)["data"]["step"] == list(range(20, 25))

@@ -1,4 +1,4 @@
-"""The story of a job as Server-Sent Events: in order, without a gap, without a repeat."""
+"""The event stream of a job as Server-Sent Events: in order, without a gap or a repeat."""
 
 import json
 import random
@@ -9,13 +9,13 @@ import anyio
 import pytest
 from sqlalchemy import delete
 
-from ampcore.series import Event, EventType
 from ampcore.spec import State
-from server.compact import Compactor
+from ampcore.telemetry import Event, EventType
+from server.background.compactor import Compactor
 from server.streaming import follow
 from server.streaming.follow import Page
-from server.telemetry import story
-from store import attempts, ingest, jobs, stories
+from server.telemetry import server_sent_events
+from store import attempts, event_stream, ingest, jobs
 from store.ingest import LogChunk
 from store.tables import Job
 
@@ -30,20 +30,20 @@ def every_stream_has_ended(api, wait_until):
     """Afterwards: none may still ask the database when that is closed."""
     yield
     open_streams = api.app.state.services.streams
-    open_streams.ending.set()
+    open_streams.shutting_down.set()
     wait_until(lambda: open_streams._open == 0)
 
 
 @pytest.fixture
-def tell(api, job):
-    """Let an attempt tell of something."""
-    told = {}
+def append_entries(api, job):
+    """Write entries of an attempt."""
+    written = {}
 
     def append(*entries, attempt=1):
-        before = told.get(attempt, 0)
+        before = written.get(attempt, 0)
         with api.database.write() as session:
-            assert ingest.append(session, job.id, attempt, entries, told=before)
-        told[attempt] = before + len(entries)
+            assert ingest.append(session, job.id, attempt, entries, entries_written=before)
+        written[attempt] = before + len(entries)
 
     return append
 
@@ -58,7 +58,7 @@ def end(api, job):
 
 
 @pytest.fixture
-def follow_story(api, job):
+def follow_stream(api, job):
     """Begin to follow the job; its events come one by one."""
     with ExitStack() as stack:
 
@@ -89,17 +89,17 @@ def events_of(lines):
 
 
 def flat(events):
-    """What was told, step by step: it does not matter in which pieces the steps came."""
-    told = []
+    """The entries, step by step: the sizes of the blocks do not matter."""
+    written = []
     for seq, name, data in events:
         if name == "steps":
             columns = data["data"]
             assert columns["step"][0] == data["first_step"]
             rows = zip(columns["step"], columns["loss"], strict=True)
-            told += [("step", data["attempt"], step, loss) for step, loss in rows]
+            written += [("step", data["attempt"], step, loss) for step, loss in rows]
         elif name != "lag":
-            told.append((name, seq))
-    return told
+            written.append((name, seq))
+    return written
 
 
 def warning(step):
@@ -107,19 +107,19 @@ def warning(step):
 
 
 @pytest.fixture(params=["as it came", "merged"])
-def of_two_attempts(*, request, api, job, tell, end, make_block, monkeypatch):
+def of_two_attempts(*, request, api, job, append_entries, end, make_block, monkeypatch):
     """Blocks, events and text in turns, by two attempts that share some steps."""
-    monkeypatch.setattr(stories, "ENTRIES", 5)
-    monkeypatch.setattr(stories, "BLOCKS", 2)
-    monkeypatch.setattr(stories, "STEPS", 12)
+    monkeypatch.setattr(event_stream, "ROWS_PER_READ", 5)
+    monkeypatch.setattr(event_stream, "BLOCKS_PER_READ", 2)
+    monkeypatch.setattr(event_stream, "STEPS_PER_EVENT", 12)
     for first in range(0, 60, 4):
-        tell(make_block(first, 4), warning(first), LogChunk("stdout", f"{first}\n"))
+        append_entries(make_block(first, 4), warning(first), LogChunk("stdout", f"{first}\n"))
     with api.database.write() as session:
         attempts.hand_back(session, job.id, 1)
         attempts.claim(session, job.id, "another")
         attempts.mark_running(session, job.id, 2, total_steps=100, first_step=40)
     for first in range(40, 100, 3):
-        tell(make_block(first, 3, loss=-1.0), attempt=2)
+        append_entries(make_block(first, 3, loss=-1.0), attempt=2)
     end(attempt=2)
     if request.param == "merged":
         while Compactor(api.database).compact():
@@ -127,46 +127,48 @@ def of_two_attempts(*, request, api, job, tell, end, make_block, monkeypatch):
     return job
 
 
-def test_everything_is_told_in_order_to_the_end(of_two_attempts, follow_story):
-    events = list(follow_story())
+def test_the_stream_is_complete_and_ordered(of_two_attempts, follow_stream):
+    events = list(follow_stream())
     assert events[-1] == (None, "end", {"state": "succeeded"})
     seqs = [seq for seq, _, _ in events[:-1]]
     assert seqs == sorted(set(seqs))
-    told = flat(events)
+    written = flat(events)
     steps = [
-        (attempt, step) for kind, *rest in told if kind == "step" for attempt, step, _ in [rest]
+        (attempt, step) for kind, *rest in written if kind == "step" for attempt, step, _ in [rest]
     ]
     assert steps == [(1, s) for s in range(60)] + [(2, s) for s in range(40, 100)]
     # Queued, starting, running; handed back, starting, running; succeeded.
-    assert sum(kind == "state" for kind, *_ in told) == 7
+    assert sum(kind == "state" for kind, *_ in written) == 7
     assert (
-        sum(kind == "event" for kind, *_ in told) == sum(kind == "log" for kind, *_ in told) == 15
+        sum(kind == "event" for kind, *_ in written)
+        == sum(kind == "log" for kind, *_ in written)
+        == 15
     )
-    # An event stands where it was told: between the block before and the one behind it.
-    places = [index for index, entry in enumerate(told) if entry[0] == "event"]
-    assert [told[place - 1][2] for place in places] == list(range(3, 60, 4))
+    # An event stays in its order: between the block before it and the one after it.
+    places = [index for index, entry in enumerate(written) if entry[0] == "event"]
+    assert [written[place - 1][2] for place in places] == list(range(3, 60, 4))
 
 
-def test_cut_anywhere_it_goes_on_behind_what_was_heard(of_two_attempts, follow_story):
-    whole = list(follow_story())
+def test_a_stream_resumes_after_the_last_event_id(of_two_attempts, follow_stream):
+    whole = list(follow_stream())
     random_ = random.Random(0)
     for cut in random_.sample(range(len(whole) - 1), 12):
         heard, last = whole[: cut + 1], whole[cut][0]
-        rest = list(follow_story({"Last-Event-ID": str(last)}))
+        rest = list(follow_stream({"Last-Event-ID": str(last)}))
         assert flat(heard) + flat(rest) == flat(whole)
-        assert flat(follow_story(after=last)) == flat(rest)
+        assert flat(follow_stream(after=last)) == flat(rest)
 
 
-def test_cut_at_random_while_it_is_merged_it_is_the_same_story(
-    *, api, job, tell, end, make_block, follow_story, monkeypatch
+def test_a_stream_that_is_cut_during_compaction_is_still_complete(
+    *, api, job, append_entries, end, make_block, follow_stream, monkeypatch
 ):
-    monkeypatch.setattr(stories, "STEPS", 10)
+    monkeypatch.setattr(event_stream, "STEPS_PER_EVENT", 10)
     random_ = random.Random(1)
     heard, last, step = [], 0, 0
 
     def listen(most):
         nonlocal last
-        for seq, name, data in follow_story(after=last):
+        for seq, name, data in follow_stream(after=last):
             heard.append((seq, name, data))
             last = seq or last
             most -= 1
@@ -176,16 +178,16 @@ def test_cut_at_random_while_it_is_merged_it_is_the_same_story(
     for _ in range(12):
         for _ in range(random_.randint(1, 9)):
             count = random_.randint(1, 9)
-            tell(make_block(step, count), warning(step))
+            append_entries(make_block(step, count), warning(step))
             step += count
         if random_.random() < 0.5:
-            monkeypatch.setattr("store.loose.ENOUGH", 1)
+            monkeypatch.setattr("store.compaction_queue.MIN_BLOCKS", 1)
             while Compactor(api.database).compact():
                 pass
         listen(random_.randint(1, 20))
     end()
-    heard += follow_story(after=last)
-    assert flat(heard) == flat(follow_story())
+    heard += follow_stream(after=last)
+    assert flat(heard) == flat(follow_stream())
     steps = [entry[2] for entry in flat(heard) if entry[0] == "step"]
     assert steps == list(range(step))
 
@@ -195,49 +197,53 @@ def seq_of(api, job):
         return jobs.seq_and_state(session, job.id)[0]
 
 
-def test_what_comes_is_told_as_it_comes(job, tell, end, make_block, follow_story):
-    events = follow_story(kinds="steps")
-    tell(make_block(0, 3))
+def test_new_entries_are_streamed_as_they_are_written(
+    job, append_entries, end, make_block, follow_stream
+):
+    events = follow_stream(kinds="steps")
+    append_entries(make_block(0, 3))
     assert next(events)[2]["data"]["step"] == [0, 1, 2]
-    tell(warning(2), make_block(3, 2))
+    append_entries(warning(2), make_block(3, 2))
     assert next(events)[2]["data"]["step"] == [3, 4]
     end()
     assert next(events)[1] == "end"
 
 
-def test_some_kinds_and_columns_can_be_asked_for(job, tell, end, make_block, follow_story):
-    tell(make_block(0, 3), warning(2), LogChunk("stderr", "oh\n"))
+def test_some_kinds_and_columns_can_be_asked_for(
+    job, append_entries, end, make_block, follow_stream
+):
+    append_entries(make_block(0, 3), warning(2), LogChunk("stderr", "oh\n"))
     end()
     kinds = ["steps", "logs"]
-    told = list(follow_story(kinds=kinds, columns="loss"))
-    assert [name for _, name, _ in told] == ["steps", "log", "end"]
-    assert set(told[0][2]["data"]) == {"step", "loss", "skipped"}
-    assert told[1][2]["text"] == "oh\n"
+    written = list(follow_stream(kinds=kinds, columns="loss"))
+    assert [name for _, name, _ in written] == ["steps", "log", "end"]
+    assert set(written[0][2]["data"]) == {"step", "loss", "skipped"}
+    assert written[1][2]["text"] == "oh\n"
 
 
-def test_numbers_that_json_cannot_write_have_names(tell, end, make_block, follow_story):
-    tell(make_block(0, 2, loss=float("nan")))
+def test_numbers_that_json_cannot_write_have_names(append_entries, end, make_block, follow_stream):
+    append_entries(make_block(0, 2, loss=float("nan")))
     end()
-    [steps, _] = follow_story(kinds="steps")
+    [steps, _] = follow_stream(kinds="steps")
     assert steps[2]["data"]["loss"] == ["NaN", "NaN"]
 
 
-def test_a_job_that_is_deleted_ends_its_stream(api, job, tell, make_block, follow_story):
-    tell(make_block(0, 3))
-    events = follow_story(kinds="steps")
+def test_a_job_that_is_deleted_ends_its_stream(api, job, append_entries, make_block, follow_stream):
+    append_entries(make_block(0, 3))
+    events = follow_stream(kinds="steps")
     assert next(events)[1] == "steps"
     with api.database.write() as session:
         session.execute(delete(Job).where(Job.id == job.id))
     assert list(events) == [(None, "end", {"state": None})]
 
 
-def test_a_place_that_the_story_has_not_reached_is_kept(end, follow_story):
+def test_a_last_event_id_in_the_future_is_kept(end, follow_stream):
     end()
-    assert [name for _, name, _ in follow_story(after=10**6)] == ["end"]
+    assert [name for _, name, _ in follow_stream(after=10**6)] == ["end"]
 
 
-def test_who_has_not_caught_up_yet_does_not_fall_behind():
-    class LongStory:
+def test_a_reader_that_has_not_caught_up_gets_no_lag_event():
+    class LongStream:
         is_over = False
 
         async def pages(self):
@@ -246,19 +252,26 @@ def test_who_has_not_caught_up_yet_does_not_fall_behind():
             yield Page((), 64, -1)
             yield Page([b"second"], 128, 5000)
 
-    async def told():
-        return [event async for event in story.server_sent_events(LongStory())]
+    async def written():
+        return [event async for event in server_sent_events.server_sent_events(LongStream())]
 
-    assert anyio.run(told)[1:] == [b": still here\n\n", b"first", b": still here\n\n", b"second"]
+    assert anyio.run(written)[1:] == [
+        b": still here\n\n",
+        b"first",
+        b": still here\n\n",
+        b"second",
+    ]
 
 
-def test_a_reader_who_falls_behind_is_told(tell, end, make_block, follow_story, monkeypatch):
-    monkeypatch.setattr(story, "LAG", 5)
-    monkeypatch.setattr(stories, "ENTRIES", 2)
-    events = follow_story(kinds="events")
+def test_a_slow_reader_gets_a_lag_event(
+    append_entries, end, make_block, follow_stream, monkeypatch
+):
+    monkeypatch.setattr(server_sent_events, "LAG_ENTRIES", 5)
+    monkeypatch.setattr(event_stream, "ROWS_PER_READ", 2)
+    events = follow_stream(kinds="events")
     while next(events)[2]["data"].get("state") != "running":
         pass
-    tell(*map(warning, range(20)))
+    append_entries(*map(warning, range(20)))
     end()
     rest = list(events)
     assert (None, "lag") in [(seq, name) for seq, name, _ in rest]
@@ -267,36 +280,38 @@ def test_a_reader_who_falls_behind_is_told(tell, end, make_block, follow_story, 
     assert sum(data.get("type") == "warning" for _, _, data in rest) == 20
 
 
-def test_a_reader_who_takes_nothing_is_cut_off(*, api, job, tell, monkeypatch, wait_until):
-    monkeypatch.setattr("server.routes.stream.PATIENCE_S", 0.3)
+def test_a_client_that_reads_nothing_is_disconnected(
+    *, api, job, append_entries, monkeypatch, wait_until
+):
+    monkeypatch.setattr("server.routes.stream.SEND_TIMEOUT_S", 0.3)
     open_streams = api.app.state.services.streams
     with api.client.stream("GET", f"/api/v1/jobs/{job.id}/stream"):
         wait_until(lambda: open_streams._open == 1)
-        tell(*(LogChunk("stdout", "x" * 100_000) for _ in range(200)))
+        append_entries(*(LogChunk("stdout", "x" * 100_000) for _ in range(200)))
         wait_until(lambda: open_streams._open == 0)
 
 
-def test_when_the_bell_rings_a_stream_looks_at_once(
-    *, api, job, tell, make_block, follow_story, monkeypatch, wait_until
+def test_a_notification_wakes_a_stream_at_once(
+    *, api, job, append_entries, make_block, follow_stream, monkeypatch, wait_until
 ):
-    monkeypatch.setattr(follow, "SHORTEST_S", 60.0)
-    monkeypatch.setattr(follow, "LONGEST_S", 60.0)
-    events = follow_story(kinds="steps")
-    bells = api.app.state.services.streams.bells
-    wait_until(lambda: bells._waiting.get(job.id))
+    monkeypatch.setattr(follow, "MIN_POLL_S", 60.0)
+    monkeypatch.setattr(follow, "MAX_POLL_S", 60.0)
+    events = follow_stream(kinds="steps")
+    subscriptions = api.app.state.services.streams.subscriptions
+    wait_until(lambda: subscriptions._waiting.get(job.id))
     heard = threading.Event()
     listener = threading.Thread(target=lambda: (next(events), heard.set()))
     listener.start()
-    tell(make_block(0, 3))
-    # Until it is heard: a ring before the stream waits is one for nothing.
-    wait_until(lambda: bells.ring(job.id) or heard.is_set())
+    append_entries(make_block(0, 3))
+    # Repeatedly: a notification before the stream subscribes is lost.
+    wait_until(lambda: subscriptions.notify(job.id) or heard.is_set())
     listener.join()
 
 
-def test_a_stream_that_the_server_ends_says_no_end(api, job, follow_story):
-    events = follow_story()
+def test_a_stream_that_the_server_ends_says_no_end(api, job, follow_stream):
+    events = follow_stream()
     next(events)
-    api.app.state.services.streams.ending.set()
+    api.app.state.services.streams.shutting_down.set()
     assert "end" not in [name for _, name, _ in events]
 
 

@@ -17,19 +17,19 @@ def asked_by(api, secret, path="/api/v1/session"):
     return api.anonymous.get(path, headers={"Authorization": f"Bearer {secret}"})
 
 
-def test_a_made_token_opens_the_door_with_its_role_and_project(api):
+def test_a_created_token_has_its_role_and_project(api):
     made = make(api, role="viewer", project="vision")
     assert (made["role"], made["project"], made["created_by"]) == ("viewer", "vision", "test")
     who = asked_by(api, made["secret"]).json()
     assert (who["token_id"], who["role"], who["project"]) == (made["id"], "viewer", "vision")
 
 
-def test_a_token_is_a_member_of_the_default_project_unless_told_otherwise(api):
+def test_a_token_is_a_member_of_the_default_project_by_default(api):
     made = make(api)
     assert (made["role"], made["project"], made["expires_at"]) == ("member", "default", None)
 
 
-def test_a_secret_is_told_once_and_never_again(api):
+def test_a_secret_is_returned_only_at_creation(api):
     answer = api.client.post(TOKENS, json={"name": "ada"})
     assert answer.headers["Cache-Control"] == "no-store"
     secret = answer.json()["secret"]
@@ -39,7 +39,7 @@ def test_a_secret_is_told_once_and_never_again(api):
         assert tokens.digest_of(secret) not in text
 
 
-def test_a_token_with_an_expiry_tells_it(api):
+def test_the_expiry_of_a_token_is_returned(api):
     ends = datetime.now(UTC) + timedelta(days=30)
     made = make(api, expires_at=ends.isoformat())
     assert abs(datetime.fromisoformat(made["expires_at"]) - ends) < timedelta(milliseconds=1)
@@ -110,7 +110,7 @@ def test_the_last_admin_cannot_lock_everybody_out(api):
     assert api.client.get(TOKENS).status_code == 200
 
 
-def test_the_audit_tells_who_made_and_revoked_which_token(api, database):
+def test_creating_and_revoking_tokens_is_audited(api, database):
     made = make(api, role="viewer", project="vision")
     api.client.delete(f"{TOKENS}/{made['id']}")
     with database.read() as session:

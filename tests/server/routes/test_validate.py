@@ -47,7 +47,7 @@ def add_worker(api):
             workers.register(
                 session, name, hostname="h", pid=1, slots=1, version="1", queues=["default"]
             )
-            workers.seen(session, name, hardware=hardware)
+            workers.heartbeat(session, name, hardware=hardware)
 
     return add
 
@@ -57,10 +57,10 @@ def test_a_valid_spec_comes_back_with_every_default_and_nothing_is_queued(api, v
     assert answer["findings"] == []
     assert answer["spec"]["optimizer"]["kind"] == "adam"
     assert api.client.get("/api/v1/jobs").json()["items"] == []
-    assert api.wake.sent == []
+    assert api.dispatcher.sent == []
 
 
-def test_the_size_of_the_job_is_told_with_every_layer(validate):
+def test_validation_returns_the_size_and_every_layer(validate):
     answer = validate()
     assert answer["figures"]["parameters"] == 64 * 63 + 63 + 63 * 10 + 10
     assert answer["figures"]["memory"]["mixed_float16"]["optimizer"] == 2 * 4 * 4735
@@ -74,8 +74,8 @@ def test_a_finding_says_what_where_and_how_bad(validate):
         "code": "dimension_not_multiple_of_8",
         "severity": "info",
         "pointer": "/model/hidden/0",
-        "message": "dense_1: units 63 is no multiple of 8, as fast products in float16 want it; "
-        "56 or 64 would be.",
+        "message": "dense_1: units 63 is not a multiple of 8, which fast float16 matrix products "
+        "need; use 56 or 64.",
         "data": {"layer": "dense_1", "dimension": "units", "size": 63, "nearest": [56, 64]},
     }
 
@@ -87,7 +87,7 @@ def test_the_policy_is_judged_on_the_workers_that_are_online(codes, add_worker):
     assert "float16_on_cpu" in codes(runtime={"device": "cpu"})
 
 
-def test_workers_that_are_gone_or_have_not_told_their_hardware_do_not_count(api, codes, add_worker):
+def test_offline_workers_and_those_without_hardware_are_ignored(api, codes, add_worker):
     add_worker("new")
     add_worker("strange", {"devices": ["CPU"]})
     add_worker("old", HARDWARE)

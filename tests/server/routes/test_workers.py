@@ -18,12 +18,12 @@ def add_worker(api):
     return add
 
 
-def test_a_worker_is_told_with_its_hardware_its_queues_and_its_jobs(api, make_job, add_worker):
+def test_a_worker_has_hardware_queues_and_jobs(api, make_job, add_worker):
     job = make_job(State.RUNNING)
     add_worker("some-worker")
     with api.database.write() as session:
         hardware, usage = {"devices": ["CPU"]}, {"lag_s": float("nan")}
-        workers.seen(session, "some-worker", hardware=hardware, usage=usage)
+        workers.heartbeat(session, "some-worker", hardware=hardware, usage=usage)
     worker = api.client.get("/api/v1/workers/some-worker").json()
     assert api.client.get("/api/v1/workers").json() == {"items": [worker]}
     assert worker.pop("started_at").endswith("Z")
@@ -43,12 +43,10 @@ def test_a_worker_is_told_with_its_hardware_its_queues_and_its_jobs(api, make_jo
     }
 
 
-def test_of_other_projects_nothing_is_told_but_that_the_worker_is_there(
-    api, make_job, add_worker, client_of
-):
+def test_jobs_of_other_projects_are_hidden_on_a_worker(api, make_job, add_worker, client_with_role):
     make_job(State.RUNNING)
     add_worker("some-worker")
-    stranger = client_of("viewer", "elsewhere")
+    stranger = client_with_role("viewer", "elsewhere")
     for path in ("/api/v1/workers", "/api/v1/workers/some-worker"):
         answer = stranger.get(path).json()
         assert answer.get("items", [answer])[0]["jobs"] == []
@@ -58,14 +56,14 @@ def test_without_workers_the_list_is_empty(api):
     assert api.client.get("/api/v1/workers").json() == {"items": []}
 
 
-def test_a_worker_that_is_told_to_drain_hears_of_it(api, add_worker):
+def test_draining_a_worker_is_requested_at_its_heartbeat(api, add_worker):
     add_worker("w")
     for _ in range(2):
         answer = api.client.post("/api/v1/workers/w/drain")
         assert answer.status_code == 202
         assert answer.json()["draining"]
     with api.database.write() as session:
-        assert workers.seen(session, "w")
+        assert workers.heartbeat(session, "w")
         audited = session.execute(select(AuditEntry.action, AuditEntry.target)).all()
     assert audited == [("worker.drain", "w")] * 2
 

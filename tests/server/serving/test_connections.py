@@ -9,12 +9,12 @@ import pytest
 import uvicorn
 
 from server.serving import connections
+from server.serving.connection_limits import ConnectionLimits, OpenConnections
 from server.serving.connections import connection_class
-from server.serving.open_connections import Bounds, OpenConnections
 from tests.waiting import DEADLINE_S
 
 MOST = 4
-BOUNDS = Bounds(in_all=MOST, per_address=3, unfinished_per_address=2)
+BOUNDS = ConnectionLimits(total=MOST, per_address=3, unfinished_per_address=2)
 PROXY = "127.0.0.9"
 held = threading.Semaphore(0)
 """Released for each request that is being held."""
@@ -23,8 +23,8 @@ held = threading.Semaphore(0)
 @pytest.fixture
 def impatient(monkeypatch):
     """A client may take no time worth the name."""
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
-    monkeypatch.setattr(connections, "BODY_S", 0.3)
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connections, "BODY_TIMEOUT_S", 0.3)
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def ask(client):
 def connect(address, monkeypatch):
     """Connect from an address of this machine's many."""
     # Nothing ends by itself here.
-    monkeypatch.setattr(connections, "HEAD_S", 2 * DEADLINE_S)
-    monkeypatch.setattr(connections, "BODY_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(connections, "BODY_TIMEOUT_S", 2 * DEADLINE_S)
     with ExitStack() as stack:
 
         def connect(source):
@@ -201,7 +201,7 @@ def test_a_new_connection_takes_the_place_of_an_idle_one(connect):
     assert ask(idle[0])[0] == 200
 
 
-def test_an_address_with_too_many_requests_is_told_so_and_others_are_answered(connect):
+def test_an_address_with_too_many_requests_gets_429_and_others_do_not(connect):
     for _ in range(3):
         hold(connect("127.0.0.3"))
     status, head, body = ask(connect("127.0.0.3"))
@@ -217,7 +217,7 @@ def test_a_proxy_may_have_as_many_as_the_server(connect):
     assert ask(connect(PROXY))[0] == 200
 
 
-def test_one_connection_too_many_is_told_so_and_those_that_are_answered_stay(connect):
+def test_a_connection_above_the_limit_gets_503_and_busy_ones_stay(connect):
     """Fails with uvicorn's own limit, which answers with plain text."""
     busy = [connect(f"127.0.0.{number}") for number in (3, 4, 5, 6)]
     for client in busy:
@@ -233,8 +233,8 @@ def test_one_connection_too_many_is_told_so_and_those_that_are_answered_stay(con
             client.recv(1)
 
 
-def test_who_is_refused_is_bounded_too(connect, monkeypatch):
-    monkeypatch.setattr("server.serving.open_connections.MAX_REFUSED", 1)
+def test_the_number_of_refused_connections_is_limited(connect, monkeypatch):
+    monkeypatch.setattr("server.serving.connection_limits.MAX_REFUSED", 1)
     for number in (3, 4, 5, 6):
         hold(connect(f"127.0.0.{number}"))
     told, unheard = connect("127.0.0.7"), connect("127.0.0.8")

@@ -12,7 +12,7 @@ import pytest
 
 from ampcore.spec import State
 from server.migrate import migrate
-from server.serving.serve import listen, url_of, warning_about
+from server.serving.serve import exposure_warning, listen, url_of
 from store import projects, tokens
 from store.database import Database
 from tests.waiting import DEADLINE_S
@@ -33,7 +33,7 @@ main()
 )
 def test_an_address_that_others_reach_is_warned_of_in_one_block(host, loud):
     with listen(host, 0) as listener:
-        warning = warning_about(listener)
+        warning = exposure_warning(listener)
         assert (warning is not None) is loud
         if warning is not None:
             lines = warning.splitlines()

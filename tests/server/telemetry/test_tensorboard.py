@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from server.telemetry import tensorboard
-from server.telemetry.tensorboard import events, opening
+from server.telemetry.tensorboard import events, file_version_record
 
 EDGES = [0, 1, 127, 128, 2**14 - 1, 2**14, 2**21, 2**40, 2**63 - 1]
 """Steps on both sides of where their varints grow."""
@@ -63,7 +63,7 @@ def ramp(count):
 @example((np.array([0]), np.zeros(1), {"loss": np.array([np.nan]), "scale": np.array([np.inf])}))
 def test_tensorflow_reads_back_what_was_written(read, drawn):
     steps, wall_times, values = drawn
-    first, *rest = read(opening(1.5) + events(steps, wall_times, values))
+    first, *rest = read(file_version_record(1.5) + events(steps, wall_times, values))
     assert (first.wall_time, first.file_version) == (1.5, "brain.Event:2")
     assert [each.step for each in rest] == steps.tolist()
     np.testing.assert_array_equal([each.wall_time for each in rest], wall_times)
@@ -74,7 +74,7 @@ def test_tensorflow_reads_back_what_was_written(read, drawn):
 
 
 def test_the_opening_is_the_one_that_tensorflow_writes():
-    assert opening(1.5).hex() == OPENING
+    assert file_version_record(1.5).hex() == OPENING
 
 
 def test_an_event_is_the_one_that_tensorflow_writes():
@@ -87,7 +87,7 @@ def test_no_steps_are_no_bytes():
 
 
 def test_a_series_can_be_written_in_parts_of_any_length():
-    steps, wall_times, values = ramp(2 * tensorboard.PIECE + 3)
+    steps, wall_times, values = ramp(2 * tensorboard.RECORDS_PER_CHUNK + 3)
     parts = [
         events(steps[cut], wall_times[cut], {name: values[name][cut] for name in values})
         for cut in (slice(0, 5), slice(5, 5000), slice(5000, None))

@@ -1,51 +1,49 @@
-// Which jobs are compared, against which of them, and along what.
-import { usePoll } from "../../api/poll.ts";
+// The settings of a comparison: jobs, baseline, x axis.
+import { usePoll } from "../../api/use-poll.ts";
 import type { Comparison, JobPage } from "../../api/types.ts";
-import type { Choices } from "./page.tsx";
-
-const MOST = 10;
+import { MAX_COMPARED, type CompareQuery } from "./query.ts";
 
 interface Props {
-  choices: Choices;
+  selection: CompareQuery;
   comparison: Comparison | null;
-  onChange: (changes: Partial<Choices>) => void;
+  onChange: (changes: Partial<CompareQuery>) => void;
 }
 
-export function Picker({ choices, comparison, onChange }: Props) {
+export function Picker({ selection, comparison, onChange }: Props) {
   const recent = usePoll<JobPage>("/jobs?limit=100", 15_000).data?.items ?? [];
   const names = new Map([...recent, ...(comparison?.jobs.map(({ job }) => job) ?? [])].map((job) => [job.id, job.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
-  const others = recent.filter((job) => !choices.jobs.includes(job.id));
+  const others = recent.filter((job) => !selection.jobs.includes(job.id));
   return (
-    <div class="card row" role="group" aria-label="What is compared">
+    <div class="card row" role="group" aria-label="Comparison settings">
       <ul class="plain chips" aria-label="Jobs compared">
-        {choices.jobs.map((id) => (
+        {selection.jobs.map((id) => (
           <li key={id} class="chip">
             {nameOf(id)}
-            <button type="button" class="close" aria-label={`Remove ${nameOf(id)}`} onClick={() => onChange({ jobs: choices.jobs.filter((one) => one !== id) })}>×</button>
+            <button type="button" class="close" aria-label={`Remove ${nameOf(id)}`} onClick={() => onChange({ jobs: selection.jobs.filter((one) => one !== id) })}>×</button>
           </li>
         ))}
       </ul>
-      {choices.jobs.length < MOST && (
+      {selection.jobs.length < MAX_COMPARED && (
         <label class="field inline">
           <span>Add a job</span>
-          <select value="" onChange={(event) => event.currentTarget.value && onChange({ jobs: [...choices.jobs, event.currentTarget.value] })}>
-            <option value="">choose …</option>
+          <select value="" onChange={(event) => event.currentTarget.value && onChange({ jobs: [...selection.jobs, event.currentTarget.value] })}>
+            <option value="">Select…</option>
             {others.map((job) => <option key={job.id} value={job.id}>{job.name} · {job.policy} · {job.state} · {job.id.slice(0, 6)}</option>)}
           </select>
         </label>
       )}
       <label class="field inline">
         <span>Baseline</span>
-        <select value={choices.baseline} onChange={(event) => onChange({ baseline: event.currentTarget.value })}>
-          {choices.jobs.map((id) => <option key={id} value={id}>{nameOf(id)}</option>)}
+        <select value={selection.baseline} onChange={(event) => onChange({ baseline: event.currentTarget.value })}>
+          {selection.jobs.map((id) => <option key={id} value={id}>{nameOf(id)}</option>)}
         </select>
       </label>
       <label class="field inline">
-        <span>Along</span>
-        <select value={choices.by} onChange={(event) => onChange({ by: event.currentTarget.value as Choices["by"] })}>
-          <option value="step">steps</option>
-          <option value="time">time</option>
+        <span>X axis</span>
+        <select value={selection.by} onChange={(event) => onChange({ by: event.currentTarget.value as CompareQuery["by"] })}>
+          <option value="step">Steps</option>
+          <option value="time">Time</option>
         </select>
       </label>
     </div>

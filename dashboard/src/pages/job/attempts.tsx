@@ -1,19 +1,19 @@
-// Each time that a worker took the job.
-import { usePoll } from "../../api/poll.ts";
+// The tab with the attempts of a job.
+import { usePoll } from "../../api/use-poll.ts";
 import type { AttemptList } from "../../api/types.ts";
-import { Empty, Standing } from "../../parts/standing.tsx";
-import { duration, moment, whole } from "../../words/format.ts";
-import type { TabProps } from "./page.tsx";
+import { EmptyState, LoadState } from "../../components/load-state.tsx";
+import { duration, dateTime, integer } from "../../display/format.ts";
+import type { TabProps } from "./tab-props.ts";
 
-const HEADINGS = ["Attempt", "Outcome", "Worker", "Waited", "First step", "Started", "Took"];
+const HEADINGS = ["Attempt", "Outcome", "Worker", "Wait", "First step", "Started", "Duration"];
 
-export function Attempts({ job, everyMs }: TabProps) {
-  const attempts = usePoll<AttemptList>(`/jobs/${job.id}/attempts`, everyMs);
+export function Attempts({ job, intervalMs }: TabProps) {
+  const attempts = usePoll<AttemptList>(`/jobs/${job.id}/attempts`, intervalMs);
   return (
-    <Standing what="attempts" of={attempts}>
+    <LoadState what="attempts" of={attempts}>
       {({ items }) =>
         items.length === 0 ? (
-          <Empty title="No attempt yet">{job.waiting ?? "No worker has taken the job."}</Empty>
+          <EmptyState title="No attempts yet">{job.waiting ?? "No worker has started this job."}</EmptyState>
         ) : (
           <div class="scroll" tabIndex={0} role="region" aria-label="Attempts">
             <table class="table">
@@ -22,11 +22,11 @@ export function Attempts({ job, everyMs }: TabProps) {
                 {items.map((attempt) => (
                   <tr key={attempt.attempt}>
                     <td>{attempt.attempt}</td>
-                    <td>{attempt.outcome ?? "under way"}{attempt.message && <div class="muted break">{attempt.message}</div>}</td>
+                    <td>{attempt.outcome ?? "running"}{attempt.message && <div class="muted break">{attempt.message}</div>}</td>
                     <td>{attempt.worker_id}</td>
                     <td>{duration(attempt.waited_s)}</td>
-                    <td>{whole(attempt.first_step)}</td>
-                    <td>{moment(attempt.started_at)}</td>
+                    <td>{integer(attempt.first_step)}</td>
+                    <td>{dateTime(attempt.started_at)}</td>
                     <td>{duration(tookS(attempt.started_at, attempt.finished_at))}</td>
                   </tr>
                 ))}
@@ -35,7 +35,7 @@ export function Attempts({ job, everyMs }: TabProps) {
           </div>
         )
       }
-    </Standing>
+    </LoadState>
   );
 }
 

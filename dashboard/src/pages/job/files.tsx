@@ -1,26 +1,26 @@
-// The files that the job has left, and its steps as files.
-import { usePoll } from "../../api/poll.ts";
-import { ROOT } from "../../api/request.ts";
+// The tab with the files of a job, and its steps as downloads.
+import { usePoll } from "../../api/use-poll.ts";
+import { API_ROOT } from "../../api/request.ts";
 import type { Artifact, ArtifactList } from "../../api/types.ts";
-import { Empty, Standing } from "../../parts/standing.tsx";
-import { bytes, moment, whole } from "../../words/format.ts";
-import type { TabProps } from "./page.tsx";
+import { EmptyState, LoadState } from "../../components/load-state.tsx";
+import { bytes, dateTime, integer } from "../../display/format.ts";
+import type { TabProps } from "./tab-props.ts";
 
-const FORMS = ["csv", "ndjson", "parquet", "arrow", "tensorboard"];
+const EXPORT_FORMATS = ["csv", "ndjson", "parquet", "arrow", "tensorboard"];
 
-export function Files({ job, everyMs }: TabProps) {
-  const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, everyMs);
+export function Files({ job, intervalMs }: TabProps) {
+  const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, intervalMs);
   return (
     <div class="stack">
       <p class="row">
-        <span>All steps as</span>
-        {FORMS.map((form) => <a key={form} class="button small" download href={`${ROOT}/jobs/${job.id}/steps?format=${form}`}>{form}</a>)}
+        <span>Download all steps as</span>
+        {EXPORT_FORMATS.map((form) => <a key={form} class="button small" download href={`${API_ROOT}/jobs/${job.id}/steps?format=${form}`}>{form}</a>)}
       </p>
-      <Standing what="files" of={files}>
+      <LoadState what="files" of={files}>
         {({ items }) => items.length === 0
-          ? <Empty title="No files yet">Checkpoints, the model and reports appear here.</Empty>
+          ? <EmptyState title="No files yet">Checkpoints, the trained model and reports will appear here.</EmptyState>
           : <FileTable jobId={job.id} files={items} />}
-      </Standing>
+      </LoadState>
     </div>
   );
 }
@@ -32,18 +32,18 @@ function FileTable({ jobId, files }: { jobId: string; files: readonly Artifact[]
         <thead>
           <tr>
             <th scope="col">File</th><th scope="col">Kind</th><th scope="col" class="number">Step</th>
-            <th scope="col" class="number">Size</th><th scope="col">SHA-256</th><th scope="col">Written</th>
+            <th scope="col" class="number">Size</th><th scope="col">SHA-256</th><th scope="col">Created</th>
           </tr>
         </thead>
         <tbody>
           {files.map((file) => (
             <tr key={file.path}>
-              <td><a download href={`${ROOT}/jobs/${jobId}/artifacts/${file.path.split("/").map(encodeURIComponent).join("/")}`}>{file.path}</a></td>
+              <td><a download href={`${API_ROOT}/jobs/${jobId}/artifacts/${file.path.split("/").map(encodeURIComponent).join("/")}`}>{file.path}</a></td>
               <td>{file.kind}</td>
-              <td class="number">{whole(file.step)}</td>
+              <td class="number">{integer(file.step)}</td>
               <td class="number">{bytes(file.size_bytes)}</td>
               <td><code class="digest" title={file.sha256}>{file.sha256}</code></td>
-              <td class="muted">{moment(file.created_at)}</td>
+              <td class="muted">{dateTime(file.created_at)}</td>
             </tr>
           ))}
         </tbody>

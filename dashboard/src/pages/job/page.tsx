@@ -1,61 +1,55 @@
-// One job: how it stands, its plots, and everything that was told of it.
+// The page of one job: header, summary and tabs.
 import { useEffect, useState } from "preact/hooks";
-import { fragmentOf, type Place } from "../../address.ts";
-import { usePoll, type Polled } from "../../api/poll.ts";
+import { routeHref, type Route } from "../../router.ts";
+import { usePoll } from "../../api/use-poll.ts";
 import type { Job, Steps } from "../../api/types.ts";
-import { Standing } from "../../parts/standing.tsx";
-import { hasEnded } from "../../words/jobs.ts";
+import { LoadState } from "../../components/load-state.tsx";
+import { hasEnded } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
-import { Facts } from "./facts.tsx";
+import { JobSummary } from "./summary.tsx";
 import { Files } from "./files.tsx";
-import { JobHead } from "./head.tsx";
-import { Ledger } from "./ledger.tsx";
+import { JobHeader } from "./header.tsx";
+import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
-import { Plots, stepsOf } from "./plots.tsx";
+import { Plots, stepsPath } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { SpecText } from "./spec-text.tsx";
+import type { TabProps } from "./tab-props.ts";
 
 const LIVE_MS = 2000;
 const ENDED_MS = 10_000;
 const TABS = [
-  ["plots", "Plots"], ["ledger", "Ledger"], ["log", "Log"], ["preflight", "Preflight"],
+  ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 
-export interface TabProps {
-  job: Job;
-  place: Place;
-  everyMs: number;
-  steps: Polled<Steps>;
-}
-
-export function JobPage({ place }: { place: Place }) {
-  const id = place.path[1] ?? "";
-  const tab = place.query.get("tab") ?? "plots";
-  const [everyMs, setEveryMs] = useState(LIVE_MS);
-  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, everyMs);
-  // Asked for beside the job, not after it.
-  const steps = usePoll<Steps>(tab === "plots" ? stepsOf(id, place.query) : null, everyMs);
+export function JobPage({ route }: { route: Route }) {
+  const id = route.path[1] ?? "";
+  const tab = route.query.get("tab") ?? "plots";
+  const [intervalMs, setIntervalMs] = useState(LIVE_MS);
+  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, intervalMs);
+  // Requested at the same time as the job, not after it.
+  const steps = usePoll<Steps>(tab === "plots" ? stepsPath(id, route.query) : null, intervalMs);
   const state = job.data?.state;
-  useEffect(() => setEveryMs(state && hasEnded(state) ? ENDED_MS : LIVE_MS), [state]);
+  useEffect(() => setIntervalMs(state && hasEnded(state) ? ENDED_MS : LIVE_MS), [state]);
   return (
-    <Standing what="job" of={job}>
-      {(told) => <Shown job={told} {...{ tab, place, everyMs, steps }} onDone={job.refresh} />}
-    </Standing>
+    <LoadState what="job" of={job}>
+      {(loaded) => <JobTabs job={loaded} {...{ tab, route, intervalMs, steps }} onDone={job.refresh} />}
+    </LoadState>
   );
 }
 
-function Shown({ tab, onDone, ...props }: TabProps & { tab: string; onDone: () => void }) {
+function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: () => void }) {
   const { job } = props;
   return (
     <>
-      <JobHead job={job} onDone={onDone} />
-      <Facts job={job} />
-      <nav class="tabs" aria-label="Parts of the job">
+      <JobHeader job={job} onDone={onDone} />
+      <JobSummary job={job} />
+      <nav class="tabs" aria-label="Job details">
         {TABS.map(([name, title]) => (
           <a
             key={name}
-            href={fragmentOf(["jobs", job.id], { tab: name === "plots" ? "" : name })}
+            href={routeHref(["jobs", job.id], { tab: name === "plots" ? "" : name })}
             aria-current={tab === name ? "page" : undefined}
           >
             {title}
@@ -69,7 +63,8 @@ function Shown({ tab, onDone, ...props }: TabProps & { tab: string; onDone: () =
 
 function Tab({ name, ...props }: TabProps & { name: string }) {
   switch (name) {
-    case "ledger": return <Ledger {...props} />;
+    case "ledger": // links from before 0.7
+    case "events": return <EventsTab {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;
     case "attempts": return <Attempts {...props} />;

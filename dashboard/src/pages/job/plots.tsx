@@ -1,83 +1,84 @@
-// The plots of a job's steps, linked to each other. Only what is in view is asked for, in a
-// thousand points, again when something was told; so a long run costs no more than a short one.
+// The plots of a job's steps. Only the steps in view are requested, downsampled to a thousand
+// points, so that a long run costs no more than a short one.
 import { useMemo, useState } from "preact/hooks";
-import { fragmentOf, go, queryOf } from "../../address.ts";
+import { routeHref, go, queryString } from "../../router.ts";
 import type { Job, Steps } from "../../api/types.ts";
-import { Empty, Standing } from "../../parts/standing.tsx";
+import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { Chart } from "../../plots/chart.tsx";
-import type { Mark, Range } from "../../plots/marks.ts";
-import { panelsOf, type Columns } from "../../plots/series.ts";
-import { number, scale, stepWords } from "../../words/format.ts";
-import { hasEnded } from "../../words/jobs.ts";
-import { Marks } from "./marks.tsx";
-import type { TabProps } from "./page.tsx";
-import { rangeOf, zoomedTo } from "./ranges.ts";
+import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
+import { jobPanels, type Columns } from "../../plots/curves.ts";
+import { number, lossScale, stepLabel } from "../../display/format.ts";
+import { hasEnded } from "../../display/jobs.ts";
+import { SkipMarkers } from "./skip-markers.tsx";
+import type { TabProps } from "./tab-props.ts";
+import { rangeFromQuery, zoomTo } from "./ranges.ts";
 import { SkipDialog } from "./skip-dialog.tsx";
 import { ZoomBar } from "./zoom-bar.tsx";
 
 const POINTS = 1000;
 
-/** What the API is asked for: the steps in view. */
-export function stepsOf(jobId: string, query: URLSearchParams): string {
-  const range = rangeOf(query);
-  const asked = queryOf({ max_points: POINTS, start: range?.[0], end: range?.[1] });
-  return `/jobs/${encodeURIComponent(jobId)}/steps?${asked}`;
+/** The API path of the steps in view. */
+export function stepsPath(jobId: string, query: URLSearchParams): string {
+  const range = rangeFromQuery(query);
+  const parameters = queryString({ max_points: POINTS, start: range?.[0], end: range?.[1] });
+  return `/jobs/${encodeURIComponent(jobId)}/steps?${parameters}`;
 }
 
-export function Plots({ job, place, steps }: TabProps) {
-  const range = rangeOf(place.query);
+export function Plots({ job, route, steps }: TabProps) {
+  const range = rangeFromQuery(route.query);
   return (
-    <Standing what="steps" of={steps}>
-      {(told) =>
-        (told.data["step"]?.length ?? 0) > 0 || range !== null ? (
-          <Drawn job={job} told={told} range={range} />
+    <LoadState what="steps" of={steps}>
+      {(loaded) =>
+        (loaded.data["step"]?.length ?? 0) > 0 || range !== null ? (
+          <StepPlots job={job} steps={loaded} range={range} />
         ) : (
           <NoSteps job={job} />
         )
       }
-    </Standing>
+    </LoadState>
   );
 }
 
-function Drawn({ job, told, range }: { job: Job; told: Steps; range: Range | null }) {
-  const [mark, setMark] = useState<Mark | null>(null);
-  const panels = useMemo(() => panelsOf(told.data as Columns), [told]);
-  const x = told.data["step"] as number[];
-  const all: Range = [0, Math.max(1, (told.attempts.at(-1)?.end ?? job.step) - 1)];
+function StepPlots({ job, steps, range }: { job: Job; steps: Steps; range: StepRange | null }) {
+  const [marker, setMarker] = useState<SkipMarker | null>(null);
+  const panels = useMemo(() => jobPanels(steps.data as Columns), [steps]);
+  const x = steps.data["step"] as number[];
+  const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
-  const show = (next: Range | null) =>
-    go(fragmentOf(["jobs", job.id], next ? { from: next[0], to: next[1] } : {}), true);
+  const show = (next: StepRange | null) =>
+    go(routeHref(["jobs", job.id], next ? { from: next[0], to: next[1] } : {}), true);
   return (
     <div class="stack">
-      <ZoomBar shown={shown} all={all} isZoomed={range !== null} stepsPerPoint={told.steps_per_point} onShow={show} />
+      <ZoomBar shown={shown} all={all} isZoomed={range !== null} stepsPerPoint={steps.steps_per_point} onShow={show} />
       <div class="plots">
-        <Marks steps={told} range={shown} onOpen={setMark} />
+        <SkipMarkers steps={steps} range={shown} onOpen={setMarker} />
         {panels.map(({ key, ...panel }, index) => (
           <Chart
             {...panel}
             key={key}
             x={x}
             range={shown}
-            hasAxis={index === panels.length - 1}
-            group={`job-${job.id}`}
-            xWords={stepWords}
-            words={panel.isLog2 ? scale : number}
-            onZoom={(selected) => show(zoomedTo(selected, all))}
+            showsLegend
+            showsXAxis={index === panels.length - 1}
+            cursorGroup={`job-${job.id}`}
+            formatX={stepLabel}
+            formatValue={panel.isLossScale ? lossScale : number}
+            onZoom={(selected) => show(zoomTo(selected, all))}
             onReset={() => show(null)}
           />
         ))}
       </div>
-      {mark && <SkipDialog job={job} mark={mark} onShow={show} onClose={() => setMark(null)} />}
+      {marker && <SkipDialog job={job} marker={marker} onShow={show} onClose={() => setMarker(null)} />}
     </div>
   );
 }
 
 function NoSteps({ job }: { job: Job }) {
   return (
-    <Empty title="No steps yet">
+    <EmptyState title="No steps yet">
       {hasEnded(job.state)
-        ? "The job ended before its first step; the ledger and the log tell why."
-        : "The plots begin with the first step; this page shows it by itself."}
-    </Empty>
+        ? "The job ended before its first step. See the Events and Log tabs for the reason."
+        : "Plots appear after the first step. This page updates automatically."}
+    </EmptyState>
   );
 }

@@ -1,28 +1,28 @@
-// What was known of the job before it ran: from the ledger once it has begun, else asked for now.
-import { queryOf } from "../../address.ts";
-import { usePoll } from "../../api/poll.ts";
+// The tab with the preflight findings, read from the event log.
+import { queryString } from "../../router.ts";
+import { usePoll } from "../../api/use-poll.ts";
 import type { EventPage } from "../../api/types.ts";
-import { FigureList, Findings, type FigureFacts, type FindingFacts } from "../../parts/findings.tsx";
-import { Empty, Standing } from "../../parts/standing.tsx";
-import type { TabProps } from "./page.tsx";
+import { FigureList, Findings, type FigureData, type FindingData } from "../../components/preflight-findings.tsx";
+import { EmptyState, LoadState } from "../../components/load-state.tsx";
+import type { TabProps } from "./tab-props.ts";
 
-export function Preflight({ job, everyMs }: TabProps) {
-  const query = queryOf({ type: "preflight", limit: 200 });
-  const entries = usePoll<EventPage>(`/jobs/${job.id}/events?${query}`, everyMs);
+export function Preflight({ job, intervalMs }: TabProps) {
+  const query = queryString({ type: "preflight", limit: 200 });
+  const entries = usePoll<EventPage>(`/jobs/${job.id}/events?${query}`, intervalMs);
   return (
-    <Standing what="findings" of={entries}>
+    <LoadState what="findings" of={entries}>
       {(page) => {
-        const told = page.items.map((event) => event.data as unknown as FindingFacts);
-        const figures = told.find((finding) => finding.code === "figures");
-        const findings = told.filter((finding) => finding !== figures);
-        if (told.length === 0) return <Empty title="No findings yet">They are told when the job begins.</Empty>;
+        const all = page.items.map((event) => event.data as unknown as FindingData);
+        const figures = all.find((finding) => finding.code === "figures");
+        const findings = all.filter((finding) => finding !== figures);
+        if (all.length === 0) return <EmptyState title="No findings yet">Findings appear when the job starts.</EmptyState>;
         return (
           <div class="stack">
             <Findings findings={findings} />
-            {figures && <FigureList figures={figures.data as unknown as FigureFacts} />}
+            {figures && <FigureList figures={figures.data as unknown as FigureData} />}
           </div>
         );
       }}
-    </Standing>
+    </LoadState>
   );
 }

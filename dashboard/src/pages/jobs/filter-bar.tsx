@@ -1,26 +1,26 @@
-// What the list is narrowed down to. All of it lives in the address.
+// The filters of the list. Their state is the address of the page.
 import { useEffect, useState } from "preact/hooks";
-import { go } from "../../address.ts";
-import { usePoll } from "../../api/poll.ts";
+import { go } from "../../router.ts";
+import { usePoll } from "../../api/use-poll.ts";
 import type { PartKindList } from "../../api/types.ts";
-import { POLICIES, STATES } from "../../words/jobs.ts";
-import { addressOf, isNarrowed, type Filters } from "./filters.ts";
+import { POLICIES, STATES } from "../../display/jobs.ts";
+import { filtersHref, hasFilters, type Filters } from "./filters.ts";
 
 const CATALOG_MS = 600_000;
 const SORTS = [
-  ["-created_at", "Newest"], ["created_at", "Oldest"], ["-updated_at", "Last changed"],
-  ["name", "Name"], ["-priority", "Most urgent"],
+  ["-created_at", "Newest"], ["created_at", "Oldest"], ["-updated_at", "Recently updated"],
+  ["name", "Name"], ["-priority", "Highest priority"],
 ] as const;
 
 export function FilterBar({ filters }: { filters: Filters }) {
   const models = usePoll<PartKindList>("/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
-  const change = (changes: Partial<Filters>) => go(addressOf(filters, changes), true);
+  const change = (changes: Partial<Filters>) => go(filtersHref(filters, changes), true);
   return (
     <form class="filters" role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
-      <Typed label="Search" placeholder="Name, or beginning of id" value={filters.q} onValue={(q) => change({ q })} />
-      <Choice label="Policy" value={filters.policy} options={POLICIES} onValue={(policy) => change({ policy })} />
-      <Choice label="Model" value={filters.model} options={models} onValue={(model) => change({ model })} />
-      <Adder onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
+      <DebouncedInput label="Search" placeholder="Name or ID prefix" value={filters.q} onValue={(q) => change({ q })} />
+      <SelectFilter label="Policy" value={filters.policy} options={POLICIES} onValue={(policy) => change({ policy })} />
+      <SelectFilter label="Model" value={filters.model} options={models} onValue={(model) => change({ model })} />
+      <LabelInput onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
       <label class="field inline">
         <span>Sort</span>
         <select value={filters.sort} onChange={(event) => change({ sort: event.currentTarget.value })}>
@@ -44,13 +44,13 @@ export function FilterBar({ filters }: { filters: Filters }) {
             key={label}
             type="button"
             class="chip on"
-            aria-label={`Remove the label ${label}`}
+            aria-label={`Remove label ${label}`}
             onClick={() => change({ labels: filters.labels.filter((one) => one !== label) })}
           >
             {label} ×
           </button>
         ))}
-        {isNarrowed(filters) && <a class="chip" href="#/jobs">Clear filters</a>}
+        {hasFilters(filters) && <a class="chip" href="#/jobs">Clear filters</a>}
       </fieldset>
     </form>
   );
@@ -60,7 +60,7 @@ function toggled(all: readonly string[], one: string, on: boolean): readonly str
   return on ? [...all, one] : all.filter((state) => state !== one);
 }
 
-function Choice(props: { label: string; value: string; options: readonly string[]; onValue: (value: string) => void }) {
+function SelectFilter(props: { label: string; value: string; options: readonly string[]; onValue: (value: string) => void }) {
   const options = props.value && !props.options.includes(props.value) ? [props.value, ...props.options] : props.options;
   return (
     <label class="field inline">
@@ -73,8 +73,8 @@ function Choice(props: { label: string; value: string; options: readonly string[
   );
 }
 
-/** A text that counts a moment after the last key. */
-function Typed(props: { label: string; placeholder: string; value: string; onValue: (value: string) => void }) {
+/** A text input that reports its value when typing pauses. */
+function DebouncedInput(props: { label: string; placeholder: string; value: string; onValue: (value: string) => void }) {
   const [text, setText] = useState(props.value);
   useEffect(() => setText(props.value), [props.value]);
   useEffect(() => {
@@ -90,8 +90,8 @@ function Typed(props: { label: string; placeholder: string; value: string; onVal
   );
 }
 
-/** A label that counts with Enter. */
-function Adder({ onValue }: { onValue: (value: string) => void }) {
+/** A text input that reports its value on Enter. */
+function LabelInput({ onValue }: { onValue: (value: string) => void }) {
   const add = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     const input = event.currentTarget;
     if (event.key !== "Enter" || !input.value.trim()) return;
@@ -102,7 +102,7 @@ function Adder({ onValue }: { onValue: (value: string) => void }) {
   return (
     <label class="field inline">
       <span>Label</span>
-      <input type="text" maxLength={321} placeholder="key=value, Enter" onKeyDown={add} />
+      <input type="text" maxLength={321} placeholder="key=value, then Enter" onKeyDown={add} />
     </label>
   );
 }

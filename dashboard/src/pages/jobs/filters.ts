@@ -1,5 +1,5 @@
-// What the list of jobs is narrowed down to, as the address says it and as the API is asked.
-import { fragmentOf, queryOf } from "../../address.ts";
+// The filters of the list of jobs, in the address of the page and in the API's query.
+import { routeHref, queryString } from "../../router.ts";
 
 export interface Filters {
   states: readonly string[];
@@ -14,7 +14,7 @@ export interface Filters {
 export const PAGE = 50;
 const NEWEST = "-created_at";
 
-export function filtersOf(query: URLSearchParams): Filters {
+export function parseFilters(query: URLSearchParams): Filters {
   const text = (name: string) => query.get(name) ?? "";
   return {
     states: query.getAll("state"),
@@ -27,19 +27,19 @@ export function filtersOf(query: URLSearchParams): Filters {
   };
 }
 
-/** The address of the list; a page of other filters begins at the first job. */
-export function addressOf(filters: Filters, changes: Partial<Filters> = {}): string {
+/** The address of the list; a change of filters goes back to the first page. */
+export function filtersHref(filters: Filters, changes: Partial<Filters> = {}): string {
   const { states, labels, sort, ...texts } = { ...filters, cursor: "", ...changes };
-  return fragmentOf(["jobs"], { state: states, label: labels, ...texts, sort: sort === NEWEST ? "" : sort });
+  return routeHref(["jobs"], { state: states, label: labels, ...texts, sort: sort === NEWEST ? "" : sort });
 }
 
-/** What the API is asked for. */
-export function listingOf(filters: Filters): string {
+/** The API path of the list. */
+export function jobsPath(filters: Filters): string {
   const { states, labels, ...texts } = filters;
-  return `/jobs?${queryOf({ limit: PAGE, state: states, label: labels, ...texts })}`;
+  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, ...texts })}`;
 }
 
-export function isNarrowed(filters: Filters): boolean {
+export function hasFilters(filters: Filters): boolean {
   const { states, labels, q, policy, model } = filters;
   return states.length + labels.length > 0 || q + policy + model !== "";
 }

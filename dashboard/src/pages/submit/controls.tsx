@@ -1,32 +1,46 @@
-// The fields that a person types into, each with its label, and what is wrong with it.
+// Form fields with their labels and errors, and the form state that they share.
+import { createContext, type ComponentChildren } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
-import type { ComponentChildren } from "preact";
-import type { Json } from "../../api/types.ts";
-import { FormContext } from "./context.ts";
-import { pointerOf, type Path } from "./schema.ts";
+import type { Json, JsonObject } from "../../api/types.ts";
+import { pointerOf, type Path, type Schemas } from "./schema.ts";
+
+export interface FormState {
+  schemas: Schemas;
+  document: JsonObject;
+  change: (path: Path, value: Json | undefined) => void;
+  /** Error messages by JSON pointer. */
+  fieldErrors: ReadonlyMap<string, string>;
+}
+
+export const FormContext = createContext<FormState>({
+  schemas: {},
+  document: {},
+  change: () => undefined,
+  fieldErrors: new Map(),
+});
 
 interface Common {
   label: string;
   path: Path;
   value: Json | undefined;
-  fallback: Json | undefined;
+  defaultValue: Json | undefined;
   onValue: (value: Json | undefined) => void;
 }
 
-/** A text that stands for a value; it is written anew where the value came from elsewhere. */
-export function Typed(props: Common & {
+/** A value edited as text; the text is replaced when the value changes from outside. */
+export function TextField(props: Common & {
   read: (text: string) => Json | undefined;
   write: (value: Json) => string;
   hint?: string;
   isNumeric?: boolean;
 }) {
-  const { label, value, fallback, onValue, read, write } = props;
+  const { label, value, defaultValue, onValue, read, write } = props;
   const shown = value === undefined || value === null ? "" : write(value);
   const [text, setText] = useState(shown);
   useEffect(() => {
     if (JSON.stringify(read(text)) !== JSON.stringify(value ?? undefined)) setText(shown);
   }, [shown]);
-  const { id, mistake } = useMistake(props.path);
+  const { id, fieldError } = useFieldError(props.path);
   return (
     <label class="field">
       <span>{label}</span>
@@ -36,67 +50,67 @@ export function Typed(props: Common & {
         spellcheck={false}
         autocomplete="off"
         value={text}
-        placeholder={fallback === undefined || fallback === null ? "" : write(fallback)}
+        placeholder={defaultValue === undefined || defaultValue === null ? "" : write(defaultValue)}
         title={props.hint}
-        aria-invalid={mistake !== undefined}
-        aria-describedby={mistake && id}
+        aria-invalid={fieldError !== undefined}
+        aria-describedby={fieldError && id}
         onInput={(event) => {
           setText(event.currentTarget.value);
           onValue(read(event.currentTarget.value));
         }}
       />
-      <Mistake id={id}>{mistake}</Mistake>
+      <FieldError id={id}>{fieldError}</FieldError>
     </label>
   );
 }
 
-export function Choice(props: Common & { options: readonly string[]; isRequired: boolean }) {
-  const { label, value, fallback, onValue, options } = props;
-  const { id, mistake } = useMistake(props.path);
+export function SelectField(props: Common & { options: readonly string[]; isRequired: boolean }) {
+  const { label, value, defaultValue, onValue, options } = props;
+  const { id, fieldError } = useFieldError(props.path);
   const chosen = typeof value === "string" ? value : "";
-  const byDefault = typeof fallback === "string" ? `default: ${fallback}` : "default";
+  const byDefault = typeof defaultValue === "string" ? `default: ${defaultValue}` : "default";
   return (
     <label class="field">
       <span>{label}</span>
       <select
         value={chosen}
-        aria-invalid={mistake !== undefined}
-        aria-describedby={mistake && id}
+        aria-invalid={fieldError !== undefined}
+        aria-describedby={fieldError && id}
         onChange={(event) => onValue(event.currentTarget.value || undefined)}
       >
-        {(!props.isRequired || chosen === "") && <option value="">{props.isRequired ? "choose" : byDefault}</option>}
+        {(!props.isRequired || chosen === "") && <option value="">{props.isRequired ? "select" : byDefault}</option>}
         {chosen !== "" && !options.includes(chosen) && <option value={chosen}>{chosen}</option>}
         {options.map((option) => <option key={option} value={option}>{option}</option>)}
       </select>
-      <Mistake id={id}>{mistake}</Mistake>
+      <FieldError id={id}>{fieldError}</FieldError>
     </label>
   );
 }
 
-export function Flag({ label, value, fallback, onValue, path }: Common) {
-  const { id, mistake } = useMistake(path);
+export function CheckboxField({ label, value, defaultValue, onValue, path }: Common) {
+  const { id, fieldError } = useFieldError(path);
   return (
     <label class="field check">
       <input
         type="checkbox"
-        checked={Boolean(value ?? fallback)}
-        aria-describedby={mistake && id}
-        onChange={(event) => onValue(event.currentTarget.checked === Boolean(fallback) ? undefined : event.currentTarget.checked)}
+        checked={Boolean(value ?? defaultValue)}
+        aria-describedby={fieldError && id}
+        onChange={(event) => onValue(event.currentTarget.checked === Boolean(defaultValue) ? undefined : event.currentTarget.checked)}
       />
       <span>{label}</span>
-      <Mistake id={id}>{mistake}</Mistake>
+      <FieldError id={id}>{fieldError}</FieldError>
     </label>
   );
 }
 
-/** What is wrong at the path; for a list also with what is in it. */
-function useMistake(path: Path): { id: string; mistake: string | undefined } {
-  const { mistakes } = useContext(FormContext);
+/** The error at the path or below it. */
+function useFieldError(path: Path): { id: string; fieldError: string | undefined } {
+  const { fieldErrors } = useContext(FormContext);
   const pointer = pointerOf(path);
-  const inside = [...mistakes].find(([one]) => one.startsWith(`${pointer}/`));
-  return { id: `mistake${pointer.replaceAll("/", "-")}`, mistake: mistakes.get(pointer) ?? inside?.[1] };
+  const inside = [...fieldErrors].find(([one]) => one.startsWith(`${pointer}/`));
+  return { id: `mistake${pointer.replaceAll("/", "-")}`, fieldError: fieldErrors.get(pointer) ?? inside?.[1] };
 }
 
-function Mistake({ id, children }: { id: string; children: ComponentChildren }) {
+function FieldError({ id, children }: { id: string; children: ComponentChildren }) {
   return children ? <span id={id} class="problem">{children}</span> : null;
 }

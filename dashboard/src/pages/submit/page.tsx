@@ -1,45 +1,30 @@
-// Post a job: a form made from the spec's schema, and the same as YAML beside it. Either may be
-// edited; the server looks at it while one types.
+// The page to submit a job: a form built from the spec's schema beside the same spec as YAML. Both
+// can be edited; the server validates while one types.
 import { useEffect, useState } from "preact/hooks";
-import type { Place } from "../../address.ts";
-import { failed } from "../../api/connection.ts";
-import { ApiError, read } from "../../api/request.ts";
+import type { Route } from "../../router.ts";
+import { toApiError } from "../../api/connection.ts";
+import { ApiError, getJson } from "../../api/request.ts";
 import type { Job, JsonObject } from "../../api/types.ts";
-import { Failure, Loading } from "../../parts/standing.tsx";
+import { LoadError, LoadingState } from "../../components/load-state.tsx";
+import { parseDescription, type OpenApiDocument, type SpecDescription } from "./description.ts";
 import { Editor } from "./editor.tsx";
-import type { Schemas } from "./schema.ts";
-
-export interface Example {
-  summary: string;
-  value: JsonObject;
-}
-
-export interface Description {
-  schemas: Schemas;
-  examples: Record<string, Example>;
-}
-
-interface Document {
-  components: { schemas: Schemas };
-  paths: Record<string, { post?: { requestBody?: { content: Record<string, { examples?: Record<string, Example> }> } } }>;
-}
 
 interface Ready {
-  description: Description;
+  description: SpecDescription;
   start: JsonObject;
   origin: Job | null;
 }
 
-export function SubmitPage({ place }: { place: Place }) {
-  const from = place.query.get("from");
+export function SubmitPage({ route }: { route: Route }) {
+  const from = route.query.get("from");
   const [ready, setReady] = useState<Ready | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const load = async () => {
     try {
-      setReady(await prepared(from));
+      setReady(await loadForm(from));
       setError(null);
     } catch (problem) {
-      setError(failed(problem));
+      setError(toApiError(problem));
     }
   };
   useEffect(() => {
@@ -52,20 +37,15 @@ export function SubmitPage({ place }: { place: Place }) {
     return () => clearTimeout(timer);
   }, [error]);
   if (ready) return <Editor key={from ?? ""} {...ready} />;
-  return error ? <Failure what="form" error={error} /> : <Loading what="the form" />;
+  return error ? <LoadError what="form" error={error} /> : <LoadingState what="form" />;
 }
 
-/** What a spec may say, and what to begin with: an older job, or an example. */
-async function prepared(from: string | null): Promise<Ready> {
+/** Loads the schema and the spec to start from: that of an older job, or an example. */
+async function loadForm(from: string | null): Promise<Ready> {
   const [description, origin] = await Promise.all([
-    read<Document>("/openapi.json").then(descriptionOf),
-    from === null ? null : read<Job>(`/jobs/${encodeURIComponent(from)}`),
+    getJson<OpenApiDocument>("/openapi.json").then(parseDescription),
+    from === null ? null : getJson<Job>(`/jobs/${encodeURIComponent(from)}`),
   ]);
   const example = Object.values(description.examples).at(-1)?.value ?? {};
   return { description, start: origin ? (origin.spec as unknown as JsonObject) : example, origin };
-}
-
-function descriptionOf(document: Document): Description {
-  const body = document.paths["/api/v1/jobs"]?.post?.requestBody;
-  return { schemas: document.components.schemas, examples: body?.content["application/json"]?.examples ?? {} };
 }

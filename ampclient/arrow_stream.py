@@ -1,0 +1,120 @@
+"""Blocks of steps out of an answer in Arrow's IPC streaming format, each once it has come.
+
+Source: https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
+"""
+
+import struct
+from collections.abc import AsyncGenerator, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from ampclient._responses import unexpected_response
+from ampclient.errors import ConnectionFailed
+
+if TYPE_CHECKING:
+    from ampclient._transport import StreamedResponse
+    from ampcore.telemetry import StepBlock
+
+MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
+CONTINUATION_MARKER: Final = 0xFFFFFFFF
+"""What each message begins with."""
+PREFIX_BYTES: Final = 8
+"""The mark, and how long the metadata is."""
+
+
+async def read_step_blocks(response: "StreamedResponse") -> AsyncGenerator["StepBlock", None]:
+    """The steps of an answer; behind missing ones a new block begins.
+
+    Raises ConnectionFailed where it breaks off, UnexpectedResponse where it is no such answer.
+    """
+    import pyarrow as pa
+
+    media_type = response.headers.get("content-type")
+    if media_type != MEDIA_TYPE:
+        detail = f"Expected {MEDIA_TYPE}, received {media_type}."
+        raise unexpected_response(detail, response.status, response.headers)
+    parser = ArrowStreamParser()
+    async for chunk in response.chunks:
+        try:
+            blocks = [block for batch in parser.feed(chunk) for block in _split_at_gaps(batch)]
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            detail = f"Expected an Arrow stream of steps: {error}."
+            raise unexpected_response(detail, response.status, response.headers) from None
+        for block in blocks:
+            yield block
+    if not parser.is_complete:
+        raise ConnectionFailed("The connection closed before the response was complete.")
+
+
+class ArrowStreamParser:
+    """The record batches of a stream that comes in pieces; a whole stream says where it ends."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._buffer = bytearray()
+        self._schema: Any = None
+
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """The batches that are whole now. Raises ValueError or ArrowException for no stream."""
+        import pyarrow as pa
+
+        self._buffer += chunk
+        while not self.is_complete and (size := self._message_bytes()) <= len(self._buffer):
+            message = pa.py_buffer(bytes(self._buffer[:size]))
+            del self._buffer[:size]
+            if size == PREFIX_BYTES:
+                self.is_complete = True
+            elif self._schema is None:
+                self._schema = pa.ipc.read_schema(message)
+            else:
+                yield pa.ipc.read_record_batch(message, self._schema)
+
+    def _message_bytes(self) -> int:
+        """How long the next message is, or at least is, while its beginning has not come."""
+        if len(self._buffer) < PREFIX_BYTES:
+            return PREFIX_BYTES
+        mark, metadata_bytes = struct.unpack_from("<II", self._buffer)
+        if mark != CONTINUATION_MARKER or metadata_bytes >= 2**31:
+            raise ValueError("expected a message")
+        size = PREFIX_BYTES + metadata_bytes
+        if metadata_bytes == 0 or len(self._buffer) < size:
+            return int(size)
+        return int(size) + _body_bytes(self._buffer[PREFIX_BYTES:size])
+
+
+def _body_bytes(metadata: bytearray) -> int:
+    """`bodyLength`, the fourth field of a Message (Message.fbs, a FlatBuffer)."""
+    try:
+        (table,) = struct.unpack_from("<I", metadata)
+        (back,) = struct.unpack_from("<i", metadata, table)
+        vtable = table - back
+        (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
+        fourth = 4 + 2 * 3
+        (field_offset,) = (
+            struct.unpack_from("<H", metadata, vtable + fourth) if fourth < vtable_bytes else (0,)
+        )
+        (size,) = struct.unpack_from("<q", metadata, table + field_offset) if field_offset else (0,)
+    except struct.error as error:
+        raise ValueError(f"expected a message: {error}") from None
+    if size < 0:
+        raise ValueError("expected a message with a body")
+    return int(size)
+
+
+def _split_at_gaps(batch: Any) -> Iterator["StepBlock"]:
+    """The consecutive steps of a pyarrow.RecordBatch, in arrays of their own."""
+    import numpy as np
+
+    from ampcore.telemetry import StepBlock
+
+    if not len(batch):
+        return
+    columns = {
+        name: np.array(batch.column(name).to_numpy(zero_copy_only=False))
+        for name in batch.schema.names
+    }
+    steps = columns.pop("step")
+    cuts = np.flatnonzero(np.diff(steps) != 1) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(steps)]):
+        part = {name: column[start:end] for name, column in columns.items()}
+        yield StepBlock(int(steps[start]), part)

@@ -1,0 +1,79 @@
+"""Follow jobs to their ends: shown whenever they are looked at, over restarts of the server."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ampclient.errors import AmpcoreError, ConnectionFailed, StatusError
+from ampclient.retry import RETRYABLE_STATUSES
+from ampclient.wait import POLL_S
+
+if TYPE_CHECKING:
+    from ampclient.job import Job
+    from ampclient.job_view import JobView
+    from ampclient.progress import ProgressDisplay
+    from ampclient.step_sample import StepSample
+
+SERVER_TIMEOUT_S: Final = 600.0
+"""How long a server may be away: long enough for an upgrade, or for a laptop that slept."""
+RETRY_INTERVAL_S: Final = 1.0
+POINTS: Final = 240
+"""Of a plot: two for each character of a wide terminal."""
+
+
+def follow(jobs: "Sequence[Job]") -> "list[Job]":
+    """The jobs once all of them have ended. Raises ConnectionFailed or StatusError."""
+    from ampclient.progress import distinct_names, show_progress
+
+    by_id = {job.id: job for job in jobs}
+    with show_progress(
+        first_step_of=lambda view: _first_step(by_id[view.id], view.attempt),
+        sample_of=lambda view: _sample(by_id[view.id], view),
+        names=distinct_names(jobs) if len(jobs) > 1 else None,
+    ) as show:
+        while True:
+            jobs = [_refreshed(job, show) for job in jobs]
+            if all(job.state.is_terminal for job in jobs):
+                return list(jobs)
+            time.sleep(POLL_S)
+
+
+def _refreshed(job: "Job", show: "ProgressDisplay") -> "Job":
+    """The job as it is now, shown; a server that is away is waited for."""
+    unavailable_since_s = None
+    while True:
+        try:
+            # One that has ended is not asked for again.
+            job = job if job.state.is_terminal else job.refresh(retry_timeout_s=0)
+        except (ConnectionFailed, StatusError) as error:
+            unavailable_since_s = unavailable_since_s or time.monotonic()
+            if (
+                not _is_temporary(error)
+                or time.monotonic() - unavailable_since_s > SERVER_TIMEOUT_S
+            ):
+                raise
+            show.server_unavailable(str(error))
+            time.sleep(RETRY_INTERVAL_S)
+        else:
+            show(job)
+            return job
+
+
+def _is_temporary(error: ConnectionFailed | StatusError) -> bool:
+    """Whether it is of a kind that a server which comes back leaves behind."""
+    return isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
+
+
+def _first_step(job: "Job", number: int) -> int | None:
+    """Where an attempt began; None where that cannot be found out."""
+    try:
+        attempts = job.attempts()
+    except AmpcoreError:
+        return None
+    return next((a.first_step for a in attempts if a.attempt == number), None)
+
+
+def _sample(job: "Job", view: "JobView") -> "StepSample":
+    from ampclient.progress.plots import COLUMNS
+
+    return job.sample(POINTS, columns=COLUMNS)

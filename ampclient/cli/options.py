@@ -1,0 +1,137 @@
+"""Options that commands share, and the server and the job that they name."""
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.shell_completion import job_ids
+from ampclient.connection import Connection, resolve
+from ampclient.errors import AmpcoreError, NotFound
+from ampcore.spec.problems import closest_match
+
+if TYPE_CHECKING:
+    from ampclient.client import Client
+    from ampclient.job import Job
+
+JobId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Job id.", show_default=False, autocompletion=job_ids()),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+Start = Annotated[int | None, typer.Option(min=0, help="First step.", show_default=False)]
+End = Annotated[int | None, typer.Option(min=0, help="End step (exclusive).", show_default=False)]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B", help="Comma-separated columns, for example loss,skipped.", show_default=False
+    ),
+]
+Attempt = Annotated[
+    int | None,
+    typer.Option(
+        "--attempt", min=1, metavar="N", help="Only this attempt's steps.", show_default=False
+    ),
+]
+MaxPoints = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=10_000,
+        metavar="N",
+        help="Downsample to at most N points, each with min, max, first, last and mean.",
+        show_default=False,
+    ),
+]
+
+MAX_SUGGESTIONS: Final = 3
+RECENT_JOBS: Final = 100
+"""The newest jobs, among which a mistyped id is looked for."""
+
+
+@dataclass
+class ServerOptions:
+    """Which server the command line names, if any, and which one a command then spoke to."""
+
+    url: str | None = None
+    connection: Path | None = None
+    used: Connection | None = None
+
+
+class StepFormat(StrEnum):
+    """How steps are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    NDJSON = "ndjson"
+    JSON = "json"
+
+    @property
+    def is_written_by_server(self) -> bool:
+        """Whether the server writes it, and faster than we could."""
+        return self in (StepFormat.CSV, StepFormat.NDJSON)
+
+
+def client_of(context: typer.Context) -> "Client":
+    """The client for this command; closed when the command is over."""
+    from ampclient.client import Client
+
+    server: ServerOptions = context.obj
+    if server.connection:
+        server.used = Connection.from_file(server.connection)
+    else:
+        server.used = resolve(server.url, None, os.environ)
+    return context.with_resource(Client(server.used.url, server.used.token))
+
+
+def job_of(context: typer.Context, job_id: str) -> "Job":
+    """The job of this id. Raises NotFound, with those that may have been meant."""
+    client = client_of(context)
+    return job_in(client, job_id)
+
+
+def job_in(client: "Client", job_id: str) -> "Job":
+    """The same, for a command that has its client already."""
+    try:
+        return client.jobs.get(job_id)
+    except NotFound as error:
+        detail = f"{error.detail} {suggest_jobs(client, job_id)}"
+        raise NotFound(detail, code=error.code, status=error.status) from None
+
+
+def split_names(columns: str | None) -> list[str] | None:
+    """The names that --columns gives; None stands for all."""
+    if columns is None:
+        return None
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    if not set(names) - {"step"}:
+        raise typer.BadParameter("expected names such as loss,skipped", param_hint="--columns")
+    return names
+
+
+def suggest_jobs(client: "Client", job_id: str) -> str:
+    """A sentence that leads on: the jobs that it may be, else where to find them."""
+    try:
+        jobs = _similar(client, job_id)
+    except AmpcoreError:
+        jobs = []
+    if not jobs:
+        return "Run `ampctl list` to see the jobs."
+    names = [f"{job.id} ({formats.printable(job.name)}, {job.state})" for job in jobs]
+    return f"Did you mean {' or '.join(names)}?"
+
+
+def _similar(client: "Client", job_id: str) -> "list[Job]":
+    """Jobs whose id begins so or whose name holds it, else the one with the most similar id."""
+    found = list(client.jobs.list(q=job_id, limit=MAX_SUGGESTIONS)) if job_id else []
+    if found:
+        return found
+    newest = {job.id: job for job in client.jobs.list(limit=RECENT_JOBS)}
+    word = closest_match(job_id, newest)
+    return [newest[word]] if word else []

@@ -1,0 +1,109 @@
+"""What `ampctl submit` posts: each file in every combination of a grid, checked before any goes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import typer
+
+from ampclient.cli.error_output import error_lines
+from ampclient.cli.grid import Variant
+from ampclient.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from ampclient.client import Client
+
+T = TypeVar("T")
+LONGEST_NAME: Final = 200
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A document to post, the words of a grid that its name is to end with, and its origin."""
+
+    document: dict[str, Any]
+    suffix: str
+    source: str
+    """The file, and what the grid set in it."""
+
+
+class SpecsInvalid(Exception):
+    """Some documents have mistakes; `blocks` are the lines that tell those of each."""
+
+    def __init__(self, blocks: Sequence[Sequence[str]]) -> None:
+        super().__init__()
+        self.blocks = blocks
+
+
+def build_submissions(
+    files: Sequence[tuple[str, bytes]], assignments: Sequence[str], variants: Sequence[Variant]
+) -> list[Submission]:
+    """Each file with the assignments, once for each variant. Raises InvalidSpec, Refused."""
+    wanted = [(name, data, variant) for name, data in files for variant in variants]
+
+    def made(one: tuple[str, bytes, Variant]) -> Submission:
+        name, data, variant = one
+        document = parse_spec_file(data, [*assignments, *variant.assignments])
+        return Submission(document, variant.suffix, " ".join([name, *variant.assignments]))
+
+    return _each(wanted, made, lambda one: " ".join([one[0], *one[2].assignments]))
+
+
+def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Submission]:
+    """The same, with their full names, once the server would take them all. Raises Refused."""
+
+    def named(submission: Submission) -> Submission:
+        validated = client.jobs.validate(submission.document)
+        if not submission.suffix:
+            return submission
+        room = LONGEST_NAME - len(submission.suffix) - 1
+        name = f"{validated.spec['name'][: max(room, 0)]} {submission.suffix}"[
+            :LONGEST_NAME
+        ].strip()
+        return replace(submission, document={**submission.document, "name": name})
+
+    return _each(submissions, named, lambda submission: submission.source)
+
+
+def parse_spec_file(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
+    """The document in a file, with the assignments. Raises InvalidSpec."""
+    from ampclient import spec_input
+
+    with as_usage_error():
+        return spec_input.parse_spec_file(data, assignments)
+
+
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """An assignment that names no field is wrong usage, not a bad spec."""
+    try:
+        yield
+    except InvalidSpec as error:
+        for problem in error.problems:
+            if problem.code == "bad_assignment" and not problem.pointer:
+                raise typer.BadParameter(problem.detail, param_hint="--set") from None
+        raise
+
+
+def _each(
+    items: Sequence[T], make: Callable[[T], Submission], source: Callable[[T], str]
+) -> list[Submission]:
+    """What is made of each; the mistakes of all are told together, the same ones once."""
+    submissions: list[Submission] = []
+    wrong: dict[tuple[str, ...], tuple[InvalidSpec, list[str]]] = {}
+    for item in items:
+        try:
+            submissions.append(make(item))
+        except InvalidSpec as error:
+            if len(items) == 1:
+                raise
+            wrong.setdefault(error.messages, (error, []))[1].append(source(item))
+    if wrong:
+        raise SpecsInvalid([error_lines(error, about=_counted(of)) for error, of in wrong.values()])
+    return submissions
+
+
+def _counted(sources: Sequence[str]) -> str:
+    more = f" (and {len(sources) - 1} more)" if len(sources) > 1 else ""
+    return f"{sources[0]}{more}"

@@ -1,0 +1,101 @@
+"""Jobs side by side: aligned series, and how their specs and their results differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ampclient import notebook_html
+from ampclient.job_view import JobView
+from ampclient.step_sample import SkippedSteps, columns_in, skipped_in
+from ampcore.api.comparison import Difference, Result
+
+if TYPE_CHECKING:
+    from ampcore.telemetry.block import Column
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedJob:
+    """One job of a comparison: `data["loss.mean"]` is an array with one value a point.
+
+    A point holds the steps with the same step // `steps_per_point`, so points of several jobs
+    with the same number belong together: their first `step`, their `count`, how many were
+    `skipped`, `elapsed_s`, the seconds that the job's steps up to the end of the point took, and
+    of each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+
+    `speedup` is the median of examples/s over the baseline's. `loss_drift` is the mean loss of
+    the last tenth of the steps that both have, over the baseline's, minus 1. Both are None where
+    they cannot be computed.
+    """
+
+    job: JobView
+    speedup: float | None
+    loss_drift: float | None
+    skipped_steps: SkippedSteps
+    data: "Mapping[str, Column]"
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read a part of an answer."""
+        return cls(
+            JobView.from_json(document["job"]),
+            _number(document["speedup"]),
+            _number(document["loss_drift"]),
+            skipped_in(document["skipped_steps"]),
+            columns_in(document["data"]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Jobs side by side; values are in the order of `jobs`."""
+
+    baseline: str
+    """The id of the job that the others are measured against."""
+    steps_per_point: int
+    jobs: list[ComparedJob]
+    spec: list[Difference]
+    results: list[Result]
+    document: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        return cls(
+            document["baseline"],
+            document["steps_per_point"],
+            [ComparedJob.from_json(job) for job in document["jobs"]],
+            [Difference.from_json(one) for one in document["spec"]],
+            [Result.from_json(one) for one in document["results"]],
+            document,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as the server sent it: valid JSON, non-finite numbers as strings."""
+        return dict(self.document)
+
+    def to_pandas(self) -> Any:
+        """The results as a pandas.DataFrame, a row for each job, indexed by its id."""
+        import pandas
+
+        ids = [compared.job.id for compared in self.jobs]
+        columns: dict[str, Sequence[Any]] = {"job": [c.job.name for c in self.jobs]}
+        columns |= {result.name: result.values for result in self.results}
+        columns["speedup"] = [compared.speedup for compared in self.jobs]
+        columns["loss_drift"] = [compared.loss_drift for compared in self.jobs]
+        return pandas.DataFrame(columns, index=pandas.Index(ids, name="id"))
+
+    def _repr_html_(self) -> str:
+        names = [self._heading(compared.job) for compared in self.jobs]
+        rows: list[list[Any]] = [[d.pointer, *d.values] for d in self.spec]
+        rows += [[result.name, *result.values] for result in self.results]
+        rows.append(["speedup", *(compared.speedup for compared in self.jobs)])
+        rows.append(["loss_drift", *(compared.loss_drift for compared in self.jobs)])
+        return notebook_html.table(["", *names], rows)
+
+    def _heading(self, job: JobView) -> str:
+        return f"{job.name} (baseline)" if job.id == self.baseline else job.name
+
+
+def _number(value: float | str | None) -> float | None:
+    """A number as the API writes it: non-finite ones are strings."""
+    return None if value is None else float(value)

@@ -1,0 +1,126 @@
+"""Read the story of a job: each entry once, over connections that break and servers that restart.
+
+Server-Sent Events: WHATWG HTML, section 9.2. Whoever comes again says what it heard last.
+"""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from ampclient import requests
+from ampclient._responses import unexpected_response
+from ampclient._transport import StreamedResponse, Transport
+from ampclient.errors import ConnectionFailed, NotFound, StatusError, UnexpectedResponse
+from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
+from ampclient.sse import MEDIA_TYPE, ServerSentEvent, parse_events
+from ampcore.api.events import JobEvent
+from ampcore.api.logs import LogEntry
+
+if TYPE_CHECKING:
+    from ampclient.stream_events import StepsEvent
+
+    StreamEntry = StepsEvent | JobEvent | LogEntry
+
+RECONNECT_DELAY_S: Final = 0.5
+"""Between two streams, so that a server which closes each at once is not flooded."""
+
+
+class EventStreamReader:
+    """Reads on from where it stopped: behind the entry whose seq is `after`."""
+
+    def __init__(
+        self, transport: Transport, job_id: str, wanted: requests.StreamQuery, after: int
+    ) -> None:
+        self._transport = transport
+        self._job_id = job_id
+        self._wanted = wanted
+        self._after = after
+        self._has_ended = False
+
+    async def steps(self) -> AsyncGenerator["StepsEvent", None]:
+        """The steps among the entries."""
+        from ampclient.stream_events import StepsEvent
+
+        async with aclosing(self.read()) as entries:
+            async for entry in entries:
+                if isinstance(entry, StepsEvent):
+                    yield entry
+
+    async def read(self) -> AsyncGenerator["StreamEntry", None]:
+        """Every entry as it comes, until the job has ended.
+
+        Raises NotFound where the job is gone, UnexpectedResponse for what is no story.
+        """
+        retries = RetryState(self._request(), POLLING_RETRY_TIMEOUT_S)
+        while not self._has_ended:
+            next_delay_s = RECONNECT_DELAY_S
+            try:
+                async with aclosing(self._read_connection(retries)) as entries:
+                    async for entry in entries:
+                        yield entry
+            except (ConnectionFailed, StatusError) as error:
+                next_delay_s = max(retries.next_delay_s(error), RECONNECT_DELAY_S)
+            # A stream ends with its job, but also where the server shuts down.
+            if not self._has_ended:
+                await self._transport.sleep(next_delay_s)
+
+    async def _read_connection(self, retries: RetryState) -> AsyncGenerator["StreamEntry", None]:
+        """The entries of one stream, as far as it goes."""
+        async with self._transport.open(self._request()) as response:
+            _check(response)
+            retries.reset()
+            async for message in parse_events(response.chunks):
+                if message.event == "end":
+                    self._end(_document(message))
+                    return
+                if entry := _entry(message):
+                    self._after = entry.seq
+                    yield entry
+                retries.reset()  # now, since whoever took the entry may have kept it for long
+
+    def _request(self) -> requests.Request:
+        return requests.stream_job(self._job_id, self._wanted, after=self._after)
+
+    def _end(self, document: Any) -> None:
+        """All is told. Raises NotFound where that is so because the job was deleted."""
+        self._has_ended = True
+        if document.get("state") is None:
+            raise NotFound(f"Job {self._job_id} was deleted.", code="not_found", status=404)
+
+
+def _check(response: StreamedResponse) -> None:
+    media_type = response.headers.get("content-type", "")
+    if not media_type.startswith(MEDIA_TYPE):
+        detail = f"Expected {MEDIA_TYPE}, received {media_type or 'nothing'}."
+        raise unexpected_response(detail, response.status, response.headers)
+
+
+def _entry(message: ServerSentEvent) -> "StreamEntry | None":
+    """What a message tells; None for what a newer server may tell besides."""
+    from ampclient.stream_events import StepsEvent
+
+    readers: dict[str, Any] = {
+        "steps": StepsEvent.from_json,
+        "event": JobEvent.from_json,
+        "state": JobEvent.from_json,
+        "log": LogEntry.from_json,
+    }
+    if message.event not in readers:
+        return None
+    try:
+        entry: StreamEntry = readers[message.event](_document(message))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnexpectedResponse(
+            f"Cannot read an event of the job's stream: {message.data[:80]!r} ({error})."
+        ) from None
+    return entry
+
+
+def _document(message: ServerSentEvent) -> Any:
+    try:
+        return json.loads(message.data)
+    except ValueError:
+        raise UnexpectedResponse(
+            f"Expected a JSON event, received {message.data[:80]!r}."
+        ) from None

@@ -1,0 +1,88 @@
+"""What a job has left on the server: steps, events, attempts, printed text, files."""
+
+from collections.abc import AsyncGenerator
+from os import PathLike
+from pathlib import Path
+from typing import Unpack
+
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import iterator, operation
+from ampclient.downloads import OnProgress, download, select_artifacts, target_path
+from ampclient.job_stream import JobStream
+from ampclient.logs import LogReader
+from ampcore.api.artifacts import Artifact
+from ampcore.api.attempts import Attempt
+from ampcore.api.events import JobEvent
+from ampcore.api.logs import LogEntry
+
+
+class JobRecords(JobStream):
+    """A view of a job, from which its records can be read."""
+
+    @operation
+    async def events(
+        self, *, after: int | None = None, **options: Unpack[RequestOptions]
+    ) -> list[JobEvent]:
+        """The job's ledger in order, behind the event whose `seq` is `after`."""
+        events: list[JobEvent] = []
+        more = True
+        while more:
+            page = await self._transport.send(requests.get_events(self.id, after=after), **options)
+            events += page.items
+            after, more = page.next, page.more and bool(page.items)
+        return events
+
+    @operation
+    async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:
+        """Every time that a worker took the job, the first one first, and how that ended."""
+        return await self._transport.send(requests.list_attempts(self.id), **options)
+
+    @iterator
+    def logs(
+        self, *, follow: bool = False, after: int | None = None, attempt: int | None = None
+    ) -> AsyncGenerator[LogEntry, None]:
+        """What the job's processes printed, behind the entry whose `seq` is `after`.
+
+        With `follow` also what they will print, each piece once, until the job has ended; a
+        server that restarts meanwhile is borne with for a minute.
+        """
+        reader = LogReader(self._transport, self.id, after=after, attempt=attempt)
+        return reader.follow(self._has_ended) if follow else reader.read()
+
+    @operation
+    async def artifacts(self, **options: Unpack[RequestOptions]) -> list[Artifact]:
+        """The files that the job has left: checkpoints, the model, reports."""
+        return await self._transport.send(requests.list_artifacts(self.id), **options)
+
+    @operation
+    async def download(
+        self,
+        path: str | None = None,
+        *,
+        to: str | PathLike[str] = ".",
+        on_progress: OnProgress = lambda artifact, size_bytes: None,
+    ) -> list[Path]:
+        """Download a file, a folder or all files of the job into the folder `to`.
+
+        A complete file is not downloaded again; a partial one is resumed, in this call or a later
+        one.
+
+        Args:
+            path: The path of a file or folder; None for all files.
+            to: The folder below which the files keep their own paths.
+            on_progress: Called with each file and the number of its bytes downloaded so far.
+
+        Returns:
+            The paths of the files on this machine.
+
+        Raises:
+            NotFound: There is no such file.
+            DigestMismatch: A file does not match its SHA-256.
+            OSError: A file cannot be written.
+        """
+        artifacts = await self._transport.send(requests.list_artifacts(self.id))
+        targets = [(a, target_path(a, Path(to))) for a in select_artifacts(artifacts, path)]
+        for artifact, target in targets:
+            await download(self._transport, self.id, artifact, target, on_progress)
+        return [target for _, target in targets]

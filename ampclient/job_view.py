@@ -1,0 +1,81 @@
+"""A job as the server described it: the fields of `ampcore.api`, and what follows from them."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ampclient import formats, notebook_html
+from ampclient.errors import SpecNotLoaded
+from ampcore.api.base import ApiModel
+from ampcore.api.jobs import JobFields
+
+
+class JobView(JobFields):
+    """A job as it was when the server answered. Times are in UTC."""
+
+    listed_spec: dict[str, Any] | None = Field(default=None, alias="spec", repr=False)
+    """The spec as the response had it; None in most lists. `spec` is never None."""
+
+    # Servers before 0.6 do not send these.
+    loss_scale_mode: str | None = None
+    examples_per_step: int | None = None
+
+    @property
+    def note(self) -> str | None:
+        """The names of the fields that the server could not read, if there are any."""
+        return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The normalised spec. Lists leave it out, unless they are asked for it by `fields`."""
+        return self._missing_spec() if self.listed_spec is None else self.listed_spec
+
+    def _missing_spec(self) -> dict[str, Any]:
+        raise SpecNotLoaded(
+            "Listed jobs carry no spec. Use jobs.list(fields='spec'), or job.refresh() for this "
+            "job."
+        )
+
+    @property
+    def skipped(self) -> int:
+        """Steps skipped so far."""
+        known = self.summary or self.latest
+        return (known.skipped or 0) if known is not None else 0
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """Mean throughput of the whole training once it succeeded, until then of the last block."""
+        if self.summary is not None and self.summary.examples_per_s is not None:
+            return self.summary.examples_per_s
+        return self.latest.examples_per_s if self.latest is not None else None
+
+    _html_head_: ClassVar = (
+        *("name", "id", "state", "policy", "model", "step", "loss", "loss scale", "skipped"),
+        *("examples/s", "message"),
+    )
+
+    def _html_row_(self) -> Sequence[object]:
+        latest = self.latest
+        return (
+            *(self.name, self.id, self.state, self.policy, self.model),
+            formats.steps(self.step, self.total_steps),
+            formats.number(latest.loss if latest else None),
+            formats.loss_scale(latest.loss_scale if latest else None),
+            self.skipped,
+            formats.rate(self.examples_per_s),
+            self.note or self.message or self.waiting,
+        )
+
+    def _repr_html_(self) -> str:
+        """Its row of a list, as a table of two columns."""
+        pairs = zip(self._html_head_, self._html_row_(), strict=True)
+        return notebook_html.fields_table(pairs)
+
+
+class JobViewPage(ApiModel):
+    """Some jobs, and where the list continues."""
+
+    items: list[JobView]
+    next_cursor: str | None

@@ -1,0 +1,121 @@
+"""What is to be shown of a job: the view, and what was made out while it was watched."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ampclient import formats
+from ampclient.job_view import JobView
+from ampcore.spec import State
+
+FirstStep = Callable[[JobView], int | None]
+"""Where the present attempt at a job began; None where nobody can tell."""
+
+
+WINDOW = 120
+"""Views that count; a minute of them at the usual two per second."""
+
+
+def no_first_step(job: JobView) -> int | None:
+    """Knows of no attempt."""
+    return None
+
+
+class StepRate:
+    """The speed of one job over the last views of it."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+
+    def update(self, job: JobView) -> None:
+        """Take note of where the job stands now."""
+        if self._seen and job.step < self._seen[-1][1]:
+            self._seen.clear()  # a new attempt began further back
+        # Before the first block there is only compilation, which says nothing of the speed.
+        if job.step > 0:
+            self._seen.append((time.monotonic(), job.step))
+
+    def remaining_s(self, job: JobView) -> float | None:
+        """Seconds to the last step; None while unknown, 0 for a job that has ended."""
+        if job.state.is_terminal:
+            return 0.0
+        if len(self._seen) < 2 or job.total_steps is None:
+            return None
+        (first_s, first_step), (last_s, last_step) = self._seen[0], self._seen[-1]
+        if last_step == first_step or last_s == first_s:
+            return None
+        return (job.total_steps - last_step) * (last_s - first_s) / (last_step - first_step)
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """A job as it stands: seconds to its end, and where its present attempt began."""
+
+    job: JobView
+    remaining_s: float | None = None
+    first_step: int | None = None
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called among those that are watched."""
+        return formats.printable(self.alias or self.job.name)
+
+    @property
+    def attempt(self) -> str | None:
+        """A word on an attempt that is not the first one, while a worker has the job."""
+        if self.job.attempt < 2 or not self.job.state.is_active:
+            return None
+        if self.first_step is None:
+            return f"attempt {self.job.attempt}"
+        began = f"resumed at step {self.first_step}" if self.first_step else "restarted at step 0"
+        return f"attempt {self.job.attempt}, {began}"
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Why it does not move."""
+        match self.job.state:
+            case State.QUEUED:
+                return formats.printable(self.job.waiting or "waiting for a free worker")
+            case State.PAUSED if not self.job.message:
+                return "waiting to be resumed"
+        return None
+
+
+def distinct_names(jobs: Sequence[JobView]) -> dict[str, str]:
+    """By id a name for each of several jobs, without the words with which all of them begin.
+
+    Jobs of the same name are told apart by their ids.
+    """
+    words = [job.name.split() for job in jobs]
+    same = 0
+    while len(jobs) > 1 and all(len(w) > same + 1 and w[same] == words[0][same] for w in words):
+        same += 1
+    names = {job.id: " ".join(w[same:]) for job, w in zip(jobs, words, strict=True)}
+    found = list(names.values())
+    return {id_: f"{name} {id_}" if found.count(name) > 1 else name for id_, name in names.items()}
+
+
+class ProgressTracker:
+    """The jobs that are watched."""
+
+    def __init__(self, first_step_of: FirstStep, names: Mapping[str, str]) -> None:
+        self._first_step_of = first_step_of
+        self._names = names
+        self._first_steps: dict[tuple[str, int], int | None] = {}
+        self._step_rates: dict[str, StepRate] = {}
+
+    def update(self, job: JobView) -> JobProgress:
+        """How a job stands, out of this view and those before it."""
+        step_rate = self._step_rates.setdefault(job.id, StepRate())
+        step_rate.update(job)
+        alias = self._names.get(job.id)
+        return JobProgress(job, step_rate.remaining_s(job), self._first_step(job), alias)
+
+    def _first_step(self, job: JobView) -> int | None:
+        """Asked for once an attempt, when it trains."""
+        key = (job.id, job.attempt)
+        if job.attempt > 1 and job.state is State.RUNNING and key not in self._first_steps:
+            self._first_steps[key] = self._first_step_of(job)
+        return self._first_steps.get(key)

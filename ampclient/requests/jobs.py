@@ -1,0 +1,123 @@
+"""Jobs: post them, find them, steer them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ampclient.job_view import JobView, JobViewPage
+from ampclient.requests.request import (
+    JsonRequest,
+    Params,
+    idempotency_header,
+    job_path,
+    params,
+    parse_nothing,
+)
+from ampcore.api.validation import Validation
+
+JOBS_PER_PAGE: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Which jobs are listed, and in which order; a part that is left empty asks for nothing."""
+
+    states: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    """Each `key=value`, or `key` for any value."""
+    q: str | None = None
+    policy: str | None = None
+    model: str | None = None
+    project: str | None = None
+    created_after: str | None = None
+    sort: str | None = None
+    fields: Sequence[str] = ()
+    """What is told of each job beside the rest."""
+
+    @property
+    def params(self) -> Params:
+        """It in the words of the query string."""
+        several = [("state", state) for state in self.states]
+        several += [("label", label) for label in self.labels]
+        several += [("fields", field) for field in self.fields]
+        return several + params(
+            q=self.q,
+            policy=self.policy,
+            model=self.model,
+            project=self.project,
+            created_after=self.created_after,
+            sort=self.sort,
+        )
+
+
+def submit_job(spec: Mapping[str, Any], key: str) -> JsonRequest[JobView]:
+    """Queue a job; sent again with the same key it is answered with the same job."""
+    return _post("/jobs", body=spec, headers=idempotency_header(key))
+
+
+def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> JsonRequest[JobView]:
+    """Queue a job with the spec of another one, with each path of `assignments` set in it."""
+    body = {"set": dict(assignments)} if assignments else {}
+    return _post(job_path(job_id, "clone"), body=body, headers=idempotency_header(key))
+
+
+def validate_job(spec: Mapping[str, Any]) -> JsonRequest[Validation]:
+    """Check a spec, queue nothing."""
+    path, read = "/jobs/validate", Validation.from_json
+    return JsonRequest(method="POST", path=path, body=spec, is_read_only=True, read=read)
+
+
+def get_job(job_id: str) -> JsonRequest[JobView]:
+    """One job as it is now."""
+    return JsonRequest(method="GET", path=job_path(job_id), uses_etag=True, read=JobView.from_json)
+
+
+def list_jobs(search: Search, *, limit: int, cursor: str | None) -> JsonRequest[JobViewPage]:
+    """A page of the jobs that are searched for."""
+    place = params(limit=limit, cursor=cursor)
+    return JsonRequest(
+        method="GET", path="/jobs", params=[*search.params, *place], read=JobViewPage.from_json
+    )
+
+
+def edit_job(job_id: str, changes: Mapping[str, Any]) -> JsonRequest[JobView]:
+    """Give a job another `name`, `labels` or `priority`."""
+    path = job_path(job_id)
+    return JsonRequest(
+        method="PATCH",
+        path=path,
+        body=changes,
+        headers=idempotency_header(),
+        read=JobView.from_json,
+    )
+
+
+def delete_job(job_id: str) -> JsonRequest[None]:
+    """Delete a job that has ended."""
+    return JsonRequest(
+        method="DELETE", path=job_path(job_id), headers=idempotency_header(), read=parse_nothing
+    )
+
+
+def cancel_job(job_id: str) -> JsonRequest[JobView]:
+    """Ask for a job's end."""
+    return _post(job_path(job_id, "cancel"), headers=idempotency_header())
+
+
+def pause_job(job_id: str) -> JsonRequest[JobView]:
+    """Ask a job to stop at a checkpoint."""
+    return _post(job_path(job_id, "pause"), headers=idempotency_header())
+
+
+def resume_job(job_id: str) -> JsonRequest[JobView]:
+    """Queue a paused job again."""
+    return _post(job_path(job_id, "resume"), headers=idempotency_header())
+
+
+def retry_job(job_id: str) -> JsonRequest[JobView]:
+    """Queue a job again that ended badly."""
+    return _post(job_path(job_id, "retry"), headers=idempotency_header())
+
+
+def _post(path: str, **more: Any) -> JsonRequest[JobView]:
+    return JsonRequest(method="POST", path=path, read=JobView.from_json, **more)

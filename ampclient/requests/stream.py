@@ -1,0 +1,57 @@
+"""The story of a job, and several jobs side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ampclient.comparison import Comparison
+from ampclient.job_view import JobView
+from ampclient.requests.request import JsonRequest, Request, job_path, params
+
+STREAM_KINDS: Final = ("steps", "events", "logs")
+
+
+@dataclass(frozen=True)
+class StreamQuery:
+    """What of a story is asked for: which kinds of entries, and which columns of its steps."""
+
+    kinds: Sequence[str] = STREAM_KINDS
+    columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.kinds or set(self.kinds) - set(STREAM_KINDS):
+            expected = ", ".join(STREAM_KINDS)
+            raise ValueError(f"expected kinds among {expected}; received {list(self.kinds)}")
+
+
+def stream_job(job_id: str, wanted: StreamQuery, *, after: int) -> Request:
+    """What was told behind the entry whose seq is `after`, and what will be until the job ends."""
+    columns = None if wanted.columns is None else ",".join(wanted.columns)
+    return Request(
+        method="GET",
+        path=job_path(job_id, "stream"),
+        params=[*(("kinds", kind) for kind in wanted.kinds), *params(columns=columns)],
+        headers=[("Accept", "text/event-stream"), ("Last-Event-ID", str(after))],
+    )
+
+
+def job_id_of(job: str | JobView) -> str:
+    """The id of what may be a job or its id."""
+    return job if isinstance(job, str) else job.id
+
+
+def compare_jobs(
+    job_ids: Sequence[str],
+    *,
+    baseline: str | None,
+    columns: Sequence[str] | None,
+    max_points: int,
+) -> JsonRequest[Comparison]:
+    """Jobs side by side."""
+    wanted = params(
+        jobs=",".join(job_ids),
+        baseline=baseline,
+        columns=None if columns is None else ",".join(columns),
+        max_points=max_points,
+    )
+    return JsonRequest(method="GET", path="/compare", params=wanted, read=Comparison.from_json)

@@ -1,0 +1,128 @@
+"""A downsampled range of steps, with every skipped step and loss scale change in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ampclient import notebook_html
+from ampcore.api.steps import AttemptRange
+
+if TYPE_CHECKING:
+    from ampcore.telemetry.block import Column
+
+SHOWN: Final = 5
+"""So many points a notebook shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class SkippedSteps:
+    """How many steps were skipped, and which: all of them, or the first where they are many."""
+
+    total: int
+    steps: "Column"
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleChanges:
+    """How often a loss scale changed, and how: every time, or the first where they are many.
+
+    From the scale `before` to `after`, at each `step`, which is the first that used the new one;
+    `column` is "loss_scale", or that of one of several.
+    """
+
+    total: int
+    step: "Column"
+    before: "Column"
+    after: "Column"
+    column: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StepSample:
+    """A range of steps in few points: `sample["loss.mean"]` is an array with one value a point.
+
+    A point holds `steps_per_point` steps: its first `step`, how many there are (`count`; fewer
+    where some are missing), how many of these were `skipped`, and of each other column
+    `loss.min`, `.max`, `.first`, `.last` and `.mean`. Where `steps_per_point` is 1 every step is a
+    point of its own, and the columns are those of a StepBlock.
+    """
+
+    columns: "Mapping[str, Column]"
+    steps_per_point: int
+    skipped_steps: SkippedSteps
+    scale_changes: ScaleChanges
+    attempts: tuple[AttemptRange, ...]
+    """Which attempt made which steps, of the whole job."""
+
+    def __len__(self) -> int:
+        return len(self["step"])
+
+    def __getitem__(self, name: str) -> "Column":
+        return self.columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns beside `step`."""
+        return tuple(name for name in self.columns if name != "step")
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        return cls(
+            columns_in(document["data"]),
+            document["steps_per_point"],
+            skipped_in(document["skipped_steps"]),
+            _changes(document["scale_changes"]),
+            tuple(AttemptRange.from_json(one) for one in document["attempts"]),
+        )
+
+    def _repr_html_(self) -> str:
+        """What is in it, and its beginning: a notebook shows no thousand points."""
+        rows = zip(*(self.columns[name][:SHOWN].tolist() for name in self.columns), strict=True)
+        note = (
+            f"{len(self)} points of {self.steps_per_point} steps each; "
+            f"{self.skipped_steps.total} steps skipped, "
+            f"loss scale changed {self.scale_changes.total} times"
+        )
+        return notebook_html.table(self.columns, rows, note)
+
+
+def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
+    """The columns of points, or of steps, as arrays."""
+    import numpy as np
+
+    from ampcore.telemetry import COLUMNS
+    from ampcore.telemetry.json_values import column_from_json
+
+    lists = {name: column_from_json(values) for name, values in data.items()}
+    if "count" not in lists:
+        dtypes = {"step": np.int64, **COLUMNS}
+        return {name: np.asarray(v, dtypes.get(name, np.float32)) for name, v in lists.items()}
+    dtypes = {**dict.fromkeys(("step", "count", "skipped"), np.int64), "elapsed_s": np.float64}
+    arrays = {name: np.asarray(values, dtypes.get(name)) for name, values in lists.items()}
+    return {
+        name: a.astype(np.float32) if a.dtype.kind == "f" and name not in dtypes else a
+        for name, a in arrays.items()
+    }
+
+
+def skipped_in(document: Mapping[str, Any]) -> SkippedSteps:
+    """Which steps were skipped."""
+    import numpy as np
+
+    return SkippedSteps(document["total"], np.asarray(document["steps"], np.int64))
+
+
+def _changes(document: Mapping[str, Any]) -> ScaleChanges:
+    import numpy as np
+
+    from ampcore.telemetry.json_values import column_from_json
+
+    before, after = (
+        np.asarray(column_from_json(document[name]), np.float32) for name in ("before", "after")
+    )
+    step = np.asarray(document["step"], np.int64)
+    return ScaleChanges(document["total"], step, before, after, tuple(document["column"]))

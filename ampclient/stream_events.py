@@ -1,0 +1,42 @@
+"""Steps as the story of a job tells them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.block import Column
+from ampcore.telemetry.json_values import column_from_json
+
+
+class StepsEvent(StepBlock):
+    """A StepBlock with the `attempt` that made its steps, and its place `seq` in the story."""
+
+    def __init__(
+        self,
+        first_step: int,
+        columns: Mapping[str, Column | Sequence[Any]],
+        *,
+        attempt: int,
+        seq: int,
+    ) -> None:
+        super().__init__(first_step, columns)
+        self.attempt = attempt
+        self.seq = seq
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__().removesuffix('>')}; attempt {self.attempt}, seq {self.seq}>"
+
+    @classmethod
+    def concat(cls, blocks: Sequence[StepBlock]) -> StepBlock:
+        """One StepBlock out of consecutive ones; it has no place in the story."""
+        return StepBlock.concat(blocks)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read an event; KeyError, TypeError or ValueError when it is not what it should be."""
+        lists = {name: column_from_json(values) for name, values in document["data"].items()}
+        steps = lists.pop("step", None)
+        block = cls(document["first_step"], lists, attempt=document["attempt"], seq=document["seq"])
+        if steps is not None and steps != block["step"].tolist():
+            raise ValueError("expected consecutive steps")
+        return block

@@ -1,0 +1,36 @@
+"""What a spec can name: kinds of model, data and optimizer, and precision policies."""
+
+from typing import Any
+
+from pydantic import Field
+
+from ampcore.api.base import ApiModel
+
+
+class SpecKind(ApiModel):
+    """One kind of model, data or optimizer that a spec can name."""
+
+    kind: str
+    description: str
+    json_schema: dict[str, Any] = Field(alias="schema", description="JSON schema of the part.")
+
+
+class SpecKindList(ApiModel):
+    """All kinds of one part of a spec."""
+
+    items: list[SpecKind]
+
+
+class Policy(ApiModel):
+    """One precision policy that a spec can name."""
+
+    name: str
+    compute_dtype: str | None = Field(description="null: settled on the worker's device.")
+    variable_dtype: str | None
+    loss_scale: str | None = Field(description="The mode that a spec gets when it names none.")
+
+
+class PolicyList(ApiModel):
+    """All precision policies."""
+
+    items: list[Policy]

@@ -1,0 +1,25 @@
+"""Errors (RFC 9457, problem details)."""
+
+from ampcore.api.base import ApiModel
+
+
+class ProblemDetail(ApiModel):
+    """One mistake in a request: where (a JSON pointer), what was expected, what was received."""
+
+    pointer: str
+    code: str
+    detail: str
+    expected: str
+    received: str | None = None
+    suggestion: str | None = None
+
+
+class Problem(ApiModel):
+    """Why a request failed (RFC 9457); `code` is stable, for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[ProblemDetail] | None = None

@@ -1,0 +1,40 @@
+"""Projects and their quotas."""
+
+from datetime import datetime
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from ampcore.api.base import ApiModel
+
+DEFAULT_PROJECT: Final = "default"
+PROJECT_NAME: Final = r"[a-z0-9][a-z0-9._-]{0,63}"
+"""A regular expression for the names of projects."""
+ProjectName = Annotated[str, StringConstraints(pattern=f"^{PROJECT_NAME}$")]
+Quota = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class Quotas(BaseModel):
+    """How many jobs of a project may wait and run at one time; null: as many as there are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_queued: Quota | None = None
+    max_running: Quota | None = None
+
+
+class Project(ApiModel):
+    """A project, its quotas, and how much of them is used."""
+
+    name: str
+    max_queued: int | None
+    max_running: int | None
+    queued: int
+    running: int
+    created_at: datetime
+
+
+class ProjectList(ApiModel):
+    """Every project, by name."""
+
+    items: list[Project]

@@ -1,0 +1,57 @@
+"""Access tokens."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from ampcore.api.base import ApiModel, StoredModel
+from ampcore.api.projects import DEFAULT_PROJECT, ProjectName
+from ampcore.api.session import AnyRole, Role
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _check_future(moment: datetime) -> datetime:
+    with suppress(OverflowError):  # the last year of the calendar, in a time zone behind UTC
+        if datetime.now(UTC) < moment.astimezone(UTC):
+            return moment
+    raise PydanticCustomError("in_the_past", "a moment to come")
+
+
+class TokenRequest(BaseModel):
+    """A token to make."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name = Field(description="Whose token it is.")
+    role: Role = Role.MEMBER
+    project: ProjectName = DEFAULT_PROJECT
+    expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
+
+
+class Token(StoredModel):
+    """A token; its secret is not kept."""
+
+    id: str
+    name: str
+    role: AnyRole
+    project: str
+    created_at: datetime
+    created_by: str | None = Field(description="The name of the token that made it.")
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class CreatedToken(Token):
+    """A new token with its secret."""
+
+    secret: str = Field(repr=False, description="Shown only in this response.")
+
+
+class TokenList(ApiModel):
+    """Every token there ever was, the newest first."""
+
+    items: list[Token]

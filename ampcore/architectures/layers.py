@@ -1,0 +1,107 @@
+"""The description of a network: its layers, their arguments and how they are connected.
+
+Needs no TensorFlow. `ampcore.models` builds Keras models from it; `ampcore.preflight` counts
+weights, memory and arithmetic from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Shape = tuple[int, ...]
+
+POSITION_NUMBERS: Final = "PositionNumbers"
+"""The one kind of layer that is no Keras class: the numbers 0 … T - 1 of T tokens, (1, T)."""
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """One example of the data, without the batch axis."""
+
+    example: Shape
+    classes: int
+    pointer: str = "/data"
+    """The field of the spec that decides it, as a JSON pointer (RFC 6901)."""
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer, as Keras builds it."""
+
+    kind: str
+    """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
+    name: str
+    arguments: Mapping[str, Any]
+    """Those of the constructor, but for the name."""
+    inputs: tuple[str, ...]
+    """The names of the layers, or of the network's input, whose outputs it is called with."""
+    call_arguments: Mapping[str, Any] = field(default_factory=dict)
+    spec_fields: Mapping[str, str] = field(default_factory=dict)
+    """By dimension of its matrix product, the field of the spec that decides the size."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """One network: its input, and its layers in the order of building; the last is the output."""
+
+    name: str
+    """The name of the Keras model."""
+    input_name: str
+    input_shape: Shape
+    input_dtype: Literal["float32", "int32"]
+    layers: tuple[LayerConfig, ...]
+
+
+class NetworkBuilder:
+    """Collects the layers of a network, by default each on top of the one before."""
+
+    def __init__(
+        self,
+        name: str,
+        input_name: str,
+        input_shape: Shape,
+        input_dtype: Literal["float32", "int32"] = "float32",
+    ) -> None:
+        self._name, self._input_name = name, input_name
+        self._input_shape, self._input_dtype = input_shape, input_dtype
+        self._layers: list[LayerConfig] = []
+        self.output = input_name
+        """The name of the newest layer, which the next one is called with."""
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        *inputs: str,
+        spec_fields: Mapping[str, str | None] | None = None,
+        call_arguments: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> str:
+        """Add a layer and return its name.
+
+        Args:
+            kind: The name of its Keras class.
+            name: Its path, which a spec's overrides match.
+            *inputs: The names of other layers to call it with than the newest one.
+            spec_fields: By dimension, the field of the spec that decides it; None leaves it out.
+            call_arguments: Keyword arguments of the call.
+            **arguments: Keyword arguments of the constructor.
+        """
+        fields = {size: pointer for size, pointer in (spec_fields or {}).items() if pointer}
+        self._layers.append(
+            LayerConfig(
+                kind, name, arguments, inputs or (self.output,), call_arguments or {}, fields
+            )
+        )
+        self.output = name
+        return name
+
+    def network(self) -> NetworkConfig:
+        """The network with the layers that were added."""
+        return NetworkConfig(
+            self._name,
+            self._input_name,
+            self._input_shape,
+            self._input_dtype,
+            tuple(self._layers),
+        )

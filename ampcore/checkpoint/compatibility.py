@@ -1,0 +1,141 @@
+"""Checks whether a job can resume from a checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from pydantic import JsonValue, ValidationError
+
+from ampcore.checkpoint.file_format import Array, Arrays
+from ampcore.checkpoint.finite import FLOATS
+from ampcore.checkpoint.manifest import Manifest
+from ampcore.errors import IncompatibleCheckpoint
+from ampcore.spec import JobSpec
+from ampcore.spec.problems import format_value
+from ampcore.spec.text import join_names, plural
+
+CHANGEABLE_FIELDS: Final = (
+    "name",
+    "labels",
+    "runtime",
+    "guard",
+    "precision",
+    "loss_scale",
+    "train.epochs",
+    "train.steps",
+    "train.eval_every_epochs",
+    "train.checkpoint_every_s",
+)
+"""The fields that a job may change between two of its runs, with all that is in them."""
+
+MAX_NAMED: Final = 8
+"""The most differences that a message names; the rest is counted."""
+
+ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
+"""By name of an array: its shape and the name of its dtype."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field of the spec with its values before and now; None where there is no such field."""
+
+    field: str
+    before: JsonValue
+    now: JsonValue
+
+    def __str__(self) -> str:
+        before, now = (format_value(value) for value in (self.before, self.now))
+        return f"{self.field} was {before} and is {now}"
+
+
+def check_compatible(manifest: Manifest, spec: JobSpec) -> list[Difference]:
+    """Compare a job with the job that saved a checkpoint.
+
+    Returns:
+        The fields that differ, all of them changeable.
+
+    Raises:
+        IncompatibleCheckpoint: The job changes what the state depends on: the model, the data,
+            the optimizer, the seed, the size of a step.
+    """
+    differences = list(_differences("", _normalised(manifest.spec), spec.to_json()))
+    refused = [difference for difference in differences if not _is_changeable(difference.field)]
+    if refused:
+        raise IncompatibleCheckpoint(
+            f"The job cannot resume from its checkpoint after {plural(manifest.step, 'step')}, "
+            f"because {join_names(refused, MAX_NAMED)}; change it back, or start a new job."
+        )
+    return differences
+
+
+def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, Array]:
+    """The arrays of a checkpoint in the expected dtypes; a float is cast to another float.
+
+    Raises:
+        IncompatibleCheckpoint: An array is missing, unknown, of another shape or kind, or holds
+            a number too large for its new dtype.
+    """
+    found = {name: arrays[name] for name in expected_arrays if name in arrays}
+    problems = [f"{name} is missing" for name in expected_arrays if name not in arrays]
+    problems += [f"{name} is unknown" for name in arrays if name not in expected_arrays]
+    result = {}
+    for name, array in found.items():
+        shape, dtype = expected_arrays[name]
+        fitted = _cast_to_expected(array, tuple(shape), np.dtype(dtype))
+        if isinstance(fitted, str):
+            problems.append(f"{name} {fitted}")
+        else:
+            result[name] = fitted
+    if problems:
+        _refuse(problems)
+    return result
+
+
+def _refuse(problems: list[str]) -> NoReturn:
+    raise IncompatibleCheckpoint(
+        f"The checkpoint does not match this job: {join_names(problems, MAX_NAMED)}."
+    )
+
+
+def _cast_to_expected(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | str:
+    """The array in the dtype, or what is wrong with it."""
+    if array.shape != shape:
+        return f"has the shape {list(array.shape)} instead of {list(shape)}"
+    if array.dtype == dtype:
+        return array
+    if not {array.dtype, dtype} <= FLOATS:
+        return f"is {array.dtype.name} instead of {dtype.name}"
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    # An infinity in the weights would look like an overflow of the first step.
+    if (np.isfinite(array) & ~np.isfinite(cast)).any():
+        return f"has values too large for {dtype.name}"
+    return cast
+
+
+def _normalised(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """With the fields that were added since then, if it can still be read."""
+    try:
+        return JobSpec.model_validate(spec).to_json()
+    except ValidationError:
+        return spec
+
+
+def _differences(field: str, before: JsonValue, now: JsonValue) -> Iterator[Difference]:
+    """The smallest fields that differ; of parts of two kinds, the kind alone."""
+    if before == now:
+        return
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        yield Difference(field, before, now)
+        return
+    names = [*before, *(name for name in now if name not in before)]
+    if "kind" in names and before.get("kind") != now.get("kind"):
+        names = ["kind"]
+    for name in names:
+        path = f"{field}.{name}" if field else name
+        yield from _differences(path, before.get(name), now.get(name))
+
+
+def _is_changeable(field: str) -> bool:
+    return any(field == free or field.startswith(f"{free}.") for free in CHANGEABLE_FIELDS)

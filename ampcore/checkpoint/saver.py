@@ -1,0 +1,82 @@
+"""Decides when a run is saved, and saves it."""
+
+import platform
+import time
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from ampcore import __version__, checkpoint
+from ampcore.checkpoint import Checkpoint
+from ampcore.errors import CheckpointFailed
+from ampcore.telemetry import Event, EventType
+
+FOLDER: Final = "checkpoints"
+"""In a job's output folder."""
+
+KEEP_CHECKPOINTS: Final = 2
+"""Whole checkpoints: the newest, and one before it."""
+
+LIBRARIES: Final = ("keras", "numpy", "tensorflow-cpu", "tensorflow")
+
+
+class CheckpointSaver:
+    """Saves a run every so often; where a checkpoint cannot be saved, the run goes on.
+
+    Args:
+        folder: Where checkpoints are saved; without it, nowhere.
+        every_s: The seconds from one checkpoint to the next; None for none but at the end.
+    """
+
+    def __init__(self, folder: Path | None, every_s: float | None) -> None:
+        self._folder, self._every_s = folder, every_s
+        self._saved_at = time.monotonic()
+        self.saved_steps: int | None = None
+        """The steps that were done when the newest checkpoint was made; None without one."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is a folder to save to."""
+        return self._folder is not None
+
+    def is_due(self) -> bool:
+        """Whether the interval has passed since this was last true, or since the start."""
+        if self._every_s is None or time.monotonic() - self._saved_at < self._every_s:
+            return False
+        self._saved_at = time.monotonic()
+        return True
+
+    def save(self, made: Checkpoint) -> Event:
+        """Save it, and remove older ones than the newest `KEEP_CHECKPOINTS`.
+
+        Returns:
+            That it was saved, or a warning that says why it was not.
+        """
+        start, folder = time.perf_counter(), self._folder or Path()
+        last = made.manifest.step - 1 if made.manifest.step else None
+        try:
+            file = checkpoint.save(folder, made)
+            checkpoint.prune(folder, keep=KEEP_CHECKPOINTS)
+        except (CheckpointFailed, OSError) as error:
+            message = f"{error} Training continues; earlier checkpoints are untouched."
+            return Event.warning("checkpoint_failed", message, last)
+        data = {
+            "file": f"{FOLDER}/{file.name}",
+            "size_bytes": file.stat().st_size,
+            "seconds": time.perf_counter() - start,
+        }
+        self.saved_steps = made.manifest.step
+        return Event(EventType.CHECKPOINT_SAVED, last, data)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions of ampcore, Python and the libraries that decide what a step computes."""
+    found = {"ampcore": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except ModuleNotFoundError:
+            continue
+    return found

@@ -1,0 +1,96 @@
+"""The whole state of a run as named arrays: what a checkpoint holds, and a rollback goes back to.
+
+Where the data stands is not here: the order of the examples and the noise of a step depend on
+the job's seed and the number of the step alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from ampcore.models.task import Network
+from ampcore.precision import LossScaleState, LossScaleStates
+
+Arrays = dict[str, NDArray[Any]]
+
+# Keras numbers what has no name of its own by what else this process has made.
+_AUTO_NUMBER_SUFFIX: Final = re.compile(r"_\d+(?=/|$)")
+
+_LOSS_SCALE: Final = "/loss_scale/"
+
+
+def named_variables(
+    networks: Sequence[Network], optimizers: Sequence[Any]
+) -> Iterator[tuple[str, Any]]:
+    """Every variable of a run by a name that stays the same from process to process.
+
+    The weights and other variables of each network (BatchNorm statistics, dropout seeds), and
+    its optimizer's slots, counts and averages.
+    """
+    for network, optimizer in zip(networks, optimizers, strict=True):
+        parts = {"model": network.model.variables, "optimizer": optimizer.variables}
+        for part, variables in parts.items():
+            for number, variable in enumerate(variables):
+                yield f"{network.name}/{part}/{number}/{stable_path(variable)}", variable
+
+
+def stable_path(variable: Any) -> str:
+    """The path of a variable, the same in every process."""
+    return _AUTO_NUMBER_SUFFIX.sub("", variable.path)
+
+
+def capture(
+    networks: Sequence[Network], optimizers: Sequence[Any], states: LossScaleStates
+) -> Arrays:
+    """Copies on the host of everything that the next step depends on."""
+    arrays = {
+        # The TensorFlow variable's own `numpy` is the only copy; Keras's makes one more.
+        name: np.asarray(variable.value.numpy())
+        for name, variable in named_variables(networks, optimizers)
+    }
+    return arrays | capture_scales(networks, states)
+
+
+def capture_scales(networks: Sequence[Network], states: LossScaleStates) -> Arrays:
+    """Copies on the host of the states of the loss scales."""
+    return {
+        _scale_name(network, field): np.array(value.numpy())
+        for network, state in zip(networks, states, strict=True)
+        for field, value in state._asdict().items()
+    }
+
+
+def restore(
+    networks: Sequence[Network], optimizers: Sequence[Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Assign what `capture` copied, but for the loss scales; see `scale_states`."""
+    for name, variable in named_variables(networks, optimizers):
+        variable.assign(arrays[name])
+
+
+def scale_states(
+    networks: Sequence[Network], like: LossScaleStates, arrays: Mapping[str, NDArray[Any]]
+) -> LossScaleStates:
+    """The states of the loss scales in `arrays`, in the dtypes of `like`."""
+    return tuple(
+        LossScaleState(
+            **{
+                field: tf.constant(arrays[_scale_name(network, field)], value.dtype)
+                for field, value in state._asdict().items()
+            }
+        )
+        for network, state in zip(networks, like, strict=True)
+    )
+
+
+def is_loss_scale(name: str) -> bool:
+    """Whether a name of `capture` is that of a loss scale's state."""
+    return _LOSS_SCALE in name
+
+
+def _scale_name(network: Network, field: str) -> str:
+    return f"{network.name}{_LOSS_SCALE}{field}"

@@ -1,0 +1,93 @@
+"""Writes a checkpoint file from the memory of its arrays, without copying them."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from ampcore.checkpoint.file_format import (
+    DIGEST,
+    DIGEST_SIZE,
+    DTYPES,
+    FORMAT,
+    FORMAT_WITH_GOOD_STATE,
+    GOOD_STATE,
+    LENGTH_SIZE,
+    METADATA,
+    Array,
+    Checkpoint,
+)
+from ampcore.checkpoint.manifest import Manifest
+
+_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
+_DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)
+
+
+@dataclass(frozen=True)
+class CheckpointWriter:
+    """All bytes of the file but the last ones, which are the digest of these."""
+
+    pieces: tuple[memoryview, ...]
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        """The file of a checkpoint. Raises ValueError for a name or dtype that it cannot hold."""
+        # Wide items first, as in the safetensors library: so every array lies aligned.
+        arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
+        format_ = FORMAT if checkpoint.good_arrays is None else FORMAT_WITH_GOOD_STATE
+        header = _header(format_, checkpoint.manifest, arrays)
+        length = len(header).to_bytes(LENGTH_SIZE, "little")
+        return cls((memoryview(length), memoryview(header), *(_bytes(a) for _, a in arrays)))
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of the whole file."""
+        return sum(map(len, self.pieces)) + DIGEST_SIZE
+
+    def write(self, descriptor: int) -> None:
+        """Write the file, hashing it in a second thread meanwhile. Raises OSError."""
+        digest = hashlib.sha256()
+        with ThreadPoolExecutor(max_workers=1) as hashing:
+            for piece in self.pieces:
+                hashing.submit(digest.update, piece)
+                _write_all(descriptor, piece)
+        _write_all(descriptor, memoryview(digest.digest()))
+
+
+def _all_arrays(checkpoint: Checkpoint) -> list[tuple[str, Array]]:
+    if reserved := next((name for name in checkpoint.arrays if name.startswith(GOOD_STATE)), None):
+        raise ValueError(
+            f"A checkpoint array cannot be named {reserved!r}: the prefix is reserved."
+        )
+    good = (checkpoint.good_arrays or {}).items()
+    return [*checkpoint.arrays.items(), *((f"{GOOD_STATE}{name}", array) for name, array in good)]
+
+
+def _header(format_: str, manifest: Manifest, arrays: Iterable[tuple[str, Array]]) -> bytes:
+    metadata = {"format": format_, "manifest": manifest.model_dump_json()}
+    header: dict[str, Any] = {METADATA: metadata}
+    end = 0
+    for name, array in (*arrays, (DIGEST, _DIGEST_PLACEHOLDER)):
+        if name in header:
+            raise ValueError(f"A checkpoint array cannot be named {name!r}: the name is reserved.")
+        if array.dtype not in _NAMES:
+            raise ValueError(f"A checkpoint cannot hold {name}: its dtype is {array.dtype}.")
+        begin, end = end, end + array.nbytes
+        dtype, shape = _NAMES[array.dtype], list(array.shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    return text + b" " * (-len(text) % LENGTH_SIZE)
+
+
+def _bytes(array: Array) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _write_all(descriptor: int, piece: memoryview) -> None:
+    while piece:  # one call writes 2 GiB at most, or what there is still room for
+        piece = piece[os.write(descriptor, piece) :]

@@ -1,1 +1,0 @@
-"""What can be found out about a machine, a model and a run; one module for each question."""

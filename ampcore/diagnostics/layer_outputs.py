@@ -1,0 +1,72 @@
+"""Records the outputs of all layers of a task while its losses are traced."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ampcore.models.task import Task
+from ampcore.precision.layer_paths import walk_layers
+
+Tensor = Any
+
+
+class LayerRef(NamedTuple):
+    """A layer: its network, its path as a spec's overrides match it, and its kind."""
+
+    network: str
+    path: str
+    kind: str
+    """The name of its Keras class."""
+
+
+class LayerOutput(NamedTuple):
+    """One tensor that one call of a layer returned, of a floating dtype."""
+
+    layer_ref: LayerRef
+    tensor: Tensor
+
+
+@contextmanager
+def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
+    """A context in which the list collects the outputs of layers, in the order of their calls.
+
+    To be entered while a function is traced. The tensors are those that the next layers receive, so
+    that gradients can be taken by them. A layer that runs inside a loop, such as the cell of a
+    recurrent layer, is left out: its values cannot leave the loop. So is a layer that the task does
+    not call.
+    """
+    outputs: list[LayerOutput] = []
+    graph = tf.compat.v1.get_default_graph()
+
+    def record(layer_ref: LayerRef, result: Any) -> None:
+        for tensor in tf.nest.flatten(result):
+            if tf.is_tensor(tensor) and tensor.dtype.is_floating and tensor.graph is graph:
+                outputs.append(LayerOutput(layer_ref, tensor))
+
+    watched = [
+        (found.layer, LayerRef(network.name, found.info.path, found.info.kind))
+        for network in task.networks
+        for found in walk_layers(network.model)
+    ]
+    for layer, layer_ref in watched:
+        # Keras has no hooks: an attribute of the object hides the method of its class until it is
+        # deleted below. __dict__ avoids __setattr__, by which Keras would track it.
+        layer.__dict__["call"] = _recording(layer.call, layer_ref, record)
+    try:
+        yield outputs
+    finally:
+        for layer, _ in watched:
+            del layer.__dict__["call"]
+
+
+def _recording(call: Any, layer_ref: LayerRef, record: Any) -> Any:
+    @wraps(call)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        record(layer_ref, result)
+        return result
+
+    return recorded

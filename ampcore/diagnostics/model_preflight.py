@@ -1,0 +1,106 @@
+"""The preflight of a job whose models are built: the events before the first step."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ampcore import data, models
+from ampcore.architectures import DataShape
+from ampcore.diagnostics import hardware
+from ampcore.diagnostics.model_layers import tables_from_model
+from ampcore.models.task import Task
+from ampcore.precision import LayerPolicies, layer_policies
+from ampcore.preflight import (
+    Figures,
+    LayerTable,
+    NotYetKnown,
+    PreflightReport,
+    run_checks,
+    tables_from_spec,
+)
+from ampcore.preflight.case import Case
+from ampcore.preflight.data import data_shape, total_steps
+from ampcore.preflight.report_text import format_bytes, format_count
+from ampcore.spec import JobSpec
+from ampcore.spec.devices import DeviceInfo
+from ampcore.telemetry import Event, EventType
+
+
+def preflight_events(
+    task: Task,
+    spec: JobSpec,
+    device: DeviceInfo,
+    policies: LayerPolicies,
+    steps: int | None = None,
+) -> Iterator[Event]:
+    """The figures of a job as one event, then one event for each finding.
+
+    `steps`: the length of the run, where the spec alone does not decide it. The data of every event
+    has `code`, `severity`, `pointer`, `message` and `data`, in the first one the figures.
+    """
+    report = preflight_task(task, spec, device, policies, steps)
+    if report.figures is not None:
+        yield _figures_event(report.figures)
+    for finding in report.findings:
+        yield Event(EventType.PREFLIGHT, None, finding.to_json())
+
+
+def preflight_task(
+    task: Task,
+    spec: JobSpec,
+    device: DeviceInfo,
+    policies: LayerPolicies,
+    steps: int | None = None,
+) -> PreflightReport:
+    """The findings and figures of a job, from its real layers."""
+    tables = tuple(_with_spec_pointers(tables_from_model(task, policies), spec, task))
+    length = total_steps(spec.data, spec.train) if steps is None else steps
+    return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=length))
+
+
+def preflight_on_device(spec: JobSpec, data_root: Path | None = None) -> PreflightReport:
+    """The findings and figures of a job on this machine, from its real data and models.
+
+    Raises TrainingError when they cannot be loaded and built.
+    """
+    device = hardware.device_info(hardware.select(spec.runtime.device))
+    dataset = data.load(
+        spec.data, seed=spec.train.seed, data_root=data_root, accumulate=spec.train.accumulate
+    )
+    policies = layer_policies(spec.precision, device)
+    task = models.build(spec.model, dataset.signature, policies)
+    step_examples = spec.data.batch_size * spec.train.accumulate
+    steps = spec.train.steps or spec.train.epochs * dataset.steps_per_epoch(step_examples)
+    return preflight_task(task, spec, device, policies, steps)
+
+
+def _figures_event(figures: Figures) -> Event:
+    memory = figures.memory[figures.policy].total
+    message = (
+        f"{figures.parameters:,} parameters; {format_count(figures.flops_per_step)}FLOPs a step, "
+        f"{figures.share_in_16_bit:.1%} of them in 16 bits; about {format_bytes(memory)} of memory."
+    )
+    finding = {"code": "figures", "severity": "info", "pointer": "", "message": message}
+    return Event(EventType.PREFLIGHT, None, {**finding, "data": figures.to_json()})
+
+
+def _with_spec_pointers(
+    tables: tuple[LayerTable, ...], spec: JobSpec, task: Task
+) -> Iterator[LayerTable]:
+    """The tables, with pointers to the fields of the spec that decide the dimensions."""
+    shape = data_shape(spec.data)
+    if isinstance(shape, NotYetKnown):
+        model = task.networks[-1].model
+        shape = DataShape(tuple(model.input_shape[1:]), model.output_shape[-1])
+    predicted = tables_from_spec(spec, shape)
+    known = (
+        {} if isinstance(predicted, NotYetKnown) else {table.network: table for table in predicted}
+    )
+    for table in tables:
+        predicted_layers = known[table.network].layers if table.network in known else ()
+        dimensions = {layer.path: layer.dimensions for layer in predicted_layers}
+        layers = (
+            replace(layer, dimensions=dimensions.get(layer.path, layer.dimensions))
+            for layer in table.layers
+        )
+        yield replace(table, layers=tuple(layers))

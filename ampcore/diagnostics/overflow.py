@@ -1,0 +1,137 @@
+"""Explains why a step was skipped: the loss scale, an operation, the data or the weights.
+
+The step is replayed at other loss scales and in float32 (see `replay`). Nothing is computed and
+nothing is traced before the first skip.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import tensorflow as tf
+
+from ampcore.data import Batch
+from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
+from ampcore.diagnostics.replay import Replay
+from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep, explain_step
+from ampcore.models.task import Task
+from ampcore.precision import NoLossScale
+
+Tensor = Any
+Clock = Callable[[], float]
+
+ALWAYS_EXPLAINED: Final = 8
+"""The number of first skips of a run that are always explained."""
+MAX_TIME_SHARE: Final = 0.01
+"""The share of the run's time that further explanations may take."""
+
+
+@dataclass
+class ExplanationBudget:
+    """Which skips are explained: the first ones, then each at which their number has doubled."""
+
+    skips: int = 0
+    next_at: int = 1
+    spent_s: float = 0.0
+    run_s: float = 0.0
+    """The time of the run up to the last checkpoint."""
+
+    def is_due(self, run_s: float) -> bool:
+        """Whether to explain the next skip, `run_s` seconds into the run."""
+        number = self.skips + 1
+        return number <= ALWAYS_EXPLAINED or (
+            number >= self.next_at and self.spent_s <= MAX_TIME_SHARE * run_s
+        )
+
+    def record_explanation(self, seconds: float) -> None:
+        """Count an explanation that took `seconds`."""
+        self.spent_s += seconds
+        self.next_at = 2 * (self.skips + 1)
+
+
+class OverflowDiagnostics:
+    """Explains a skipped step: what overflowed, where it began, and why.
+
+    Args:
+        replay: Replays the task that is trained.
+        float32_task: Builds the same task in float32; called once, when it is first needed. The
+            values of its weights and non-trainable variables do not matter.
+        clock: Returns seconds since any fixed time.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        float32_task: Callable[[], Task],
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._replay, self._make_float32_task = replay, float32_task
+        self._float32_replay: Replay | None = None
+        self._clock, self._began = clock, clock()
+        self.budget = ExplanationBudget()
+        """Decides which skips are explained, and counts the time."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run is to halt after the next skip, to explain it."""
+        return self.budget.is_due(self._run_s)
+
+    def observe(self, skips: int) -> None:
+        """Count skips, explained ones included; to be called after their explanation."""
+        self.budget.skips += skips
+
+    def explain(
+        self, scales: Sequence[float], batch: Batch, seed: Tensor, position: BatchPosition
+    ) -> dict[str, Any]:
+        """The event data of the step that was just skipped.
+
+        `scales` are the networks' loss scales of that step, `batch` holds all its examples, `seed`
+        is its seed. Weights and non-trainable variables must be as they were when it ran. It costs
+        as much as a few steps.
+        """
+        began = self._clock()
+        try:
+            step = SkippedStep([float(scale) for scale in scales], batch, seed, position)
+            facts = explain_step(self._replay, self._in_float32, step)
+        except Exception as error:
+            # A diagnosis that fails, most likely for lack of memory, must not end the run.
+            facts = _unknown_cause(error)
+        seconds = self._clock() - began
+        self.budget.record_explanation(seconds)
+        return facts | {"explained_in_s": seconds}
+
+    def to_json(self) -> dict[str, Any]:
+        """The counters, for a checkpoint."""
+        return asdict(self.budget) | {"run_s": self._run_s}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Restore the counters that `to_json` wrote."""
+        known = {item.name for item in fields(ExplanationBudget)}
+        self.budget = ExplanationBudget(**{n: value for n, value in document.items() if n in known})
+        self._began = self._clock()
+
+    @property
+    def _run_s(self) -> float:
+        return self.budget.run_s + self._clock() - self._began
+
+    def _in_float32(self) -> Replay:
+        """The float32 replay, with the present values."""
+        if self._float32_replay is None:
+            task = self._make_float32_task()
+            self._float32_replay = Replay(task, [NoLossScale()] * len(task.networks))
+        _copy_values(self._replay.task, self._float32_replay.task)
+        return self._float32_replay
+
+
+def _copy_values(source: Task, target: Task) -> None:
+    for old, new in zip(source.networks, target.networks, strict=True):
+        pairs = zip(old.model.trainable_variables, new.model.trainable_variables, strict=True)
+        for variable, copy in pairs:
+            copy.assign(tf.cast(variable.value, copy.dtype))
+
+
+def _unknown_cause(error: Exception) -> dict[str, Any]:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    found = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
+    return {"verdict": found.cause.value, "sentence": explain_cause(found)}

@@ -1,0 +1,155 @@
+"""The causes of a skipped step, and the message with advice for each."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ampcore.precision import DynamicLossScale, FixedLossScale, LossScale
+from ampcore.spec.precision import FLOAT16_MAX
+from ampcore.spec.text import MAX_NAMES, join_names
+
+
+class OverflowCause(StrEnum):
+    """Why a step's gradients were not finite."""
+
+    WEIGHTS = "weights"  # a weight or another variable was not finite before the step
+    DATA = "data"  # the inputs are not finite, or their loss is not finite in float32 either
+    SCALE = "scale"  # at a lower loss scale the gradients are finite
+    OPERATION = "operation"  # finite in float32, but not in 16 bits at any scale
+    FLOAT32_OVERFLOW = "float32_overflow"  # the loss is finite, the gradients in float32 are not
+    NOT_REPRODUCED = "not_reproduced"  # everything is finite in the replay
+    UNKNOWN = "unknown"  # the step could not be replayed
+
+
+@dataclass(frozen=True)
+class CauseDetails:
+    """A cause and the details of its message; details of other causes are empty."""
+
+    cause: OverflowCause
+    dtype: str = "float16"
+    """The 16-bit dtype that layers compute in."""
+    network: str | None = None
+    """The network of the loss scale, where there are several."""
+    kind: LossScale | None = None
+    scale: float = 1.0
+    """The loss scale at that step, of the network that needs the lowest."""
+    finite_below: float = 0.0
+    """The largest power of two at which its gradients are finite."""
+    layer: str | None = None
+    layers: Sequence[str] = ()
+    """The layers that would have to compute in float32."""
+    damaged: Sequence[str] = ()
+    """The variables that were not finite before the step."""
+    bad_examples: Sequence[int] = ()
+    """Indices into the training examples."""
+    bad_inputs: bool = False
+    """Whether the inputs of these examples hold non-finite values."""
+    largest_weight: float = 0.0
+    largest_input: float = 0.0
+    reason: str = ""
+
+
+def explain_cause(found: CauseDetails) -> str:
+    """The message of a cause: what happened and what to do."""
+    match found.cause:
+        case OverflowCause.WEIGHTS:
+            return (
+                f"{join_names(found.damaged)} held values that are not finite before this step, so "
+                "no batch can be trained: resume from an earlier checkpoint and lower "
+                "optimizer.learning_rate."
+            )
+        case OverflowCause.DATA:
+            return _explain_data(found)
+        case OverflowCause.SCALE:
+            return _explain_scale(found)
+        case OverflowCause.OPERATION:
+            return _explain_operation(found)
+        case OverflowCause.FLOAT32_OVERFLOW:
+            return _explain_float32(found)
+        case OverflowCause.NOT_REPRODUCED:
+            return (
+                "Replaying the step with the same weights and examples gave finite gradients: the "
+                "engine rounds slightly differently and the step was borderline. If this happens "
+                "repeatedly, suspect the hardware."
+            )
+        case OverflowCause.UNKNOWN:
+            return f"The step could not be replayed: {found.reason}"
+
+
+def _explain_data(found: CauseDetails) -> str:
+    examples = f"training examples {join_names(found.bad_examples)}"
+    if found.bad_inputs:
+        return (
+            f"The inputs of {examples} hold values that are not finite: repair or remove them. "
+            "The weights are unchanged, because the step was skipped."
+        )
+    which = f" for {examples}" if found.bad_examples else ""
+    return (
+        f"The loss is not finite{which}, in float32 either, though inputs and weights are finite: "
+        "look for outliers and wrong labels. If there are none, the run has diverged (its largest "
+        f"weight is {found.largest_weight:.3g}): lower optimizer.learning_rate."
+    )
+
+
+def _explain_scale(found: CauseDetails) -> str:
+    fits = format_scale(found.finite_below)
+    whose = f" of network {found.network}" if found.network else ""
+    happened = (
+        f"The loss scale{whose}, {format_scale(found.scale)}, was too high: at {fits} or less the "
+        "gradients of these examples are finite"
+    )
+    match found.kind:
+        case FixedLossScale():
+            return (
+                f"{happened}. Set loss_scale.scale to {fits} or less, or loss_scale.mode: dynamic."
+            )
+        case DynamicLossScale(minimum=minimum) if found.finite_below < minimum:
+            return f"{happened}, but loss_scale.minimum is higher: lower it to {fits}."
+        case _:
+            return f"{happened}. No action needed: the loss scale backs off by itself."
+
+
+def _explain_operation(found: CauseDetails) -> str:
+    what = f"Layer {found.layer} overflows" if found.layer else "An operation overflows"
+    happened = f"{what} in {found.dtype} at every loss scale, but not in float32"
+    if found.dtype == "float16" and found.largest_input > FLOAT16_MAX:
+        return (
+            f"{happened}: the inputs reach {found.largest_input:.3g}, and the largest float16 "
+            f"number is {FLOAT16_MAX:.0f}. Rescale the inputs, or set precision.policy: "
+            "mixed_bfloat16."
+        )
+    ways = []
+    if found.dtype == "float16":
+        ways.append("set precision.policy: mixed_bfloat16")
+    layers = list(found.layers) or ([_top_level_layer(found.layer)] if found.layer else [])
+    if 0 < len(layers) <= MAX_NAMES:
+        names = "|".join(map(re.escape, layers))
+        pattern = f"^({names})$" if len(layers) > 1 else f"^{names}$"
+        ways.append(f"add {{layers: '{pattern}', dtype: float32}} to precision.overrides")
+    ways.append("lower optimizer.learning_rate if the weights have grown without limit")
+    return f"{happened}: {', or '.join(ways)}."
+
+
+def _explain_float32(found: CauseDetails) -> str:
+    layer = f" (first at {found.layer})" if found.layer else ""
+    return (
+        f"The loss is finite but its gradients are not, in float32 either{layer}: neither the "
+        "loss scale nor the precision is the cause. Look for outliers (the inputs reach "
+        f"{found.largest_input:.3g}, the weights {found.largest_weight:.3g}) and for an unbounded "
+        "derivative (a square root or logarithm at 0), or lower optimizer.learning_rate."
+    )
+
+
+def _top_level_layer(path: str) -> str:
+    """The outermost layer of a path: an override of it applies to its parts too."""
+    return path.partition("/")[0]
+
+
+def format_scale(scale: float) -> str:
+    """A loss scale for people: `2^15 (32768)` for powers of two from 16 on, else its digits."""
+    mantissa, exponent = math.frexp(scale)
+    if mantissa == 0.5 and not 1 <= scale < 16:
+        return f"2^{exponent - 1}" + (f" ({scale:.0f})" if 1 < scale < 1e6 else "")
+    return f"{scale:g}"

@@ -1,0 +1,167 @@
+"""Replays the gradients of a step without changing anything, and collects statistics of them.
+
+A run halts after a step of interest; weights and non-trainable variables are then those of that
+step, and so are its dropout masks.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from ampcore.data import Batch
+from ampcore.diagnostics.layer_outputs import LayerRef, layer_outputs
+from ampcore.models.seeds import micro_batch_seed
+from ampcore.models.task import NonTrainable, Task
+from ampcore.precision import LossScale, without_overwrites
+
+Tensor = Any
+TensorStats = NDArray[np.float64]
+"""(…, 3): the number of infinite elements, of NaN, and the largest finite magnitude."""
+
+
+class MicroBatch(NamedTuple):
+    """One part of a step's batch, with the non-trainable values and the seed of its computation."""
+
+    number: int
+    first_row: int
+    """The index of its first example in the batch of the step."""
+    batch: Batch
+    non_trainable: NonTrainable
+    seed: Tensor
+
+
+class ReplayResult(NamedTuple):
+    """The result of replaying one micro-batch at one set of loss scales.
+
+    `losses` are unscaled, one for each network; everything else is of the scaled losses.
+    `variables` holds the statistics (variables, 3) of each network's gradients, 0 where there is
+    no gradient. `forward` holds those of the layers' outputs (calls, 3), `backward` those of the
+    gradients by these outputs (networks, calls, 3).
+    """
+
+    losses: NDArray[np.float32]
+    variables: list[TensorStats]
+    forward: TensorStats
+    backward: TensorStats
+    gradients: list[list[Any]]
+    non_trainable: NonTrainable
+
+    @property
+    def finite(self) -> list[bool]:
+        """For each network, whether all its gradients are finite."""
+        return [not has_nonfinite(stats) for stats in self.variables]
+
+    @property
+    def finite_forward(self) -> bool:
+        """Whether all losses and all outputs of layers are finite."""
+        return bool(np.isfinite(self.losses).all()) and not has_nonfinite(self.forward)
+
+
+class Replay:
+    """The losses and gradients of a task at any loss scale.
+
+    One compiled function, traced when it is first called. `loss_scales` are those that the
+    task is trained with, one for each network; `accumulate` is the number of micro-batches in a
+    step.
+    """
+
+    def __init__(self, task: Task, loss_scales: Sequence[LossScale], accumulate: int = 1) -> None:
+        self.task, self.accumulate = task, accumulate
+        self.loss_scales = tuple(loss_scales)
+        self.calls: tuple[LayerRef, ...] = ()
+        """The calls of layers, in order; known after the first replay."""
+        self.dtypes: tuple[str, ...] = ()
+        """The dtypes of their outputs."""
+        self.function = tf.function(self._function, autograph=False)
+
+    def __call__(self, scales: Sequence[float], micro: MicroBatch) -> ReplayResult:
+        """Replay a micro-batch at these loss scales, one for each network."""
+        losses, variables, forward, backward, gradients, non_trainable = self.function(
+            tf.constant(scales, tf.float32), micro.non_trainable, micro.batch, micro.seed
+        )
+        return ReplayResult(
+            losses.numpy(),
+            [stats.numpy() for stats in variables],
+            forward.numpy(),
+            backward.numpy(),
+            gradients,
+            non_trainable,
+        )
+
+    def step(
+        self, scales: Sequence[float], batch: Batch, seed: Tensor
+    ) -> Iterator[tuple[MicroBatch, ReplayResult]]:
+        """Replay the micro-batches of a step, each with the non-trainable values of the last."""
+        non_trainable, size = self.task.non_trainable(), batch.y.shape[0] // self.accumulate
+        for index in range(self.accumulate):
+            first = index * size
+            part = Batch(*(tf.convert_to_tensor(rows[first : first + size]) for rows in batch))
+            values = tf.nest.map_structure(tf.convert_to_tensor, non_trainable)
+            micro = MicroBatch(
+                index, first, part, values, micro_batch_seed(seed, index, self.accumulate)
+            )
+            replayed = self(scales, micro)
+            yield micro, replayed
+            non_trainable = replayed.non_trainable
+
+    def _function(
+        self, scales: Tensor, non_trainable: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[Any, ...]:
+        weights = self.task.weights()
+        with layer_outputs(self.task) as outputs, tf.GradientTape(persistent=True) as tape:
+            losses, after = self.task.losses(weights, non_trainable, batch, seed)
+            scaled = [
+                loss_scale.scale(loss_scale.init()._replace(scale=scale), loss)
+                for loss_scale, scale, loss in zip(
+                    self.loss_scales, tf.unstack(scales), losses, strict=True
+                )
+            ]
+        self.calls = tuple(output.layer_ref for output in outputs)
+        tensors = [output.tensor for output in outputs]
+        self.dtypes = tuple(tensor.dtype.name for tensor in tensors)
+        sources = [(own, tensors) for own in weights]
+        found = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
+        gradients = [
+            without_overwrites(own, network.model.trainable_variables)
+            for (own, _), network in zip(found, self.task.networks, strict=True)
+        ]
+        return (
+            tf.stack(losses),
+            [_tensor_stats(own) for own in gradients],
+            _tensor_stats(tensors),
+            tf.stack([_tensor_stats(by_outputs) for _, by_outputs in found]),
+            gradients,
+            after,
+        )
+
+
+def has_nonfinite(stats: TensorStats) -> bool:
+    """Whether any counted element is infinite or NaN."""
+    return bool(stats[..., :2].any())
+
+
+def _tensor_stats(values: Sequence[Any]) -> Tensor:
+    """The statistics (len(values), 3) of tensors and IndexedSlices; 0 for None."""
+    return (
+        tf.stack([_stats_of_tensor(value) for value in values])
+        if values
+        else tf.zeros((0, 3), tf.float64)
+    )
+
+
+def _stats_of_tensor(value: Any) -> Tensor:
+    if value is None:
+        return tf.zeros(3, tf.float64)
+    values = value.values if isinstance(value, tf.IndexedSlices) else value
+    values = tf.reshape(tf.cast(values, tf.float32), [-1])
+    finite = tf.where(tf.math.is_finite(values), tf.abs(values), 0.0)
+    # The 0 is for tensors without elements.
+    largest = tf.reduce_max(tf.concat([finite, [0.0]], axis=0))
+    counts = [tf.math.is_inf(values), tf.math.is_nan(values)]
+    return tf.stack(
+        [tf.reduce_sum(tf.cast(count, tf.float64)) for count in counts]
+        + [tf.cast(largest, tf.float64)]
+    )

@@ -1,0 +1,121 @@
+"""An exponential moving average of the weights, kept among an optimizer's variables.
+
+average ← m · average + (1 − m) · weight after every update, in float32, as Keras has it: it starts
+as the weights after the first update. So there is no bias towards 0 to correct for, as in Adam's
+moments, but one towards those weights: after t updates they still count for m^(t − 1).
+
+The rows of a table that an update does not touch are left behind, and caught up with when they
+are next touched or asked for: after k updates without a change of the weight,
+average = weight + m^k · (average − weight).
+
+Source: Polyak and Juditsky 1992, doi:10.1137/0330046; Keras, optimizers/base_optimizer.py.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ampcore.optimizers import sparse_rows
+
+Tensor = Any
+
+
+class Average(NamedTuple):
+    """The average of one variable, float32, and for each of its rows the updates it has seen.
+
+    `seen` (rows,), int64, is 0 where there is nothing to catch up with: in variables whose
+    gradients are dense, and in rows that were never touched.
+    """
+
+    value: Any
+    seen: Any
+
+
+def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
+    """The values to evaluate with: the averages, in the variables' dtypes.
+
+    Without averages they are the variables' own values: tf.Variables, no copies, so that rows can
+    still be gathered from a table.
+    """
+    return [
+        each.value if optimizer.average_of(each) is None else _current(optimizer, each)
+        for each in variables
+    ]
+
+
+def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
+    """Make the averages the weights, for good: the end of a training. Without averages, nothing."""
+    for variable in variables:
+        average = optimizer.average_of(variable)
+        if average is None:
+            continue
+        value = _average(optimizer, variable)
+        variable.assign(tf.cast(value, variable.dtype))
+        average.value.assign(value)
+        average.seen.assign(tf.zeros_like(average.seen))
+
+
+def update(
+    average: Average, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
+) -> None:
+    """Take in a weight that was updated as a whole; `updates` is the number of those before.
+
+    Where it was not `applied`, nothing changes.
+    """
+    gap = average.value.value - tf.cast(weight, tf.float32)
+    change = gap * (1.0 - _momentum(ema, updates))
+    average.value.value.assign_sub(change if applied is None else tf.where(applied, change, 0.0))
+
+
+def update_rows(
+    average: Average,
+    touched: Tensor,
+    before: Tensor,
+    after: Tensor,
+    *,
+    ema: float,
+    updates: Tensor,
+    applied: Tensor | None,
+) -> None:
+    """Take in the `touched` rows (n,) of a weight, which went from `before` (n, …) to `after`.
+
+    Where the update was not `applied`, nothing changes.
+    """
+    variables = [average.value.value, average.seen.value]
+    value, seen = sparse_rows.gather(variables, touched)
+    moved = _caught_up(before, value, seen, ema, updates)
+    moved = after + _momentum(ema, updates) * (moved - after)
+    now = tf.fill(tf.shape(seen), updates + 1)
+    sparse_rows.scatter(
+        variables, touched, sparse_rows.select(applied, [moved, now], [value, seen])
+    )
+
+
+def _momentum(ema: float, updates: Tensor) -> Tensor:
+    """0 in the first update, which the average starts with."""
+    return tf.where(updates > 0, ema, 0.0)
+
+
+def _caught_up(
+    weight: Tensor, average: Tensor, seen: Tensor, ema: float, updates: Tensor
+) -> Tensor:
+    """The average of rows after `updates`, of which it has `seen` but a part."""
+    missed = tf.where(seen > 0, updates - seen, 0)
+    missed = tf.reshape(missed, [-1] + [1] * (weight.shape.rank - 1))
+    behind = tf.pow(ema, tf.cast(missed, tf.float32)) * (average - weight)
+    # Exactly the average where there is nothing to catch up with.
+    return tf.where(missed == 0, average, weight + behind)
+
+
+def _current(optimizer: Any, variable: Any) -> Tensor:
+    return tf.cast(_average(optimizer, variable), variable.dtype)
+
+
+def _average(optimizer: Any, variable: Any) -> Tensor:
+    average = optimizer.average_of(variable)
+    value, seen = (tf.convert_to_tensor(part.value) for part in average)
+    if not seen.shape.rank:
+        return value
+    weight = tf.cast(variable.value, tf.float32)
+    return _caught_up(weight, value, seen, optimizer.ema, optimizer.iterations.value)

@@ -1,0 +1,121 @@
+"""Places: the layers of a Keras model under the paths that a spec's overrides match."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+
+from ampcore.spec.layer_dtypes import LayerInfo
+
+SHAPE_ONLY_LAYERS: Final = (
+    keras.layers.Flatten,
+    keras.layers.Identity,
+    keras.layers.Permute,
+    keras.layers.Reshape,
+)
+"""Layers that hand values on: what computes an output is the layer before them."""
+
+Layer = Any
+Model = Any
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """Where a layer stands: its facts, and what it is part of, the nearest first."""
+
+    layer: Layer
+    info: LayerInfo
+    parent: Layer | None
+    ancestors: tuple[str, ...]
+
+
+def walk_layers(model: Model) -> Iterator[LayerEntry]:
+    """Every layer once, under the path by which it is found first; parents before children."""
+    outputs = _output_layers(model)
+    seen: set[int] = set()
+
+    def visit(
+        parent: Layer | None, ancestors: tuple[str, ...], output: bool
+    ) -> Iterator[LayerEntry]:
+        layers = children(model if parent is None else parent)
+        for layer, name in zip(layers, _names(parent, layers), strict=True):
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            path = "/".join((*ancestors[:1], name))
+            is_output = output or id(layer) in outputs
+            if is_network(layer):
+                yield from visit(layer, (path, *ancestors), False)
+                continue
+            info = LayerInfo(path, _kind(layer), is_output, _is_softmax(layer))
+            yield LayerEntry(layer, info, parent, ancestors)
+            yield from visit(layer, (path, *ancestors), is_output)
+
+    return visit(None, (), False)
+
+
+def children(layer: Layer) -> list[Layer]:
+    """The layers directly inside of a model or of another layer."""
+    # Keras names no public way to a layer's sub-layers; its own quantization takes this one.
+    inner = layer.layers if isinstance(layer, keras.Model) else None
+    found = layer._flatten_layers(include_self=False, recursive=False) if inner is None else inner
+    return [child for child in found if not isinstance(child, keras.layers.InputLayer)]
+
+
+def is_network(layer: Layer) -> bool:
+    """Whether a layer is a functional or sequential model, a graph of layers of their own."""
+    return isinstance(layer, keras.Model) and getattr(layer, "outputs", None) is not None
+
+
+def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
+    """The names of layers as parts of a path.
+
+    Keras's layers leave some of their parts without a name, and number those by what else the
+    process has made; here they are numbered within their layer, so that an expression which
+    matches them in one run does so in the next.
+    """
+    if parent is None or is_network(parent) or not _is_of_keras(type(parent)):
+        return [layer.name for layer in layers]
+    seen: Counter[str] = Counter()
+    names = []
+    for layer in layers:
+        stem = re.sub(r"_\d+$", "", layer.name)
+        unnamed = stem.replace("_", "") == type(layer).__name__.lower()
+        names.append((f"{stem}_{seen[stem]}" if seen[stem] else stem) if unnamed else layer.name)
+        seen[stem] += 1
+    return names
+
+
+def _kind(layer: Layer) -> str:
+    """The name of the Keras class that a layer is, or is made from."""
+    return next(base for base in type(layer).__mro__ if _is_of_keras(base)).__name__
+
+
+def _is_of_keras(kind: type) -> bool:
+    return kind.__module__.startswith("keras.")
+
+
+def _is_softmax(layer: Layer) -> bool:
+    activation = getattr(layer, "activation", None)
+    return isinstance(layer, keras.layers.Softmax) or activation is keras.activations.softmax
+
+
+def _output_layers(model: Model) -> set[int]:
+    """The ids of the layers that compute a network's outputs."""
+    found: set[int] = set()
+    tensors = list(model.outputs)
+    while tensors:
+        operation, node_index, _ = tensors.pop()._keras_history
+        if is_network(operation):
+            tensors += operation.outputs
+            continue
+        if isinstance(operation, keras.layers.Layer):
+            found.add(id(operation))
+        if not isinstance(operation, keras.layers.Layer) or isinstance(
+            operation, SHAPE_ONLY_LAYERS
+        ):
+            tensors += operation._inbound_nodes[node_index].input_tensors
+    return found

@@ -1,0 +1,43 @@
+"""Events: the entries of a job's event log, which holds all that happened beside its steps."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+
+class EventType(StrEnum):
+    """The types of events."""
+
+    STATE = "state"
+    EDITED = "edited"
+    PREFLIGHT = "preflight"
+    STARTED = "started"
+    RESUMED = "resumed"
+    ENGINE = "engine"
+    OVERFLOW = "overflow"
+    SCALE_GROWTH = "scale_growth"
+    ROLLBACK = "rollback"
+    FLOAT32_FALLBACK = "float32_fallback"
+    EPOCH = "epoch"
+    EVALUATION = "evaluation"
+    CHECKPOINT_SAVED = "checkpoint_saved"
+    SCALE_TABLE = "scale_table"
+    MODEL_SAVED = "model_saved"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry: its type, the step it belongs to (None: the whole run), and its data.
+
+    `data` holds JSON values; non-finite numbers are written as `json_safe` does.
+    """
+
+    type: EventType
+    step: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def warning(cls, code: str, message: str, step: int | None = None) -> Self:
+        """A warning for people (`message`) and programs (`code`)."""
+        return cls(EventType.WARNING, step, {"code": code, "message": message})

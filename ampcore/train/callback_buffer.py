@@ -1,0 +1,51 @@
+"""Passes a run's blocks and events on, in order; the small blocks of short epochs as one."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ampcore.telemetry import Event, StepBlock
+
+OnBlock = Callable[[StepBlock], object]
+OnEvent = Callable[[Event], object]
+
+FLUSH_INTERVAL_S: Final = 0.2
+"""Blocks are passed on together, not oftener than this."""
+
+
+class CallbackBuffer:
+    """The first block is passed on at once; whoever fills an outbox flushes it at the end."""
+
+    def __init__(self, on_block: OnBlock | None, on_event: OnEvent | None) -> None:
+        self._on_block = on_block or _ignore
+        self._on_event = on_event or _ignore
+        self._blocks: list[StepBlock] = []
+        self._events: list[Event] = []
+        self._flushed_at = -math.inf
+
+    def event(self, event: Event) -> None:
+        """Pass an event on, behind the blocks that wait."""
+        self._events.append(event)
+        if not self._blocks:
+            self.flush()
+
+    def block(self, block: StepBlock) -> None:
+        """Pass a block on."""
+        self._blocks.append(block)
+        if time.monotonic() - self._flushed_at >= FLUSH_INTERVAL_S:
+            self.flush()
+            self._flushed_at = time.monotonic()
+
+    def flush(self) -> None:
+        """Pass on what waits: the blocks as one, then the events in order."""
+        blocks, self._blocks = self._blocks, []
+        events, self._events = self._events, []
+        if blocks:
+            self._on_block(StepBlock.concat(blocks))
+        for event in events:
+            self._on_event(event)
+
+
+def _ignore(_: object) -> None:
+    """The callback of somebody who does not want to know."""

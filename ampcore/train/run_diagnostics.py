@@ -1,0 +1,97 @@
+"""What a run finds out about its own precision: why steps are skipped, which loss scales suit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ampcore.data import Batch
+from ampcore.diagnostics.overflow import OverflowDiagnostics
+from ampcore.diagnostics.replay import Replay
+from ampcore.diagnostics.scale_table import ScaleTable
+from ampcore.diagnostics.skipped_step import BatchPosition
+from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
+from ampcore.train.run_events import OverflowCauses, scale_columns
+from ampcore.train.session import Session
+
+
+class RunDiagnostics:
+    """Watches one session; steps that are not skipped cost nothing."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        replay = Replay(session.task, session.loss_scales, session.step.accumulate)
+        self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
+        has_float16 = "float16" in session.policies.compute_dtypes
+        self._scale_table = ScaleTable(replay) if has_float16 else None
+        is_multi_network = len(session.networks) > 1
+        self._scale_health = {
+            network.name: ScaleHealthMonitor(
+                ScaleBounds.of(scale), network.name if is_multi_network else None
+            )
+            for network, scale in zip(session.networks, session.loss_scales, strict=True)
+        }
+
+    @property
+    def explains_next_skip(self) -> bool:
+        """Whether the next skip is to be explained, which its state is needed for."""
+        return self._session.checks_finite and self._overflow_causes.is_due
+
+    def before_block(self, step: int) -> None:
+        """Sample the gradients of the step that comes next, now and then."""
+        if self._scale_table is not None and self._scale_table.is_due(step):
+            scales = list(self._session.scale_by_network.values())
+            self._scale_table.sample(step, scales, *self._session.step_inputs(step))
+
+    def after_block(self, block: StepBlock, *, stopped_at_skip: bool) -> OverflowCauses:
+        """Take a block in; explains its last step when the block halted there."""
+        found: dict[int, dict[str, Any]] = {}
+        last = block.end_step - 1
+        if stopped_at_skip and block["skipped"][-1]:
+            scales = [
+                float(column[-1]) for column in scale_columns(block, self._scale_health).values()
+            ]
+            found[last] = self._explain_skip(last, scales, *self._session.step_inputs(last))
+        self._overflow_causes.observe(int(block["skipped"].sum()))
+        for health in self._scale_health.values():
+            health.observe(block)
+        return found
+
+    @property
+    def scale_health(self) -> str:
+        """A word for the loss scale; of several, that of the first one that is not well."""
+        states = [health.current for health in self._scale_health.values()]
+        unhealthy = (
+            current for current in states if current not in (ScaleHealth.STEADY, ScaleHealth.FIXED)
+        )
+        return next(unhealthy, states[0])
+
+    def scale_table(self, step: int) -> Event | None:
+        """The table of what the loss scales would have lost, if gradients were sampled."""
+        facts = self._scale_table.event_data() if self._scale_table is not None else None
+        return Event(EventType.SCALE_TABLE, step, facts) if facts else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is counted, for a checkpoint."""
+        return {
+            "verdicts": self._overflow_causes.to_json(),
+            "table": self._scale_table.to_json() if self._scale_table is not None else None,
+            "health": {name: health.to_json() for name, health in self._scale_health.items()},
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Go on counting from what `to_json` wrote, as far as this session counts it.
+
+        What the document of another version does not say is counted from the beginning.
+        """
+        self._overflow_causes.restore(document.get("verdicts") or {})
+        if self._scale_table is not None:
+            self._scale_table.restore(document.get("table") or {})
+        found = document.get("health") or {}
+        for name, health in self._scale_health.items():
+            health.restore(found.get(name) or {})
+
+    def _explain_skip(
+        self, step: int, scales: list[float], batch: Batch, seed: Any
+    ) -> dict[str, Any]:
+        position = BatchPosition(*self._session.position(step), self._session.example_indices(step))
+        return self._overflow_causes.explain(scales, batch, seed, position)

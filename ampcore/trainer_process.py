@@ -1,0 +1,187 @@
+"""The trainer process: forked with TensorFlow imported, it trains one job and writes frames.
+
+`python -m ampcore.trainer_process --requests-fd N` is the process that trainers are forked from
+(`ampcore.fork_server`). It imports what a job may need, but neither calls TensorFlow nor looks for
+a device (docs/adr/0029).
+
+A trainer writes frames (`ampcore.telemetry.frames`) to the descriptor that it was given: READY;
+then, once a line of JSON with the job has come in on standard input, RUNNING, STEPS and EVENT,
+and last SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in
+its output folder. On SIGTERM it saves a checkpoint and writes STOPPED. Standard output and error
+are a log for people. The process never outlives its supervisor: the end of standard input ends it.
+"""
+
+import argparse
+import gc
+import json
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ampcore import __version__, environment, fork_server
+from ampcore.spec import JobSpec, Reason, SpecValidationError
+from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameType, write_frame
+
+STDIN: Final = 0
+PRELOADED_MODULES: Final = ("ampcore.train.warmup", "encodings.ascii", "encodings.cp437")
+"""All that a job imports; the encodings are used to read the digits, a zip file."""
+
+
+def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] = ()) -> int:
+    """Load what trainers need, and fork one for each request; returns the exit code.
+
+    `extra_writable` are the paths that a confined trainer may write beside its own folder.
+    """
+    parser = argparse.ArgumentParser(prog="python -m ampcore.trainer_process", description=__doc__)
+    parser.add_argument("--requests-fd", type=int, required=True)
+    requests = parser.parse_args(arguments).requests_fd
+    fork_server.die_with_parent()  # also while it imports
+    preload()
+    fork_server.serve(requests, _run, extra_writable=extra_writable)
+    return 0
+
+
+def preload() -> None:
+    """Import everything that a job may need, and keep it from the garbage collector.
+
+    Nothing here may start what a fork does not copy: no TensorFlow operation, no search for
+    devices, no thread (docs/adr/0029).
+    """
+    environment.configure()
+    for name in PRELOADED_MODULES:
+        import_module(name)
+    gc.collect()
+    # Hundreds of thousands of objects stay for ever. The collector must not walk them while a
+    # job's graph is traced, nor write into pages that all trainers share.
+    gc.freeze()
+
+
+def _run(frames_fd: int, is_standby: bool) -> int:
+    """Run a trainer: warm up, wait for a job, train it, and return the exit code."""
+    with os.fdopen(frames_fd, "wb") as frames:
+        write_frame(frames, _describe_process(train_warmup_job=is_standby))
+        line = _read_line()
+        if line is None:
+            return 0
+        fork_server.set_process_name(fork_server.TRAINER_NAME)
+        stop, done = threading.Event(), threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        threading.Thread(target=_exit_when_input_ends, args=[done], daemon=True).start()
+        last = _train(line, frames, stop)
+        done.set()
+        write_frame(frames, last)
+    return 1 if last.type is FrameType.FAILED else 0
+
+
+def _describe_process(*, train_warmup_job: bool) -> Frame:
+    """Start TensorFlow, and describe the machine and the versions of the libraries."""
+    import keras
+    import tensorflow as tf
+
+    from ampcore.diagnostics import hardware
+    from ampcore.train.warmup import warm_up
+
+    described = hardware.describe()
+    if train_warmup_job:
+        warm_up()
+    versions = {
+        "ampcore": __version__,
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
+    }
+    return Frame(FrameType.READY, {"hardware": described, "versions": versions})
+
+
+def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
+    """Train the job in a line of JSON and return the frame that ends it."""
+    from ampcore.errors import TrainingError
+    from ampcore.train import Trainer
+
+    frame_writer = _FrameWriter(frames)
+    try:
+        job = json.loads(line)
+        trainer = Trainer(
+            JobSpec.parse(job["spec"]),
+            job["data_root"],
+            job["output_dir"],
+            resume=job.get("resume", False),
+        )
+        frame_writer.scale_health = lambda: trainer.scale_health
+        result = trainer.run(frame_writer.block, frame_writer.event, stop.is_set)
+    except BrokenPipeError:
+        os._exit(1)  # the supervisor is gone
+    except SpecValidationError as error:
+        return _failed(Reason.INVALID_SPEC, " ".join(map(str, error.problems)))
+    except TrainingError as error:
+        traceback.print_exc()
+        return _failed(error.reason, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        cause = (str(error).strip().splitlines() or ["no details"])[0]
+        message = f"The trainer failed with {type(error).__name__}: {cause}"
+        return _failed(Reason.INTERNAL_ERROR, message)
+    if result.stopped:
+        return Frame(FrameType.STOPPED)
+    return Frame(FrameType.SUCCEEDED, {"summary": result.to_json()})
+
+
+def _failed(reason: Reason, message: str) -> Frame:
+    return Frame(FrameType.FAILED, {"reason": reason, "message": message})
+
+
+class _FrameWriter:
+    """Writes the blocks and events of a run as frames."""
+
+    def __init__(self, frames: BinaryIO) -> None:
+        self._frames = frames
+        self.scale_health: Callable[[], str | None] = lambda: None
+
+    def block(self, block: StepBlock) -> None:
+        names = ("loss", "loss_scale", "grad_norm", "learning_rate")
+        last = {name: float(block[name][-1]) for name in names}
+        header = {
+            "first_step": block.first_step,
+            "count": len(block),
+            "stats": asdict(block.stats),
+            "last": {**last, "examples_per_s": block.examples_per_s},
+            "scale_health": self.scale_health(),
+        }
+        write_frame(self._frames, Frame(FrameType.STEPS, header, encode(block)))
+
+    def event(self, event: Event) -> None:
+        if event.type is EventType.STARTED:
+            write_frame(self._frames, Frame(FrameType.RUNNING, event.data))
+        header = {"event": event.type, "step": event.step, "data": event.data}
+        write_frame(self._frames, Frame(FrameType.EVENT, header))
+
+
+def _read_line() -> bytes | None:
+    """One line from standard input; None when it ends before the line does."""
+    # Unbuffered: the thread that waits for the end of the input reads the rest.
+    line = b""
+    while b"\n" not in line:
+        piece = os.read(STDIN, 65_536)
+        if not piece:
+            return None
+        line += piece
+    return line.partition(b"\n")[0]
+
+
+def _exit_when_input_ends(done: threading.Event) -> None:
+    """Exit when the supervisor closes standard input, unless the job is done."""
+    while os.read(STDIN, 65_536):
+        pass
+    if not done.is_set():
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,66 @@
+"""The candidates' side: prepare once, then answer each "run" with milliseconds per step.
+
+Imported by every contestant whatever its environment, and so needs nothing but Python.
+"""
+
+import importlib.metadata
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+TimedRound = Callable[[], float]
+"""Runs steps, waits until they are done, and returns their number."""
+
+WARM_UP = 2
+TRIALS = 3
+
+
+def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
+    """Serve the candidates whose variants the command line names.
+
+    `variants` prepare a Round, or a mapping of several of which the fastest is to compete.
+    """
+    # Whatever the libraries print must not be taken for an answer.
+    answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+    rounds, chosen = {}, {}
+    for name in sys.argv[1:]:
+        prepared = variants[name]()
+        if isinstance(prepared, Mapping):
+            chosen[name], rounds[name] = fastest(prepared)
+        else:
+            rounds[name] = prepared
+            warm_up(prepared)
+    versions = {package: importlib.metadata.version(package) for package in packages}
+    print(json.dumps({"versions": versions, "chosen": chosen}), file=answers, flush=True)
+    for line in sys.stdin:
+        name = line.removeprefix("run ").strip()
+        print(json.dumps({"step_ms": step_ms(rounds[name])}), file=answers, flush=True)
+
+
+def step_ms(run_steps: TimedRound) -> float:
+    """Milliseconds a step of one round."""
+    start = time.perf_counter()
+    steps = run_steps()
+    return (time.perf_counter() - start) / steps * 1e3
+
+
+def warm_up(run_steps: TimedRound) -> None:
+    """Trace, compile, fill the caches."""
+    for _ in range(WARM_UP):
+        run_steps()
+
+
+def fastest(choices: Mapping[str, TimedRound]) -> tuple[str, TimedRound]:
+    """The choice with the lowest median over a few interleaved rounds."""
+    for run_steps in choices.values():
+        warm_up(run_steps)
+    times: dict[str, list[float]] = {name: [] for name in choices}
+    for _ in range(TRIALS):
+        for name, run_steps in choices.items():
+            times[name].append(step_ms(run_steps))
+    best = min(times, key=lambda name: statistics.median(times[name]))
+    return best, choices[best]

@@ -1,0 +1,62 @@
+// The header of every page: navigation, theme, sign out.
+import { useObservable } from "../hooks.ts";
+import { runAndNotify } from "../notifications.ts";
+import { session, signOut, useIsAdmin, useCanEditJobs } from "../session.ts";
+import { themeChoice, setThemeChoice, type ThemePreference } from "../theme.ts";
+
+export function Header({ at }: { at: string }) {
+  const currentSession = useObservable(session);
+  const isAdmin = useIsAdmin();
+  const canEditJobs = useCanEditJobs();
+  return (
+    <header class="top">
+      <a class="brand" href="#/jobs"><Logo /> ampcore</a>
+      <nav aria-label="Pages" class="pages">
+        <NavLink at={at} name="jobs">Jobs</NavLink>
+        <NavLink at={at} name="compare">Compare</NavLink>
+        <NavLink at={at} name="workers">Workers</NavLink>
+        {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
+        {isAdmin && <NavLink at={at} name="tokens">Tokens</NavLink>}
+        <a href="/api/v1/docs">API</a>
+      </nav>
+      <div class="who">
+        <ThemeChoice />
+        <span class="muted who-name" title={`Role: ${currentSession?.role}; project: ${currentSession?.project}`}>
+          {currentSession?.token_name}
+        </span>
+        <button type="button" class="button quiet" onClick={() => void runAndNotify("You are signed out.", signOut)}>
+          Sign out
+        </button>
+      </div>
+    </header>
+  );
+}
+
+function NavLink({ at, name, children }: { at: string; name: string; children: string }) {
+  return <a href={`#/${name}`} aria-current={at === name ? "page" : undefined}>{children}</a>;
+}
+
+export function ThemeChoice() {
+  const chosen = useObservable(themeChoice);
+  return (
+    <select
+      aria-label="Theme"
+      class="quiet"
+      value={chosen}
+      onChange={(event) => setThemeChoice(event.currentTarget.value as ThemePreference)}
+    >
+      <option value="system">System</option>
+      <option value="light">Light</option>
+      <option value="dark">Dark</option>
+    </select>
+  );
+}
+
+export function Logo() {
+  return (
+    <svg viewBox="0 0 32 32" width="20" height="20" aria-hidden="true">
+      <rect width="32" height="32" rx="7" fill="var(--accent)" />
+      <path d="M5 21h5V10h6v11h5V14h6" fill="none" stroke="var(--on-accent)" stroke-width="2.6" />
+    </svg>
+  );
+}

@@ -1,0 +1,56 @@
+// The text of an event; the events table shows its data as well.
+import type { Event, JsonObject } from "../api/types.ts";
+import { bytes, duration, number, lossScale } from "./format.ts";
+
+export const EVENT_TYPES = [
+  "state", "edited", "preflight", "started", "resumed", "engine", "overflow", "scale_growth", "rollback",
+  "float32_fallback", "epoch", "evaluation", "checkpoint_saved", "scale_table", "model_saved", "warning",
+] as const;
+
+type Data = Record<string, unknown>;
+
+/** One line that says what happened. */
+export function eventText(event: Event): string {
+  const data = event.data as Data;
+  if (typeof data["sentence"] === "string") return data["sentence"];
+  const formatter = EVENT_TEXTS[event.type];
+  const formatted = formatter?.(data) ?? data["message"];
+  return typeof formatted === "string" && formatted !== "" ? formatted : dataText(data);
+}
+
+const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
+  state: (data) => [data["state"] ?? data["to"], data["message"] ?? data["reason"]].filter(Boolean).join(": "),
+  overflow: (data) => `Step skipped because of an overflow; the loss scale was reduced ${scaleChange(data)}.`,
+  scale_growth: (data) => `The loss scale${of(data)} was increased ${scaleChange(data)}.`,
+  epoch: (data) => `Epoch ${text(data["epoch"])}${withLoss(data)}`,
+  evaluation: (data) => ["val_loss", "val_accuracy"].filter((name) => name in data)
+    .map((name) => `${name} ${number(data[name] as number)}`).join(", "),
+  checkpoint_saved: (data) => `Saved${data["size_bytes"] ? ` ${bytes(data["size_bytes"] as number)}` : ""}${durationText(data)}.`,
+};
+
+function scaleChange(data: Data): string {
+  return `from ${lossScale(data["scale_before"] as number)} to ${lossScale(data["scale_after"] as number)}`;
+}
+
+function of(data: Data): string {
+  return data["network"] ? ` of the ${text(data["network"])}` : "";
+}
+
+function withLoss(data: Data): string {
+  return data["loss"] === undefined ? "" : `: loss ${number(data["loss"] as number)}`;
+}
+
+function durationText(data: Data): string {
+  return typeof data["seconds"] === "number" ? ` in ${duration(data["seconds"])}` : "";
+}
+
+/** The data of an event in one line; of long lists and objects only the number of entries. */
+function dataText(data: Data): string {
+  return Object.entries(data).map(([name, value]) => `${name.replaceAll("_", " ")}: ${text(value)}`).join(" · ");
+}
+
+function text(value: unknown): string {
+  if (Array.isArray(value)) return value.length > 6 ? `${value.length} entries` : value.map(text).join(", ");
+  if (value !== null && typeof value === "object") return `${Object.keys(value as JsonObject).length} fields`;
+  return typeof value === "number" ? number(value) : String(value ?? "–");
+}

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Job } from "../api/types.ts";
+import { allowedActions, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
+
+const job = (parts: object) =>
+  ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
+
+test("one slow block does not change the estimated time left", () => {
+  const [summary, latest] = [{ median_examples_per_s: 640 }, { examples_per_s: 8 }];
+  assert.equal(etaS(job({ summary, latest })), 10);
+  assert.equal(etaS(job({ summary: null, latest })), 800);
+  assert.equal(etaS(job({ summary, latest, state: "paused" })), null);
+});
+
+test("a state that only a newer server knows allows no action", () => {
+  assert.deepEqual(allowedActions("archived"), []);
+  assert.equal(hasEnded("archived"), false);
+  assert.equal(etaS(job({ state: "archived" })), null);
+});
+
+test("a job with a damaged row names the unreadable fields", () => {
+  assert.equal(unreadable(job({})), null);
+  const damaged = job({ spec: {}, labels: {}, unreadable: ["labels", "spec"] });
+  assert.equal(unreadable(damaged), "Unreadable: labels, spec");
+  assert.equal(scaleMode(damaged), "none");
+  assert.equal(etaS(damaged), null);
+});

@@ -1,0 +1,58 @@
+// The states of a job, the actions that they allow, and the time left.
+import type { ListedJob, State } from "../api/types.ts";
+import { numberOf } from "./format.ts";
+
+export const STATES: readonly State[] = [
+  "queued", "starting", "running", "pausing", "paused", "stopping", "succeeded", "failed", "cancelled",
+];
+export const POLICIES = [
+  "float32", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", "O0", "O1", "O2", "O3", "auto",
+] as const;
+
+export type Action = "cancel" | "pause" | "resume" | "retry";
+
+const ACTIONS: Record<State, readonly Action[]> = {
+  queued: ["pause", "cancel"],
+  starting: ["pause", "cancel"],
+  running: ["pause", "cancel"],
+  pausing: ["cancel"],
+  paused: ["resume", "cancel"],
+  stopping: [],
+  succeeded: [],
+  failed: ["retry"],
+  cancelled: ["retry"],
+};
+
+/** The actions that a state allows; none if only a newer server knows the state. */
+export function allowedActions(state: string): readonly Action[] {
+  return (ACTIONS as Partial<Record<string, readonly Action[]>>)[state] ?? [];
+}
+
+/** True for a final state. */
+export function hasEnded(state: string): boolean {
+  return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+/** Seconds left, estimated from the median throughput; null if unknown. */
+export function etaS(job: ListedJob): number | null {
+  if (job.state !== "running" || !job.total_steps) return null;
+  const rate = numberOf(job.summary?.median_examples_per_s ?? job.latest?.examples_per_s) ?? 0;
+  const examples = job.examples_per_step;
+  if (!(rate > 0) || !Number.isFinite(rate) || examples === null) return null;
+  return ((job.total_steps - job.step) * examples) / rate;
+}
+
+/** The mode of the loss scale. */
+export function scaleMode(job: ListedJob): string {
+  return job.loss_scale_mode ?? "none";
+}
+
+/** Names the fields that cannot be read; null if all can. */
+export function unreadable(job: ListedJob): string | null {
+  return job.unreadable?.length ? `Unreadable: ${job.unreadable.join(", ")}` : null;
+}
+
+/** The share of skipped steps so far. */
+export function skippedShare(job: ListedJob): number | null {
+  return job.summary?.skipped_share ?? null;
+}

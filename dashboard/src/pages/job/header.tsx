@@ -1,0 +1,76 @@
+// The header of a job's page: name, state, reason, actions.
+import { routeHref, go } from "../../router.ts";
+import { sendJson } from "../../api/request.ts";
+import type { Job } from "../../api/types.ts";
+import { runAndNotify } from "../../notifications.ts";
+import { JobActions } from "../../components/job-actions.tsx";
+import { Badge, Labels } from "../../components/badge.tsx";
+import { ConfirmButton } from "../../components/buttons.tsx";
+import { useNow } from "../../hooks.ts";
+import { Progress } from "../../components/progress.tsx";
+import { useCanEditJobs } from "../../session.ts";
+import { age, dateTime } from "../../display/format.ts";
+import { hasEnded, unreadable } from "../../display/jobs.ts";
+
+export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
+  return (
+    <header class="job-head">
+      <div class="row spread">
+        <div class="row">
+          <h1>{job.name}</h1>
+          <Badge state={job.state} />
+          <Labels labels={job.labels} />
+        </div>
+        <div class="row">
+          <JobActions job={job} onDone={onDone} isLarge />
+          {useCanEditJobs() && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
+          <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
+          <Delete job={job} />
+        </div>
+      </div>
+      <StateReason job={job} />
+      {unreadable(job) && <p class="callout failed" role="note">{unreadable(job)}. See the server log for details.</p>}
+      <div class="row muted">
+        <code>{job.id}</code>
+        <span>{job.model} · {job.policy}</span>
+        <Ages job={job} />
+        {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
+        {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}
+      </div>
+      {!hasEnded(job.state) && job.total_steps !== null && <Progress job={job} />}
+    </header>
+  );
+}
+
+/** Why the job is in its state, or why it is still queued. */
+function StateReason({ job }: { job: Job }) {
+  const words = job.waiting ?? job.message;
+  if (!words && !job.reason) return null;
+  return (
+    <p class={`callout ${job.state}`} role="note" aria-label="Why the job is in this state">
+      {words ?? "No details are available."} {job.reason && <code class="muted">{job.reason}</code>}
+    </p>
+  );
+}
+
+function Ages({ job }: { job: Job }) {
+  const now = useNow(5000);
+  return (
+    <span title={dateTime(job.created_at)}>
+      submitted {age(job.created_at, now)} ago{job.created_by && ` by ${job.created_by}`}
+    </span>
+  );
+}
+
+function Delete({ job }: { job: Job }) {
+  if (!useCanEditJobs() || !hasEnded(job.state)) return null;
+  const remove = async () => {
+    const work = () => sendJson("DELETE", `/jobs/${job.id}`);
+    if (await runAndNotify(`${job.name} was deleted.`, work)) go("#/jobs");
+  };
+  return (
+    <ConfirmButton label="Delete" danger question={`Delete ${job.name}?`} onConfirm={() => void remove()}>
+      Its steps, events, log and files will be deleted too. This cannot be undone.
+    </ConfirmButton>
+  );
+}

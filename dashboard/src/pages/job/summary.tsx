@@ -1,0 +1,30 @@
+// The summary of a job: its most important numbers.
+import type { Job } from "../../api/types.ts";
+import { bytes, duration, MISSING, number, percent, lossScale, integer } from "../../display/format.ts";
+
+export function JobSummary({ job }: { job: Job }) {
+  const sum = job.summary ?? {};
+  const lost = (sum.skipped_s ?? 0) + (sum.repeated_s ?? 0);
+  const figures: [string, string, string?][] = [
+    ["Step", integer(job.step), job.total_steps ? `of ${integer(job.total_steps)}` : ""],
+    ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `best ${number(sum.best_loss)}`],
+    ["Loss scale", lossScale(job.latest?.loss_scale), sum.scale_health ?? ""],
+    ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
+    ["Examples/s", number(sum.median_examples_per_s, 3), "median"],
+    ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} lost to skipped and repeated steps` : ""],
+    ["Validation", number(sum.val_accuracy), sum.val_loss == null ? "" : `loss ${number(sum.val_loss)}`],
+    ["Peak memory", bytes(sum.peak_memory_bytes)],
+    ["Attempt", `${job.attempt} of ${job.max_attempts}`, sum.engine ? `engine ${sum.engine}` : ""],
+  ];
+  const known = figures.filter(([, value]) => value !== MISSING);
+  return (
+    <dl class="facts" aria-label="Summary">
+      {known.map(([name, value, more]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value} {more && <small>{more}</small>}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

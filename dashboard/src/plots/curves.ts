@@ -1,0 +1,100 @@
+// The columns of the API's steps as curves: a mean and, where a point holds several steps, a band
+// from minimum to maximum.
+import type { Numeric } from "../api/types.ts";
+
+/** Null is a gap in the line; undefined only means that the curve has no point at this x. */
+export type Values = (number | null | undefined)[];
+export type Column = readonly (boolean | Numeric)[];
+export type Columns = Record<string, Column | undefined>;
+
+export interface Curve {
+  name: string;
+  mean: Values;
+  low: Values | null;
+  high: Values | null;
+  /** Infinite values and NaN, by index: no line can show them, so they are drawn as markers. */
+  nonFinite: ReadonlyMap<number, number>;
+}
+
+export interface Panel {
+  key: string;
+  title: string;
+  /** Drawn over a base-2 logarithmic axis and as steps: it keeps its value until it changes. */
+  isLossScale: boolean;
+  curves: Curve[];
+}
+
+export const THROUGHPUT = "examples_per_s";
+export const PANELS = [
+  ["loss", "Loss"],
+  ["loss_scale", "Loss scale"],
+  [THROUGHPUT, "Examples/s"],
+  ["grad_norm", "Gradient norm"],
+  ["learning_rate", "Learning rate"],
+] as const;
+
+/** One panel for each quantity that the steps have values of. */
+export function jobPanels(data: Columns): Panel[] {
+  return PANELS.map(([key, title]) => ({
+    key,
+    title,
+    isLossScale: key === "loss_scale",
+    curves: key === THROUGHPUT ? throughputCurves(data) : columnCurves(data, key),
+  })).filter((panel) => panel.curves.some(hasValues));
+}
+
+export function hasValues({ mean, nonFinite }: Curve): boolean {
+  return nonFinite.size > 0 || mean.some((value) => typeof value === "number");
+}
+
+/** The curves of a column and of its networks: `loss`, `loss/generator`, … */
+export function columnCurves(data: Columns, column: string): Curve[] {
+  return columnNames(data)
+    .filter((name) => name === column || name.startsWith(`${column}/`))
+    .map((name) => ({ name: name === column ? column : name.slice(column.length + 1), ...bandFor(data, name) }));
+}
+
+/** Examples per second: the examples of each point divided by its time. */
+export function throughputCurves(data: Columns): Curve[] {
+  const examples = bandFor(data, "examples").mean;
+  const time = bandFor(data, "step_time_s");
+  const per = (times: Values | null) =>
+    times && times.map((time, index) => throughput(examples[index], time));
+  const mean = per(time.mean) ?? [];
+  if (mean.length === 0) return [];
+  return [{ name: THROUGHPUT, mean, low: per(time.high), high: per(time.low), nonFinite: new Map() }];
+}
+
+/** The finite numbers of a column; null for every other value. */
+export function finiteValues(column: Column | undefined): Values {
+  return (column ?? []).map((value) => (typeof value === "number" && Number.isFinite(value) ? value : null));
+}
+
+/** The names of the columns, without the suffixes of downsampled ones. */
+function columnNames(data: Columns): string[] {
+  return [...new Set(Object.keys(data).map((name) => name.replace(/\.(min|max|first|last|mean)$/, "")))];
+}
+
+function bandFor(data: Columns, name: string): Omit<Curve, "name"> {
+  const mean = data[`${name}.mean`];
+  if (mean === undefined) {
+    return { mean: finiteValues(data[name]), low: null, high: null, nonFinite: nonFiniteValues([data[name]]) };
+  }
+  const [low, high] = [data[`${name}.min`], data[`${name}.max`]];
+  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high]) };
+}
+
+/** By index; where several columns have one, that of the last column. */
+function nonFiniteValues(columns: readonly (Column | undefined)[]): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const column of columns) {
+    for (const [index, value] of (column ?? []).entries()) {
+      if (typeof value === "string") found.set(index, Number(value));
+    }
+  }
+  return found;
+}
+
+function throughput(examples: number | null | undefined, time: number | null | undefined): number | null {
+  return examples == null || time == null || time <= 0 ? null : examples / time;
+}

@@ -1,0 +1,149 @@
+// The uPlot options of one plot.
+import uPlot from "uplot";
+import { number, power } from "../display/format.ts";
+import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
+
+/** What cannot change once uPlot has been created. */
+export interface PlotShape {
+  bands: boolean[];
+  isLossScale: boolean;
+  showsXAxis: boolean;
+  cursorGroup: string;
+}
+
+const PLOT_PX = 116;
+const X_AXIS_PX = 30;
+const CURVE_COLOURS = 10;
+const LOG_PADDING = 1.19; // factor above and below the powers of two
+const MAX_GRID_LINES = 5;
+const MARKER_PX = 5;
+
+export function uplotOptions(
+  shape: PlotShape,
+  element: HTMLElement,
+  props: () => ChartProps,
+  setReadout: (index: number | null) => void,
+): uPlot.Options {
+  const { series, bands } = seriesOptions(shape);
+  return {
+    width: element.clientWidth || 600,
+    height: PLOT_PX + (shape.showsXAxis ? X_AXIS_PX : 0),
+    padding: [6, RIGHT_PADDING_PX, 6, 0],
+    legend: { show: false },
+    scales: {
+      x: { time: false, range: () => xRange(props()) },
+      y: shape.isLossScale ? { distr: 3, log: 2, range: (_, min, max) => [min / LOG_PADDING, max * LOG_PADDING] } : {},
+    },
+    axes: axisOptions(shape, props),
+    series: [{}, ...series],
+    bands,
+    cursor: {
+      y: false,
+      sync: { key: shape.cursorGroup, setSeries: false },
+      drag: { x: true, y: false, setScale: false, dist: 4 },
+      points: { size: 6 },
+      bind: {
+        dblclick: () => () => {
+          props().onReset();
+          return null;
+        },
+      },
+    },
+    hooks: {
+      setCursor: [(plot) => setReadout(plot.cursor.idx ?? null)],
+      setSelect: [(plot) => onSelect(plot, props)],
+      draw: [(plot) => drawNonFinite(plot, props())],
+    },
+  };
+}
+
+function xRange({ range }: ChartProps): uPlot.Range.MinMax {
+  return range[1] > range[0] ? [range[0], range[1]] : [range[0], range[0] + 1];
+}
+
+/** Zoom to the selection; plots that share the cursor all report the same one. */
+function onSelect(plot: uPlot, props: () => ChartProps): void {
+  const { left, width } = plot.select;
+  if (width < 4) return;
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  props().onZoom([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+}
+
+function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot.Band[] } {
+  const series: uPlot.Series[] = [];
+  const bands: uPlot.Band[] = [];
+  const paths = shape.isLossScale ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
+  for (const [index, hasBand] of shape.bands.entries()) {
+    const stroke = curveColour(index);
+    const dash = index >= 4 ? [6, 3] : [];
+    series.push({ ...paths, stroke, width: 1.5, dash, points: { show: false, size: 4, fill: stroke, filter: isolatedPoints } });
+    if (!hasBand) continue;
+    const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
+    const high = series.push(edge, { ...edge }) - 1;
+    bands.push({ series: [high, high + 1], fill: `${stroke}38` });
+  }
+  return { series, bands };
+}
+
+/** Points between two gaps: no line leads to them. */
+function isolatedPoints(plot: uPlot, series: number): number[] {
+  const values = [...plot.data[series]!].map((value, index) => ({ value, index })).filter(({ value }) => value !== undefined);
+  return values
+    .filter(({ value }, at) => value !== null && values[at - 1]?.value == null && values[at + 1]?.value == null)
+    .map(({ index }) => index);
+}
+
+/** A triangle at the upper edge wherever a curve is infinite or NaN. */
+function drawNonFinite(plot: uPlot, { x, curves }: ChartProps): void {
+  const { ctx, bbox } = plot;
+  const size = MARKER_PX * devicePixelRatio;
+  ctx.save();
+  for (const [curve, { nonFinite }] of curves.entries()) {
+    ctx.fillStyle = curveColour(curve);
+    for (const index of nonFinite.keys()) {
+      const at = x[index];
+      if (at === undefined) continue;
+      const left = plot.valToPos(at, "x", true);
+      if (left < bbox.left || left > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(left, bbox.top);
+      ctx.lineTo(left - size, bbox.top + 1.6 * size);
+      ctx.lineTo(left + size, bbox.top + 1.6 * size);
+      ctx.fill();
+    }
+  }
+  ctx.restore();
+}
+
+function axisOptions(shape: PlotShape, props: () => ChartProps): uPlot.Axis[] {
+  const font = `11px ${colour("--font") || "sans-serif"}`;
+  const lines = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
+  const short = (values: number[]) => values.map((value) => (value === null ? "" : formatY(value, shape.isLossScale)));
+  return [
+    { ...lines, show: true, size: shape.showsXAxis ? X_AXIS_PX : 0, values: (_, values) => (shape.showsXAxis ? values.map(props().formatX) : values.map(() => "")) },
+    { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
+  ];
+}
+
+/** At most six powers of two between minimum and maximum. */
+function powerOfTwoTicks(_plot: uPlot, _axis: number, minimum: number, maximum: number): number[] {
+  const [first, last] = [Math.ceil(Math.log2(minimum)), Math.floor(Math.log2(maximum))];
+  const by = Math.max(1, Math.ceil((last - first) / MAX_GRID_LINES));
+  const powers: number[] = [];
+  for (let exponent = first; exponent <= last; exponent += by) powers.push(2 ** exponent);
+  return powers;
+}
+
+function formatY(value: number, isLossScale: boolean): string {
+  const exponent = Math.log2(value);
+  if (isLossScale) return Number.isInteger(exponent) ? power(exponent) : number(value, 3);
+  return Math.abs(value) >= 10_000 ? value.toLocaleString("en", { notation: "compact" }) : number(value, 3);
+}
+
+function curveColour(index: number): string {
+  return colour(`--curve-${(index % CURVE_COLOURS) + 1}`);
+}
+
+function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

@@ -1,0 +1,91 @@
+"""The compactor: a background thread that merges small step blocks (store.compaction)."""
+
+import logging
+import threading
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from store.compaction_queue import UncompactedAttempt, uncompacted_attempts
+from store.database import Database
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 1.0
+ATTEMPTS_PER_ROUND: Final = 50
+
+
+class Compactor:
+    """A thread that merges new step blocks; several servers may run one.
+
+    `merged` counts the merges that it has written.
+    """
+
+    def __init__(self, database: Database, *, every_s: float = INTERVAL_S) -> None:
+        self.merged = 0
+        self._database = database
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
+        self._is_failing = False
+        self._unmergeable: set[UncompactedAttempt] = set()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the current merge."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def compact(self) -> bool:
+        """Merge once for each attempt with unmerged blocks; whether anything was merged."""
+        with self._database.read() as session:
+            found = uncompacted_attempts(session, ATTEMPTS_PER_ROUND + len(self._unmergeable))
+        before = self.merged
+        for uncompacted in found:
+            if uncompacted in self._unmergeable or self._stop.is_set():
+                continue
+            try:
+                self.merged += self._merge(uncompacted)
+            except SQLAlchemyError:
+                raise
+            except Exception:
+                log.exception(
+                    "cannot merge the steps of %s; they stay in small blocks", uncompacted
+                )
+                self._unmergeable.add(uncompacted)
+        return self.merged > before
+
+    def _merge(self, uncompacted: UncompactedAttempt) -> bool:
+        from store import compaction  # imports pyarrow, which must not delay the server's start
+
+        with self._database.read() as session:
+            tail = compaction.read_uncompacted(session, uncompacted)
+        if not tail.pieces:
+            return False
+        merged = compaction.merge_steps(tail)
+        try:
+            with self._database.write() as session:
+                compaction.write_merged(session, merged)
+        except compaction.StaleRead:
+            return False
+        return True
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            found = False
+            try:
+                found = self.compact()
+                if self._is_failing:
+                    log.info("merging steps works again")
+                self._is_failing = False
+            except SQLAlchemyError as error:
+                if not self._is_failing:
+                    log.warning(
+                        "merging steps failed; retrying without further log lines: %s", error
+                    )
+                self._is_failing = True
+            if not found:
+                self._stop.wait(self._every_s)

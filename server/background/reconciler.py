@@ -1,0 +1,146 @@
+"""The reconciler: a background thread that finds lost workers and lost messages.
+
+Each round expires leases, dispatches queued jobs again, and deletes expired rows and files. Several
+servers may run one.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from server.background import cleanup
+from server.background.redispatch import redispatch
+from server.dispatch import Dispatcher, RedisUnavailable
+from server.file_removal import remove_due_files
+from service.storage import Storage
+from store import lease_expiry
+from store.clock import now
+from store.database import Database
+from store.leases import LEASE_S, outage_grace_s
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 1.0
+CLEANUP_INTERVAL_S: Final = 60.0
+RECENT_ROUNDS: Final = 3
+"""The shortest of so many rounds is the usual duration of a round on this machine."""
+EXPIRE_LEASES: Final = "expiring leases"
+
+
+class Reconciler:
+    """A thread that compares the database with the message queue and the clock.
+
+    `last_success_at` is the Unix time of the last round without an error, and `leases_expired`
+    counts the attempts that it ended because their lease had expired.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        *,
+        storage: Storage | None = None,
+        lease_s: float = LEASE_S,
+        every_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.last_success_at: float | None = None
+        self.leases_expired = 0
+        self._database = database
+        self._dispatcher = dispatcher
+        self._storage = storage
+        self._every_s = every_s
+        self._outage_grace_s = outage_grace_s(lease_s)
+        self._clock = clock
+        self._round_at = self._available_since = clock()
+        self._rounds_s: deque[float] = deque(maxlen=RECENT_ROUNDS)
+        self._database_at: datetime | None = None
+        self._cleaned_at = -CLEANUP_INTERVAL_S
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+        self._failing: set[str] = set()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the current round."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def redispatch(self) -> None:
+        """Send messages again that were lost or never sent."""
+        redispatch(self._database, self._dispatcher)
+
+    def expire(self) -> None:
+        """End the attempts whose lease has expired; their jobs are queued again or fail."""
+        with self._database.write() as session:
+            ended = lease_expiry.expire(session)
+        for job in ended:  # after the commit, so that nothing is counted that was rolled back
+            self.leases_expired += 1
+            log.warning("job %s is %s: %s", job.id, job.state, job.message)
+
+    def clean_up(self) -> None:
+        """Delete expired rows, and files whose removal is due."""
+        if self._clock() - self._cleaned_at >= CLEANUP_INTERVAL_S:
+            self._cleaned_at = self._clock()
+            cleanup.delete_expired_rows(self._database)
+            if self._storage is not None:
+                remove_due_files(self._database, self._storage)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            # First the leases: a lost job can be dispatched again in the same round.
+            self._attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
+            self._attempt("sending messages again", self.redispatch)
+            self._attempt("deleting expired rows", self.clean_up)
+            if not self._failing:
+                self.last_success_at = time.time()
+            self._stop.wait(self._every_s)
+
+    def _expire_after_outage_grace(self) -> None:
+        at, went_by_s = self._clock(), self._database_elapsed_s()
+        lasted_s, self._round_at = at - self._round_at, at
+        # On a machine that is always slow, rounds take longer than `every_s`. That is not an
+        # outage: otherwise no lease would ever expire there.
+        usual_s = min(self._rounds_s, default=0.0)
+        slack_s = self._outage_grace_s + max(usual_s - self._every_s, 0.0)
+        stood_still = lasted_s > self._every_s + slack_s
+        # Leases expire by the database's clock: it was set, or the machine was suspended.
+        jumped = abs(went_by_s - lasted_s) > slack_s
+        self._rounds_s.append(lasted_s)
+        if EXPIRE_LEASES in self._failing or stood_still or jumped:
+            self._available_since = at  # workers could not renew their leases
+        if at - self._available_since >= self._outage_grace_s:
+            self.expire()
+
+    def _database_elapsed_s(self) -> float:
+        """Seconds since the last round by the database's clock; 0 in the first round."""
+        with self._database.read() as session:
+            present: datetime = session.scalars(select(now())).one()
+        before, self._database_at = self._database_at, present
+        return (present - (before or present)).total_seconds()
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        """Call `work`; log once that it fails, and once that it works again."""
+        try:
+            work()
+        except (SQLAlchemyError, RedisUnavailable) as error:
+            if what not in self._failing:
+                log.warning("%s failed; retrying without further log lines: %s", what, error)
+            self._failing.add(what)
+        except Exception:
+            log.exception("%s failed", what)
+            self._failing.add(what)
+        else:
+            if what in self._failing:
+                log.info("%s works again", what)
+            self._failing.discard(what)

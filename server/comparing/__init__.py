@@ -1,1 +1,0 @@
-"""Several jobs side by side: their steps on one grid, and what differs in specs and results."""

@@ -1,0 +1,1 @@
+"""Comparison of jobs: their steps on one grid, and the differences of specs and results."""

@@ -1,0 +1,97 @@
+"""Downsample the steps of several jobs on one grid, so that their points can be compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from ampcore.telemetry.buckets import SKIPPED, Buckets
+from ampcore.telemetry.downsampling import bucket_size_for, to_buckets
+from server.telemetry import step_table
+from server.telemetry.step_table import StepTable
+from store import downsampling, key_steps, steps
+from store.key_steps import KeyStepsInRange
+from store.steps import AttemptRange
+
+STEP_TIME: Final = "step_time_s"
+ELAPSED: Final = "elapsed_s"
+DRIFT_WINDOW_SHARE: Final = 10
+"""Losses are compared over the last tenth of the steps that two jobs have."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The downsampled steps of one job; `table` also has the column `elapsed_s`."""
+
+    table: StepTable
+    found: KeyStepsInRange
+
+
+@dataclass(frozen=True)
+class JobSteps:
+    """A job and the attempt ranges that readers see."""
+
+    job_id: str
+    ranges: Sequence[AttemptRange]
+
+    @property
+    def end(self) -> int:
+        """The step after its last one; 0 if it has none."""
+        return self.ranges[-1].end if self.ranges else 0
+
+
+def steps_of_job(session: Session, job_id: str) -> JobSteps:
+    """Read the ranges of a job."""
+    return JobSteps(job_id, steps.visible_ranges(session, job_id))
+
+
+def steps_per_point(tracks: Sequence[JobSteps], max_buckets: int) -> int:
+    """The number of steps per bucket, so that no job has more than `max_buckets` buckets."""
+    starts = [each.ranges[0].start for each in tracks if each.ranges]
+    if not starts:
+        return 1
+    return bucket_size_for(min(starts), max(each.end for each in tracks), max_buckets)
+
+
+def curve(session: Session, each: JobSteps, size: int, columns: Sequence[str] | None) -> Curve:
+    """A job's steps in buckets of that size; unknown `columns` are left out."""
+    read = None if columns is None else [*columns, SKIPPED, STEP_TIME]
+    buckets = to_buckets(downsampling.stored_parts(session, each.job_id, each.ranges, read), size)
+    names = [name for name in buckets.names if columns is None or name in columns]
+    table = {**step_table.table_of_buckets(buckets, names), ELAPSED: _elapsed_s(buckets)}
+    return Curve(table, key_steps.find(session, each.job_id, each.ranges, 0, None))
+
+
+def loss_drift(session: Session, each: JobSteps, baseline: JobSteps) -> float | None:
+    """The relative difference of the mean loss to the baseline's.
+
+    Over the last tenth of the steps that both have. None if there are no such steps, or if they
+    have no finite losses.
+    """
+    end = min(each.end, baseline.end)
+    start = end - max(end // DRIFT_WINDOW_SHARE, 1)
+    mine, theirs = (_mean_loss(session, one, start, end) for one in (each, baseline))
+    return None if mine is None or not theirs else mine / theirs - 1
+
+
+def _mean_loss(session: Session, each: JobSteps, start: int, end: int) -> float | None:
+    ranges = steps.clip(each.ranges, start, end)
+    buckets = downsampling.downsample(session, each.job_id, ranges, 2, ["loss"])
+    if "loss" not in buckets:
+        return None
+    loss = buckets["loss"]
+    finite = loss.finite > 0
+    if not finite.any():
+        return None
+    return float(np.average(loss.mean[finite], weights=loss.finite[finite]))
+
+
+def _elapsed_s(buckets: Buckets) -> NDArray[np.float64]:
+    """The total duration of the steps up to the end of each bucket, in seconds."""
+    if STEP_TIME not in buckets:
+        return np.zeros(len(buckets))
+    taken = buckets[STEP_TIME]
+    return np.cumsum(np.where(taken.finite > 0, taken.mean, 0.0) * taken.finite)

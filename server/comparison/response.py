@@ -1,0 +1,160 @@
+"""The response of a comparison: curves, results and spec differences as JSON."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy.orm import Session
+
+from ampcore.api.comparison import Difference, Result
+from ampcore.api.jobs import Job
+from ampcore.spec.problems import json_pointer
+from ampcore.telemetry.json_values import json_safe
+from server.comparison.query import CompareQuery
+from server.deps import job_not_found
+from server.http.etag import etag_of
+from server.http.responses import dumps
+from server.row_models import job_from_row
+from server.telemetry.steps_reader import check_columns
+from server.telemetry.text_formats import json_columns, skipped_steps_json
+from store import jobs, steps
+
+if TYPE_CHECKING:
+    from server.comparison.curves import Curve
+
+FieldPath = tuple[str, ...]
+
+SUMMARY_FIELDS: Final = (
+    "steps",
+    "skipped_share",
+    "last_loss",
+    "best_loss",
+    "final_loss",
+    "val_loss",
+    "val_accuracy",
+    "median_examples_per_s",
+    "steps_s",
+    "peak_memory_bytes",
+)
+"""The fields of each job's summary that a comparison lists."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One job of the comparison, with its figures relative to the baseline."""
+
+    job: Job
+    speedup: float | None
+    loss_drift: float | None
+    curve: "Curve"
+
+
+def visible_jobs(session: Session, asked: CompareQuery, visible_project: str | None) -> list[Job]:
+    """The jobs in the requested order. Raises NotFound for one that is not visible."""
+    rows = {row.id: row for row in jobs.get_rows(session.connection(), asked.jobs)}
+    for job_id in asked.jobs:
+        if job_id not in rows or visible_project not in (None, rows[job_id].project):
+            raise job_not_found(job_id)
+    return [job_from_row(rows[job_id]) for job_id in asked.jobs]
+
+
+def etag(session: Session, asked: CompareQuery, found: Sequence[Job]) -> str:
+    """The ETag of the comparison: it changes with any of the jobs."""
+    seqs = [jobs.project_and_seq(session, job.id) for job in found]
+    return etag_of(asked, seqs, [job.updated_at for job in found])
+
+
+def compare(session: Session, asked: CompareQuery, found: Sequence[Job]) -> Iterator[bytes]:
+    """Compare the jobs. Raises RequestInvalid for a column that none of them has."""
+    from server.comparison import curves
+
+    tracks = [curves.steps_of_job(session, job.id) for job in found]
+    if asked.columns is not None and any(each.ranges for each in tracks):
+        known = [
+            name
+            for each in tracks
+            for name in steps.column_names(session, each.job_id, each.ranges)
+        ]
+        check_columns(asked.columns, list(dict.fromkeys(known)))
+    size = curves.steps_per_point(tracks, asked.max_points)
+    baseline = asked.jobs.index(asked.baseline)
+    compared = [
+        Compared(
+            job,
+            _speedup(job, found[baseline]),
+            curves.loss_drift(session, each, tracks[baseline]),
+            curves.curve(session, each, size, asked.columns),
+        )
+        for job, each in zip(found, tracks, strict=True)
+    ]
+    return _json_document(asked, size, compared)
+
+
+def _speedup(job: Job, baseline: Job) -> float | None:
+    mine, theirs = (
+        None if each.summary is None else each.summary.median_examples_per_s
+        for each in (job, baseline)
+    )
+    if mine is None or not theirs or not math.isfinite(mine) or not math.isfinite(theirs):
+        return None
+    return mine / theirs
+
+
+def _results(found: Sequence[Job]) -> Iterator[Result]:
+    yield Result(name="state", values=[job.state for job in found])
+    for name in SUMMARY_FIELDS:
+        yield Result(name=name, values=[getattr(job.summary, name, None) for job in found])
+
+
+def _json_document(asked: CompareQuery, size: int, compared: Sequence[Compared]) -> Iterator[bytes]:
+    found = [each.job for each in compared]
+    yield b'{"baseline":%b,"steps_per_point":%d,"jobs":[' % (dumps(asked.baseline).encode(), size)
+    for index, each in enumerate(compared):
+        yield b"," if index else b""
+        yield from _one(each)
+    spec = [
+        Difference(pointer=path, values=values).to_json()
+        for path, values in differences([job.spec for job in found])
+    ]
+    results = [result.to_json() for result in _results(found)]
+    yield b"]," + dumps({"spec": spec, "results": results})[1:].encode()
+
+
+def _one(compared: Compared) -> Iterator[bytes]:
+    # Dividing by almost zero gives infinity.
+    figures = json_safe({"speedup": compared.speedup, "loss_drift": compared.loss_drift})
+    yield b'{"job":' + compared.job.model_dump_json(by_alias=True).encode()
+    yield (
+        b","
+        + dumps(figures)[1:-1].encode()
+        + skipped_steps_json(compared.curve.found)
+        + b',"data":{'
+    )
+    yield from json_columns(compared.curve.table)
+    yield b"}}"
+
+
+def differences(documents: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """The JSON pointers at which the documents differ, and the value of each document there.
+
+    None for a document without the field. A list counts as one value.
+    """
+    leaves = [dict(_leaf_values(document)) for document in documents]
+    paths = dict.fromkeys(path for each in leaves for path in each)
+    values_by_path = {path: [each.get(path) for each in leaves] for path in paths}
+    return [
+        (json_pointer(path), values)
+        for path, values in values_by_path.items()
+        if any(value != values[0] for value in values)
+    ]
+
+
+def _leaf_values(
+    document: Mapping[str, Any], path: FieldPath = ()
+) -> Iterator[tuple[FieldPath, Any]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaf_values(value, (*path, name))
+        else:
+            yield (*path, name), value

@@ -1,0 +1,48 @@
+"""Delete files whose rows are deleted (store.file_removals), outside any transaction."""
+
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.storage import Storage, StorageFailed
+from store import file_removals
+from store.database import Database
+from store.file_removals import Removal
+
+log = logging.getLogger(__name__)
+
+
+def remove_files(database: Database, storage: Storage, removals: Sequence[Removal]) -> None:
+    """Delete these files. Those that cannot be deleted now are tried again later."""
+    gone, left = [], []
+    for removal in removals:
+        try:
+            if removal.path is None:
+                storage.remove_job(removal.job_id)
+            else:
+                storage.remove(removal.job_id, [removal.path])
+            gone.append(removal)
+        except StorageFailed as error:
+            log.warning("cannot delete files of job %s now, will retry: %s", removal.job_id, error)
+            left.append(removal)
+    try:
+        with database.write() as session:
+            file_removals.mark_done(session, gone)
+            file_removals.postpone(session, left)
+    except SQLAlchemyError as error:  # they are tried again; deleting a missing file does nothing
+        log.warning(
+            "files were deleted, but the database could not be updated; will retry: %s", error
+        )
+
+
+def remove_due_files(database: Database, storage: Storage) -> None:
+    """Execute removals that failed, or whose process died, and that are due again."""
+    with database.read() as session:
+        due = file_removals.due(session)
+        needed = [removal for removal in due if file_removals.is_needed(session, removal)]
+    if needed:
+        with database.write() as session:
+            file_removals.mark_done(session, needed)
+    if others := [removal for removal in due if removal not in needed]:
+        remove_files(database, storage, others)

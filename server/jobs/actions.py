@@ -1,0 +1,178 @@
+"""Actions on an existing job: cancel, pause, resume, retry, delete, edit.
+
+Each checks that the principal may see the job and that its state allows the action, changes it,
+and writes an audit entry, in one transaction. Workers are notified after the commit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Depends, Response
+from sqlalchemy.orm import Session
+
+from ampcore.api.jobs import Job
+from ampcore.spec import TERMINAL, State
+from server.access.principal import Principal
+from server.deps import (
+    ActorDep,
+    DatabaseDep,
+    DispatcherDep,
+    MemberDep,
+    NotifierDep,
+    StorageDep,
+    job_not_found,
+)
+from server.dispatch import Dispatcher, dispatch_jobs
+from server.errors import Conflict
+from server.file_removal import remove_files
+from server.http.responses import to_response
+from server.idempotency import IdempotentRequestDep, respond_once
+from server.row_models import job_from_row
+from service.notify import Notifier
+from service.storage import Storage
+from store import audit, file_removals, jobs, projects, tables
+from store.audit import Actor
+from store.database import Database
+from store.file_removals import Removal
+from store.idempotency import IdempotentRequest, StoredResponse
+
+T = TypeVar("T")
+StoreChange = Callable[[Session, str], T | None]
+"""A transition of the store; returns None if the state of the job does not allow it."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action, and the states of a job that allow it."""
+
+    name: str
+    states: frozenset[State]
+
+
+CANCEL: Final = Action("cancel", frozenset(State) - {State.SUCCEEDED, State.FAILED})
+PAUSE: Final = Action("pause", frozenset(State) - TERMINAL - {State.STOPPING})
+RESUME: Final = Action("resume", frozenset({State.PAUSED}))
+RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
+DELETE: Final = Action("delete", TERMINAL)
+EDIT: Final = Action("edit", frozenset(State))
+CLONE: Final = Action("clone", frozenset(State))
+QUEUEING_ACTIONS: Final = (RESUME, RETRY)
+"""Actions that put the job into the queue."""
+ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
+
+
+def get_visible_job(session: Session, job_id: str, principal: Principal) -> tables.Job:
+    """The job, if the principal may see it. Raises NotFound."""
+    job = jobs.get(session, job_id, project=principal.visible_project)
+    if job is None:
+        raise job_not_found(job_id)
+    return job
+
+
+@dataclass(frozen=True)
+class JobActions:
+    """Changes jobs for the principal of one request."""
+
+    database: Database
+    dispatcher: Dispatcher
+    notifier: Notifier
+    storage: Storage
+    principal: Principal
+    actor: Actor
+    idempotent_request: IdempotentRequest | None
+
+    def change(
+        self,
+        action: Action,
+        job_id: str,
+        change: StoreChange[tables.Job],
+        *,
+        later: State | None = None,
+        **data: Any,
+    ) -> Response:
+        """Apply a change and return the changed job.
+
+        Args:
+            action: checked against the job's state, and named in the audit log.
+            job_id: the job.
+            change: the transition of the store; None from it is a Conflict.
+            later: the state in which the job's worker has yet to act: the status is 202 then.
+            data: details for the audit log.
+
+        Raises:
+            NotFound, Conflict, QuotaExceeded, KeyReused: nothing is changed.
+        """
+        changed: list[Job] = []
+
+        def make(session: Session) -> StoredResponse:
+            job = job_from_row(self._apply_change(session, action, job_id, change, data))
+            changed.append(job)
+            return StoredResponse(202 if job.state is later else 200, {}, job.model_dump_json())
+
+        answer = respond_once(self.database, self.idempotent_request, make)
+        self.notifier.notify(job_id)
+        if action in QUEUEING_ACTIONS:
+            dispatch_jobs(self.database, self.dispatcher, changed)
+        return to_response(answer)
+
+    def remove(self, job_id: str) -> Response:
+        """Delete a finished job, then its files. Raises NotFound, Conflict and KeyReused.
+
+        Files that cannot be deleted now are deleted later by the reconciler, also after a crash.
+        """
+        removals: list[Removal] = []
+
+        def make(session: Session) -> StoredResponse:
+            self._apply_change(session, DELETE, job_id, jobs.delete_job, {})
+            removals.extend(file_removals.schedule(session, job_id))
+            return StoredResponse(204, {}, "")
+
+        answer = respond_once(self.database, self.idempotent_request, make)
+        remove_files(self.database, self.storage, removals)
+        return to_response(answer)
+
+    def _apply_change(
+        self,
+        session: Session,
+        action: Action,
+        job_id: str,
+        change: StoreChange[T],
+        data: dict[str, Any],
+    ) -> T:
+        project = get_visible_job(session, job_id, self.principal).project
+        if action in QUEUEING_ACTIONS:
+            projects.check_queue_quota(session, project)
+        changed = change(session, job_id)
+        if not changed:
+            raise _refusal(action, get_visible_job(session, job_id, self.principal))
+        audit.record(session, self.actor, f"job.{action.name}", job_id, project=project, **data)
+        return changed
+
+
+def _refusal(action: Action, job: tables.Job) -> Conflict:
+    allowing = [str(other) for other in State if other in action.states]
+    known = State(job.state) if job.state in list(State) else None
+    allowed = [other.name for other in ACTIONS if known in other.states]
+    state = job.state if known else f"{job.state!r}, a state that this version does not know"
+    return Conflict(
+        f"Expected a job that is {' or '.join(allowing)} to {action.name}, "
+        f"received one that is {state}, which allows: {', '.join(allowed) or 'nothing'}."
+    )
+
+
+async def _job_actions(
+    *,
+    database: DatabaseDep,
+    dispatcher: DispatcherDep,
+    notifier: NotifierDep,
+    storage: StorageDep,
+    principal: MemberDep,
+    actor: ActorDep,
+    idempotent_request: IdempotentRequestDep,
+) -> JobActions:
+    return JobActions(database, dispatcher, notifier, storage, principal, actor, idempotent_request)
+
+
+JobActionsDep = Annotated[JobActions, Depends(_job_actions)]
+"""For principals that may change jobs; Forbidden otherwise."""

@@ -1,0 +1,100 @@
+"""Pagination cursors: an opaque string for the position where the next page starts.
+
+A cursor is valid only for the order and filters that it was created with.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from ampcore.spec import Problem
+from ampcore.spec.problems import format_value
+from server.deps import JOB_ID
+from server.errors import RequestInvalid
+from server.http.parameters import is_storable
+from store.search import MOVED_AT, PagePosition, Search, Sort
+
+
+def cursor_of(position: PagePosition, search: Search, sort: Sort) -> str:
+    """The cursor for the page after a position."""
+    value, walk_started_at = (
+        each.isoformat() if isinstance(each, datetime) else each
+        for each in (position.value, position.walk_started_at)
+    )
+    parts = [
+        _query_fingerprint(search, sort),
+        value,
+        position.job_id,
+        walk_started_at,
+        position.is_in_moved_jobs,
+    ]
+    text = json.dumps(parts, ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, search: Search, sort: Sort) -> PagePosition:
+    """The position in a cursor. Raises RequestInvalid, also for the cursor of another list."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        document = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        mark, value, job_id, walk_started_at, is_in_moved_jobs = document
+        if mark != _query_fingerprint(search, sort):
+            raise _invalid(cursor, "the cursor of a list with the same sort and the same filters")
+        field = "created_at" if is_in_moved_jobs is True else sort.field
+        moves = sort.field in MOVED_AT
+        return PagePosition(
+            VALUE_PARSERS[field](value),
+            _parse_job_id(job_id),
+            _parse_time(walk_started_at) if moves else None,
+            moves and is_in_moved_jobs is True,
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise _invalid(cursor, "the next_cursor of an earlier answer") from None
+
+
+def _query_fingerprint(search: Search, sort: Sort) -> str:
+    """A digest of the order and filters of a list."""
+    return sha256(f"{sort} {search}".encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _parse_time(value: Any) -> datetime:
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError(value)
+    return moment.astimezone(UTC)
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not is_storable(value):
+        raise ValueError(value)
+    return value
+
+
+def _parse_priority(value: Any) -> int:
+    if value not in range(10) or isinstance(value, bool):
+        raise ValueError(value)
+    return int(value)
+
+
+def _parse_job_id(value: Any) -> str:
+    if not JOB_ID.fullmatch(value):
+        raise ValueError(value)
+    return str(value)
+
+
+VALUE_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "created_at": _parse_time,
+    "updated_at": _parse_time,
+    "name": _parse_text,
+    "priority": _parse_priority,
+}
+"""The function that parses the sort value."""
+
+
+def _invalid(cursor: str, expected: str) -> RequestInvalid:
+    return RequestInvalid(
+        [Problem("/query/cursor", "invalid_value", expected, format_value(cursor))]
+    )

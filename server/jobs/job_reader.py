@@ -1,0 +1,86 @@
+"""Read single jobs: concurrent requests share one query.
+
+Finding out why a queued job waits takes longer than everything else, so it has its own batches;
+reads of other jobs do not wait for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from server.http.etag import etag_of
+from server.request_batcher import RequestBatcher
+from server.row_models import job_from_row
+from store.damaged_rows import is_row_error, read_partially
+from store.database import Database
+from store.jobs import get_rows
+from store.queue import is_queued, why_waiting
+
+
+@dataclass(frozen=True)
+class EncodedJob:
+    """The encoded response for a job; the route checks that the principal may see the project."""
+
+    project: str
+    etag: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class QueuedRow:
+    """The row of a queued job, whose response also says why it waits."""
+
+    row: Any
+
+
+class JobReader:
+    """Reads jobs for the requests of one application."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._job_batches: RequestBatcher[str, EncodedJob | QueuedRow | None] = RequestBatcher(
+            self._read_rows
+        )
+        self._queued_batches: RequestBatcher[Any, EncodedJob] = RequestBatcher(
+            self._explain_waiting
+        )
+
+    async def read(self, job_id: str) -> EncodedJob | None:
+        """The job as committed at the time of this call or later; None if there is none.
+
+        A damaged row fails only the requests for that job.
+        """
+        found = await self._job_batches.submit(job_id)
+        return (
+            await self._queued_batches.submit(found.row) if isinstance(found, QueuedRow) else found
+        )
+
+    def _read_rows(
+        self, job_ids: Sequence[str]
+    ) -> Sequence[EncodedJob | QueuedRow | Exception | None]:
+        with self._database.autocommit() as connection:
+            wanted = list(dict.fromkeys(job_ids))
+            try:
+                rows = get_rows(connection, wanted)
+            except Exception as error:
+                if not is_row_error(error):
+                    raise
+                rows = read_partially(connection, wanted)
+        found = {row.id: QueuedRow(row) if is_queued(row) else _encode(row) for row in rows}
+        return [found.get(job_id) for job_id in job_ids]
+
+    def _explain_waiting(self, rows: Sequence[Any]) -> Sequence[EncodedJob | Exception]:
+        waiting = {row.id: row for row in rows}
+        with self._database.autocommit() as connection:
+            why = why_waiting(connection, list(waiting.values()))
+        encoded = {job_id: _encode(row, why.get(job_id)) for job_id, row in waiting.items()}
+        return [encoded[row.id] for row in rows]
+
+
+def _encode(row: Any, waiting: str | None = None) -> EncodedJob | Exception:
+    try:
+        job = job_from_row(row, waiting)
+        body = job.model_dump_json(by_alias=True).encode()
+    except Exception as error:
+        return error
+    return EncodedJob(job.project, etag_of(body), body)

@@ -1,0 +1,35 @@
+"""Dependencies that read the bodies of requests about a job, other than specs."""
+
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
+from pydantic import ValidationError
+
+from ampcore.api.jobs import CloneChanges, JobChanges, RequestModel
+from ampcore.spec.problems import from_pydantic
+from server.deps import DocumentDep, OptionalDocumentDep
+from server.errors import RequestInvalid
+
+R = TypeVar("R", bound=RequestModel)
+
+
+async def _job_changes(document: DocumentDep) -> dict[str, Any]:
+    return _parse(JobChanges, document).model_dump(exclude_unset=True)
+
+
+async def _clone_changes(document: OptionalDocumentDep) -> dict[str, Any]:
+    return _parse(CloneChanges, document).set
+
+
+def _parse(model: type[R], document: Any) -> R:
+    """Raises RequestInvalid with every mistake."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise RequestInvalid(from_pydantic(error, model)) from None
+
+
+JobChangesDep = Annotated[dict[str, Any], Depends(_job_changes)]
+"""The fields to change, from the body of PATCH /jobs/{job_id}."""
+CloneChangesDep = Annotated[dict[str, Any], Depends(_clone_changes)]
+"""The value of each dotted path to change, from the body of POST /jobs/{job_id}/clone."""

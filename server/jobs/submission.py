@@ -1,0 +1,283 @@
+"""Submit jobs: from the request to the committed row and the message to a worker.
+
+The file follows a submission: `submit_spec` and `submit_clone` read the request, `_submit` returns
+the stored response if the request is a repeat, and `JobSubmitter` checks, writes and dispatches.
+Submissions that arrive at the same moment are written in one transaction; each gets its own
+response or error, as if it had been alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request, Response
+from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from ampcore.api.jobs import Job
+from ampcore.spec import JobSpec, SpecValidationError
+from ampcore.spec.assignments import with_values
+from server.dataset_folder import DatasetFolder
+from server.deps import actor_of, member_of, services_of
+from server.dispatch import Dispatcher, dispatch_jobs
+from server.http.json_body import read_body
+from server.http.responses import mark_replayed, to_response
+from server.idempotency import read_idempotency_key
+from server.jobs.actions import get_visible_job
+from server.request_batcher import RequestBatcher
+from server.row_models import job_from_row
+from store import audit, idempotency, jobs, projects, tables
+from store.audit import Actor
+from store.database import Database
+from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
+from store.projects import QuotaExceeded
+from store.rows import insert_rows
+from store.tables import AuditEntry
+
+SINGLE_JOB_ERRORS: Final = (QuotaExceeded, KeyReused, DataError, IntegrityError)
+"""Errors that one job of a transaction can cause: the jobs are then written one by one."""
+
+DERIVED_FIELDS: Final = ("loss_scale", "name")
+"""Fields of a spec whose default depends on other fields."""
+
+
+@dataclass(frozen=True)
+class JobDraft:
+    """A job to be queued; `document` is its spec, not yet checked."""
+
+    document: Any
+    project: str
+    cloned_from: str | None = None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request for a new job. `draft` is called once the request is known not to be a repeat."""
+
+    draft: Callable[[], JobDraft]
+    action: str
+    """The action in the audit log."""
+    actor: Actor
+    idempotent_request: IdempotentRequest | None = None
+
+
+# ---- From the request
+
+
+async def submit_spec(request: Request) -> Response:
+    """POST /jobs: queue the job whose spec is the body, and return it with status 201.
+
+    Raises Forbidden, MalformedJson, SpecValidationError, QuotaExceeded and KeyReused.
+    """
+    principal = member_of(request)
+    idempotent_request = await read_idempotency_key(request)
+    draft = JobDraft(await read_body(request), principal.project)
+    actor = actor_of(request, principal)
+    return await _submit(
+        request, Submission(lambda: draft, "job.submit", actor, idempotent_request)
+    )
+
+
+async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]) -> Response:
+    """POST /jobs/{job_id}/clone: queue a job with the spec of another one, changed.
+
+    `changes` maps dotted paths to values. Raises as `submit_spec`, and NotFound.
+    """
+    principal = member_of(request)
+    idempotent_request = await read_idempotency_key(request)
+    database = services_of(request).database
+
+    def draft() -> JobDraft:
+        with database.read() as session:
+            job = get_visible_job(session, job_id, principal)
+            return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
+
+    actor = actor_of(request, principal)
+    return await _submit(request, Submission(draft, "job.clone", actor, idempotent_request))
+
+
+def clone_document(job: tables.Job, changes: Mapping[str, Any]) -> Any:
+    """The spec of a job with its later edits, and with the value of each dotted path replaced.
+
+    Fields that had their derived default are left out, so that they are derived again: a clone
+    in float32 has no loss scale. Raises SpecValidationError for a path that does not exist.
+    """
+    runtime = {**job.spec["runtime"], "priority": job.priority}
+    edited = {**job.spec, "name": job.name, "labels": job.labels, "runtime": runtime}
+    return with_values(_without_derived_fields(edited), changes)
+
+
+def _without_derived_fields(document: dict[str, Any]) -> dict[str, Any]:
+    for name in DERIVED_FIELDS:
+        shorter = {key: value for key, value in document.items() if key != name}
+        if _with_defaults(shorter).get(name) == document[name]:
+            document = shorter
+    return document
+
+
+def _with_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with every default filled in; empty if this version does not accept it."""
+    try:
+        return JobSpec.parse(document).to_json()
+    except SpecValidationError:
+        return {}
+
+
+async def _submit(request: Request, submission: Submission) -> Response:
+    services, idempotent_request = services_of(request), submission.idempotent_request
+    if idempotent_request is not None:
+        stored = await run_in_threadpool(_find_response, services.database, idempotent_request)
+        if stored is not None:
+            return to_response(mark_replayed(stored))
+    return to_response(await services.submitter.submit(submission))
+
+
+def _find_response(
+    database: Database, idempotent_request: IdempotentRequest
+) -> StoredResponse | None:
+    with database.read() as session:
+        return idempotency.find(session, idempotent_request)
+
+
+# ---- Into the database, and to a worker
+
+
+@dataclass(frozen=True)
+class _CheckedSubmission:
+    """A submission whose spec is valid."""
+
+    submission: Submission
+    spec: JobSpec
+    origin: jobs.Origin
+
+    @property
+    def idempotent_request(self) -> IdempotentRequest | None:
+        return self.submission.idempotent_request
+
+
+@dataclass(frozen=True)
+class _SubmissionResult:
+    """The response to a submission, and the job that it created; None if it was a repeat."""
+
+    job: Job | None
+    response: StoredResponse
+
+    @classmethod
+    def of(cls, job: Job) -> "_SubmissionResult":
+        location = {"Location": f"/api/v1/jobs/{job.id}"}
+        return cls(job, StoredResponse(201, location, job.model_dump_json()))
+
+
+class JobSubmitter:
+    """Creates the jobs that are submitted to one application."""
+
+    def __init__(self, database: Database, datasets: DatasetFolder, dispatcher: Dispatcher) -> None:
+        self._database, self._datasets, self._dispatcher = database, datasets, dispatcher
+        self._batcher = RequestBatcher(self._submit_batch)
+
+    async def submit(self, submission: Submission) -> StoredResponse:
+        """Queue a job, and dispatch it once its row is committed.
+
+        Raises what the draft raises, SpecValidationError, QuotaExceeded and KeyReused.
+        """
+        return await self._batcher.submit(submission)
+
+    def _submit_batch(
+        self, submissions: Sequence[Submission]
+    ) -> Sequence[StoredResponse | Exception]:
+        checked = [self._check(submission) for submission in submissions]
+        valid = [one for one in checked if isinstance(one, _CheckedSubmission)]
+        written = iter(self._write(valid))
+        results = [next(written) if isinstance(one, _CheckedSubmission) else one for one in checked]
+        created = [one.job for one in results if isinstance(one, _SubmissionResult) and one.job]
+        dispatch_jobs(self._database, self._dispatcher, created)
+        return [one.response if isinstance(one, _SubmissionResult) else one for one in results]
+
+    def _check(self, submission: Submission) -> _CheckedSubmission | Exception:
+        try:
+            draft = submission.draft()
+            spec = JobSpec.parse(draft.document)
+            self._datasets.check(spec)
+        except Exception as error:
+            return error
+        actor = submission.actor
+        origin = jobs.Origin(draft.project, actor.token_name, actor.request_id, draft.cloned_from)
+        return _CheckedSubmission(submission, spec, origin)
+
+    def _write(
+        self, valid: Sequence[_CheckedSubmission]
+    ) -> Sequence[_SubmissionResult | Exception]:
+        """One transaction for all; one for each if they share a key or one of them is refused."""
+        if not valid:
+            return []
+        if len(valid) > 1 and _share_a_key(valid):  # the first one's response is for all of them
+            return self._write_one_by_one(valid)
+        try:
+            with self._database.write() as session:
+                return _insert(session, valid)
+        except SINGLE_JOB_ERRORS as error:
+            return [error] if len(valid) == 1 else self._write_one_by_one(valid)
+
+    def _write_one_by_one(
+        self, valid: Sequence[_CheckedSubmission]
+    ) -> Sequence[_SubmissionResult | Exception]:
+        return [result for one in valid for result in self._write([one])]
+
+
+def _share_a_key(valid: Sequence[_CheckedSubmission]) -> bool:
+    requests = [one.idempotent_request for one in valid if one.idempotent_request]
+    return len({(request.project, request.key) for request in requests}) < len(requests)
+
+
+def _insert(session: Session, valid: Sequence[_CheckedSubmission]) -> Sequence[_SubmissionResult]:
+    """Claim the keys, then create the jobs of those whose key was not used before."""
+    stored = _claim_keys(
+        session, [one.idempotent_request for one in valid if one.idempotent_request]
+    )
+    created = iter(
+        _create_jobs(session, [one for one in valid if one.idempotent_request not in stored])
+    )
+    return [
+        _SubmissionResult(None, stored[one.idempotent_request])
+        if one.idempotent_request in stored
+        else next(created)
+        for one in valid
+    ]
+
+
+def _claim_keys(
+    session: Session, requests: Sequence[IdempotentRequest]
+) -> dict[IdempotentRequest | None, StoredResponse]:
+    """Claim the keys for this transaction; returns the responses of those used before."""
+    stored: dict[IdempotentRequest | None, StoredResponse] = {}
+    # Sorted: two servers that claim the same keys in different orders would deadlock.
+    for request in sorted(requests, key=lambda request: (request.project, request.key)):
+        if (response := idempotency.claim(session, request)) is not None:
+            stored[request] = mark_replayed(response)
+    return stored
+
+
+def _create_jobs(
+    session: Session, valid: Sequence[_CheckedSubmission]
+) -> Sequence[_SubmissionResult]:
+    """Check the quotas, then insert the jobs, their audit entries and the stored responses."""
+    if not valid:
+        return []
+    jobs_by_project = Counter(one.origin.project for one in valid)
+    for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
+        projects.check_queue_quota(session, project, jobs_by_project[project])
+    rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
+    created = [job_from_row(row) for row in rows]
+    submissions = [one.submission for one in valid]
+    entries = [
+        audit.entry_values(submission.actor, submission.action, job.id, project=job.project)
+        for submission, job in zip(submissions, created, strict=True)
+    ]
+    insert_rows(session, AuditEntry, *entries)
+    results = [_SubmissionResult.of(job) for job in created]
+    for submission, result in zip(submissions, results, strict=True):
+        if submission.idempotent_request is not None:
+            idempotency.store_response(session, submission.idempotent_request, result.response)
+    return results

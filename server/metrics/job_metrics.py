@@ -1,0 +1,80 @@
+"""Prometheus metrics of jobs, attempts and artifacts."""
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import Final
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from sqlalchemy.orm import Session
+
+from ampcore.spec import TERMINAL, State
+from server.metrics.monotonic_counter import MonotonicCounter
+from store import metrics_queries
+from store.attempts import HANDED_BACK
+from store.lease_expiry import LOST
+
+OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, HANDED_BACK, LOST)
+
+
+class JobMetrics:
+    """Jobs by state, queue waits, attempts by outcome, and the size of artifacts."""
+
+    def __init__(self) -> None:
+        self._waits = MonotonicCounter()
+        self._ends = MonotonicCounter()
+
+    def collect(self, session: Session) -> Iterator[Metric]:
+        """Read the metrics from the database."""
+        jobs_by_state = GaugeMetricFamily(
+            "ampcore_jobs", "Jobs by state.", labels=["state", "queue"]
+        )
+        for (state, queue), count in metrics_queries.jobs_by_state(session).items():
+            jobs_by_state.add_metric([state, queue], count)
+        yield jobs_by_state
+        oldest = GaugeMetricFamily(
+            "ampcore_queue_oldest_seconds",
+            "How long the oldest due job of the queue has been waiting.",
+            labels=["queue"],
+        )
+        for queue, wait_s in metrics_queries.oldest_wait_s_by_queue(session).items():
+            oldest.add_metric([queue], wait_s)
+        yield oldest
+        yield self._histogram_of_waits(session)
+        attempts_by_outcome = CounterMetricFamily(
+            "ampcore_attempts", "Attempts that have ended, by outcome.", labels=["outcome"]
+        )
+        found = metrics_queries.attempts_by_outcome(session)
+        for outcome in OUTCOMES:
+            attempts_by_outcome.add_metric(
+                [outcome], self._ends.total(outcome, found.get(outcome, 0))
+            )
+        yield attempts_by_outcome
+        files = GaugeMetricFamily(
+            "ampcore_artifacts_bytes", "Size of the files that jobs have written.", labels=["kind"]
+        )
+        for kind, size_bytes in metrics_queries.artifact_bytes_by_kind(session).items():
+            files.add_metric([kind], size_bytes)
+        yield files
+        yield GaugeMetricFamily(
+            "ampcore_running_job_silence_seconds",
+            "Seconds since the least recently heard-from running job wrote steps or a heartbeat.",
+            value=metrics_queries.longest_silence_s(session),
+        )
+
+    def _histogram_of_waits(self, session: Session) -> Metric:
+        counts, sum_s = metrics_queries.wait_histogram(session)
+        bounds = [str(bound) for bound in metrics_queries.WAIT_BOUNDS_S] + ["+Inf"]
+        # Per bucket, so that the cumulative counts stay monotonic.
+        between = [count - less for less, count in pairwise([0, *counts])]
+        grown = accumulate(map(self._waits.total, bounds, between))
+        wait_histogram = HistogramMetricFamily(
+            "ampcore_queue_wait_seconds", "How long jobs waited before a worker took them."
+        )
+        buckets = list(zip(bounds, grown, strict=True))
+        wait_histogram.add_metric([], buckets, self._waits.total("sum", sum_s))
+        return wait_histogram

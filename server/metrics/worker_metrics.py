@@ -1,0 +1,88 @@
+"""Prometheus metrics of workers and GPUs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from sqlalchemy.orm import Session
+
+from server.metrics.monotonic_counter import MonotonicCounter
+from store import metrics_queries, workers
+from store.tables import Worker
+
+STATES: Final = ("online", "lost", "stopped")
+GPU_METRICS: Final = {
+    "utilization": ("ampcore_gpu_utilization_ratio", "How busy a GPU is, from 0 to 1."),
+    "memory_used_bytes": ("ampcore_gpu_memory_used_bytes", "Memory of a GPU that is in use."),
+    "memory_total_bytes": ("ampcore_gpu_memory_bytes", "Memory that a GPU has."),
+}
+
+
+class WorkerMetrics:
+    """Workers by state, their slots, and their own measurements."""
+
+    def __init__(self) -> None:
+        self._steps = MonotonicCounter()
+
+    def collect(self, session: Session) -> Iterator[Metric]:
+        """Read the metrics from the database."""
+        listing = workers.listing(session)
+        online = [worker for worker, state in listing if state == workers.ONLINE]
+        yield _by_state(Counter(state for _, state in listing))
+        yield from _slots(online, metrics_queries.busy_slots_by_worker(session))
+        for worker, _ in listing:
+            self._steps.total(worker.id, _measured(worker, "steps_total"))
+        yield CounterMetricFamily(
+            "ampcore_steps_ingested", "Training steps that were stored.", value=self._steps.sum()
+        )
+        yield GaugeMetricFamily(
+            "ampcore_ingest_lag_seconds",
+            "Seconds from a step's arrival at its worker until it is stored; maximum over workers.",
+            value=max((_measured(worker, "lag_s") for worker in online), default=0.0),
+        )
+        yield from _gpus(online)
+
+
+def _by_state(counts: Counter[str]) -> Metric:
+    family = GaugeMetricFamily("ampcore_workers", "Workers by state.", labels=["state"])
+    for state in STATES:
+        family.add_metric([state], counts[state])
+    return family
+
+
+def _slots(online: Sequence[Worker], busy: Any) -> Iterator[Metric]:
+    slots = GaugeMetricFamily(
+        "ampcore_worker_slots", "Jobs that an online worker can run.", labels=["worker"]
+    )
+    taken = GaugeMetricFamily(
+        "ampcore_worker_slots_busy", "Jobs that an online worker runs.", labels=["worker"]
+    )
+    for worker in online:
+        slots.add_metric([worker.id], worker.slots)
+        taken.add_metric([worker.id], busy.get(worker.id, 0))
+    yield slots
+    yield taken
+
+
+def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:
+    for field, (name, text) in GPU_METRICS.items():
+        family = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
+        for worker in online:
+            for gpu in _usage(worker).get("gpus") or ():
+                with suppress(KeyError, TypeError, ValueError):  # written by another version
+                    family.add_metric([worker.id, str(gpu["index"])], float(gpu[field]))
+        yield family
+
+
+def _measured(worker: Worker, field: str) -> float:
+    """A measurement of a worker, which may be `"Infinity"` in JSON; 0 if there is none yet."""
+    with suppress(TypeError, ValueError):
+        return float(_usage(worker).get(field, 0.0))
+    return 0.0
+
+
+def _usage(worker: Worker) -> dict[str, Any]:
+    """The measurements of a worker; empty if they cannot be read."""
+    return worker.usage if isinstance(worker.usage, dict) else {}

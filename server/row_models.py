@@ -1,0 +1,142 @@
+"""Builds the API's models from database rows.
+
+A row may be damaged, or written by a newer version: what cannot be read is left empty, named in
+`unreadable`, and logged.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Row
+
+from ampcore.api.base import StoredModel
+from ampcore.api.jobs import Job, ListedJob
+from ampcore.api.projects import Project
+from ampcore.api.workers import Worker
+from store import tables
+from store.projects import ProjectLoad
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=StoredModel)
+
+BLANK_VALUES: Final[tuple[Any, ...]] = (None, {}, [], "", 0)
+"""What replaces a value that cannot be read: the first of these that the field accepts."""
+
+
+def from_row(model: type[M], row: Any, values: Mapping[str, Any] | None = None) -> M:
+    """The model of a row, with `values` in place of the row's own fields of these names."""
+    try:
+        return model.model_validate(_values(model, row) | dict(values) if values else row)
+    except ValidationError as error:
+        names = sorted({str(mistake["loc"][0]) for mistake in error.errors()})
+    _report_unreadable(model.__name__, _row_name(row), ", ".join(names))
+    blanks = {name: _blank_value(model, name) for name in names}
+    return model.model_validate(
+        _values(model, row) | dict(values or {}) | blanks | {"unreadable": names}
+    )
+
+
+def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
+    """The job of a row; `waiting` says why it does not run yet."""
+    values = {"waiting": waiting, **_spec_fields(row.spec), **_progress_and_summary(row)}
+    return from_row(Job, row, values)
+
+
+def listed_job_from_row(row: Row[Any], spec: dict[str, Any] | None) -> ListedJob:
+    """The job of a row of `store.search.page`, with its spec if that is asked for."""
+    values = {"waiting": None, "spec": spec, **_progress_and_summary(row)}
+    if hasattr(row, "spec"):  # a row that could be read in part only
+        values |= _spec_fields(row.spec)
+    else:
+        values |= _scale_and_batch(row.loss_scale_mode, row.batch_size, row.accumulate)
+    return from_row(ListedJob, row, values)
+
+
+def worker_from_row(row: tables.Worker, state: str, jobs: list[str]) -> Worker:
+    """The worker of a row, with the ids of the jobs that it runs."""
+    values = {"state": state, "jobs": jobs, "draining": row.drain_requested_at is not None}
+    return from_row(Worker, row, values)
+
+
+def project_from_row(row: tables.Project, load: ProjectLoad) -> Project:
+    """The project of a row, with the number of its jobs that wait and run."""
+    return Project(
+        name=row.name,
+        max_queued=row.max_queued,
+        max_running=row.max_running,
+        queued=load.queued,
+        running=load.running,
+        created_at=row.created_at,
+    )
+
+
+def _values(model: type[StoredModel], row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in model.model_fields if hasattr(row, name)}
+
+
+def _blank_value(model: type[StoredModel], name: str) -> Any:
+    annotation: Any = model.model_fields[name].annotation
+    field = TypeAdapter(annotation)
+    for blank in BLANK_VALUES:
+        with suppress(ValidationError):
+            return field.validate_python(blank)
+    raise TypeError(f"{model.__name__}.{name} has no blank value")
+
+
+def _row_name(row: Any) -> str:
+    """What a person finds a row by."""
+    parts = (getattr(row, name, None) for name in ("job_id", "id", "seq", "attempt", "path"))
+    return " ".join(str(part) for part in parts if part is not None)
+
+
+@lru_cache(maxsize=1000)  # once for each row: it may be asked for every second
+def _report_unreadable(model: str, row: str, names: str) -> None:
+    log.error("the row of the %s %s cannot be read in full: %s", model, row, names)
+
+
+def _spec_fields(spec: Any) -> dict[str, Any]:
+    """The fields of a listed job that come from its spec."""
+    parts = spec if isinstance(spec, dict) else {}
+    scale, data, train = (parts.get(name) or {} for name in ("loss_scale", "data", "train"))
+    return _scale_and_batch(scale.get("mode"), data.get("batch_size"), train.get("accumulate"))
+
+
+def _scale_and_batch(loss_scale_mode: Any, batch_size: Any, accumulate: Any) -> dict[str, Any]:
+    """Numbers may come as text; None where a damaged spec has none."""
+    examples = None
+    with suppress(TypeError, ValueError):
+        examples = int(batch_size) * int(accumulate or 1)
+    return {"loss_scale_mode": loss_scale_mode, "examples_per_step": examples}
+
+
+def _progress_and_summary(row: tables.Job | Row[Any]) -> dict[str, Any]:
+    return {"progress": _progress(row), "summary": _summary(row)}
+
+
+def _progress(row: tables.Job | Row[Any]) -> float | None:
+    done, total = row.step, row.total_steps
+    if not total or not isinstance(done, int) or not isinstance(total, int):
+        return None
+    return min(done / total, 1.0)
+
+
+def _summary(row: tables.Job | Row[Any]) -> Any:
+    """Totals of the blocks, values of the last one, and the trainer's own summary at the end."""
+    if row.totals is None:
+        return row.summary
+    for part in (row.totals, row.summary):
+        if not isinstance(part, dict | NoneType):
+            return part  # not an object: reported as unreadable
+    latest = row.latest if isinstance(row.latest, dict) else {}
+    last = {
+        "last_loss": latest.get("loss"),
+        "loss_scale": latest.get("loss_scale"),
+        "last_examples_per_s": latest.get("examples_per_s"),
+    }
+    return {**row.totals, **last, **(row.summary or {})}

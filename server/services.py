@@ -1,0 +1,34 @@
+"""The services of one application: created once in `server.app`, used by every request."""
+
+from dataclasses import dataclass, field
+
+from anyio import CapacityLimiter
+
+from server.access.authenticator import Authenticator
+from server.dataset_folder import DatasetFolder
+from server.dispatch import Dispatcher
+from server.jobs.job_reader import JobReader
+from server.jobs.submission import JobSubmitter
+from server.metrics.registry import Metrics
+from server.streaming.streams import Streams
+from service.notify import Notifier
+from service.storage import Storage
+from store.database import Database
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the routes of one application share; `server.deps` hands it to them."""
+
+    database: Database
+    dispatcher: Dispatcher
+    notifier: Notifier
+    datasets: DatasetFolder
+    step_readers: CapacityLimiter
+    """Limits how many requests decode step blocks at the same time."""
+    storage: Storage
+    authenticator: Authenticator
+    metrics: Metrics
+    job_reader: JobReader
+    submitter: JobSubmitter
+    streams: Streams = field(default_factory=Streams)

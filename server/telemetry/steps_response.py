@@ -1,0 +1,121 @@
+"""The response to GET /jobs/{job_id}/steps, in the requested format, with an ETag."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from anyio.to_thread import run_sync
+from fastapi import Request, Response
+
+from server.deps import job_not_found, principal_of, services_of
+from server.http.etag import CACHE_HEADERS, etag_of, matches_if_none_match
+from server.http.responses import content_disposition
+from server.streaming.stream_limits import owner_of
+from server.streaming.streams import (
+    SEND_TIMEOUT_S,
+    LongResponse,
+    authorization_check,
+    iterate_in_threads,
+)
+from server.telemetry.formats import FORMATS, JSON, writer
+from server.telemetry.steps_query import StepsQuery
+from server.telemetry.steps_reader import all_tables, read_steps
+from server.telemetry.text_formats import json_document
+from store import jobs
+from store.database import Database
+
+VARY: Final = f"{CACHE_HEADERS['Vary']}, Accept"
+
+
+@dataclass(frozen=True)
+class TaggedBody:
+    """The ETag of a response, and its body; None if the client has it already."""
+
+    etag: str
+    body: bytes | None
+
+
+async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> Response:
+    """The response with the requested steps.
+
+    Raises NotFound for a job that the principal may not see, RequestInvalid for an unknown column.
+    """
+    services, visible_project = services_of(request), principal_of(request).visible_project
+    database, streams = services.database, services.streams
+    media_type = FORMATS[wanted.form].media_type
+    if wanted.form == JSON:
+        known = request.headers.getlist("if-none-match")
+        # One switch to a thread: each takes as long as a small read.
+        tagged = await run_sync(
+            _document,
+            database,
+            job_id,
+            wanted,
+            visible_project,
+            known,
+            limiter=services.step_readers,
+        )
+        headers = {**CACHE_HEADERS, "ETag": tagged.etag, "Vary": VARY}
+        if tagged.body is None:
+            return Response(status_code=304, headers=headers)
+        return Response(tagged.body, media_type=media_type, headers=headers)
+    owner = owner_of(request)
+    streams.files.check(owner)
+    name, pieces = await run_sync(
+        _file, database, job_id, wanted, visible_project, limiter=streams.loaders
+    )
+    headers = {**CACHE_HEADERS, "Content-Disposition": content_disposition(name), "Vary": VARY}
+    return LongResponse(
+        streams,
+        iterate_in_threads(streams, pieces),
+        headers=headers,
+        media_type=media_type,
+        open_streams=streams.files,
+        owner=owner,
+        allowed=authorization_check(request, services.authenticator),
+        send_timeout_s=SEND_TIMEOUT_S,
+    )
+
+
+def _document(
+    database: Database,
+    job_id: str,
+    wanted: StepsQuery,
+    visible_project: str | None,
+    known: list[str],
+) -> TaggedBody:
+    with database.read() as session:
+        project, seq = jobs.project_and_seq(session, job_id)
+        if project is None or visible_project not in (None, project):
+            raise job_not_found(job_id)
+        etag = etag_of(job_id, seq, wanted)
+        if matches_if_none_match(known, etag):
+            return TaggedBody(etag, None)
+        reading = read_steps(session, job_id, wanted)
+    return TaggedBody(etag, b"".join(json_document(reading)))
+
+
+def _file(
+    database: Database, job_id: str, wanted: StepsQuery, visible_project: str | None
+) -> tuple[str, Iterator[bytes]]:
+    """A file's name and bytes; the first piece is encoded before the status is sent."""
+    with database.read() as session:
+        job = jobs.get(session, job_id, project=visible_project)
+    if job is None:
+        raise job_not_found(job_id)
+    began_at = (job.started_at or job.created_at).timestamp()
+    form = FORMATS[wanted.form]
+    name = form.name.format(name=job.name, id=job_id, time=int(began_at))
+    pieces = writer(wanted.form, began_at=began_at)(all_tables(database, job_id, wanted))
+    return name, _with_first_made(pieces)
+
+
+def _with_first_made(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same iterator, with its first piece already computed."""
+    first = next(pieces, b"")
+
+    def rest() -> Iterator[bytes]:
+        yield first
+        yield from pieces
+
+    return rest()

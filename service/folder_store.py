@@ -1,0 +1,184 @@
+"""Storage backend for a local folder, or a network share that every machine has mounted.
+
+Each folder in the path of a file is opened separately and without following symbolic links, so
+that a link that somebody creates there cannot lead out of the folder.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+CHUNK_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 2**20
+_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_FOLLOW: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ContentMismatch(OSError):
+    """A file has another size or SHA-256 than it was stored with."""
+
+
+class FolderStore:
+    """Files below `root`. A new file gets its name once it is complete and synced to disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def check(self) -> None:
+        """Raise OSError if the folder cannot be created or written to."""
+        there = next(path for path in (self._root, *self._root.parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+            code = errno.EACCES if there.is_dir() else errno.ENOTDIR
+            raise OSError(code, os.strerror(code))
+
+    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
+        """Store a file: as a hard link on the same file system, else as a copy."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        with open_regular_file(file) as source, self._folder(parts[:-1], make=True) as folder:
+            unfinished = f".{secrets.token_hex(8)}.part"
+            try:
+                size_and_digest = _link(source, file, folder, unfinished)
+                size_and_digest = size_and_digest or _copy(source, folder, unfinished)
+                os.rename(unfinished, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(unfinished, dir_fd=folder)
+                raise
+            os.fsync(folder)
+        return size_and_digest
+
+    def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
+        """Copy a stored file to `file`, which exists only if its SHA-256 is correct."""
+        unfinished = file.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            with self._file(parts) as source, unfinished.open("xb") as target:
+                _, digest = copy_and_hash(source, target)
+            check_sha256(digest, sha256)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
+        """The bytes of a range; the file is open until the iterator is exhausted or closed."""
+        pieces = self._read(parts, start, end)
+        next(pieces)  # opens it
+        return pieces
+
+    def remove(self, parts: tuple[str, ...]) -> None:
+        """Delete a file, or the link with its name."""
+        with suppress(FileNotFoundError), self._folder(parts[:-1]) as folder:
+            os.unlink(parts[-1], dir_fd=folder)
+
+    def remove_all(self, parts: tuple[str, ...]) -> None:
+        """Delete a folder; a link in it is deleted, not followed."""
+        with suppress(FileNotFoundError), self._folder(parts[:-1]) as folder:
+            shutil.rmtree(parts[-1], dir_fd=folder)
+
+    def _read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
+        with self._file(parts) as source:
+            if source.seek(0, os.SEEK_END) < end:
+                raise ContentMismatch(f"the file is {end - source.tell()} bytes too short")
+            yield b""
+            source.seek(start)
+            left = end - start
+            while left > 0:
+                piece = source.read(min(CHUNK_BYTES, left))
+                if not piece:
+                    raise ContentMismatch(f"the file is {left} bytes too short")
+                left -= len(piece)
+                yield piece
+
+    def _file(self, parts: tuple[str, ...]) -> IO[bytes]:
+        with self._folder(parts[:-1]) as folder:
+            return open_regular_file(parts[-1], folder)
+
+    @contextmanager
+    def _folder(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+        """A descriptor of a folder below the root."""
+        here = open_folder(self._root, parts, make=make)
+        try:
+            yield here
+        finally:
+            os.close(here)
+
+
+def open_folder(root: Path, parts: tuple[str, ...], *, make: bool = False) -> int:
+    """A descriptor, to be closed, of a folder below another one; links are not followed.
+
+    With `make`, missing folders are created. Raises OSError.
+    """
+    here = os.open(root, _OPEN_FOLDER)
+    try:
+        for part in parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+            inner = os.open(part, _OPEN_FOLDER | _NO_FOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def check_sha256(digest: str, sha256: str) -> None:
+    """Raises WrongBytes for bytes that have changed since they were stored."""
+    if digest != sha256:
+        raise ContentMismatch(f"expected SHA-256 {sha256}, received {digest}")
+
+
+def open_regular_file(name: Path | str, folder: int | None = None) -> IO[bytes]:
+    """Open a regular file for reading; not a link, a pipe or a device."""
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
+    flags = os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW
+    file = open(os.open(name, flags, dir_fd=folder), "rb", buffering=0)  # noqa: SIM115 - it is the answer
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "expected a file of bytes")
+    return file
+
+
+def _link(source: IO[bytes], file: Path, folder: int, name: str) -> tuple[int, str] | None:
+    """Hard-link an open file into a folder; None if that is not possible."""
+    with suppress(OSError):  # another file system, or one without hard links
+        if os.fstat(source.fileno()).st_uid != os.geteuid():
+            return None  # its owner could change the stored bytes, or make them unreadable
+        os.link(file, name, dst_dir_fd=folder, follow_symlinks=False)
+        if not os.path.samestat(os.stat(name, dir_fd=folder), os.fstat(source.fileno())):
+            os.unlink(name, dir_fd=folder)  # the file was replaced in the meantime
+            return None
+        size_and_digest = copy_and_hash(source)
+        os.fsync(source.fileno())
+        return size_and_digest
+    return None
+
+
+def _copy(source: IO[bytes], folder: int, name: str) -> tuple[int, str]:
+    """Copy an open file into a folder."""
+    source.seek(0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
+    with open(os.open(name, flags, 0o644, dir_fd=folder), "wb") as target:
+        size_and_digest = copy_and_hash(source, target)
+        target.flush()
+        os.fsync(target.fileno())
+    return size_and_digest
+
+
+def copy_and_hash(source: IO[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
+    """Read a file to its end; its size in bytes and its SHA-256."""
+    digest = hashlib.sha256()
+    size = 0
+    while piece := source.read(_READ_BYTES):
+        digest.update(piece)
+        size += len(piece)
+        if target is not None:
+            target.write(piece)
+    return size, digest.hexdigest()

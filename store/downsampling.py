@@ -1,0 +1,88 @@
+"""Downsample a range of a job's steps, with the stored pyramid of each attempt."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.orm import Session
+
+from ampcore.telemetry import StepBlock, downsampling
+from ampcore.telemetry.buckets import Buckets
+from ampcore.telemetry.codec import ColumnFilter, decode_buckets, keep_all
+from ampcore.telemetry.downsampling import BUCKETS_PER_CHUNK, StepRange
+from store.database import BINARY_RESULTS
+from store.steps import AttemptRange, read_blocks
+from store.tables import StepLevel
+
+_OWN: Final = (
+    StepLevel.job_id == bindparam("job_id"),
+    StepLevel.attempt == bindparam("attempt"),
+)
+_LEVEL_ENDS: Final = (
+    select(StepLevel.__table__.c.size, func.max(StepLevel.end_step))
+    .where(*_OWN)
+    .group_by(StepLevel.size)
+)
+_CHUNKS: Final = (
+    select(StepLevel.__table__.c.payload)
+    .where(*_OWN, StepLevel.size == bindparam("size"))
+    .where(StepLevel.first_step >= bindparam("begin"), StepLevel.first_step < bindparam("end"))
+    .order_by(StepLevel.first_step)
+    .execution_options(**{BINARY_RESULTS: True})
+)
+
+
+def downsample(
+    session: Session,
+    job_id: str,
+    ranges: Sequence[AttemptRange],
+    max_buckets: int,
+    columns: Sequence[str] | None = None,
+) -> Buckets:
+    """The steps of the ranges in at most `max_buckets` buckets; unknown `columns` are left out."""
+    return downsampling.downsample(stored_parts(session, job_id, ranges, columns), max_buckets)
+
+
+def stored_parts(
+    session: Session,
+    job_id: str,
+    ranges: Sequence[AttemptRange],
+    columns: Sequence[str] | None = None,
+) -> list[StepRange]:
+    """The ranges as parts of a series; unknown `columns` are left out."""
+    keep = keep_all if columns is None else set(columns).__contains__
+    return [
+        StepRange(StoredSeries(session, job_id, stretch.attempt, keep), stretch.start, stretch.end)
+        for stretch in ranges
+        if stretch.start < stretch.end
+    ]
+
+
+class StoredSeries:
+    """The stored steps and pyramid levels of one range of an attempt."""
+
+    def __init__(
+        self, session: Session, job_id: str, attempt: int, keep: ColumnFilter = keep_all
+    ) -> None:
+        self._session, self._job_id, self._attempt, self._keep = session, job_id, attempt, keep
+        self._whose = {"job_id": job_id, "attempt": attempt}
+        self._covered_until: dict[int, int] | None = None
+
+    def covered_until(self, size: int) -> int:
+        """The step after the last stored bucket of a level; 0 if there is none."""
+        if self._covered_until is None:
+            found = self._session.connection().execute(_LEVEL_ENDS, self._whose)
+            self._covered_until = {row[0]: row[1] for row in found}
+        return self._covered_until.get(size, 0)
+
+    def buckets(self, size: int, start: int, end: int) -> list[Buckets]:
+        """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
+        span = size * BUCKETS_PER_CHUNK
+        asked = {**self._whose, "size": size, "begin": start // span * span, "end": end}
+        payloads = self._session.connection().execute(_CHUNKS, asked).scalars()
+        return [decode_buckets(each, self._keep).between(start, end) for each in payloads]
+
+    def steps(self, start: int, end: int) -> Iterator[StepBlock]:
+        """The steps s with `start` ≤ s < `end`, in order."""
+        stretch = AttemptRange(self._attempt, start, end)
+        return read_blocks(self._session, self._job_id, stretch, self._keep)

@@ -1,0 +1,119 @@
+"""Key steps of a job: skipped steps and loss scale changes, which downsampling never hides."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from ampcore.telemetry.buckets import SKIPPED
+from ampcore.telemetry.key_steps import KeySteps, LastLossScales, decode_key_steps, is_loss_scale
+from store.database import BINARY_RESULTS
+from store.steps import AttemptRange, clip, read_blocks
+from store.tables import StepPoints
+
+MAX_LISTED: Final = 1000
+"""So many skipped steps, and so many loss scale changes, are listed one by one."""
+
+_STORED: Final = (
+    select(StepPoints.__table__)
+    .where(
+        StepPoints.job_id == bindparam("job_id"),
+        StepPoints.attempt == bindparam("attempt"),
+        StepPoints.end_step > bindparam("start"),
+        StepPoints.first_step < bindparam("end"),
+    )
+    .order_by(StepPoints.first_step)
+    .execution_options(**{BINARY_RESULTS: True})
+)
+
+
+@dataclass
+class KeyStepsInRange:
+    """The first skipped steps and loss scale changes in a range, and the total number of each."""
+
+    points: KeySteps
+    skipped: int = 0
+    changes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the maximum number of each is listed."""
+        return len(self.points.skipped) >= MAX_LISTED and len(self.points.changes) >= MAX_LISTED
+
+    def add(self, points: KeySteps) -> None:
+        """Append further key steps."""
+        self.skipped += len(points.skipped)
+        self.changes += len(points.changes)
+        if not self.is_full:
+            both = KeySteps.concat([self.points, points])
+            self.points = KeySteps(both.skipped[:MAX_LISTED], both.changes[:MAX_LISTED])
+
+
+def find(
+    session: Session, job_id: str, ranges: Sequence[AttemptRange], start: int, end: int | None
+) -> KeyStepsInRange:
+    """The key steps s with `start` ≤ s < `end` in the given attempt ranges of a job."""
+    found = KeyStepsInRange(KeySteps.concat([]))
+    for before, whole in pairwise((None, *ranges)):
+        for stretch in clip([whole] if whole else [], start, end):
+            first = stretch.start
+            if before is not None and whole is not None and first == whole.start:
+                found.add(_at_attempt_boundary(session, job_id, before, stretch))
+                first += 1
+            until = _add_stored(
+                session, job_id, AttemptRange(stretch.attempt, first, stretch.end), found
+            )
+            for points in _not_stored_yet(
+                session, job_id, AttemptRange(stretch.attempt, until, stretch.end)
+            ):
+                found.add(points)
+    return found
+
+
+def _add_stored(
+    session: Session, job_id: str, stretch: AttemptRange, found: KeyStepsInRange
+) -> int:
+    """Add the stored key steps; returns the step up to which they are stored."""
+    until = stretch.start
+    asked = {"job_id": job_id, **vars(stretch)}
+    for row in session.connection().execute(_STORED, asked):
+        until = min(row.end_step, stretch.end)
+        whole = stretch.start <= row.first_step and row.end_step <= stretch.end
+        if whole and (found.is_full or not row.skipped + row.changes):
+            found.skipped += row.skipped
+            found.changes += row.changes
+        else:
+            found.add(decode_key_steps(row.payload).between(stretch.start, stretch.end))
+    return until
+
+
+def _not_stored_yet(session: Session, job_id: str, stretch: AttemptRange) -> Iterator[KeySteps]:
+    """The key steps of blocks that are not merged yet."""
+    if stretch.start >= stretch.end:
+        return
+    # From one step earlier: the first step may have changed the scale of that one.
+    wider = AttemptRange(stretch.attempt, max(stretch.start - 1, 0), stretch.end)
+    before = LastLossScales.unknown()
+    for block in read_blocks(session, job_id, wider, _is_needed):
+        yield KeySteps.of(block, before).between(stretch.start, stretch.end)
+        before = LastLossScales.of(block)
+
+
+def _at_attempt_boundary(
+    session: Session, job_id: str, before: AttemptRange, stretch: AttemptRange
+) -> KeySteps:
+    """The changes at the first step of a range, compared with the attempt before it."""
+    last = AttemptRange(before.attempt, before.end - 1, before.end)
+    first = AttemptRange(stretch.attempt, stretch.start, stretch.start + 1)
+    scales = [LastLossScales.of(block) for block in read_blocks(session, job_id, last, _is_needed)]
+    blocks = read_blocks(session, job_id, first, _is_needed)
+    return KeySteps.concat(
+        [KeySteps.of(each, (scales or [LastLossScales.unknown()])[0]) for each in blocks]
+    )
+
+
+def _is_needed(name: str) -> bool:
+    return name == SKIPPED or is_loss_scale(name)

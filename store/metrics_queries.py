@@ -1,0 +1,59 @@
+"""Queries for `/metrics`: jobs, waits, attempts, files and workers in numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from ampcore.spec import ACTIVE, State
+from store.attempts import is_due
+from store.clock import seconds_since
+from store.tables import Artifact, Attempt, Job
+
+WAIT_BOUNDS_S: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+"""Bucket bounds of the histogram of queue waits, in seconds."""
+
+
+def jobs_by_state(session: Session) -> Mapping[tuple[str, str], int]:
+    """The number of jobs by state and queue."""
+    counts = select(Job.state, Job.queue, func.count()).group_by(Job.state, Job.queue)
+    return {(state, queue): count for state, queue, count in session.execute(counts)}
+
+
+def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
+    """For each queue, the seconds for which its oldest due job has been waiting."""
+    longest = func.max(seconds_since(func.coalesce(Job.not_before, Job.queued_at)))
+    waiting = select(Job.queue, longest).where(Job.state == State.QUEUED, is_due())
+    return {queue: float(wait_s) for queue, wait_s in session.execute(waiting.group_by(Job.queue))}
+
+
+def wait_histogram(session: Session) -> tuple[Sequence[int], float]:
+    """Cumulative counts of attempts by wait (WAIT_BOUNDS_S, then all), and the sum of waits."""
+    within = [func.sum(case((Attempt.waited_s <= bound, 1), else_=0)) for bound in WAIT_BOUNDS_S]
+    row = session.execute(select(*within, func.count(), func.sum(Attempt.waited_s))).one()
+    return [int(count or 0) for count in row[:-1]], float(row[-1] or 0.0)
+
+
+def attempts_by_outcome(session: Session) -> Mapping[str, int]:
+    """The number of ended attempts by outcome."""
+    counts = select(Attempt.outcome, func.count()).where(Attempt.outcome.is_not(None))
+    return {str(end): count for end, count in session.execute(counts.group_by(Attempt.outcome))}
+
+
+def longest_silence_s(session: Session) -> float:
+    """Seconds since the least recently heard-from running job wrote steps or a heartbeat."""
+    longest = func.max(seconds_since(Job.updated_at))
+    return session.scalar(select(longest).where(Job.state == State.RUNNING)) or 0.0
+
+
+def artifact_bytes_by_kind(session: Session) -> Mapping[str, int]:
+    """The size of all recorded artifacts, by kind."""
+    sizes = select(Artifact.kind, func.sum(Artifact.size_bytes)).group_by(Artifact.kind)
+    return {kind: int(size) for kind, size in session.execute(sizes)}
+
+
+def busy_slots_by_worker(session: Session) -> Mapping[str, int]:
+    """The number of active jobs by worker."""
+    counts = select(Job.worker_id, func.count()).where(Job.state.in_(ACTIVE))
+    return {str(worker): count for worker, count in session.execute(counts.group_by(Job.worker_id))}

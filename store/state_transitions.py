@@ -1,0 +1,84 @@
+"""State transitions: every change of a job's state is one compare-and-set plus an event."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, tuple_, update
+from sqlalchemy.orm import Session
+
+from ampcore.spec import State
+from ampcore.spec.states import source_states
+from ampcore.telemetry import EventType
+from store.clock import now
+from store.rows import insert_rows
+from store.tables import Attempt, EventRow, Job
+
+
+def change_state(
+    session: Session, job_id: str, state: State, *conditions: ColumnElement[bool], **values: Any
+) -> Job | None:
+    """Change the state if transition table and conditions allow it, and write an event."""
+    statement = (
+        update(Job)
+        .where(Job.id == job_id, Job.state.in_(source_states(state)), *conditions)
+        .values(state=state, seq=Job.seq + 1, updated_at=now(), **values)
+        .returning(Job)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    job = session.scalars(statement).one_or_none()
+    if job is not None:
+        add_event(session, job, EventType.STATE, state_event_data(job))
+    return job
+
+
+def add_event(
+    session: Session, job: Job | Row[Any], event: EventType, data: dict[str, Any]
+) -> None:
+    """Insert an event with the seq that the job's row has just been given."""
+    insert_rows(session, EventRow, event_values(job, event, data))
+
+
+def event_values(job: Job | Row[Any], event: EventType, data: dict[str, Any]) -> dict[str, Any]:
+    """The values of that event's row."""
+    facts = {"seq": job.seq, "attempt": job.attempt, "step": job.step}
+    return {"job_id": job.id, "type": event, "data": data, **facts}
+
+
+def state_event_data(job: Job | Row[Any]) -> dict[str, Any]:
+    """The data of the event of a state change."""
+    facts = {"state": job.state, "reason": job.reason, "message": job.message}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def end_attempt(
+    session: Session,
+    job_id: str,
+    attempt: int,
+    state: State,
+    *,
+    outcome: str | None = None,
+    **values: Any,
+) -> Job | None:
+    """End an attempt and change the job's state; None if another attempt owns the job."""
+    job = change_state(
+        session,
+        job_id,
+        state,
+        Job.attempt == attempt,
+        Job.lease_expires_at.is_not(None),
+        lease_expires_at=None,
+        requested=None,
+        **(values | ({"finished_at": now()} if state.is_terminal else {"queued_at": now()})),
+    )
+    if job is not None:
+        session.execute(
+            update(Attempt)
+            .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, attempt))
+            .values(
+                outcome=outcome or state,
+                reason=job.reason,
+                message=job.message,
+                finished_at=now(),
+            )
+            .execution_options(synchronize_session=False)
+        )
+    return job

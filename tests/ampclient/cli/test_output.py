@@ -1,0 +1,48 @@
+"""Terminals that show less, and everything as JSON for those that are none."""
+
+import pytest
+import typer.main
+
+from ampclient.cli.app import app
+from tests.waiting import DEADLINE_S
+
+NO_JSON = {"completion"}
+"""Commands whose output is no answer."""
+
+
+def every_command(command, words=()):
+    below = getattr(command, "commands", {})
+    if not below or command.invoke_without_command:
+        yield words, command
+    for word, one in below.items():
+        yield from every_command(one, (*words, word))
+
+
+COMMANDS = [
+    (words, command)
+    for words, command in every_command(typer.main.get_command(app))
+    if words and " ".join(words) not in NO_JSON
+]
+
+
+@pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(c[0]) for c in COMMANDS])
+def test_every_command_can_answer_in_json(words, command):
+    assert any("--json" in parameter.opts for parameter in command.params)
+
+
+def test_what_an_encoding_lacks_is_replaced(start_ampctl, server, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    server.add_job("a", name="a – 名")
+    process = start_ampctl("list")
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, err) == (0, "")
+    assert "a - ?" in out
+
+
+def test_an_id_that_is_mistyped_is_suggested(ampctl, server):
+    server.add_job("0a1b2c3d4e5f", state="running")
+    expected = "Did you mean 0a1b2c3d4e5f (digits-fp16, running)?"
+    assert expected in ampctl("get", "0a1b2c3d4e5e").err
+    assert expected in ampctl("cancel", "0a1b2c").err
+    server.jobs.clear()
+    assert "Run `ampctl list` to see the jobs." in ampctl("watch", "zzz").err

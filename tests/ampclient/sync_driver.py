@@ -1,0 +1,75 @@
+"""An asynchronous client driven from plain code, so that one test speaks to both faces."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any
+
+from ampclient import AsyncJob
+from ampclient._sync_async import Async
+
+
+class SyncDriver:
+    """An object of the asynchronous face; what it awaits is run here, to its end."""
+
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._target = target
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return drive(getattr(self._target, name), self._loop)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._target == unwrap(other))
+
+    def __hash__(self) -> int:
+        return hash(self._target)
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+
+def unwrap(value: Any) -> Any:
+    """What is behind a driven one."""
+    if isinstance(value, SyncDriver):
+        return value._target
+    return [unwrap(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def drive(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
+    """The value, with everything that must be awaited run by the loop."""
+    match value:
+        case AsyncGenerator():
+            return _iterated(value, loop)
+        case Coroutine():
+            return drive(loop.run_until_complete(value), loop)
+        case AsyncJob() | Async():
+            return SyncDriver(value, loop)
+        case list():
+            return [drive(item, loop) for item in value]
+        case Callable():
+            return lambda *args, **named: drive(
+                value(*map(unwrap, args), **_callbacks(named, loop)), loop
+            )
+    return value
+
+
+def _callbacks(named: dict[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """What a test's own functions are called with is driven, too."""
+    return {
+        name: (lambda *args, call=value: call(*(drive(arg, loop) for arg in args)))
+        if callable(value)
+        else unwrap(value)
+        for name, value in named.items()
+    }
+
+
+def _iterated(items: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
+    try:
+        while True:
+            try:
+                item = loop.run_until_complete(anext(items))
+            except StopAsyncIteration:
+                return
+            yield drive(item, loop)
+    finally:
+        loop.run_until_complete(items.aclose())

@@ -1,0 +1,182 @@
+"""The client against the real API: what the faked one cannot prove."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded, State
+from store import artifacts, attempts, ingest, jobs, workers
+from tests.waiting import DEADLINE_S, join
+
+SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}, "name": "one"}
+
+
+@pytest.fixture
+def statuses():
+    """The status of each answer."""
+    return []
+
+
+@pytest.fixture
+def client(api, statuses):
+    note = {"response": [lambda response: statuses.append(response.status_code)]}
+    with (
+        httpx.Client(event_hooks=note, timeout=DEADLINE_S) as http_client,
+        Client(api.url, api.token, http_client=http_client) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def running(api, client, make_job):
+    return client.jobs.get(make_job(State.RUNNING).id)
+
+
+def tell(api, job_id, entries_written, *texts):
+    with api.database.write() as session:
+        chunks = [ingest.LogChunk("stdout", text) for text in texts]
+        assert ingest.append(session, job_id, 1, chunks, entries_written=entries_written)
+
+
+def test_a_job_is_steered_through_its_life(client):
+    job = client.jobs.submit(SPEC)
+    assert (job.project, job.priority, job.queue, job.failures) == ("default", 5, "default", 0)
+    assert job.refresh().waiting
+    assert job.pause().state is State.PAUSED
+    assert job.resume().state is State.QUEUED
+    edited = job.edit(name="two", labels={"team": "vision"}, priority=9)
+    assert (edited.name, edited.labels, edited.priority) == ("two", {"team": "vision"}, 9)
+    copy = edited.clone(set={"precision.policy": "float32"})
+    assert (copy.cloned_from, copy.name, copy.policy) == (job.id, "two", "float32")
+    assert job.cancel().state is State.CANCELLED
+    assert job.retry().state is State.QUEUED
+    job.cancel()
+    job.delete()
+    with pytest.raises(NotFound):
+        job.refresh()
+
+
+def test_one_key_queues_one_job(client):
+    first, second = (client.jobs.submit(SPEC, idempotency_key="mine") for _ in range(2))
+    assert first.id == second.id
+    with pytest.raises(InvalidRequest) as caught:
+        client.jobs.submit({**SPEC, "name": "other"}, idempotency_key="mine")
+    assert caught.value.code == "idempotency_key_reused"
+
+
+def test_jobs_are_found_by_every_filter(client):
+    client.jobs.submit({**SPEC, "name": "second", "labels": {"team": "vision"}})
+    client.jobs.submit({**SPEC, "name": "first", "precision": {"policy": "mixed_float16"}})
+
+    def names(**filters):
+        return [job.name for job in client.jobs.list(**filters)]
+
+    assert names(sort="name") == ["first", "second"]
+    assert names(label={"team": "vision"}) == names(label="team") == ["second"]
+    assert names(policy="mixed_float16") == names(q="FIRST") == ["first"]
+    assert names(model="cnn") == names(project="elsewhere") == names(state="running") == []
+    assert names(created_after=datetime.now(UTC) + timedelta(hours=1)) == []
+
+
+def test_a_job_that_stays_as_it_is_costs_a_304(client, running, statuses):
+    del statuses[:]
+    running.refresh()
+    running.refresh()
+    assert statuses == [304, 304]
+    assert running.pause().state is State.PAUSING
+    assert running.refresh().state is State.PAUSING
+
+
+def test_attempts_are_read(api, client, running):
+    [attempt] = running.attempts()
+    assert (attempt.attempt, attempt.first_step, attempt.outcome) == (1, 0, None)
+    with api.database.write() as session:
+        attempts.hand_back(session, running.id, 1)
+    assert running.attempts()[0].outcome == "handed_back"
+
+
+def test_logs_are_followed_live_to_the_end(api, running, wait_until):
+    tell(api, running.id, 0, "one\n", "two\u2028\n")
+    found = []
+    reader = threading.Thread(
+        target=lambda: found.extend(entry.text for entry in running.logs(follow=True))
+    )
+    reader.start()
+    wait_until(lambda: api.app.state.services.streams._open)
+    tell(api, running.id, 2, "three\n")
+    with api.database.write() as session:
+        attempts.mark_succeeded(session, running.id, 1, {"steps": 100})
+    join(reader)
+    assert found == ["one\n", "two\u2028\n", "three\n"]
+    assert [entry.text for entry in running.logs(attempt=1)] == found
+    assert list(running.logs(attempt=2)) == []
+
+
+def test_files_are_downloaded_and_what_broke_off_is_gone_on_with(api, running, statuses, tmp_path):
+    content = bytes(range(256)) * 1000
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    storage = api.app.state.services.storage
+    path = "attempt-1/a model?.keras"
+    size, sha256 = storage.put(running.id, path, source)
+    with api.database.write() as session:
+        stored = artifacts.StoredFile(path, artifacts.MODEL, None, size, sha256)
+        assert artifacts.add(session, running.id, 1, stored)
+    folder = tmp_path / "here"
+    (folder / "attempt-1").mkdir(parents=True)
+    part = folder / "attempt-1" / f".a model?.keras.{sha256[:16]}.part"
+    part.write_bytes(content[:1000])
+    [place] = running.download(to=folder)
+    assert place.read_bytes() == content
+    assert statuses[-1] == 206
+    assert not part.exists()
+
+
+def test_workers_are_read_and_drained(api, client):
+    with api.database.write() as session:
+        workers.register(
+            session, "ab12", hostname="box", pid=7, slots=2, version="0.2.0", queues=["gpu"]
+        )
+    [worker] = client.workers.list()
+    assert (worker.queues, worker.draining, worker.state) == (["gpu"], False, "online")
+    assert client.workers.drain("ab12").draining
+    assert client.workers.get("ab12").draining
+
+
+def test_tokens_projects_session_and_audit_are_read(api, client):
+    until = datetime.now(UTC) + timedelta(days=1)
+    token = client.tokens.create("look", role="viewer", project="vision", expires_at=until)
+    assert (token.role, token.expires_at) == ("viewer", until)
+    viewer = Client(api.url, token.secret)
+    session = viewer.session()
+    assert (session.token_id, session.role, session.project) == (token.id, "viewer", "vision")
+    with pytest.raises(Forbidden):
+        viewer.jobs.submit(SPEC)
+    viewer.close()
+    project = client.projects.update("vision", max_queued=3, max_running=None)
+    assert (project.max_queued, project.max_running) == (3, None)
+    assert {"default", "vision"} <= {found.name for found in client.projects.list()}
+    client.tokens.revoke(token.id)
+    assert any(found.revoked_at for found in client.tokens.list())
+    actions = [entry.action for entry in client.audit()]
+    assert actions == ["token.revoke", "project.update", "token.create"]
+    assert [entry.target for entry in client.audit(action="token.create")] == [token.id]
+
+
+def test_a_full_queue_is_told_at_once(client):
+    client.projects.update("default", max_queued=0, max_running=None)
+    with pytest.raises(QuotaExceeded) as caught:
+        client.jobs.submit(SPEC)
+    assert caught.value.retry_after_s
+    assert caught.value.request_id
+
+
+def test_a_job_of_another_project_is_not_there(api, client, client_with_role, make_job):
+    job = make_job(project="vision")
+    secret = client_with_role("member", "default").headers["authorization"].removeprefix("Bearer ")
+    with Client(api.url, secret) as other, pytest.raises(NotFound):
+        other.jobs.get(job.id)
+    with api.database.read() as session:
+        assert jobs.get(session, job.id) is not None

@@ -1,0 +1,67 @@
+"""A comparison from a real server."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from ampclient import AsyncClient, Client, InvalidRequest, NotFound
+from ampcore.spec import State
+from store import attempts, ingest
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """The store has its own tests on both kinds."""
+    return sqlite_url
+
+
+@pytest.fixture
+def pair(api, make_job, make_block):
+    """Two jobs of a thousand steps, the second twice as fast, and with a higher loss."""
+
+    def make(policy, loss, step_time_s):
+        job = make_job(State.RUNNING, precision={"policy": policy})
+        block = make_block(0, 1000, loss=loss, step_time_s=step_time_s)
+        with api.database.write() as session:
+            assert ingest.append(session, job.id, 1, [block], entries_written=0)
+            assert attempts.mark_succeeded(session, job.id, 1, {"final_loss": loss})
+        return job.id
+
+    return [make("float32", 2.0, 0.5), make("mixed_bfloat16", 2.5, 0.25)]
+
+
+def check(found, pair):
+    assert [compared.job.id for compared in found.jobs] == pair
+    assert [compared.loss_drift for compared in found.jobs] == [0.0, 0.25]
+    first, second = (compared.data for compared in found.jobs)
+    assert first["step"].tolist() == second["step"].tolist()
+    assert first["count"].sum() == 1000
+    np.testing.assert_allclose(first["elapsed_s"], 2 * second["elapsed_s"])
+    assert "loss.mean" in first
+    assert "grad_norm.mean" not in first
+    differs = {difference.pointer: difference.values for difference in found.spec}
+    assert differs["/precision/policy"] == ["float32", "mixed_bfloat16"]
+    results = {result.name: result.values for result in found.results}
+    assert results["final_loss"] == [2.0, 2.5]
+
+
+def test_what_the_server_compares_is_understood(api, pair):
+    with Client(api.url, api.token) as client:
+        jobs = [client.jobs.get(job_id) for job_id in pair]
+        check(client.compare(jobs, columns=["loss"], max_points=50), pair)
+        reverse = client.compare(pair, baseline=jobs[1])
+        assert reverse.baseline == pair[1]
+        assert reverse.jobs[0].loss_drift == pytest.approx(-0.2)
+        with pytest.raises(NotFound):
+            client.compare([*pair, "0" * 12])
+        with pytest.raises(InvalidRequest):
+            client.compare(pair[:1])
+
+
+def test_a_client_that_awaits_compares_as_well(api, pair):
+    async def compare():
+        async with AsyncClient(api.url, api.token) as client:
+            return await client.compare(pair, columns=["loss"], max_points=50)
+
+    check(asyncio.run(compare()), pair)

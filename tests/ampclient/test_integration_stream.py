@@ -1,0 +1,200 @@
+"""The story of a job from a real server: live, of two attempts, and over a restart."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+import uvicorn
+
+from ampclient import AsyncClient, Client, JobEvent, LogEntry, StepsEvent
+from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
+from server.app import create_app
+from server.settings import Settings
+from store import attempts, ingest
+from store.ingest import LogChunk
+from tests.processes import free_port
+from tests.waiting import DEADLINE_S
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """The store has its own tests on both kinds."""
+    return sqlite_url
+
+
+@pytest.fixture
+def tell(api, make_job):
+    """A running job, and a function that lets one of its attempts tell of something."""
+    entries_written = {}
+    job_id = make_job(State.RUNNING).id
+
+    def append(*entries, attempt=1):
+        before = entries_written.get(attempt, 0)
+        with api.database.write() as session:
+            assert ingest.append(session, job_id, attempt, entries, entries_written=before)
+        entries_written[attempt] = before + len(entries)
+
+    append.job_id = job_id
+    return append
+
+
+@pytest.fixture
+def begin_again(api, tell):
+    """Let another attempt go on from a step."""
+
+    def begin(first_step):
+        with api.database.write() as session:
+            attempts.hand_back(session, tell.job_id, 1)
+            attempts.claim(session, tell.job_id, "another")
+            attempts.mark_running(session, tell.job_id, 2, total_steps=100, first_step=first_step)
+
+    return begin
+
+
+@pytest.fixture
+def end(api, tell):
+    def end(attempt=1):
+        with api.database.write() as session:
+            assert attempts.mark_succeeded(session, tell.job_id, attempt, {"steps": 30})
+
+    return end
+
+
+@pytest.fixture
+def job(api, tell):
+    with Client(api.url, api.token) as client:
+        yield client.jobs.get(tell.job_id)
+
+
+def rows(blocks):
+    return [(block.attempt, step) for block in blocks for step in block["step"].tolist()]
+
+
+def test_history_and_what_comes_are_one_stream(job, tell, end, make_block):
+    tell(make_block(0, 10))
+    stream = job.stream()
+    assert rows([next(stream)]) == [(1, step) for step in range(10)]
+    tell(make_block(10, 5))
+    assert rows([next(stream)]) == [(1, step) for step in range(10, 15)]
+    end()
+    assert list(stream) == []
+
+
+def test_steps_that_are_done_again_come_again_with_their_attempt(
+    job, tell, begin_again, end, make_block
+):
+    tell(make_block(0, 12, loss=1.0))
+    begin_again(6)
+    tell(make_block(6, 6, loss=2.0, skipped=True), attempt=2)
+    end(2)
+    blocks = list(job.stream(columns=["loss"]))
+    assert rows(blocks) == [(1, s) for s in range(12)] + [(2, s) for s in range(6, 12)]
+    assert set(blocks[-1].names) == {"loss", "skipped"}
+    assert blocks[-1]["loss"].tolist() == [2.0] * 6
+    assert rows(job.stream(after=blocks[0].seq)) == [(2, s) for s in range(6, 12)]
+
+
+def test_every_kind_is_told(job, tell, end, make_block):
+    tell(make_block(0, 3), Event(EventType.WARNING, 2, {"message": "beware"}))
+    tell(LogChunk("stdout", "hello\n"))
+    end()
+    entries = list(job.follow())
+    assert [e.data["state"] for e in entries if isinstance(e, JobEvent) and e.type == "state"] == [
+        *("queued", "starting", "running", "succeeded")
+    ]
+    assert [e.text for e in entries if isinstance(e, LogEntry)] == ["hello\n"]
+    assert rows(e for e in entries if isinstance(e, StepsEvent)) == [(1, 0), (1, 1), (1, 2)]
+    assert [e.seq for e in entries] == sorted({e.seq for e in entries})
+    ledger = [e for e in entries if isinstance(e, JobEvent)]
+    assert list(job.follow(kinds=["events"])) == ledger == job.events()
+
+
+class Serving:
+    """An API of its own on a port, which can be stopped and started again."""
+
+    def __init__(self, settings, dispatcher):
+        self._settings, self._wake = settings, dispatcher
+        self.port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._start()
+
+    def _start(self):
+        self._app = create_app(self._settings, dispatcher=self._wake, reconcile=False)
+        config = uvicorn.Config(self._app, log_config=None, access_log=False, ws="none")
+        self._server = uvicorn.Server(config)
+        sockets = {"sockets": [self._listener]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
+        self._thread.start()
+
+    def stop(self):
+        # What `ampserver` does first: streams end, so that nobody waits for them.
+        self._app.state.services.streams.shutting_down.set()
+        self._server.should_exit = True
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+    def restart(self):
+        self.stop()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._start()
+
+
+@pytest.fixture
+def serving(database_url, tmp_path, dispatcher):
+    settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
+    serving = Serving(settings, dispatcher)
+    yield serving
+    serving.stop()
+
+
+def test_a_server_that_restarts_is_borne_with(api, serving, tell, end, make_block):
+    tell(make_block(0, 10), LogChunk("stdout", "before\n"))
+    with Client(f"http://127.0.0.1:{serving.port}", api.token) as client:
+        follower = client.jobs.get(tell.job_id).follow(kinds=["steps", "logs"])
+        entries = [next(follower), next(follower)]
+        serving.restart()
+        tell(make_block(10, 10), LogChunk("stdout", "after\n"))
+        end()
+        entries += list(follower)
+    assert rows(e for e in entries if isinstance(e, StepsEvent)) == [(1, s) for s in range(20)]
+    assert [e.text for e in entries if isinstance(e, LogEntry)] == ["before\n", "after\n"]
+
+
+def test_several_jobs_are_followed_at_one_time_from_async_code(api, tell, end, make_block):
+    async def entries_written(client, columns):
+        job = await client.jobs.get(tell.job_id)
+        return [step async for block in job.stream(columns=columns) for step in block["step"]]
+
+    async def follow():
+        async with AsyncClient(api.url, api.token) as client:
+            readers = asyncio.gather(
+                entries_written(client, ["loss"]), entries_written(client, None)
+            )
+            for first in (10, 20):
+                await asyncio.to_thread(tell, make_block(first, 10))
+            await asyncio.to_thread(end)
+            return await readers
+
+    tell(make_block(0, 10))
+    assert asyncio.run(follow()) == [[*range(30)]] * 2
+
+
+def test_a_task_that_is_cancelled_leaves_its_stream(api, tell, make_block, wait_until):
+    streams = api.app.state.services.streams
+
+    async def follow():
+        async with AsyncClient(api.url, api.token) as client:
+            stream = (await client.jobs.get(tell.job_id)).stream()
+            assert len(await anext(stream)) == 10
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert [block async for block in stream] == []
+
+    tell(make_block(0, 10))
+    asyncio.run(follow())
+    wait_until(lambda: streams._open == 0)

@@ -1,0 +1,176 @@
+"""One method, two faces."""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import AsyncGenerator, Iterator
+
+import httpx
+import pytest
+
+import ampclient
+from ampclient import AsyncClient, AsyncJob, Client, Job
+from ampclient._sync_async import (
+    Async,
+    Sync,
+    iterate_sync,
+    iterator,
+    operation,
+    paginated,
+    run_sync,
+)
+from ampclient.paging import PagedIterator
+
+
+class BaseEcho:
+    def __init__(self):
+        self.closed = 0
+
+    @operation
+    async def say(self, word: str, *, times: int = 1) -> str:
+        """The word, so often."""
+        return word * times
+
+    @iterator
+    async def count(self, end: int) -> AsyncGenerator[int, None]:
+        """The numbers below `end`."""
+        try:
+            for number in range(end):
+                yield number
+        finally:
+            self.closed += 1
+
+    @paginated
+    async def found(self) -> AsyncGenerator[int, None]:
+        """Three numbers."""
+        for number in range(3):
+            yield number
+
+
+class Echo(Sync, BaseEcho):
+    pass
+
+
+class AsyncEcho(Async, BaseEcho):
+    pass
+
+
+def test_plain_code_gets_the_answer_and_async_code_awaits_it():
+    assert Echo().say("a", times=3) == "aaa"
+
+    async def awaited():
+        echo = AsyncEcho()
+        return (
+            await echo.say("b"),
+            [n async for n in echo.count(2)],
+            [n async for n in echo.found()],
+        )
+
+    assert asyncio.run(awaited()) == ("b", [0, 1], [0, 1, 2])
+
+
+def test_a_series_is_lazy_and_is_closed_when_nobody_reads_on():
+    echo = Echo()
+    numbers = echo.count(10)
+    assert isinstance(numbers, Iterator)
+    assert next(numbers) == 0
+    numbers.close()
+    assert echo.closed == 1
+    for _ in echo.count(10):
+        break
+    gc.collect()
+    assert echo.closed == 2
+
+
+def test_a_listing_shows_what_it_has_not_given_yet():
+    found = Echo().found()
+    assert isinstance(found, PagedIterator)
+    assert next(found) == 0
+    assert "<td" in found._repr_html_()
+    assert list(found) == [1, 2]
+    assert found._repr_html_() == "<p>none</p>"
+
+
+def test_plain_code_may_run_within_an_event_loop():
+    async def as_in_a_notebook():
+        return Echo().say("a"), list(Echo().count(2))
+
+    assert asyncio.run(as_in_a_notebook()) == ("a", [0, 1])
+
+
+def test_what_pauses_is_refused():
+    with pytest.raises(RuntimeError, match="needs an event loop"):
+        run_sync(asyncio.sleep(0))
+
+    async def pausing():
+        await asyncio.sleep(0)
+        yield 1
+
+    with pytest.raises(RuntimeError, match="needs an event loop"):
+        next(iterate_sync(pausing()))
+
+
+@pytest.mark.parametrize(("plain", "other"), [(Client, AsyncClient), (Job, AsyncJob)])
+def test_both_faces_have_the_same_methods_with_the_same_words(plain, other):
+    names = {name for name in dir(plain) if not name.startswith("_")}
+    assert names == {name for name in dir(other) if not name.startswith("_")}
+    for name in names:
+        ours, theirs = getattr(plain, name), getattr(other, name)
+        if inspect.isfunction(ours):
+            assert ours.__doc__ == theirs.__doc__
+            assert inspect.signature(ours) == inspect.signature(theirs)
+            assert not inspect.iscoroutinefunction(ours)
+
+
+def test_a_job_of_each_face_answers_with_jobs_of_its_own(sync_client, async_client, server):
+    server.add_job("a", state="running")
+    assert type(sync_client.jobs.get("a").refresh()) is Job
+    job = async_client.jobs.get("a")
+    assert type(job.refresh()._target) is AsyncJob
+    [listed] = async_client.jobs.list()
+    assert type(listed._target) is AsyncJob
+
+
+def test_many_jobs_are_followed_at_one_time(server):
+    """What AsyncClient is for: while one waits, the others go on."""
+    names = [f"job{number}" for number in range(20)]
+    for name in names:
+        server.add_job(name)
+    arrived, all_here = [], asyncio.Event()
+
+    async def answer(request):
+        arrived.append(request.url.path)
+        if len(arrived) == len(names):
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), 20)
+        return server(request)
+
+    async def read():
+        http_client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        async with (
+            http_client,
+            AsyncClient("http://h", "a-secret-token", http_client=http_client) as c,
+        ):
+            return await asyncio.gather(*(c.jobs.get(name) for name in names))
+
+    assert [job.id for job in asyncio.run(read())] == names
+
+
+def test_a_client_that_awaits_closes_its_own_connections_only(server):
+    async def use():
+        own = AsyncClient("http://h", "token")
+        async with own:
+            pass
+        given = httpx.AsyncClient(transport=httpx.MockTransport(server))
+        async with AsyncClient("http://h", "token", http_client=given) as client:
+            assert repr(client) == "<AsyncClient of http://h>"
+        open_still = not given.is_closed
+        await given.aclose()
+        return own._transport._backend._http.is_closed, open_still
+
+    assert asyncio.run(use()) == (True, True)
+
+
+def test_both_clients_are_exported():
+    assert ampclient.AsyncClient is AsyncClient
+    assert ampclient.AsyncJob is AsyncJob

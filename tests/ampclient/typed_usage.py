@@ -1,0 +1,27 @@
+"""What type checkers see of the SDK. `make check` runs mypy on this file; nothing runs it."""
+
+from typing import assert_type
+
+from ampclient import AsyncClient, AsyncJob, Client, Job, RawResponse, Summary, Worker
+from tests.waiting import DEADLINE_S
+
+
+def plain_code(client: Client) -> None:
+    """Results of operations in plain code."""
+    assert_type(client.jobs.get("a", timeout=DEADLINE_S, headers={"X-Trace": "7"}), Job)
+    assert_type(client.jobs.get("a").summary, Summary | None)
+    assert_type(client.jobs.get("a").cancel(), Job)
+    assert_type(client.workers.list(), list[Worker])
+    assert_type(client.with_raw_response.jobs.get("a"), RawResponse[Job])
+    client.jobs.get("a", timeot=3)  # type: ignore[call-arg]
+    client.with_raw_response.jobs.list()  # type: ignore[call-overload]
+    for job in client.jobs.list():
+        assert_type(job, Job)
+
+
+async def code_that_awaits(client: AsyncClient) -> None:
+    """The same results, awaited."""
+    assert_type(await client.jobs.get("a", timeout=DEADLINE_S), AsyncJob)
+    assert_type(await client.with_raw_response.workers.list(), RawResponse[list[Worker]])
+    async for job in client.jobs.list():
+        assert_type(job, AsyncJob)

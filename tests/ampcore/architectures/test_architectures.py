@@ -1,0 +1,45 @@
+import pytest
+
+from ampcore.architectures import ARCHITECTURES, DataShape, describe_networks
+from ampcore.architectures.layers import NetworkBuilder
+from ampcore.spec import model
+
+MODELS = [
+    (model.Mlp(dropout=0.5), (28, 28)),
+    (model.Cnn(), (28, 28)),
+    (model.LeNet5(), (8, 8, 3)),
+    (model.ResNet(depth=14, width=4), (16, 16, 3)),
+    (model.Gan(), (28, 28)),
+    (model.Embedding(hidden=(8,)), (10, 5)),
+    (model.LstmLm(layers=2), (16,)),
+    (model.TransformerLm(layers=2), (16,)),
+]
+
+
+def test_every_architecture_is_tested():
+    assert {spec.kind for spec, _ in MODELS} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))
+def test_layers_have_names_of_their_own_and_take_what_was_built_before(spec, example):
+    for network in describe_networks(spec, DataShape(example, 10)).values():
+        built = {network.input_name}
+        for layer in network.layers:
+            assert layer.name not in built
+            assert set(layer.inputs) <= built
+            built.add(layer.name)
+
+
+@pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))
+def test_the_networks_are_those_that_the_spec_names(spec, example):
+    assert tuple(describe_networks(spec, DataShape(example, 10))) == spec.networks
+
+
+def test_a_layer_takes_the_one_before_it_unless_others_are_named():
+    builder = NetworkBuilder("model", "x", (4,))
+    first = builder.add("Dense", "a", units=4)
+    builder.add("Dense", "b", units=4, spec_fields={"inputs": None, "units": "/model/hidden/1"})
+    builder.add("Add", "sum", first, "b")
+    inputs = {layer.name: layer.inputs for layer in builder.network().layers}
+    assert inputs == {"a": ("x",), "b": ("a",), "sum": ("a", "b")}
+    assert builder.network().layers[1].spec_fields == {"units": "/model/hidden/1"}

@@ -1,0 +1,99 @@
+import hashlib
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+
+from ampcore.checkpoint import load, save
+
+SHAPES = nps.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module")
+def round_trip(folder, make_checkpoint):
+    """What a checkpoint with these arrays gives back from the disk."""
+
+    def arrays_of(arrays):
+        file = save(folder, make_checkpoint(arrays=arrays))
+        back = load(file).arrays
+        file.unlink()
+        return back
+
+    return arrays_of
+
+
+def same_bits(a, b):
+    return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)  # it waits for the disk
+def test_arrays_come_back_bit_for_bit(round_trip, dtypes, data):
+    def drawn(dtype, shape):
+        # Any bytes at all: the payloads of NaNs are bits too. A bool is 0 or 1.
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = np.frombuffer(data.draw(st.binary(min_size=size, max_size=size)), np.uint8)
+        raw = raw % 2 if dtype is np.bool_ else raw
+        return raw.view(dtype).reshape(shape)
+
+    kinds = data.draw(st.dictionaries(st.text(), st.tuples(st.sampled_from(dtypes), SHAPES)))
+    arrays = {name: drawn(*kind) for name, kind in kinds.items()}
+    back = round_trip(arrays)
+    assert back.keys() == arrays.keys()
+    assert all(same_bits(back[name], arrays[name]) for name in arrays)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=np.float32).reshape(3, 4).T,
+        np.arange(12, dtype=np.int64)[::-3],
+        np.broadcast_to(np.float16(2), (2, 3)),
+    ],
+    ids=["transposed", "every third, backwards", "broadcast"],
+)
+def test_an_array_need_not_lie_in_one_piece(round_trip, array):
+    assert same_bits(round_trip({"a": array})["a"], np.ascontiguousarray(array))
+
+
+def test_what_comes_back_can_be_written_to(round_trip):
+    round_trip({"a": np.zeros(3)})["a"][1] = 1
+
+
+def test_another_reader_finds_everything_by_the_rules_of_safetensors(folder, make_checkpoint):
+    narrow, wide = np.array([True]), np.array([1.5, -2], ml_dtypes.bfloat16)
+    checkpoint = make_checkpoint(arrays={"a/narrow": narrow, "b/wide": wide})
+    content = save(folder, checkpoint).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    assert length % 8 == 0
+    assert content[8:9] == b"{"
+    assert json.loads(header.pop("__metadata__")["manifest"])["step"] == checkpoint.manifest.step
+    # Wide items lie first, so that each begins at a multiple of its size.
+    assert header == {
+        "b/wide": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]},
+        "a/narrow": {"dtype": "BOOL", "shape": [1], "data_offsets": [4, 5]},
+        "__sha256__": {"dtype": "U8", "shape": [32], "data_offsets": [5, 37]},
+    }
+    assert data == wide.tobytes() + b"\1" + hashlib.sha256(content[:-32]).digest()
+
+
+@pytest.mark.parametrize("name", ["__metadata__", "__sha256__"])
+def test_a_name_with_a_meaning_of_its_own_is_refused(folder, make_checkpoint, name):
+    with pytest.raises(ValueError, match=name):
+        save(folder, make_checkpoint(arrays={name: np.zeros(1)}))
+
+
+@pytest.mark.parametrize("dtype", [object, str, np.complex64, "datetime64[s]", [("a", "f4")]])
+def test_a_dtype_that_could_not_be_read_back_is_refused(folder, make_checkpoint, dtype):
+    with pytest.raises(ValueError, match="its dtype is"):
+        save(folder, make_checkpoint(arrays={"a": np.zeros(1, dtype)}))

@@ -1,0 +1,125 @@
+"""The layer table of a spec equals that of the Keras model that is built from it."""
+
+import re
+from dataclasses import replace
+
+import keras
+import pytest
+from keras import layers
+
+from ampcore import models
+from ampcore.architectures import ARCHITECTURES, DataShape
+from ampcore.data import Signature
+from ampcore.diagnostics.model_layers import tables_from_model
+from ampcore.models import Network
+from ampcore.precision import layer_policies
+from ampcore.preflight.spec_tables import tables_from_model_spec
+from ampcore.spec import model
+from ampcore.spec.precision import Precision
+
+MIXED = Precision(policy="mixed_float16")
+TEXT = Signature((16,), "int32", 50, 50)
+
+
+def images(*shape, classes=10):
+    return Signature(shape, "float32", classes)
+
+
+KINDS = {
+    "mlp": (model.Mlp(dropout=0.5), images(28, 28)),
+    "mlp of vectors": (model.Mlp(hidden=()), images(64)),
+    "cnn": (model.Cnn(), images(28, 28, 1)),
+    "cnn without dropout": (model.Cnn(dropout=0.0, dense=()), images(21, 24, classes=7)),
+    "lenet5": (model.LeNet5(), images(32, 32, 1)),
+    "lenet5 resized": (model.LeNet5(), images(8, 8, 1)),
+    "resnet": (model.ResNet(depth=14, width=12), images(31, 32, 3)),
+    "gan": (model.Gan(generator=(8, 16, 8), discriminator=(8, 4)), images(12, 8, 3)),
+    "embedding": (model.Embedding(hidden=(16,)), Signature((10, 5), "int32", 2, 1024)),
+    "lstm_lm": (model.LstmLm(layers=2, units=24), TEXT),
+    "transformer_lm": (model.TransformerLm(), TEXT),
+}
+
+
+def built(spec, signature, precision):
+    policies = layer_policies(precision)
+    return tables_from_model(models.build(spec, signature, policies), policies)
+
+
+def comparable(layer):
+    # Keras numbers the softmax and dropout of an attention anew in each process.
+    parts = tuple(re.sub(r"_\d+$", "", part) for part in layer.parts)
+    return replace(layer, parts=parts, dimensions=())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_layer_table_of_a_spec_is_that_of_the_keras_model(kind):
+    spec, signature = KINDS[kind]
+    predicted = tables_from_model_spec(spec, DataShape(signature.input_shape, signature.classes))
+    found = built(spec, signature, MIXED)
+    assert [table.network for table in predicted] == [table.network for table in found]
+    for predicted_table, table in zip(predicted, found, strict=True):
+        mine = {
+            layer.path: comparable(layer)
+            for layer in predicted_table.with_policy(MIXED, MIXED.policy).layers
+        }
+        real = {layer.path: comparable(layer) for layer in table.layers}
+        assert mine == real
+
+
+def test_every_architecture_is_compared():
+    assert {spec.kind for spec, _ in KINDS.values()} == set(ARCHITECTURES)
+    assert set(ARCHITECTURES) == set(models.BUILDERS) - {"keras_application"}
+
+
+def test_dimensions_are_those_of_the_spec():
+    spec, signature = KINDS["lstm_lm"]
+    [predicted] = tables_from_model_spec(spec, DataShape(signature.input_shape, signature.classes))
+    [found] = built(spec, signature, MIXED)
+    sizes = {layer.path: {d.name: d.size for d in layer.dimensions} for layer in found.layers}
+    for layer in predicted.layers:
+        for dimension in layer.dimensions:
+            assert sizes[layer.path].get(dimension.name, dimension.size) == dimension.size
+
+
+def test_an_architecture_of_keras_has_its_published_parameters_and_products():
+    spec = model.KerasApplication(name="MobileNet")
+    [table] = built(spec, images(224, 224, 3, classes=1000), MIXED)
+    # Howard et al. 2017, arXiv:1704.04861, table 8: 4.2 million parameters, 569 million
+    # multiply-adds.
+    assert table.parameters == pytest.approx(4.2e6, rel=0.02)
+    assert table.multiply_adds == pytest.approx(569e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "products"),
+    [
+        (layers.Conv1D(4, 3), (10, 2), 8 * 3 * 2 * 4),
+        (layers.Conv2D(8, 3, groups=2, padding="same"), (4, 4, 4), 16 * 9 * 2 * 8),
+        (layers.Conv2DTranspose(2, 3, strides=2), (4, 4, 3), 16 * 9 * 3 * 2),
+        (layers.DepthwiseConv2D(3), (5, 5, 4), 9 * 9 * 4),
+        (layers.SeparableConv2D(8, 3), (5, 5, 4), 9 * (9 * 4 + 4 * 8)),
+        (layers.EinsumDense("abc,cd->abd", (5, 7)), (5, 3), 5 * 3 * 7),
+        (layers.EinsumDense("...x,xy->...y", 7), (3,), 3 * 7),
+        (layers.GRU(4), (5, 3), 5 * (3 + 4) * 3 * 4),
+        (layers.SimpleRNN(4), (5, 3), 5 * (3 + 4) * 4),
+        (layers.ReLU(), (5, 3), 0),
+    ],
+    ids=lambda value: value.name if hasattr(value, "name") else None,
+)
+def test_the_products_of_a_layer_are_those_of_its_definition(layer, shape, products):
+    inputs = keras.Input(shape)
+    network = Network("model", keras.Model(inputs, layer(inputs)))
+
+    class Only:
+        networks = (network,)
+
+    [table] = tables_from_model(Only, layer_policies(Precision()))
+    assert table.multiply_adds == products
+
+
+def test_dtypes_are_those_that_the_layers_have_in_fact():
+    overrides = [{"layers": "conv_1", "dtype": "float32"}]
+    [table] = built(*KINDS["cnn"], Precision(policy="float16", overrides=overrides))
+    dtypes = {layer.path: (layer.compute_dtype, layer.variable_dtype) for layer in table.layers}
+    assert dtypes["conv_1"] == dtypes["predictions"] == ("float32", "float32")
+    assert dtypes["conv_2"] == ("float16", "float16")

@@ -1,0 +1,122 @@
+import math
+
+import pytest
+from pydantic import TypeAdapter
+
+from ampcore.architectures import DataShape
+from ampcore.preflight import NotYetKnown, tables_from_spec
+from ampcore.preflight.data import total_steps
+from ampcore.preflight.spec_tables import tables_from_model_spec
+from ampcore.spec.model import ModelSpec
+
+
+@pytest.fixture
+def spec_tables():
+    """The networks of a model on images of a shape, or on data in another form."""
+
+    def draw(kind, shape=(28, 28, 1), classes=10, **fields):
+        spec = TypeAdapter(ModelSpec).validate_python({"kind": kind, **fields})
+        return tables_from_model_spec(spec, DataShape(shape, classes))
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "parameters"),
+    [
+        ({"kind": "cnn"}, (28, 28, 1), [1_199_882]),
+        ({"kind": "lenet5"}, (32, 32, 1), [61_706]),
+        ({"kind": "mlp", "hidden": [4096, 4096]}, (784,), [20_037_642]),
+        ({"kind": "gan"}, (28, 28, 1), [477_713, 245_169]),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+)
+def test_parameters_are_the_published_ones(spec_tables, model, shape, parameters):
+    assert [table.parameters for table in spec_tables(shape=shape, **model)] == parameters
+
+
+def test_of_the_generator_as_many_are_trained_as_published(spec_tables):
+    generator, _ = spec_tables("gan")
+    assert generator.trainable == 477_377
+
+
+def test_the_mnist_cnn_makes_as_many_products_as_its_definition_says(spec_tables):
+    [table] = spec_tables("cnn")
+    products = {layer.path: layer.multiply_adds for layer in table.layers if layer.multiply_adds}
+    assert products == {
+        "conv_1": 26 * 26 * 32 * 3 * 3 * 1,
+        "conv_2": 24 * 24 * 64 * 3 * 3 * 32,
+        "dense_1": 9216 * 128,
+        "predictions": 128 * 10,
+    }
+    assert table.multiply_adds == 11_992_448
+
+
+def test_lenet5_makes_the_products_that_are_published(spec_tables):
+    [table] = spec_tables("lenet5", (32, 32, 1))
+    assert table.multiply_adds == 416_520
+
+
+def test_resnet20_has_the_parameters_and_products_of_its_paper(spec_tables):
+    # The paper's shortcuts have no weights; ours have two, of 1 × 1: 2,560 with their norms.
+    [table] = spec_tables("resnet", (32, 32, 3), depth=20)
+    assert math.isclose(table.trainable, 0.27e6, rel_tol=0.02)
+    assert math.isclose(table.multiply_adds, 41e6, rel_tol=0.02)
+
+
+def test_the_sparse_model_looks_up_a_row_for_each_key(spec_tables):
+    [table] = spec_tables("embedding", (10, 5), 2)
+    assert [layer.path for layer in table.layers] == ["embedding", "flatten", "predictions"]
+    assert table.layers[0].looked_up_rows == 50
+    assert table.layers[1].output_shape == (400,)
+
+
+def test_attention_multiplies_every_place_with_every_other(spec_tables):
+    [short] = spec_tables("transformer_lm", (16,), 50, layers=1)
+    [long] = spec_tables("transformer_lm", (32,), 50, layers=1)
+    beside = long.multiply_adds - 2 * short.multiply_adds
+    assert beside == 2 * 128 * (32**2 - 2 * 16**2)
+
+
+def test_the_last_layer_of_each_network_makes_its_output(spec_tables):
+    for table in spec_tables("gan"):
+        assert [layer.output for layer in table.layers].count(True) == 1
+        assert table.layers[-1].output
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"data": {"kind": "npz", "path": "mnist.npz"}}, "npz data"),
+        (
+            {"model": {"kind": "lstm_lm"}, "data": {"kind": "text", "path": "a.txt"}},
+            "text data",
+        ),
+        (
+            {
+                "model": {"kind": "keras_application", "name": "MobileNet"},
+                "data": {"kind": "synthetic", "shape": [32, 32, 3]},
+            },
+            "keras_application",
+        ),
+    ],
+)
+def test_what_depends_on_data_or_on_keras_is_not_known_yet(job, parts, reason):
+    unknown = tables_from_spec(job(**parts))
+    assert isinstance(unknown, NotYetKnown)
+    assert reason in unknown.reason
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "steps"),
+    [
+        ({"kind": "digits", "batch_size": 256}, {"epochs": 2}, 2 * (1437 // 256)),
+        ({"kind": "digits", "batch_size": 256}, {"steps": 7, "epochs": 2}, 7),
+        ({"kind": "digits", "batch_size": 64}, {"accumulate": 4}, 1437 // 256),
+        ({"kind": "synthetic", "examples": 1000, "batch_size": 100}, {"epochs": 3}, 24),
+        ({"kind": "npz", "path": "mnist.npz"}, {"epochs": 3}, None),
+    ],
+)
+def test_the_length_of_a_run_is_known_where_the_spec_tells_the_examples(job, data, train, steps):
+    spec = job(data=data, train=train)
+    assert total_steps(spec.data, spec.train) == steps

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampcore.telemetry import COLUMNS, StepBlock
+
+
+def block(first_step=0, count=4, **extra):
+    columns = {name: np.arange(count) % 2 for name in COLUMNS}
+    return StepBlock(first_step, columns | extra)
+
+
+def test_columns_have_their_dtypes_and_extras_are_float32():
+    made = block(**{"loss/generator": [1, 2, 3, 4]})
+    assert {name: made[name].dtype for name in COLUMNS} == COLUMNS
+    assert made["loss/generator"].dtype == np.float32
+
+
+def test_steps_are_derived():
+    assert block(7)["step"].tolist() == [7, 8, 9, 10]
+    assert block(7).end_step == 11
+    assert "step" in block()
+    assert "step" not in block().names
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match="one length"):
+        StepBlock(0, {"loss": [1.0], "skipped": [True, False]})
+
+
+def test_a_block_before_the_first_step_is_refused():
+    with pytest.raises(ValueError, match="0 or more, received -1"):
+        StepBlock(-1, {"loss": [1.0]})
+
+
+def test_throughput_is_all_examples_over_all_time():
+    made = StepBlock(0, {"examples": [10, 10], "step_time_s": [0.5, 1.5]})
+    assert made.examples_per_s == 10.0
+    assert StepBlock(0, {"examples": [], "step_time_s": []}).examples_per_s == 0.0
+
+
+def test_equality_sees_steps_names_and_values_and_nan_equals_nan():
+    nan = StepBlock(0, {"loss": [np.nan]})
+    assert nan == StepBlock(0, {"loss": [np.nan]})
+    assert nan != StepBlock(1, {"loss": [np.nan]})
+    assert nan != StepBlock(0, {"loss": [1.0]})
+    assert nan != StepBlock(0, {"grad_norm": [np.nan]})
+
+
+def test_select_keeps_the_steps_and_the_order_asked_for():
+    made = block(3).select(["skipped", "step", "loss"])
+    assert made.names == ("skipped", "loss")
+    assert made.first_step == 3
+    with pytest.raises(KeyError):
+        made.select(["grad_norm"])
+
+
+@given(st.integers(0, 20), st.integers(0, 8), st.integers(0, 30), st.integers(0, 30))
+def test_between_takes_exactly_the_steps_in_the_range(first_step, count, start, end):
+    part = block(first_step, count).between(start, end)
+    expected = [step for step in range(first_step, first_step + count) if start <= step < end]
+    assert part["step"].tolist() == expected
+
+
+@given(st.integers(0, 50), st.lists(st.integers(0, 5), max_size=6), st.randoms())
+def test_concat_undoes_any_cut(first_step, counts, random):
+    whole = StepBlock(first_step, {"loss": [random.random() for _ in range(sum(counts))]})
+    parts, step = [], first_step
+    for count in counts:
+        parts.append(whole.between(step, step + count))
+        step += count
+    joined = StepBlock.concat(parts)
+    assert joined["loss"].tolist() == whole["loss"].tolist()
+    if len(whole):
+        assert joined == whole
+
+
+def test_concat_of_nothing_has_every_column():
+    assert StepBlock.concat([]).names == tuple(COLUMNS)
+
+
+def test_concat_does_not_invent_skips_and_examples():
+    joined = StepBlock.concat([StepBlock(0, {"loss": [1.0]}), block(1, 1)])
+    assert not joined["skipped"][0]
+    assert joined["examples"][0] == 0
+
+
+def test_concat_fills_a_missing_column_with_nan():
+    joined = StepBlock.concat([block(0, 1), block(1, 1, extra=[5.0])])
+    assert np.isnan(joined["extra"][0])
+    assert joined["extra"][1] == 5.0
+
+
+@pytest.mark.parametrize("second", [3, 5])
+def test_concat_refuses_gaps_and_overlaps(second):
+    with pytest.raises(ValueError, match=f"starts at step 4, received one that starts at {second}"):
+        StepBlock.concat([block(0), block(second)])
+
+
+def test_an_arrow_table_has_the_steps_first_and_every_column_as_it_is():
+    made = block(7, extra=[1, np.nan, np.inf, 4])
+    table = made.to_arrow()
+    assert table.column_names == ["step", *COLUMNS, "extra"]
+    for name in table.column_names:
+        column = table[name].to_numpy()
+        assert column.dtype == made[name].dtype
+        np.testing.assert_array_equal(column, made[name])
+
+
+def test_a_data_frame_is_indexed_by_step():
+    made = block(7, extra=[1, np.nan, np.inf, 4])
+    frame = made.to_pandas()
+    assert (frame.index.name, list(frame.index)) == ("step", [7, 8, 9, 10])
+    assert list(frame.columns) == [*COLUMNS, "extra"]
+    for name in made.names:
+        assert frame[name].dtype == made[name].dtype
+        np.testing.assert_array_equal(frame[name].to_numpy(), made[name])
+
+
+def test_rows_are_plain_values():
+    row = next(block(2).rows())
+    assert row["step"] == 2
+    assert row["skipped"] is False
+    assert type(row["loss"]) is float

@@ -1,0 +1,61 @@
+import io
+import json
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampcore.telemetry.frames import MAX_FRAME_BYTES, Frame, FrameReader, FrameType, write_frame
+
+HEADERS = st.dictionaries(
+    st.text(max_size=8).filter(lambda name: name != "type"),
+    st.one_of(st.none(), st.integers(), st.floats(allow_nan=False), st.text(max_size=9)),
+    max_size=4,
+)
+FRAMES = st.builds(Frame, st.sampled_from(FrameType), HEADERS, st.binary(max_size=60))
+
+
+def written(frames):
+    stream = io.BytesIO()
+    for frame in frames:
+        write_frame(stream, frame)
+    return stream.getvalue()
+
+
+@given(st.lists(FRAMES, max_size=5), st.lists(st.integers(1, 40), max_size=30))
+def test_frames_come_out_whole_however_the_bytes_are_cut(frames, cuts):
+    data, reader, found = written(frames), FrameReader(), []
+    for size in cuts:
+        piece, data = data[:size], data[size:]
+        found += reader.feed(piece)
+    found += reader.feed(data)
+    assert found == frames
+
+
+def test_byte_by_byte_a_frame_comes_with_its_last_byte():
+    frame = Frame(FrameType.STEPS, {"count": 3}, b"payload")
+    *first, last = (bytes([byte]) for byte in written([frame]))
+    reader = FrameReader()
+    assert not [found for byte in first for found in reader.feed(byte)]
+    assert list(reader.feed(last)) == [frame]
+
+
+def test_numbers_that_are_not_finite_pass():
+    frame = Frame(FrameType.STEPS, {"loss": math.nan, "norm": math.inf})
+    [found] = FrameReader().feed(written([frame]))
+    assert math.isnan(found.header["loss"])
+    assert found.header["norm"] == math.inf
+
+
+def test_a_frame_that_claims_to_be_huge_is_refused_before_it_is_read():
+    lengths = struct.pack(">II", 10, MAX_FRAME_BYTES)
+    with pytest.raises(ValueError, match="expected a frame of at most"):
+        list(FrameReader().feed(lengths))
+
+
+@pytest.mark.parametrize("header", [b"{nonsense", json.dumps({"type": "unheard"}).encode()])
+def test_bytes_that_are_no_frame_are_refused(header):
+    with pytest.raises(ValueError, match=r"unheard|Expecting"):
+        list(FrameReader().feed(struct.pack(">II", len(header), 0) + header))

@@ -1,0 +1,182 @@
+import io
+import json
+import os
+import signal
+import threading
+from dataclasses import asdict
+
+import pytest
+
+from ampcore import trainer_process
+from ampcore.spec import Reason
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.codec import decode
+from ampcore.telemetry.frames import FrameType
+from ampcore.train import Trainer
+from tests.ampcore.fork_client import TRAINER_COMMAND, Server
+from tests.waiting import DEADLINE_S
+
+ENDLESS = {"train": {"epochs": 1_000_000}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One for all tests: loading TensorFlow is what takes long."""
+    server = Server(TRAINER_COMMAND, tmp_path_factory.mktemp("trainers"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def start(server):
+    """Starts trainer processes, as a supervisor does, and ends them after the test."""
+    before = len(server.children)
+    # A child that hangs must not hang the tests: reads are blocking.
+    timer = threading.Timer(DEADLINE_S, server.process.kill)
+    timer.start()
+    yield server.fork
+    timer.cancel()
+    for one in server.children[before:]:
+        one.close()  # and so the server ends it
+    del server.children[before:]
+
+
+def test_a_job_writes_frames_from_ready_to_its_summary_with_every_step_once(start, job, tmp_path):
+    spec = job(precision={"policy": "mixed_float16"}, train={"epochs": 2})
+    process = start()
+    ready = process.next(FrameType.READY)
+    assert ready.header["hardware"]["devices"]
+    assert set(ready.header["versions"]) == {"ampcore", "keras", "tensorflow"}
+
+    process.send(spec, tmp_path / "output")
+    frames = list(process.frames())
+    assert process.exit_code() == 0
+
+    kinds = [frame.type for frame in frames]
+    assert kinds[0] is FrameType.RUNNING
+    assert kinds[-1] is FrameType.SUCCEEDED
+    assert set(kinds[1:-1]) == {FrameType.STEPS, FrameType.EVENT}
+    assert frames[0].header["total_steps"] == 10
+
+    tellings = [frame for frame in frames if frame.type is FrameType.STEPS]
+    blocks = [decode(frame.payload) for frame in tellings]
+    steps = StepBlock.concat(blocks)
+    assert (steps.first_step, steps.end_step) == (0, 10)
+    for frame, block in zip(tellings, blocks, strict=True):
+        assert frame.header["first_step"] == block.first_step
+        assert frame.header["count"] == len(block)
+        assert frame.header["stats"] == asdict(block.stats)
+        assert frame.header["last"]["loss"] == block["loss"][-1]
+        assert frame.header["last"]["examples_per_s"] == block.examples_per_s
+
+    # The same job in this process, not forked: bit for bit the same weights.
+    summary = frames[-1].header["summary"]
+    assert summary["weights_digest"] == Trainer(spec).run().weights_digest
+    assert summary["steps"] == 10
+    assert (tmp_path / "output" / summary["model_file"]).is_file()
+
+
+def test_sigterm_stops_the_job_at_the_end_of_a_block(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path)
+    process.next(FrameType.STEPS)
+    os.kill(process.pid, signal.SIGTERM)
+    *_, last = process.frames()
+    assert last.type is FrameType.STOPPED
+    assert process.exit_code() == 0
+    assert not list(tmp_path.glob("*.keras"))
+
+
+def test_a_stopped_job_resumes_from_its_checkpoint_on_request(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path)
+    process.next(FrameType.STEPS)
+    os.kill(process.pid, signal.SIGTERM)
+    *_, saved, last = process.frames()
+    assert (saved.header["event"], last.type) == ("checkpoint_saved", FrameType.STOPPED)
+    assert (tmp_path / saved.header["data"]["file"]).is_file()
+
+    process = start()
+    process.send(job(**ENDLESS), tmp_path, resume=True)
+    running = process.next(FrameType.RUNNING)
+    assert running.header["first_step"] == saved.header["step"] + 1 > 0
+    assert process.next(FrameType.STEPS).header["first_step"] == running.header["first_step"]
+
+
+def test_a_process_that_stands_by_leaves_quietly_when_its_input_ends(start):
+    process = start()
+    process.next(FrameType.READY)
+    process.close_input()
+    assert not list(process.frames())
+    assert process.exit_code() == 0
+
+
+def test_a_process_dies_when_its_supervisor_closes_the_input_of_a_running_job(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path)
+    process.next(FrameType.STEPS)
+    process.close_input()
+    list(process.frames())
+    assert process.exit_code() == 1
+
+
+def test_all_trainers_of_a_server_train_a_job_to_the_same_weights(start, job, tmp_path):
+    """`benchmarks/forked_trainers.py` does so 500 times."""
+    spec = job(
+        precision={"policy": "mixed_float16"}, train={"steps": 3}, runtime={"engine": "graph"}
+    )
+    digests = set()
+    for number in range(10):
+        process = start(is_standby=number == 0)  # one rehearses before
+        process.send(spec, tmp_path / str(number))
+        digests.add(process.next(FrameType.SUCCEEDED).header["summary"]["weights_digest"])
+        assert process.exit_code() == 0
+        process.reap()
+    assert digests == {Trainer(spec).run().weights_digest}
+
+
+def run_in_process(document, *, stop=False):
+    """The last frame of a job that is run in this process."""
+    asked = threading.Event()
+    if stop:
+        asked.set()
+    return trainer_process._train(json.dumps(document).encode(), io.BytesIO(), asked)
+
+
+def test_bad_data_fail_the_job_with_reason_and_message(job, tmp_path):
+    spec = job(data={"kind": "npz", "path": "../x.npz"})
+    frame = run_in_process(
+        {"spec": spec.to_json(), "data_root": str(tmp_path), "output_dir": "out"}
+    )
+    assert frame.type is FrameType.FAILED
+    assert frame.header["reason"] == Reason.INVALID_DATA
+    assert frame.header["message"].startswith("../x.npz, path: expected a path inside")
+
+
+def test_a_bad_spec_fails_the_job_with_its_problems():
+    frame = run_in_process(
+        {"spec": {"model": {"kind": "cnm"}}, "data_root": None, "output_dir": "out"}
+    )
+    assert frame.header["reason"] == Reason.INVALID_SPEC
+    assert "/model/kind" in frame.header["message"]
+    assert "/data" in frame.header["message"]
+
+
+def test_a_line_that_is_no_job_is_an_internal_error():
+    assert run_in_process({"job_id": "j"}).header["reason"] == Reason.INTERNAL_ERROR
+
+
+def test_an_error_that_nobody_expected_is_an_internal_one(job, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    spec = job(train={"steps": 1}).to_json()
+    frame = run_in_process(
+        {"spec": spec, "data_root": None, "output_dir": str(tmp_path / "file" / "in")}
+    )
+    assert frame.header["reason"] == Reason.INTERNAL_ERROR
+    assert "NotADirectoryError" in frame.header["message"]
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_stop_before_the_first_step_is_obeyed(job, tmp_path):
+    document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
+    assert run_in_process(document, stop=True).type is FrameType.STOPPED

@@ -1,0 +1,333 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.models.classification import Classification
+from ampcore.telemetry import EventType
+from ampcore.train import engine_autotune
+from ampcore.train.engine_autotune import choose_engine
+from ampcore.train.feed import Window
+
+FOREVER = 10**9
+"""Steps of a run that is worth every engine_autotune."""
+
+DENSE = {"MatMul": 8, "Mul": 92, "Const": 900}
+"""The operations of a step that XLA makes faster on a CPU, 100 of which take time."""
+CONVOLUTIONS = {**DENSE, "Conv2D": 2}
+
+
+class Clock:
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+class FakeLoop:
+    """It takes `compile_s` in its first call, then `step_s` a step."""
+
+    def __init__(self, clock, operations, compile_s, step_s):
+        self._clock, self._compile_s, self._step_s = clock, compile_s, step_s
+        self.operations, self.steps = operations, 0
+
+    def run(self, examples, first_batch, first_step, count):
+        self._clock.now += (0 if self.steps else self._compile_s) + count * self._step_s
+        self.steps += count
+        return np.zeros((count, 5))
+
+
+class FakeSession:
+    """`speeds`: by engine, the seconds to compile and those of a step, or an error."""
+
+    def __init__(self, clock, operations, **speeds):
+        self._clock, self._operations, self._speeds = clock, operations, speeds
+        self.loops, self.used, self.restored = {}, None, 0
+
+    def capture(self):
+        return {}
+
+    def restore(self, arrays):
+        self.restored += 1
+
+    def window(self, step):
+        return Window(None, 0, 100)
+
+    def build_loop(self, engine, first_step):
+        speed = self._speeds[engine]
+        if isinstance(speed, Exception):
+            raise speed
+        self.loops[engine] = FakeLoop(self._clock, self._operations, *speed)
+        return self.loops[engine]
+
+    def use_engine(self, engine, first_step):
+        self.used = engine
+
+    def use_loop(self, loop):
+        self.used = next(name for name, other in self.loops.items() if other is loop)
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(engine_autotune, "time", clock)
+
+    def run(steps_left=FOREVER, device="cpu", operations=CONVOLUTIONS, **speeds):
+        session = FakeSession(clock, operations, **speeds)
+        return choose_engine(session, 0, steps_left, device), session
+
+    return run
+
+
+def test_the_fastest_engine_is_used(decide):
+    decision, session = decide(graph=(1, 0.01), xla_step=(1, 0.008), xla_loop=(1, 0.005))
+    assert decision.engine == session.used == "xla_loop"
+    assert session.restored == 1
+
+
+def test_a_compiled_engine_must_be_clearly_faster(decide):
+    decision, _ = decide(graph=(1, 0.01), xla_step=(1, 0.0099), xla_loop=(1, 0.0098))
+    assert decision.engine == "graph"
+
+
+def test_a_step_that_xla_makes_far_slower_spares_the_compiled_loop(decide):
+    decision, session = decide(graph=(1, 0.1), xla_step=(1, 0.2), xla_loop=(1000, 50))
+    assert decision.engine == "graph"
+    assert "xla_loop" not in session.loops
+    assert decision.candidates[2].note == "not measured: xla_step is far slower than graph"
+
+
+def test_a_hopeless_step_is_not_measured_longer_than_it_takes_to_know(decide):
+    _, session = decide(graph=(1, 0.001), xla_step=(1, 0.1), xla_loop=(1, 0.1))
+    assert session.loops["xla_step"].steps == 2  # one to compile, one to measure
+
+
+def test_a_hopeless_loop_is_left_after_one_step_that_was_measured(decide):
+    _, session = decide(graph=(1, 0.01), xla_step=(1, 0.01), xla_loop=(1, 1.0))
+    assert session.loops["xla_loop"].steps == 2
+
+
+def test_a_short_run_is_not_worth_a_trial(decide):
+    decision, session = decide(graph=(1, 0.001), steps_left=1000)
+    assert list(session.loops) == ["graph"]
+    assert decision.engine == session.used == "graph"
+    assert decision.reason == "run too short to measure engines: about 1.0 s"
+
+
+def test_a_short_run_of_overhead_bound_steps_is_compiled_where_that_pays(decide):
+    decision, session = decide(
+        operations=DENSE, steps_left=10_000, graph=(0.2, 4e-4), xla_loop=(0.8, 2e-4)
+    )
+    assert decision.engine == session.used == "xla_loop"
+    assert list(session.loops) == ["graph", "xla_loop"]
+    assert [candidate.engine for candidate in decision.candidates] == [
+        "graph",
+        "xla_step",
+        "xla_loop",
+    ]
+    assert decision.candidates[1].note.startswith("not measured")
+    # Less than a tenth of what the run takes, beside the compiling that it needs anyway.
+    assert decision.autotune_s - 0.8 < 0.1 * 10_000 * 4e-4
+    assert session.restored == 1
+
+
+def test_an_overhead_bound_step_that_the_compiled_loop_makes_slower_stays_on_graph(decide):
+    decision, _ = decide(
+        operations=DENSE, steps_left=10_000, graph=(0.2, 4e-4), xla_loop=(0.8, 5e-4)
+    )
+    assert decision.engine == "graph"
+
+
+def test_overhead_bound_steps_are_not_compiled_in_a_run_too_short_to_pay_it_back(decide):
+    decision, session = decide(operations=DENSE, steps_left=1000, graph=(0.2, 4e-4))
+    assert decision.engine == session.used == "graph"
+    assert list(session.loops) == ["graph"]
+    assert decision.reason == "compiling would take longer than the 0.2 s that it could save"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"operations": CONVOLUTIONS},
+        {"operations": {**DENSE, "ResourceScatterUpdate": 3}},
+        {"device": "gpu"},
+        {"graph": (0.2, 9e-4)},  # spent within the operations, not between them
+    ],
+)
+def test_other_steps_are_not_compiled_in_a_short_run(decide, parts):
+    decision, session = decide(
+        **{"operations": DENSE, "steps_left": 10_000, "graph": (0.2, 4e-4)} | parts
+    )
+    assert list(session.loops) == ["graph"]
+    assert decision.reason.startswith("run too short to measure engines")
+
+
+def test_what_else_the_machine_does_is_not_counted_as_a_steps_time(decide, monkeypatch):
+    run = FakeLoop.run
+
+    def disturbed(loop, *given):
+        rows = run(loop, *given)
+        # The steps behind the second one, which is measured first, meet another program.
+        loop._clock.now += 0.5 if loop.steps > 2 else 0.0
+        return rows
+
+    monkeypatch.setattr(FakeLoop, "run", disturbed)
+    decision, _ = decide(graph=(1, 0.01), xla_step=(1, 0.02))
+    assert decision.candidates[0].step_s == pytest.approx(0.01)
+
+
+def test_the_loop_is_not_tried_when_that_would_take_too_much_of_the_run(decide):
+    # Of 40 s a tenth may go into the engine_autotune.
+    decision, session = decide(graph=(0.5, 0.01), xla_step=(2, 0.009), steps_left=4000)
+    assert decision.engine == session.used == "xla_step"
+    assert decision.candidates[2].note == "not measured: no time left for measuring"
+
+
+def test_nothing_is_compiled_that_the_run_is_too_short_to_pay_back(decide):
+    decision, session = decide(graph=(1, 0.01), steps_left=4000)
+    assert list(session.loops) == ["graph"]
+    assert decision.engine == session.used == "graph"
+    assert decision.reason == "compiling would take too large a share of a run of about 40 s"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InvalidArgumentError(None, None, "Detected unsupported operations\nmore"),
+        tf.errors.UnimplementedError(None, None, "Detected unsupported operations"),
+        ValueError("Detected unsupported operations"),
+    ],
+)
+def test_what_cannot_be_compiled_is_noted_and_the_graph_engine_used(decide, error):
+    decision, session = decide(graph=(1, 0.01), xla_step=error)
+    assert decision.engine == session.used == "graph"
+    _, step, loop = decision.candidates
+    assert step.note == "cannot be compiled: Detected unsupported operations"
+    assert loop.note == "not measured: XLA cannot compile the step"
+    assert session.restored == 1
+
+
+def test_an_error_of_the_graph_engine_is_an_error_and_the_state_is_put_back(decide):
+    with pytest.raises(ValueError, match="no such shape"):
+        decide(graph=ValueError("no such shape"))
+
+
+def test_a_step_is_measured_long_enough_to_know(decide):
+    decision, _ = decide(graph=(1, 1e-4), xla_step=(1, 1e-4), xla_loop=(1, 1e-4))
+    for candidate in decision.candidates:
+        assert candidate.steps * candidate.step_s >= 0.999 * engine_autotune.MEASURE_S
+        assert candidate.step_s == pytest.approx(1e-4)
+        assert candidate.compile_s == pytest.approx(1, abs=1e-3)
+
+
+def test_the_event_has_the_figures(decide):
+    error = ValueError("no such operation")
+    decision, _ = decide(graph=(3, 0.05), xla_step=error)
+    event = decision.event(7)
+    json.dumps(event.data, allow_nan=False)
+    graph, step, loop = event.data["candidates"]
+    assert (event.type, event.step) == (EventType.ENGINE, 7)
+    assert set(event.data) == {"engine", "reason", "candidates", "trial_s"}
+    assert graph == pytest.approx(
+        {"engine": "graph", "compile_s": 3.05, "step_s": 0.05, "steps": graph["steps"]}
+    )
+    assert step == {"engine": "xla_step", "note": "cannot be compiled: no such operation"}
+    assert set(loop) == {"engine", "note"}
+    assert event.data["trial_s"] > 3
+
+
+EVERYTHING = {
+    "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**20, "growth_interval": 2},
+    "precision": {"policy": "mixed_float16"},
+    "optimizer": {"kind": "adam", "ema": 0.9},
+}
+
+
+@pytest.fixture(params=[0.0, math.inf], ids=["other", "overhead_bound"])
+def kind_of_step(request, monkeypatch):
+    """Takes no step or every step for overhead-bound, however fast the machine is.
+
+    However slow it is, the run is worth a trial.
+    """
+    monkeypatch.setattr(engine_autotune, "OVERHEAD_BOUND_S_PER_OPERATION", request.param)
+    monkeypatch.setattr(engine_autotune, "MAX_AUTOTUNE_S", math.inf)
+    return request.node.callspec.id
+
+
+def test_a_trial_leaves_weights_slots_seeds_and_scales_bit_for_bit_as_they_were(
+    make_session, kind_of_step
+):
+    session = make_session(**EVERYTHING)
+    before = session.capture()
+    decision = choose_engine(session, 0, FOREVER, "cpu")
+    assert {candidate.engine for candidate in decision.candidates if candidate.steps} > {"graph"}
+    np.testing.assert_equal(session.capture(), before)
+
+
+def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(
+    make_session, monkeypatch, kind_of_step
+):
+    losses = Classification.losses
+
+    def uncompilable(task, weights, non_trainable, batch, seed):
+        x = tf.ensure_shape(tf.numpy_function(np.copy, [batch.x], tf.float32), batch.x.shape)
+        return losses(task, weights, non_trainable, batch._replace(x=x), seed)
+
+    monkeypatch.setattr(Classification, "losses", uncompilable)
+    session = make_session(**EVERYTHING)
+    before = session.capture()
+    decision = choose_engine(session, 0, FOREVER, "cpu")
+    assert decision.engine == session.engine == "graph"
+    tried = {"other": "xla_step", "overhead_bound": "xla_loop"}[kind_of_step]
+    [note] = [candidate.note for candidate in decision.candidates if candidate.engine == tried]
+    assert note.startswith("cannot be compiled: ")
+    np.testing.assert_equal(session.capture(), before)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "expected"),
+    [
+        ({"kind": "mlp", "hidden": [8]}, {"kind": "digits"}, True),
+        ({"kind": "cnn"}, {"kind": "digits"}, False),
+        (
+            {"kind": "embedding", "slots": 1, "nnz": 1, "vocabulary": 9, "dim": 2},
+            {"kind": "synthetic_clicks", "slots": 1, "nnz": 1, "vocabulary": 9, "examples": 99},
+            False,
+        ),
+    ],
+    ids=["mlp", "convolutions", "sparse"],
+)
+def test_the_operations_tell_in_what_xla_is_slow(make_session, model, data, expected):
+    session = make_session(model=model, data=data | {"batch_size": 32})
+    assert engine_autotune.is_fast_under_xla(session.build_loop("graph").operations) is expected
+
+
+def test_a_run_whose_trial_picks_the_compiled_loop_equals_one_that_names_it(run_job, monkeypatch):
+    monkeypatch.setattr(engine_autotune, "OVERHEAD_BOUND_S_PER_OPERATION", math.inf)
+    monkeypatch.setattr(engine_autotune, "LOOP_COMPILE_RATIO", 0.0)
+    monkeypatch.setattr(engine_autotune, "MAX_TIME_RATIO", math.inf)  # however slow it is here
+    parts = {"optimizer": {"kind": "sgd"}, "train": {"steps": engine_autotune.MIN_STEPS}}
+    named, tried = (run_job(**parts, runtime={"engine": name}) for name in ("xla_loop", "auto"))
+    assert named.result.engine == tried.result.engine == "xla_loop"
+    assert tried.without_times == named.without_times
+    assert tried.result.weights_digest == named.result.weights_digest
+
+
+def test_a_run_whose_trial_picks_the_graph_engine_equals_one_that_names_it(run_job):
+    parts = EVERYTHING | {"data": {"kind": "digits", "batch_size": 32}, "train": {"epochs": 2}}
+    named, tried = run_job(**parts), run_job(**parts, runtime={"engine": "auto"})
+    assert named.result.engine == tried.result.engine == "graph"
+    assert tried.without_times == named.without_times
+    assert tried.result.weights_digest == named.result.weights_digest
+    assert tried.of(EventType.ENGINE)[0].data["candidates"][0]["steps"] > 0
+    assert named.of(EventType.ENGINE)[0].data["candidates"] == []
+
+
+def test_a_run_of_few_steps_is_not_worth_even_a_look(decide):
+    decision, session = decide(graph=(1, 9.0), steps_left=engine_autotune.MIN_STEPS - 1)
+    assert decision.engine == session.used == "graph"
+    assert decision.candidates == ()
+    assert not session.loops

@@ -1,0 +1,71 @@
+"""An update goes past the part of Keras that would add up gradients over replicas once more."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.optimizers.optimizer import Optimizer
+from ampcore.optimizers.update_rules import UpdateScalars
+from ampcore.precision import DynamicLossScale
+from ampcore.spec.model import Mlp
+from ampcore.spec.optimizer import Adam, AdamW, Momentum, RmsProp, Sgd
+
+SPECS = [
+    Sgd(learning_rate=0.1),
+    Momentum(learning_rate=0.05, nesterov=True),
+    Adam(learning_rate=0.01, ema=0.9),
+    AdamW(learning_rate=0.01),
+    RmsProp(learning_rate=0.01),
+]
+
+
+@pytest.fixture
+def trained(make_step, make_task, make_loop, values):
+    """The weights, slots and averages after five steps, of which one is skipped."""
+
+    def run(spec, engine):
+        task = make_task(Mlp(hidden=(16,)))
+        made = make_loop(make_step(DynamicLossScale(), task=task, optimizer=spec), engine, bad=[2])
+        assert made.run(0, 5)[:, 2].tolist() == [0, 0, 1, 0, 0]
+        return values(made.step)
+
+    return run
+
+
+@pytest.fixture
+def through_keras(monkeypatch):
+    """Lets ampcore's optimizers update variables by way of Keras, as its own optimizers do."""
+
+    def update(self, grads, variables, rate):
+        updates, rate = tf.convert_to_tensor(self.iterations), tf.cast(rate, tf.float32)
+        scalars = UpdateScalars(updates, rate, self.rule.corrections(updates, rate), self._applied)
+        keras.optimizers.Optimizer._backend_update_step(self, grads, variables, scalars)
+
+    def use():
+        monkeypatch.setattr(Optimizer, "_backend_update_step", update)
+
+    return use
+
+
+@pytest.mark.parametrize("engine", ["graph", "xla_loop"])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_every_bit_is_that_of_an_update_by_way_of_keras(trained, through_keras, spec, engine):
+    own = trained(spec, engine)
+    through_keras()
+    np.testing.assert_equal(trained(spec, engine), own)
+
+
+def test_keras_does_not_reduce_the_gradients_once_more(trained, through_keras, monkeypatch):
+    calls = []
+
+    def watched(self, pairs):
+        calls.append(pairs)
+        return pairs
+
+    monkeypatch.setattr(Optimizer, "_all_reduce_sum_gradients", watched)
+    trained(SPECS[0], "graph")
+    assert not calls
+    through_keras()
+    trained(SPECS[0], "graph")
+    assert calls

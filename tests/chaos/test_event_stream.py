@@ -1,0 +1,147 @@
+"""A stream that is cut again and again while servers, a worker and Redis fail: each entry once."""
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import numpy as np
+
+from ampclient import Job
+from ampcore.spec import State
+from ampcore.telemetry.json_values import column_from_json
+from tests.chaos import xdist_groups
+from tests.chaos.cluster import SCRIPTED, Cluster
+from tests.chaos.reference_run import (
+    BLOCK_STEPS,
+    HOLD_STEP,
+    SPEC,
+    TOTAL_STEPS,
+    assert_equals_reference,
+    reached,
+    scripted_reference,
+)
+from tests.chaos.service_processes import Api
+from tests.waiting import join, wait_until
+
+pytestmark = xdist_groups.SCRIPTED
+
+MAX_ENTRIES = 3
+"""Entries read per connection: few, so that the stream is cut often."""
+
+StreamEntry = tuple[int | None, str, Any]
+
+
+class StreamReader(threading.Thread):
+    """Reads a few entries of a job's stream, disconnects, and continues at a random server."""
+
+    def __init__(self, job: Job, apis: list[Api]) -> None:
+        super().__init__()
+        self.received: list[StreamEntry] = []
+        self.cuts = 0
+        self.failure: Exception | None = None
+        self._job, self._apis = job, apis
+        self._random = random.Random(0)
+
+    def run(self) -> None:
+        try:
+            while not self._is_over():
+                with suppress(httpx.HTTPError):
+                    self._read_some()
+                self.cuts += 1
+        except Exception as error:
+            self.failure = error
+
+    def _is_over(self) -> bool:
+        return bool(self.received) and self.received[-1][1] == "end"
+
+    def _read_some(self) -> None:
+        api, most = self._random.choice(self._apis), self._random.randint(1, MAX_ENTRIES)
+        seen = [seq for seq, _, _ in self.received if seq is not None]
+        headers = {"Last-Event-ID": str(seen[-1])} if seen else {}
+        path = f"/api/v1/jobs/{self._job.id}/stream"
+        with api.http.stream("GET", path, headers=headers) as answer:
+            answer.raise_for_status()
+            for event in events(answer):
+                self.received.append(event)
+                most -= 1
+                if not most:
+                    return
+
+
+def events(answer: httpx.Response) -> Iterator[StreamEntry]:
+    """The complete events of a response."""
+    fields: dict[str, str] = {}
+    for line in answer.iter_lines():
+        if line and not line.startswith((":", "retry:")):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            seq = int(fields["id"]) if "id" in fields else None
+            yield seq, fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def test_a_stream_cut_at_random_delivers_each_entry_once(
+    cluster: Cluster,
+) -> None:
+    """Mechanisms: event ids are seqs, also inside merged blocks; streams keep no state.
+
+    Checked: where store/event_stream.py reads from the last seq instead of after it, entries
+    arrive twice.
+    """
+    cluster.ensure_workers(2, SCRIPTED)
+    first, second = cluster.apis[0], cluster.api()
+    job = cluster.submit_paused_at(SPEC)
+    reader = StreamReader(job, [first, second])
+    reader.start()
+    worker = cluster.wait_past_checkpoint(job)
+    first.kill()
+    worker.kill()
+    first.start()
+    first.wait_ready()
+    cluster.expire_lease(job)
+    wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
+    wait_until(lambda: reached(job, HOLD_STEP), "the job runs again")
+    cluster.redis.stop(3.0)  # no notifications any more
+    cluster.train_to_step(job, HOLD_STEP + 2 * BLOCK_STEPS)
+    cluster.redis.start()
+    assert first.stop() is not None
+    first.start()
+    first.wait_ready()
+    job = cluster.finish(job)
+    join(reader)
+    assert reader.failure is None
+    assert job.state is State.SUCCEEDED
+    assert reader.cuts > 5
+    assert_complete(reader.received, job)
+    assert_equals_reference(job, scripted_reference())
+
+
+def assert_complete(received: list[StreamEntry], job: Job) -> None:
+    """Assert that each entry arrived once and in order, and that the steps are complete."""
+    seqs = [seq for seq, _, _ in received if seq is not None]
+    assert seqs == sorted(set(seqs))
+    series: dict[int, float] = {}
+    seen: set[tuple[int, int]] = set()
+    for _, name, data in received:
+        if name == "steps":
+            steps = data["data"]["step"]
+            losses = column_from_json(data["data"]["loss"])
+            mine = {(data["attempt"], step) for step in steps}
+            assert not mine & seen, "a step came twice"
+            seen |= mine
+            series |= dict(zip(steps, losses, strict=True))
+    assert sorted(series) == list(range(TOTAL_STEPS))
+    kept = job.steps(columns=["loss"])["loss"]
+    np.testing.assert_array_equal(
+        np.array([series[s] for s in range(TOTAL_STEPS)], np.float32), kept
+    )
+    event_seqs = [event.seq for event in job.events()]
+    assert [seq for seq, name, _ in received if name in ("event", "state")] == event_seqs
+    assert [data["text"] for _, name, data in received if name == "log"] == [
+        e.text for e in job.logs()
+    ]

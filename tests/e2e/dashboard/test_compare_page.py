@@ -1,0 +1,55 @@
+"""The page that compares jobs."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+
+def test_jobs_selected_in_the_list_are_compared(open_signed_in: Any, finished_jobs: Any) -> None:
+    page = open_signed_in("#/jobs?state=succeeded")
+    for name in ("healthy", "skipping"):
+        page.get_by_label(f"Select {name} for comparison").last.check()
+    page.get_by_role("link", name="Compare 2 jobs").click()
+    for title in ("Loss", "Loss scale", "Examples/s"):
+        plot = page.get_by_role("group", name=f"Plot of {title}", exact=True)
+        expect(plot.locator("canvas")).to_be_visible()
+        expect(plot.locator("figcaption")).to_contain_text("skipping")
+    legend = page.get_by_role("group", name="Legend")
+    expect(legend).to_have_count(1)
+    expect(legend).to_contain_text("healthy")
+    table = page.get_by_role("table", name="Differences")
+    state = table.get_by_role("row", name=re.compile("^state"))
+    expect(state).to_be_hidden()
+    table.get_by_role("button", name=re.compile(r"^Show \d+ equal row")).last.click()
+    expect(state).to_contain_text("succeeded")
+    speed_up = table.get_by_role("row", name=re.compile("^Speed-up")).get_by_role("cell")
+    expect(speed_up.first).to_have_text("1 ×")
+    expect(speed_up.last).to_have_text(re.compile(r"^[\d.]+ ×$"))
+    drift = table.get_by_role("row", name=re.compile("^Training loss vs")).get_by_role("cell")
+    expect(drift.last).to_have_text(re.compile(r"^[+−]?[\d.]+ %$"))
+    policy = table.get_by_role("row", name=re.compile(r"^precision\.policy"))
+    expect(policy).to_contain_text("mixed_float16")
+    expect(table.get_by_role("row", name=re.compile("^name"))).to_have_count(0)  # the head has it
+    skipped = table.get_by_role("row", name=re.compile("^skipped share")).get_by_role("cell")
+    expect(skipped).to_have_text(["0 %", f"{100 * finished_jobs[1].skipped / 1500:.2g} %"])
+
+
+def test_baseline_and_x_axis_are_kept_in_the_address(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    healthy, skipping = finished_jobs
+    page = open_signed_in(f"#/compare?jobs={healthy.id},{skipping.id}")
+    page.get_by_label("Baseline").select_option(skipping.id)
+    page.get_by_label("X axis").select_option("time")
+    expect(page.locator("th", has_text="skipping")).to_contain_text("baseline")
+    page.reload()
+    expect(page.locator("th", has_text="skipping")).to_contain_text("baseline")
+    expect(page.get_by_label("X axis")).to_have_value("time")
+    page.get_by_role("button", name="Remove healthy").click()
+    expect(page.get_by_role("heading", name="Select at least two jobs")).to_be_visible()
+    page.get_by_label("Add a job").select_option(healthy.id)
+    expect(page.get_by_role("table", name="Differences")).to_be_visible()

@@ -1,0 +1,170 @@
+"""The page of a job: live updates, skipped steps, zooming."""
+
+import re
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+
+def test_a_job_is_watched_from_the_list_and_cancelled_there(
+    open_signed_in: Any, endless_job: Any
+) -> None:
+    page = open_signed_in()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="live", exact=True))
+    expect(row.first).to_contain_text("running")
+    expect(row.first).to_contain_text("mixed_float16")
+    expect(row.first.locator("[data-name=Progress]")).to_contain_text("left")
+    expect(row.first.locator("[data-name='Examples/s']")).to_contain_text(re.compile(r"\d"))
+    seen = row.first.locator("[data-name=Loss]").inner_text()
+    expect(row.first.locator("[data-name=Loss]")).not_to_have_text(seen)
+    row.first.get_by_role("button", name="Cancel live").click()
+    expect(page.get_by_role("status", name="Notifications")).to_contain_text("is being cancelled")
+    expect(row.first).to_contain_text("cancelled")
+    row.first.get_by_role("button", name="Retry live").click()
+    expect(row.first).to_contain_text("running")
+
+
+def test_the_page_of_a_running_job_updates_itself(open_signed_in: Any, endless_job: Any) -> None:
+    page = open_signed_in(f"#/jobs/{endless_job.id}")
+    step = page.locator("dl.facts div", has_text="Step").first
+    expect(page.get_by_role("group", name="Plot of Loss", exact=True)).to_be_visible()
+    for _ in range(2):
+        seen = step.inner_text()
+        expect(step).not_to_have_text(seen)
+    markers = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
+    newest = markers.last.get_attribute("title")
+    expect(markers.last).not_to_have_attribute("title", str(newest))
+    page.get_by_role("link", name="Log").click()
+    page.get_by_role("link", name="Events").click()
+    expect(page.get_by_role("table", name="Events")).to_contain_text("overflow")
+    page.get_by_role("button", name="Cancel live").click()
+    expect(page.get_by_label("Why the job is in this state")).to_be_visible()
+
+
+def test_the_plots_of_a_job_share_their_cursor(open_signed_in: Any, finished_jobs: Any) -> None:
+    page = open_signed_in(f"#/jobs/{finished_jobs[1].id}")
+    titles = ("Loss", "Loss scale", "Examples/s", "Gradient norm", "Learning rate")
+    plots = [page.get_by_role("group", name=f"Plot of {title}", exact=True) for title in titles]
+    for plot in plots:
+        expect(plot.locator("canvas")).to_be_visible()
+        expect(plot.locator(".readout")).to_contain_text("last:")
+    plots[0].locator(".u-over").hover(position={"x": 200, "y": 40})
+    places = {plot.locator(".readout").inner_text().partition(":")[0] for plot in plots}
+    assert len(places) == 1
+    assert places != {"last"}
+
+
+def test_every_skipped_step_has_a_marker_that_opens_its_event(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    _, skipping = finished_jobs
+    skipped = [event.step for event in skipping.events() if event.type == "overflow"]
+    page = open_signed_in(f"#/jobs/{skipping.id}")
+    markers = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
+    expect(markers.first).to_be_visible()
+    counts = [counted(marker) for marker in markers.all()]
+    assert sum(counts) == skipping.skipped == len(skipped) > 0
+    markers.last.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("overflow")
+    expect(dialog).to_contain_text(f"{skipped[-1]:,}")
+    dialog.get_by_role("button", name="Zoom to step").click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("status", name="Plot range")).to_contain_text("Each point is one step")
+    expect(page.get_by_role("button", name=f"Skipped step {skipped[-1]:,}")).to_be_visible()
+
+
+def test_zooming_requests_finer_data(open_signed_in: Any, finished_jobs: Any) -> None:
+    job, _ = finished_jobs
+    page = open_signed_in(f"#/jobs/{job.id}")
+    shown = page.get_by_role("status", name="Plot range")
+    expect(shown).to_contain_text("Each point is the mean of 2 steps")
+    with page.expect_response(re.compile(r"/steps\?.*start=")) as response:
+        drag(page, page.get_by_role("group", name="Plot of Loss", exact=True), 0.25, 0.5)
+    query = parse_qs(urlsplit(response.value.url).query)
+    start, end = int(query["start"][0]), int(query["end"][0])
+    assert 0 < start < 500 < end < 1000
+    steps = response.value.json()
+    assert steps["steps_per_point"] == 1
+    assert steps["data"]["step"] == list(range(start, end))
+    expect(shown).to_contain_text("Each point is one step")
+    page.reload()  # the address says what is shown
+    expect(shown).to_contain_text(f"Steps {start:,} to {end:,}")
+    page.get_by_role("button", name="Reset zoom").click()
+    expect(shown).to_contain_text("Each point is the mean of 2 steps")
+
+
+def test_the_keyboard_zooms_and_reaches_each_marker(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    page = open_signed_in(f"#/jobs/{finished_jobs[1].id}")
+    shown = page.get_by_role("status", name="Plot range")
+    page.get_by_role("button", name="Zoom in").focus()
+    page.keyboard.press("Enter")
+    expect(shown).to_contain_text("Each point is one step")
+    page.get_by_role("button", name="Reset zoom").press("Enter")
+    expect(shown).to_contain_text("Each point is the mean of 2 steps")  # with other markers
+    markers = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
+    markers.first.focus()
+    page.keyboard.press("End")
+    expect(markers.last).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_each_tab_of_a_job_shows_its_content(open_signed_in: Any, finished_jobs: Any) -> None:
+    _, skipping = finished_jobs
+    page = open_signed_in(f"#/jobs/{skipping.id}")
+    parts = {
+        "Events": "overflow",
+        "Log": "Follow",
+        "Preflight": "Computed in 16 bits",
+        "Attempts": "Wait",
+        "Files": "report",
+        "Spec": "growth_interval",
+    }
+    for name, words in parts.items():
+        page.get_by_role("navigation", name="Job details").get_by_text(name).click()
+        expect(page.get_by_role("main")).to_contain_text(words)
+
+
+def test_the_log_hides_what_tensorflow_prints_when_it_starts(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    def logs(route: Route) -> None:
+        texts = ["2026-01-05 12:00:00.1: I tensorflow/core/x.cc:1] Noise\n", "A line of the job\n"]
+        entries = [{"seq": seq, "stream": "stderr", "text": one} for seq, one in enumerate(texts)]
+        is_first = "before=" in route.request.url
+        route.fulfill(json={"items": entries if is_first else [], "next": 1, "more": False})
+
+    page = open_signed_in(f"#/jobs/{finished_jobs[0].id}")
+    page.route("**/logs?*", logs)
+    page.get_by_role("link", name="Log").click()
+    log = page.get_by_role("log")
+    expect(log).to_have_text("A line of the job")
+    page.get_by_label("TensorFlow start-up messages (1)").check()
+    expect(log).to_contain_text("Noise")
+
+
+def counted(marker: Locator) -> int:
+    """How many steps a marker stands for, according to its label."""
+    words = marker.get_attribute("aria-label") or ""
+    found = re.match(r"([\d,]+) skipped step", words)
+    return int(found[1].replace(",", "")) if found else 1
+
+
+def drag(page: Page, plot: Locator, start: float, end: float) -> None:
+    """Select a part of a plot with the mouse."""
+    box = plot.locator(".u-over").bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], y, steps=5)
+    page.mouse.up()

@@ -1,0 +1,81 @@
+"""The list of jobs, the workers and the tokens."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from ampclient import Client
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+
+def test_the_filters_of_the_list_are_kept_in_the_address(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    page = open_signed_in()
+    names = page.locator("[data-name=Name] a.name")
+    page.get_by_label("Search").fill("skipp")
+    expect(names).to_have_text(["skipping"])
+    page.get_by_label("Policy").select_option("mixed_float16")
+    page.get_by_label("succeeded", exact=True).check()
+    page.get_by_label("Label", exact=True).fill("team=vision")
+    page.get_by_label("Label", exact=True).press("Enter")
+    expect(page.get_by_role("button", name="Remove label team=vision")).to_be_visible()
+    page.reload()
+    expect(names).to_have_text(["skipping"])
+    page.get_by_label("Policy").select_option("float16")
+    expect(page.get_by_role("heading", name="No matching jobs")).to_be_visible()
+    page.get_by_role("link", name="Clear filters").click()
+    expect(names.filter(has_text="healthy").first).to_be_visible()
+
+
+def test_a_list_of_many_jobs_has_pages(user: Any, stack: Any, finished_jobs: Any) -> None:
+    made = stack.client.tokens.create("crowd", role="member", project="crowded")
+    with Client(stack.client.url, made.secret) as crowd:
+        for number in range(51):
+            crowd.jobs.submit(
+                {**finished_jobs[0].spec, "name": f"one of many {number:02}"}
+            ).cancel()
+    page = user.open_signed_in(made.secret, "#/jobs?sort=name")
+    names = page.locator("[data-name=Name] a.name")
+    expect(names).to_have_count(50)
+    page.get_by_role("link", name="Next page").click()
+    expect(names).to_have_text(["one of many 50"])
+    page.get_by_role("link", name="First page").click()
+    expect(names).to_have_count(50)
+
+
+def test_workers_show_their_hardware_and_jobs(open_signed_in: Any, stack: Any) -> None:
+    page = open_signed_in("#/workers")
+    [worker] = stack.client.workers.list()
+    card = page.get_by_role("region", name=f"Worker {worker.id}")
+    expect(card).to_contain_text("online")
+    expect(card).to_contain_text(re.compile(r"\d of 1 in use"))
+    expect(card).to_contain_text("default")
+    expect(card).to_contain_text("ago")
+    card.get_by_role("button", name=f"Drain {worker.id}").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(card).not_to_contain_text("draining")
+
+
+def test_an_admin_creates_a_token_sees_it_once_and_revokes_it(
+    open_signed_in: Any, user: Any
+) -> None:
+    page = open_signed_in("#/tokens")
+    page.get_by_label("Name (person or program)").fill("alice")
+    page.get_by_label("Role").select_option("viewer")
+    page.get_by_label("Expires after (days)").fill("7")
+    page.get_by_role("button", name="Create token").click()
+    shown = page.get_by_role("region", name="New token")
+    secret = shown.locator("code.secret").inner_text()
+    other = user.open_signed_in(secret)
+    expect(other.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("viewer")
+    assert secret not in page.content()
+    page.get_by_role("button", name="Revoke alice").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("revoked")
+    expect(other.get_by_label("Token")).to_be_visible()

@@ -1,0 +1,183 @@
+"""What stands in the documents runs as it is written, in their order, on a stack of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ampclient.job import Job
+from ampclient.wait import wait_for
+from ampcore.spec import JobSpec, State
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+ROOT = Path(__file__).parents[2]
+PLACEHOLDER = re.compile(r"\bID\b")
+EXAMPLES = ("examples/digits-float16.yaml", "examples/digits.yaml")
+"""The ones that documents train, again and again."""
+LONG = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"steps": 1_000_000}}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN_AS_ONE = {
+    "docs/recipes.md": "tests/e2e/test_recipes.py",
+    "docs/guides/mixed-precision.md": "tests/e2e/test_recipes.py",
+}
+"""Pages whose blocks belong together, and where they run."""
+DOCUMENTS = sorted(
+    {str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))}
+    - set(RUN_AS_ONE)
+)
+RUN_BY_OTHER_TESTS = {
+    "make demo": "tests/e2e/test_demo.py",
+    "make test": ".ci/run",
+    'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
+    ".venv/bin/ampserver up": "tests/e2e/conftest.py",
+    # There is no Docker engine on most machines that test; these are held to files and settings.
+    "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
+        "tests/test_compose.py"
+    ),
+    "docker compose up --build --detach": "tests/test_compose.py",
+    "docker compose exec server ampserver token create alice --role admin": "tests/test_compose.py",
+    "docker compose cp mnist.npz worker:/data/datasets/mnist.npz": "tests/test_compose.py",
+    "echo AMPCORE_SITE=train.example.org >> .env": "tests/test_compose.py",
+    "echo COMPOSE_FILE=docker-compose.yml:docker-compose.gpu.yml >> .env": "tests/test_compose.py",
+    # Several machines, by several processes.
+    "export AMPCORE_URL=http://127.0.0.1:8470 AMPCORE_TOKEN=…": "tests/e2e/test_distributed.py",
+    "export AMPCORE_DATABASE_URL=postgresql://ampcore:…@db.internal:5432/ampcore": (
+        "tests/e2e/test_distributed.py"
+    ),
+    "ampserver migrate": "tests/e2e/test_distributed.py",
+    "AMPCORE_WORKER_SLOTS=1 AMPCORE_WORKER_QUEUES=default,cpu ampserver worker": (
+        "tests/e2e/test_distributed.py"
+    ),
+    "ampctl workers": "tests/e2e/test_distributed.py",
+    "ampserver token create alice --role admin": "tests/server/cli",
+}
+"""Blocks that other tests run, by their first lines, and where."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What stands between two fences, in which language, and in which line it begins."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def first_line(self) -> str:
+        """By which it is named elsewhere."""
+        return self.text.partition("\n")[0].strip()
+
+
+def blocks_of(root: Path, document: str) -> Iterator[Block]:
+    """The blocks of a document that have a language."""
+    text = (root / document).read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        if found[1]:
+            yield Block(document, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+
+
+@dataclass
+class DocRunner:
+    """Somebody who types off what is written, in a folder with the stack's data."""
+
+    folder: Path
+    stack: Any
+
+    def run(self, block: Block) -> None:
+        """Run a code block; it must succeed."""
+        match block.language:
+            case "sh" if PLACEHOLDER.search(block.text):
+                for line in block.text.splitlines():
+                    job_id = self._job_for(line)
+                    self._shell(PLACEHOLDER.sub(job_id, line), block)
+                    if " resume " in line:  # it would be in the way of the next ones
+                        self.stack.client.jobs.get(job_id).cancel()
+            case "sh":
+                self._shell(block.text, block)
+            case "python":
+                self._call([sys.executable, "-c", block.text], block)
+            case "yaml":
+                JobSpec.parse(yaml.safe_load(block.text))
+            case _:
+                pytest.fail(f"{block}: nothing runs what is written in {block.language}")
+
+    def _shell(self, text: str, block: Block) -> None:
+        text = text.replace("http://127.0.0.1:8470", self.stack.client.url)
+        self._call(["bash", "-euo", "pipefail", "-c", text], block)
+
+    def _job_for(self, line: str) -> str:
+        """Of a job that the command on this line can do something with."""
+        jobs = self.stack.client.jobs
+        if " pause " in line:
+            return self._wait_for_state(State.RUNNING, jobs.submit(LONG))
+        if " resume " in line:
+            return self._wait_for_state(State.PAUSED, next(jobs.list(state=["pausing", "paused"])))
+        return next(jobs.list(state=State.SUCCEEDED)).id
+
+    def _wait_for_state(self, state: State, job: Job) -> str:
+        wait_for([job], timeout_s=DEADLINE_S, done=lambda view: view.state is state)
+        return job.id
+
+    def _call(self, command: list[str], block: Block) -> None:
+        path = f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}"  # `ampctl` is installed
+        home = {"HOME": str(self.folder), "PATH": path, "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=home | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+def smaller(example: Path) -> str:
+    """The same job with a network that takes less to compile; test_workloads.py trains its own."""
+    spec = yaml.safe_load(example.read_text(encoding="utf-8"))
+    return yaml.safe_dump({**spec, "model": {"kind": "mlp", "hidden": [16]}})
+
+
+@pytest.fixture(scope="session")
+def doc_runner(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocRunner]:
+    """In a folder like a clone after `make install`, while `ampserver up` runs there."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "examples").mkdir()
+    for example in ROOT.glob("examples/*"):
+        (folder / "examples" / example.name).symlink_to(example)
+    for name in EXAMPLES:
+        (folder / name).unlink()
+        (folder / name).write_text(smaller(ROOT / name), encoding="utf-8")
+    (folder / "ampcore-data").symlink_to(stack.data)
+    yield DocRunner(folder, stack)
+    for job in stack.client.jobs.list(state=["queued", "starting", "running", "pausing", "paused"]):
+        job.cancel()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_code_of_a_page_runs(doc_runner: DocRunner, document: str) -> None:
+    for block in blocks_of(ROOT, document):
+        if block.first_line not in RUN_BY_OTHER_TESTS:
+            doc_runner.run(block)
+
+
+def test_blocks_tested_elsewhere_exist_and_name_their_test() -> None:
+    written = {block.first_line for page in DOCUMENTS for block in blocks_of(ROOT, page)}
+    assert set(RUN_BY_OTHER_TESTS) <= written
+    places = [*RUN_BY_OTHER_TESTS.values(), *RUN_AS_ONE.values()]
+    assert [place for place in places if not (ROOT / place).exists()] == []

@@ -1,0 +1,145 @@
+"""Migrations on a database of revision 0001 that has rows in every table."""
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+
+from server.migrate import alembic_config, migrate
+from store import attempts, jobs, steps, tokens, workers
+from store.database import Database
+
+MOMENT = "2026-11-01 10:00:00"
+JOB = {
+    "id": "0123456789ab",
+    "name": "old",
+    "policy": "float32",
+    "model": "mlp",
+    "labels": '{"team": "vision"}',
+    "spec": '{"name": "old"}',
+    "state": "queued",
+    "reason": None,
+    "attempt": 1,
+    "seq": 3,
+    "step": 4,
+    "created_at": MOMENT,
+    "updated_at": MOMENT,
+}
+ROWS = {
+    "jobs": JOB,
+    "tokens": {"id": "t", "name": "ada", "digest": tokens.digest_of("amp_x"), "created_at": MOMENT},
+    "workers": {
+        "id": "w",
+        "hostname": "h",
+        "pid": 1,
+        "slots": 1,
+        "version": "1",
+        "started_at": MOMENT,
+        "last_seen_at": MOMENT,
+    },
+    "attempts": {
+        "job_id": JOB["id"],
+        "attempt": 1,
+        "worker_id": "w",
+        "frames": 7,
+        "outcome": "failed",
+        "reason": "process_killed",
+        "message": "Killed.",
+        "started_at": MOMENT,
+        "finished_at": MOMENT,
+    },
+    "events": {
+        "job_id": JOB["id"],
+        "seq": 1,
+        "attempt": 0,
+        "type": "state",
+        "step": 0,
+        "data": '{"state": "queued"}',
+        "created_at": MOMENT,
+    },
+}
+BLOCK = {"job_id": JOB["id"], "attempt": 1, "first_step": 0, "end_step": 4, "skipped": 0, "seq": 2}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path, make_block):
+    """The address of a database that revision 0001 made and filled."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
+    else:
+        url = request.getfixturevalue("new_postgres")()
+    database = Database(url)
+    with database.engine.execution_options(writes=True).begin() as connection:
+        command.upgrade(alembic_config(connection), "0001")
+        for table, row in ROWS.items():
+            _insert(connection, table, row)
+        payload = make_block(0, 4).payload
+        _insert(connection, "step_blocks", {**BLOCK, "payload": payload, "created_at": MOMENT})
+    database.close()
+    return url
+
+
+def _insert(connection, table, row):
+    columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+    if connection.dialect.name == "postgresql":
+        json = {"labels", "spec", "data"}
+        values = ", ".join(f"CAST(:{n} AS jsonb)" if n in json else f":{n}" for n in row)
+    statement = f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - our own words
+    connection.execute(sa.text(statement), row)
+
+
+@pytest.fixture
+def upgraded(url):
+    """That database, brought up to date."""
+    migrate(url)
+    database = Database(url)
+    yield database
+    database.close()
+
+
+def test_every_row_is_kept_and_makes_sense(upgraded):
+    with upgraded.read() as session:
+        job = jobs.get(session, JOB["id"])
+        assert (job.name, job.labels, job.step, job.seq) == ("old", {"team": "vision"}, 4, 3)
+        assert (job.project, job.priority, job.queue) == ("default", 5, "default")
+        assert (job.failures, job.entries_written, job.queued_at) == (0, 0, job.created_at)
+        [attempt] = attempts.listing(session, job.id)
+        assert (attempt.outcome, attempt.message, attempt.waited_s) == ("failed", "Killed.", 0.0)
+        token = tokens.find_valid(session, tokens.digest_of("amp_x")).token
+        assert (token.name, token.role, token.project) == ("ada", "admin", "default")
+        [(worker, state)] = workers.listing(session)
+        assert (worker.id, worker.queues, state) == ("w", ["default"], "lost")
+        reading = steps.read(session, job.id, start=0, end=None, limit=10)
+        assert reading.block["loss"].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_an_old_job_goes_on(upgraded):
+    with upgraded.write() as session:
+        job = attempts.claim_next(session, "w", ["default"])
+        assert (job.id, job.attempt) == (JOB["id"], 2)
+
+
+def test_the_way_back_keeps_every_row_too(upgraded):
+    with upgraded.engine.execution_options(writes=True).connect() as connection:
+        if upgraded.engine.dialect.name == "sqlite":
+            connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")
+        with connection.begin():
+            command.downgrade(alembic_config(connection), "0001")
+    with upgraded.engine.begin() as connection:
+        for table in (*ROWS, "step_blocks"):
+            counted = sa.select(sa.func.count()).select_from(sa.table(table))
+            assert connection.scalar(counted) == 1
+        [row] = connection.execute(sa.text("SELECT name, state, attempt, seq, step FROM jobs"))
+        assert tuple(row) == ("old", "queued", 1, 3, 4)
+        assert connection.scalar(sa.text("SELECT outcome FROM attempts")) == "failed"
+        assert "projects" not in sa.inspect(connection).get_table_names()
+
+
+def test_there_and_back_and_there_again(url, upgraded):
+    with upgraded.engine.execution_options(writes=True).connect() as connection:
+        if upgraded.engine.dialect.name == "sqlite":
+            connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")
+        with connection.begin():
+            command.downgrade(alembic_config(connection), "0001")
+    migrate(url)
+    with upgraded.read() as session:
+        assert jobs.get(session, JOB["id"]).name == "old"

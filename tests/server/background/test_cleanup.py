@@ -1,0 +1,26 @@
+from sqlalchemy import func, select, update
+
+from server.background import cleanup
+from store import browser_sessions, idempotency, tokens
+from store.clock import after
+from store.tables import BrowserSession, IdempotencyKey
+
+
+def test_expired_sessions_and_old_keys_go_and_the_others_stay(database):
+    with database.write() as session:
+        secret = tokens.create(session, "test")
+        token = tokens.get_by_secret(session, secret)
+        for _ in range(2):
+            browser_sessions.create(session, token)
+        for key in ("old", "new"):
+            session.add(IdempotencyKey(project="default", key=key, digest="0" * 64))
+        session.flush()
+        one = session.scalars(select(BrowserSession.digest)).first()
+        ended = update(BrowserSession).where(BrowserSession.digest == one)
+        session.execute(ended.values(expires_at=after(-1)))
+        old = update(IdempotencyKey).where(IdempotencyKey.key == "old")
+        session.execute(old.values(created_at=after(-idempotency.RETENTION_S - 1)))
+    cleanup.delete_expired_rows(database)
+    with database.read() as session:
+        assert session.scalar(select(func.count()).select_from(BrowserSession)) == 1
+        assert session.scalars(select(IdempotencyKey.key)).all() == ["new"]

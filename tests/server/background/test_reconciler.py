@@ -1,0 +1,337 @@
+import logging
+import threading
+
+import anyio
+import pytest
+from sqlalchemy import update
+
+from ampcore.spec import Reason, State
+from server.app import create_app
+from server.background.cleanup import WORKER_RETENTION_S
+from server.background.reconciler import Reconciler
+from server.dispatch import CeleryDispatcher
+from server.settings import Settings
+from store import attempts, jobs, workers
+from store.clock import after
+from store.retries import BACKOFF_BY_REASON, Backoff
+from store.tables import Job, Worker
+
+REDISPATCH_AFTER_S, FALLBACK_AFTER_S = 1800.0, 7200.0
+"""So long that no test stands still for it."""
+LEASE_S = 0.9
+"""So short that the calm before a loss is a moment."""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    monkeypatch.setattr("server.background.redispatch.REDISPATCH_AFTER_S", REDISPATCH_AFTER_S)
+    monkeypatch.setattr("server.background.redispatch.FALLBACK_AFTER_S", FALLBACK_AFTER_S)
+    # A job that was lost is not due before the test says so.
+    monkeypatch.setitem(
+        BACKOFF_BY_REASON, Reason.WORKER_LOST, Backoff(first_s=3600.0, longest_s=3600.0)
+    )
+
+
+@pytest.fixture
+def reconciler(database, dispatcher):
+    """Rounds by hand, unless a test starts it."""
+    return Reconciler(database, dispatcher, every_s=0.01, lease_s=LEASE_S)
+
+
+def put(database, job_id, **values):
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == job_id).values(**values))
+
+
+@pytest.fixture
+def undispatched_job(database, make_job):
+    """A queued job for which no message went out for a while."""
+
+    def make(silent_for_s=REDISPATCH_AFTER_S + 1, **parts):
+        job_id = make_job(**parts).id
+        put(database, job_id, dispatched_at=after(-silent_for_s))
+        return job_id
+
+    return make
+
+
+def register(database, worker_id="w", slots=1, queues=("default",)):
+    known = {"hostname": "h", "pid": 1, "version": "1"}
+    with database.write() as session:
+        workers.register(session, worker_id, slots=slots, queues=queues, **known)
+
+
+def test_a_job_whose_message_was_never_sent_gets_one(database, reconciler, make_job, dispatcher):
+    job_id = make_job().id
+    put(database, job_id, dispatched_at=None)
+    make_job(State.RUNNING)
+    reconciler.redispatch()
+    assert (dispatcher.sent, dispatcher.queues) == ([job_id], ["default"])
+
+
+def test_a_job_that_was_just_dispatched_is_not_dispatched_again(
+    reconciler, make_job, undispatched_job, dispatcher
+):
+    make_job()
+    undispatched_job()
+    reconciler.redispatch()
+    reconciler.redispatch()
+    assert len(dispatcher.sent) == 1
+
+
+def test_each_queue_is_rung_by_itself(reconciler, undispatched_job, dispatcher):
+    made = {undispatched_job(runtime={"queue": name}): name for name in ("big", "small")}
+    reconciler.redispatch()
+    assert dict(zip(dispatcher.sent, dispatcher.queues, strict=True)) == made
+
+
+def test_nothing_is_sent_again_while_messages_wait_for_busy_workers(
+    reconciler, undispatched_job, dispatcher, monkeypatch
+):
+    undispatched_job()
+    other = undispatched_job(runtime={"queue": "big"})
+    monkeypatch.setattr(dispatcher, "pending_messages", lambda queue: int(queue == "default"))
+    reconciler.redispatch()
+    assert dispatcher.sent == [other]
+
+
+def test_no_more_messages_are_sent_than_there_are_slots(
+    database, reconciler, undispatched_job, dispatcher
+):
+    made = [undispatched_job() for _ in range(5)]
+    register(database, slots=2)
+    reconciler.redispatch()
+    assert len(dispatcher.sent) == 2
+    reconciler.redispatch()
+    reconciler.redispatch()
+    assert sorted(dispatcher.sent) == sorted(made)
+
+
+def test_a_job_that_failed_is_rung_as_soon_as_it_is_due(database, reconciler, make_job, dispatcher):
+    job_id = make_job(State.RUNNING).id
+    put(database, job_id, lease_expires_at=after(-1))
+    reconciler.expire()
+    reconciler.redispatch()
+    assert dispatcher.sent == []
+    put(database, job_id, not_before=after(-0.01))
+    reconciler.redispatch()
+    assert dispatcher.sent == [job_id]
+
+
+def test_a_job_given_back_is_rung_at_once(database, reconciler, make_job, dispatcher):
+    job_id = make_job(State.RUNNING).id
+    with database.write() as session:
+        attempts.hand_back(session, job_id, 1)
+    reconciler.redispatch()
+    assert dispatcher.sent == [job_id]
+
+
+FLOAT16 = {"precision": {"policy": "mixed_float16"}}
+
+
+def test_a_float16_job_is_rung_where_a_gpu_is(database, reconciler, undispatched_job, dispatcher):
+    undispatched_job(**FLOAT16)
+    reconciler.redispatch()
+    register(database, "gpu", queues=["default", "gpu"])
+    undispatched_job(**FLOAT16)
+    reconciler.redispatch()
+    assert dispatcher.queues == ["default", "gpu"]
+
+
+def test_a_float16_job_goes_to_any_worker_when_no_gpu_becomes_free(
+    database, reconciler, undispatched_job, dispatcher, monkeypatch
+):
+    register(database, "gpu", queues=["default", "gpu"])
+    monkeypatch.setattr(dispatcher, "pending_messages", lambda queue: int(queue == "gpu"))
+    undispatched_job(**FLOAT16)
+    reconciler.redispatch()
+    assert dispatcher.sent == []
+    late = undispatched_job(FALLBACK_AFTER_S + 1, **FLOAT16)
+    reconciler.redispatch()
+    assert (dispatcher.sent, dispatcher.queues) == ([late], ["default"])
+
+
+def test_no_lease_expires_during_the_grace_after_an_outage(
+    database, make_job, dispatcher, monkeypatch
+):
+    job_id = make_job(State.RUNNING).id
+    put(database, job_id, lease_expires_at=after(-1))
+    times = iter([0.0, 0.0, 5.0, 9.0, 30.0, 35.0, 40.0])  # it stood still from 9 to 30
+    reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
+    expired = []
+    monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
+    for _ in range(5):
+        reconciler._expire_after_outage_grace()
+    assert expired == []
+    reconciler._expire_after_outage_grace()
+    assert expired == [1]
+
+
+def test_leases_expire_on_a_machine_that_is_always_slow(
+    database, make_job, dispatcher, monkeypatch
+):
+    """Fails where each slow round breaks the calm: then it never comes."""
+    put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
+    times = iter([0.0, 0.0, *(3.0 * number for number in range(1, 6)), 60.0])
+    moments = (after(3.0 * number) for number in range(6))
+    monkeypatch.setattr("server.background.reconciler.now", lambda: next(moments, after(60)))
+    reconciler = Reconciler(database, dispatcher, lease_s=LEASE_S, clock=lambda: next(times))
+    expired = []
+    monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
+    for _ in range(6):
+        reconciler._expire_after_outage_grace()
+    assert expired
+    expired.clear()
+    reconciler._expire_after_outage_grace()  # and where it stands still, they are not
+    assert expired == []
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_no_lease_expires_because_the_clock_of_the_database_jumps(
+    database, make_job, dispatcher, monkeypatch, jump_s
+):
+    """As when a machine has slept: its monotonic clock has, too, and every lease is over."""
+    job_id = make_job(State.RUNNING).id
+    times = iter([0.0, *range(12), 16.0, 21.0])
+    reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
+    for _ in range(11):
+        reconciler._expire_after_outage_grace()
+    put(database, job_id, lease_expires_at=after(-1))
+    monkeypatch.setattr("server.background.reconciler.now", lambda: after(jump_s))
+    for _ in range(2):
+        reconciler._expire_after_outage_grace()
+    assert reconciler.leases_expired == 0
+    reconciler._expire_after_outage_grace()
+    assert reconciler.leases_expired == 1
+
+
+def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
+    job_id = make_job(State.RUNNING).id
+    put(database, job_id, lease_expires_at=after(-1))
+    reconciler.expire()
+    reconciler.expire()
+    assert reconciler.leases_expired == 1
+    with database.read() as session:
+        assert jobs.get(session, job_id).state == State.QUEUED
+
+
+def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undispatched_job):
+    lost_jobs = [make_job(State.RUNNING).id for _ in range(10)]
+    for job_id in lost_jobs:
+        put(database, job_id, lease_expires_at=after(-1))
+    undispatched_job()
+    both = [Reconciler(database, dispatcher) for _ in range(2)]
+
+    def one_round(reconciler):
+        reconciler.expire()
+        reconciler.redispatch()
+        reconciler.clean_up()
+
+    threads = [threading.Thread(target=one_round, args=[each]) for each in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(reconciler.leases_expired for reconciler in both) == 10
+    with database.read() as session:
+        assert {jobs.get(session, job_id).failures for job_id in lost_jobs} == {1}
+
+
+def test_what_nobody_asks_for_any_more_is_deleted_now_and_then(database, dispatcher):
+    now = [1000.0]
+    reconciler = Reconciler(database, dispatcher, clock=lambda: now[0])
+    register(database, "gone")
+    with database.write() as session:
+        session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
+
+    def there():
+        with database.read() as session:
+            return [worker.id for worker, _ in workers.listing(session)]
+
+    reconciler.clean_up()
+    assert there() == []
+    register(database, "gone")
+    with database.write() as session:
+        session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
+    reconciler.clean_up()
+    assert there() == ["gone"]
+    now[0] += 61
+    reconciler.clean_up()
+    assert there() == []
+
+
+def test_jobs_posted_while_redis_was_gone_are_sent_when_it_is_back(
+    reconciler, undispatched_job, dispatcher, wait_until, caplog
+):
+    dispatcher.gone = True
+    job_id = undispatched_job()
+    with caplog.at_level(logging.INFO, logger="server.background.reconciler"):
+        reconciler.start()
+        wait_until(lambda: "failed" in caplog.text)
+        rounds = wait_for_rounds(reconciler, wait_until)
+        dispatcher.gone = False
+        wait_until(lambda: dispatcher.sent == [job_id])
+        wait_until(lambda: "works again" in caplog.text)
+        reconciler.stop()
+    assert rounds > 3
+    assert caplog.text.count("failed; retrying without further log lines") == 1
+
+
+def wait_for_rounds(reconciler, wait_until, more=5):
+    """Let some rounds go by; how many did."""
+    went_by = []
+    work = reconciler.redispatch
+    reconciler.redispatch = lambda: (went_by.append(1), work())
+    wait_until(lambda: len(went_by) >= more)
+    return len(went_by)
+
+
+def test_an_error_nobody_expected_does_not_end_the_thread(reconciler, wait_until, caplog):
+    reconciler.redispatch = lambda: 1 / 0
+    reconciler.start()
+    wait_until(lambda: caplog.text.count("ZeroDivisionError") > 3)
+    reconciler.stop()
+    assert reconciler.last_success_at is None
+
+
+def test_a_round_that_went_well_is_remembered(reconciler, wait_until):
+    reconciler.start()
+    first = wait_until(lambda: reconciler.last_success_at)
+    wait_until(lambda: reconciler.last_success_at > first)
+    reconciler.stop()
+
+
+def test_messages_that_redis_forgot_are_sent_again(database, undispatched_job, redis_url):
+    import redis
+
+    dispatcher = CeleryDispatcher(redis_url)
+    reconciler = Reconciler(database, dispatcher)
+    job_id = undispatched_job()
+    reconciler.redispatch()
+    assert dispatcher.pending_messages() == 1
+    with redis.Redis.from_url(redis_url) as connection:
+        connection.flushall()
+    put(database, job_id, dispatched_at=after(-REDISPATCH_AFTER_S - 1))
+    reconciler.redispatch()
+    reconciler.redispatch()
+    assert dispatcher.pending_messages() == 1
+    dispatcher.close()
+
+
+@pytest.fixture
+def app(database_url, dispatcher, tmp_path):
+    return create_app(
+        Settings(database_url, "redis://127.0.0.1:1/0", tmp_path), dispatcher=dispatcher
+    )
+
+
+def test_the_application_reconciles_in_the_background(
+    app, undispatched_job, dispatcher, wait_until
+):
+    job_id = undispatched_job()
+
+    async def live():
+        async with app.router.lifespan_context(app):
+            await anyio.to_thread.run_sync(wait_until, lambda: dispatcher.sent == [job_id])
+
+    anyio.run(live)

@@ -1,0 +1,191 @@
+"""Exports of steps: every format has the same values, for any number of steps."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from sqlalchemy import delete
+
+from ampcore.spec import State
+from server.errors import NotFound
+from server.telemetry import steps_reader
+from server.telemetry.steps_query import StepsQuery
+from store import ingest
+from store.tables import Job
+
+LOSSES = [0.1, math.nan, math.inf, -math.inf, 1e-30, 12345678.0]
+FORMS = ["arrow", "csv", "ndjson", "parquet"]
+
+
+@pytest.fixture(autouse=True)
+def short_pages(monkeypatch):
+    monkeypatch.setattr(steps_reader, "PAGE", 7)
+
+
+@pytest.fixture
+def job_id(api, make_job, make_block):
+    """A job of 18 steps and, behind two that are missing, 5 more with another column."""
+    job = make_job(State.RUNNING, name="böse / name")
+    blocks = [make_block(3 * i, 3, loss=loss) for i, loss in enumerate(LOSSES)]
+    blocks.append(make_block(20, 5, loss=7.0, **{"loss/generator": 0.5}))
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, blocks, entries_written=0)
+    return job.id
+
+
+def get(api, job_id, *, accept=None, **query):
+    headers = {"Accept": accept} if accept else {}
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps", params=query, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def rows_of(form, content):
+    """Each point as a dictionary, as someone reads it who has the file."""
+    match form:
+        case "arrow":
+            return pa.ipc.open_stream(content).read_all().to_pylist()
+        case "parquet":
+            return pa.parquet.read_table(io.BytesIO(content)).to_pylist()
+        case "ndjson":
+            return [json.loads(line) for line in content.decode().splitlines()]
+        case "csv":
+            return [
+                {name: plain(cell) for name, cell in row.items()}
+                for row in csv.DictReader(io.StringIO(content.decode()))
+            ]
+
+
+def plain(cell):
+    return cell == "true" if cell in ("true", "false") else float(cell)
+
+
+NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def floats(rows):
+    """Numbers rounded to what a float32 holds."""
+    return [
+        {n: repr(pa.scalar(float(NAMES.get(v, v)), pa.float32()).as_py()) for n, v in row.items()}
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_has_every_step(api, job_id, form):
+    content = get(api, job_id, format=form).content
+    rows = floats(rows_of(form, content))
+    assert [float(row["step"]) for row in rows] == [*range(18), *range(20, 25)]
+    wanted = [loss for loss in LOSSES for _ in range(3)] + [7.0] * 5
+    assert [row["loss"] for row in rows] == [row["x"] for row in floats({"x": w} for w in wanted)]
+    assert [row["loss/generator"] for row in rows] == ["nan"] * 18 + ["0.5"] * 5
+    assert {row["skipped"] for row in rows} == {"0.0"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_of_the_steps_and_columns_can_be_asked_for(api, job_id, form):
+    content = get(api, job_id, format=form, start=2, end=24, limit=17, columns="loss").content
+    rows = rows_of(form, content)
+    assert [row["step"] for row in rows] == [*range(2, 18), 20]
+    assert {tuple(row) for row in rows} == {("step", "loss")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_few_points_can_be_had_as_a_file(api, job_id, form):
+    content = get(api, job_id, format=form, max_points=3, columns="loss").content
+    rows = rows_of(form, content)
+    assert sum(row["count"] for row in rows) == 23
+    assert {"step", "count", "skipped", "loss.min", "loss.mean"} <= rows[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.stream"),
+        ("text/csv;q=0.5, application/x-ndjson", "application/x-ndjson"),
+        ("application/vnd.apache.parquet", "application/vnd.apache.parquet"),
+        ("application/vnd.tensorboard.events", "application/vnd.tensorboard.events"),
+        ("text/csv", "text/csv; charset=utf-8"),
+        ("*/*", "application/json"),
+        ("text/html", "application/json"),
+    ],
+)
+def test_accept_decides_the_form(api, job_id, accept, media_type):
+    assert get(api, job_id, accept=accept).headers["content-type"] == media_type
+
+
+def test_a_link_decides_the_form_and_the_file_gets_a_name(api, job_id):
+    answer = get(api, job_id, accept="text/html", format="csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert f'filename="b_se___name-{job_id}.csv"' in answer.headers["content-disposition"]
+    answer = get(api, job_id, format="tensorboard")
+    assert 'filename="events.out.tfevents.' in answer.headers["content-disposition"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_job_without_steps_is_an_empty_file(api, make_job, form):
+    job = make_job(State.RUNNING)
+    assert rows_of(form, get(api, job.id, format=form).content) == []
+
+
+def test_an_export_that_fails_returns_an_error_status(api, job_id):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?format=csv&columns=los")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["suggestion"] == "loss"
+
+
+def test_tensorboard_reads_every_step_at_its_time(api, job_id):
+    import tensorflow as tf
+    from tensorflow.core.util import event_pb2
+
+    content = get(api, job_id, format="tensorboard", columns="loss,examples").content
+    path = f"ram://{job_id}"
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(content)
+    first, *rest = [
+        event_pb2.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(path)
+    ]
+    with api.database.read() as session:
+        began = session.get(Job, job_id).started_at.timestamp()
+    assert (first.file_version, first.wall_time) == ("brain.Event:2", began)
+    assert [event.step for event in rest] == [*range(18), *range(20, 25)]
+    tags = {value.tag: value.simple_value for value in rest[-1].summary.value}
+    assert tags == {"loss": 7.0, "examples": 64.0, "step_time_s": 0.5, "examples_per_s": 128.0}
+    times = [event.wall_time - began for event in rest]
+    assert times == pytest.approx([0.5 * (index + 1) for index in range(23)])
+
+
+EVERYTHING = StepsQuery(
+    start=0,
+    end=None,
+    after=None,
+    columns=None,
+    attempt=None,
+    limit=None,
+    max_points=None,
+    form="csv",
+)
+
+
+@pytest.mark.parametrize("max_points", [None, 5])
+def test_between_two_pieces_nothing_of_the_database_is_held(api, job_id, max_points):
+    tables = steps_reader.all_tables(
+        api.database, job_id, replace(EVERYTHING, max_points=max_points)
+    )
+    next(tables)
+    assert api.database.engine.pool.checkedout() == 0
+    list(tables)
+
+
+def test_the_file_of_a_job_that_is_deleted_meanwhile_is_not_whole(api, job_id):
+    tables = steps_reader.all_tables(api.database, job_id, EVERYTHING)
+    next(tables)
+    with api.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job_id))
+    with pytest.raises(NotFound):
+        list(tables)

@@ -1,0 +1,191 @@
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ampcore.spec import State
+from server.errors import TooManyOpen, Unavailable
+from server.streaming import stream_limits
+from server.streaming.stream_limits import (
+    DOWNLOAD_LIMIT,
+    FOLLOW_LIMIT,
+    OpenStreams,
+    StreamLimit,
+    StreamOwner,
+)
+from store import artifacts
+from store.artifacts import StoredFile
+from tests.waiting import DEADLINE_S
+
+FOLLOW = {
+    "stream": ("stream", {}),
+    "logs": ("logs?follow=true", {"Accept": "text/plain"}),
+}
+
+
+def refusal(answers, token_id, address):
+    """What is said of one more, which must not be opened."""
+    with (
+        pytest.raises((TooManyOpen, Unavailable)) as refused,
+        answers.one(StreamOwner(token_id, address)),
+    ):
+        pytest.fail("it was opened")
+    return refused.value
+
+
+def test_a_token_has_a_share_an_address_has_one_and_the_total_is_bounded():
+    answers = OpenStreams(StreamLimit("streams", total=4, per_token=2, per_address=3))
+    with ExitStack() as stack:
+        for token_id in ("ada", "ada"):
+            stack.enter_context(answers.one(StreamOwner(token_id, "192.0.2.1")))
+        assert "This token already has 2 streams open" in str(refusal(answers, "ada", "192.0.2.2"))
+        stack.enter_context(answers.one(StreamOwner("bob", "192.0.2.1")))
+        assert "This address already has 3 streams open" in str(
+            refusal(answers, "eve", "192.0.2.1")
+        )
+        with answers.one(StreamOwner("eve", "192.0.2.2")):
+            error = refusal(answers, "bob", "192.0.2.3")
+        assert isinstance(error, Unavailable)
+        with answers.one(StreamOwner("bob", "192.0.2.3")):
+            assert answers.count == 4
+    assert answers.count == 0
+    assert not answers._by_token
+    assert not answers._by_address
+
+
+def test_a_share_is_free_again_when_an_answer_fails():
+    answers = OpenStreams(StreamLimit("streams", total=1, per_token=1, per_address=1))
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), answers.one(StreamOwner("ada", "192.0.2.1")):
+            raise ZeroDivisionError
+    assert answers.count == 0
+
+
+@pytest.mark.parametrize("share", [FOLLOW_LIMIT, DOWNLOAD_LIMIT], ids=["streams", "files"])
+def test_no_token_and_no_address_can_take_everything(share):
+    assert share.per_token <= share.per_address <= share.total // 2
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: nothing here depends on it."""
+    return sqlite_url
+
+
+@pytest.fixture
+def job(api, make_job):
+    return make_job(State.RUNNING)
+
+
+@pytest.fixture
+def share(api, monkeypatch, wait_until):
+    """Have the server give a token one stream and one file, and an address two of each."""
+    streams = api.app.state.services.streams
+    one = {"total": 4, "per_token": 1, "per_address": 2}
+    streams.followers = OpenStreams(StreamLimit("streams", **one))
+    streams.files = OpenStreams(StreamLimit("downloads and exports", **one))
+    yield
+    streams.shutting_down.set()
+    wait_until(lambda: streams._open == 0)
+
+
+def refusal_of(client, url, headers):
+    """The answer to a stream that is refused; one that is not would never end."""
+    with client.stream("GET", url, headers=headers) as answer:
+        assert answer.status_code == 429
+        answer.read()
+    assert answer.json()["code"] == "too_many_open"
+    return answer
+
+
+@pytest.mark.parametrize("kind", FOLLOW)
+def test_too_many_streams_of_one_client_are_refused_and_others_are_not(
+    *, api, job, share, client_with_role, kind
+):
+    path, headers = FOLLOW[kind]
+    url = f"/api/v1/jobs/{job.id}/{path}"
+    greedy, other = client_with_role("viewer"), client_with_role("viewer")
+    with greedy.stream("GET", url, headers=headers) as first:
+        assert first.status_code == 200
+        refused = refusal_of(greedy, url, headers)
+        assert "This token already has 1 streams open" in refused.json()["detail"]
+        assert int(refused.headers["Retry-After"]) > 0
+        with other.stream("GET", url, headers=headers) as second:
+            assert second.status_code == 200
+            third = refusal_of(client_with_role("viewer"), url, headers)
+            assert "This address already has 2 streams open" in third.json()["detail"]
+            forwarded = headers | {"X-Forwarded-For": "198.51.100.7"}
+            with client_with_role("viewer").stream("GET", url, headers=forwarded) as fourth:
+                assert fourth.status_code == 200
+
+
+def test_streams_leave_room_for_downloads_and_exports(
+    *, api, job, share, client_with_role, make_block
+):
+    from store import ingest
+
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, [make_block(1, 10)], entries_written=0)
+        file = api.data_dir / "report"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"x" * 1000)
+        size, sha256 = api.app.state.services.storage.put(job.id, "attempt-1/report", file)
+        artifacts.add(
+            session, job.id, 1, StoredFile("attempt-1/report", artifacts.REPORT, 1, size, sha256)
+        )
+    client = client_with_role("viewer")
+    with client.stream("GET", f"/api/v1/jobs/{job.id}/stream") as following:
+        assert following.status_code == 200
+        for path in ("artifacts/attempt-1/report", "steps?format=csv"):
+            assert client.get(f"/api/v1/jobs/{job.id}/{path}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["artifacts/attempt-1/report", "steps?format=csv"])
+def test_too_many_downloads_of_one_client_are_refused_and_others_are_not(
+    *, api, job, share, client_with_role, path
+):
+    streams = api.app.state.services.streams
+    greedy = client_with_role("viewer")
+    token_id = greedy.get("/api/v1/session").json()["token_id"]
+    with api.database.write() as session:
+        artifacts.add(
+            session, job.id, 1, StoredFile("attempt-1/report", artifacts.REPORT, 1, 9, "00")
+        )
+    with streams.files.one(StreamOwner(token_id, "192.0.2.1")):
+        refused = greedy.get(f"/api/v1/jobs/{job.id}/{path}")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_open")
+        # The file is missing from the storage; a refused request never gets that far.
+        other = client_with_role("viewer").get(f"/api/v1/jobs/{job.id}/{path}")
+        assert other.status_code in (200, 404)
+
+
+def test_a_stream_that_is_one_too_many_when_it_begins_is_refused(*, api, job, share, monkeypatch):
+    """Two requests at one time have both found room for one."""
+    monkeypatch.setattr(stream_limits.OpenStreams, "check", _later(stream_limits.OpenStreams.check))
+    url = f"{api.url}/api/v1/jobs/{job.id}/stream"
+    headers = {"Authorization": f"Bearer {api.token}"}
+    with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_S) as first:
+        assert first.status_code == 200
+        with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_S) as second:
+            assert second.status_code == 429
+
+
+def _later(check):
+    """A check that lets the routes pass, and refuses only what is sent."""
+    calls = []
+
+    def checked(answers, owner):
+        calls.append(owner)
+        if len(calls) % 2 == 0:
+            check(answers, owner)
+
+    return checked
+
+
+def test_the_reference_documents_the_stream_limits():
+    rows = (Path(__file__).parents[3] / "docs/reference/http.md").read_text("utf-8").splitlines()
+    for first_word, share in (("streams", FOLLOW_LIMIT), ("downloads", DOWNLOAD_LIMIT)):
+        [row] = [row for row in rows if row.startswith(f"| {first_word}")]
+        documented = [int(cell) for cell in row.split("|")[2:-1]]
+        assert documented == [share.per_token, share.per_address, share.total]

@@ -1,0 +1,145 @@
+import json
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from service.log_config import ContextFilter, JsonFormatter, TextFormatter, log_context, redact
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "amp_" + "aB3_-" * 8
+
+
+@pytest.fixture
+def write():
+    """What one record looks like in both formats, made inside the present context."""
+
+    def write(message, *arguments, error=None, **extra):
+        info = (type(error), error, None) if error is not None else None
+        record = logging.LogRecord("amp", logging.INFO, __file__, 1, message, arguments, info)
+        record.__dict__.update(extra)
+        ContextFilter().filter(record)
+        text = TextFormatter("%(levelname)s %(name)s: %(message)s").format(record)
+        return text, json.loads(JsonFormatter().format(record))
+
+    return write
+
+
+def test_a_line_says_what_it_belongs_to(write):
+    with log_context(request_id="r-1"), log_context(job_id="j", attempt=2, other=None):
+        text, told = write("job %s", "starts")
+    assert text == "INFO amp: job starts request_id=r-1 job_id=j attempt=2"
+    assert (told["level"], told["logger"], told["message"]) == ("INFO", "amp", "job starts")
+    assert (told["request_id"], told["job_id"], told["attempt"]) == ("r-1", "j", 2)
+    assert told["time"].endswith("+00:00")
+    assert "other" not in told
+
+
+def test_a_context_ends_where_it_began_and_is_the_threads_own(write):
+    with log_context(job_id="j"):
+        elsewhere = []
+        thread = threading.Thread(target=lambda: elsewhere.append(write("x")[0]))
+        thread.start()
+        thread.join()
+    assert elsewhere == ["INFO amp: x"]
+    assert write("x")[0] == "INFO amp: x"
+
+
+def test_nobody_writes_a_second_line_of_his_own(write):
+    text, told = write("job %s", "x\r\nINFO amp: everything is fine")
+    assert text == "INFO amp: job x\\r\\nINFO amp: everything is fine"
+    assert told["message"] == "job x\r\nINFO amp: everything is fine"
+
+
+def test_control_characters_are_escaped(write):
+    text, told = write("job %s", "\x1b[2J\x00\x9b31m\u2028\u202ex\tå")
+    assert text == r"INFO amp: job \x1b[2J\x00\x9b31m\u2028\u202ex\tå"
+    assert told["message"] == "job \x1b[2J\x00\x9b31m\u2028\u202ex\tå"
+
+
+SECRETS = [
+    f"the token {TOKEN} was used",
+    "could not reach postgresql://ada:hush@host/amp",
+    "could not reach redis://:hush@127.0.0.1:6379/0 at all",
+    "postgresql://ada:hu@sh:hush@host/amp",
+    "Authorization: Bearer hush",
+    "Authorization: Basic hush",
+    "{'authorization': 'Basic hush', 'x': 'y'}",
+    "[(b'authorization', b'hush')]",
+    '{"Authorization": "hush"}',
+    "Cookie: ampcore_session=hush; other=hush",
+    "{'set-cookie': 'ampcore_session=hush; HttpOnly'}",
+    "GET /x?token=hush&y=1",
+    "password='hush'",
+    '{"secret": "hush"}',
+    "AWS_SECRET_ACCESS_KEY=hush",
+    "requirepass: password = hush",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_not_written_whichever_way_it_comes(write, text):
+    lines = [
+        write(text)[0],
+        json.dumps(write(text)[1]),
+        *map(str, write("%s", text)),
+        *map(str, write("failed", error=RuntimeError(text))),
+        str(write("x", detail=text)[1]),
+    ]
+    for line in lines:
+        assert "hush" not in line
+        assert TOKEN not in line
+    assert "***" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://host:8470/api/v1/jobs",
+        "GET /api/v1/jobs 200 3.1 ms",
+        "sqlite:////data/ampcore.sqlite",
+        "ada@example.org asked at 10:30",
+        "the ampcore_session cookie has expired",
+        "basic training of 7 tokens",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert redact(text) == text
+
+
+def run(script):
+    """What a process writes to its terminal."""
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return result.stderr
+
+
+def test_every_library_writes_lines_of_one_form():
+    written = run(
+        "import logging, warnings\n"
+        "from service.log_config import set_up_logging\n"
+        "set_up_logging('json')\n"
+        "for name in ('uvicorn.error', 'celery.worker', 'server.access', 'botocore'):\n"
+        "    logging.getLogger(name).info('from ' + name)\n"
+        "warnings.warn('look')\n"
+    )
+    told = [json.loads(line) for line in written.splitlines()]
+    assert [line["logger"] for line in told] == [
+        "uvicorn.error", "celery.worker", "server.access", "py.warnings",
+    ]  # fmt: skip
+
+
+def test_with_a_file_the_terminal_gets_only_warnings(tmp_path):
+    written = run(
+        "import logging; from pathlib import Path; from service.log_config import set_up_logging\n"
+        f"set_up_logging('json', Path({str(tmp_path / 'log')!r}))\n"
+        "logging.info('quiet'); logging.warning('loud')\n"
+    )
+    assert "quiet" not in written
+    assert "WARNING root: loud" in written
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["message"] for line in lines] == ["quiet", "loud"]

@@ -1,0 +1,243 @@
+"""Invariants of a job under any order of actions by people, workers and the reconciler."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from sqlalchemy import select, update
+
+from ampcore.spec import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
+from ampcore.telemetry import Event, EventType
+from store import attempts, ingest, jobs, lease_expiry, leases, steps
+from store.clock import after
+from store.jobs import Origin
+from store.retries import BACKOFF_BY_REASON
+from store.tables import Attempt, EventRow, Job, LogRow, StepBlockRow
+
+MOST_ATTEMPTS = 2
+BACK = st.sampled_from([0, 0, 0, 1, 2])
+"""Whose action it is: mostly the present attempt's, now and then one that was superseded."""
+
+
+class JobLifecycle(RuleBasedStateMachine):
+    """One job, and everybody who does something with it."""
+
+    def __init__(self, database, make_spec, make_block):
+        super().__init__()
+        self.database, self.make_block = database, make_block
+        spec = make_spec(runtime={"max_attempts": MOST_ATTEMPTS})
+        self.job_id = self.in_transaction(jobs.create, spec, Origin("default")).id
+        self.put(queue=self.job_id)  # nobody else's
+        self.entries_written, self.next_step = 0, 0
+        self.newest = {}
+        """For each step the newest attempt that reached it."""
+
+    def in_transaction(self, function, *arguments, **named):
+        with self.database.write() as session:
+            return function(session, *arguments, **named)
+
+    def put(self, **values):
+        self.in_transaction(
+            lambda s: s.execute(update(Job).where(Job.id == self.job_id).values(**values))
+        )
+
+    def look(self, work):
+        with self.database.read() as session:
+            return work(session)
+
+    @property
+    def job(self):
+        return self.look(lambda session: jobs.get(session, self.job_id))
+
+    def as_worker(self, back, function, *arguments, **named):
+        """Act as the present attempt or an older one; that one must leave no trace."""
+        job = self.job
+        attempt = job.attempt - back
+        owns = back == 0 and job.state in ACTIVE
+        before = self.trace()
+        result = self.in_transaction(function, self.job_id, attempt, *arguments, **named)
+        if not owns:
+            assert result is None
+            assert self.trace() == before
+        return result
+
+    def trace(self):
+        """Everything that is stored of the job."""
+
+        def rows(session):
+            tables = (Job, Attempt, EventRow, StepBlockRow, LogRow)
+            found = []
+            for table in tables:
+                mine = table.id if table is Job else table.job_id
+                order = table.__table__.primary_key.columns
+                statement = select(*table.__table__.columns).where(mine == self.job_id)
+                found += [tuple(row) for row in session.execute(statement.order_by(*order))]
+            return found
+
+        return self.look(rows)
+
+    # ---- People
+
+    @rule()
+    def cancel(self):
+        self.in_transaction(jobs.request_cancel, self.job_id)
+
+    @rule()
+    def pause(self):
+        self.in_transaction(jobs.request_pause, self.job_id)
+
+    @rule()
+    def resume(self):
+        self.in_transaction(jobs.resume, self.job_id)
+
+    @rule()
+    def retry(self):
+        self.in_transaction(jobs.retry, self.job_id)
+
+    @rule(priority=st.integers(0, 9))
+    def edit(self, priority):
+        self.in_transaction(jobs.edit, self.job_id, {"priority": priority})
+
+    # ---- Workers
+
+    @rule(wait=st.booleans())
+    def claim(self, wait):
+        if not wait:
+            self.put(not_before=None)
+        job = self.in_transaction(attempts.claim_next, "w", [self.job_id])
+        if job is not None:
+            furthest = max(self.newest, default=-1) + 1
+            self.entries_written, self.next_step = 0, furthest // 2
+
+    @rule(back=BACK)
+    def begin(self, back):
+        facts = {"total_steps": 1000, "first_step": self.next_step}
+        self.as_worker(back, attempts.mark_running, **facts)
+
+    @rule(back=BACK, counts=st.lists(st.integers(0, 5), max_size=3))
+    def tell(self, back, counts):
+        entries, step = [], self.next_step
+        for count in counts:
+            if count:
+                attempt = float(self.job.attempt - back)
+                entries.append(self.make_block(step, count, loss=attempt))
+                step += count
+            else:
+                entries += [Event(EventType.WARNING), ingest.LogChunk("stdout", "text")]
+        counted = {"entries_written": self.entries_written}
+        lease = self.as_worker(back, ingest.append, entries, **counted)
+        if lease is not None:
+            assert self.in_transaction(
+                ingest.append, self.job_id, self.job.attempt, entries, **counted
+            )
+            self.newest |= dict.fromkeys(range(self.next_step, step), self.job.attempt)
+            self.entries_written, self.next_step = self.entries_written + len(entries), step
+
+    @rule(back=BACK)
+    def renew_lease(self, back):
+        lease = self.as_worker(back, leases.renew_lease)
+        assert lease is None or lease.requested == self.job.requested
+
+    @rule(back=BACK)
+    def succeed(self, back):
+        self.as_worker(back, attempts.mark_succeeded, {"final_loss": 0.5})
+
+    @rule(back=BACK, reason=st.sampled_from(Reason))
+    def fail(self, back, reason):
+        self.as_worker(back, attempts.mark_failed, reason, "It failed.")
+
+    @rule(back=BACK)
+    def end_cancelled(self, back):
+        self.as_worker(back, attempts.mark_cancelled)
+
+    @rule(back=BACK)
+    def end_paused(self, back):
+        self.as_worker(back, attempts.mark_paused)
+
+    @rule(back=BACK)
+    def hand_back(self, back):
+        self.as_worker(back, attempts.hand_back)
+
+    # ---- The reconciler
+
+    @rule(silent_s=st.sampled_from([1.0, leases.SELF_FENCE_S + 1]))
+    def lose(self, silent_s):
+        job = self.job
+        if job.state in ACTIVE:
+            self.put(lease_expires_at=after(-silent_s))
+        ended = [job.id for job in self.in_transaction(lease_expiry.expire)]
+        waits = job.state == State.STOPPING and silent_s < leases.SELF_FENCE_S
+        assert (self.job_id in ended) == (job.state in ACTIVE and not waits)
+
+    # ---- What must hold
+
+    @invariant()
+    def the_ledger_tells_an_allowed_life(self):
+        rows = self.look(
+            lambda session: session.execute(
+                select(EventRow.data, EventRow.attempt)
+                .where(EventRow.job_id == self.job_id, EventRow.type == EventType.STATE)
+                .order_by(EventRow.seq)
+            ).all()
+        )
+        states = [State(row.data["state"]) for row in rows]
+        assert states[0] == State.QUEUED
+        for before, then in pairwise(states):
+            assert then in TRANSITIONS[before]
+        assert states[-1] == self.job.state
+        assert [row.attempt for row in rows] == sorted(row.attempt for row in rows)
+
+    @invariant()
+    def every_entry_has_a_number_of_its_own(self):
+        seqs = []
+        for table in (EventRow, StepBlockRow, LogRow):
+            statement = select(table.seq).where(table.job_id == self.job_id)
+            seqs += self.look(lambda session, asked=statement: session.scalars(asked).all())
+        assert sorted(seqs) == list(range(1, self.job.seq + 1))
+
+    @invariant()
+    def the_row_is_at_one_with_its_state(self):
+        job = self.job
+        assert (job.lease_expires_at is None) == (job.state not in ACTIVE)
+        assert (job.finished_at is None) == (job.state not in TERMINAL)
+        asked = {State.PAUSING: jobs.PAUSE, State.STOPPING: jobs.CANCEL}
+        assert job.requested == asked.get(job.state)
+        assert (job.state == State.SUCCEEDED) == (job.summary is not None)
+        assert job.failures <= MOST_ATTEMPTS
+        if job.state == State.FAILED and job.reason in BACKOFF_BY_REASON:
+            assert job.failures == MOST_ATTEMPTS
+        if job.state in {State.FAILED, State.PAUSED, State.CANCELLED}:
+            assert job.message
+            assert job.message.endswith(".")
+
+    @invariant()
+    def the_attempts_are_told_one_by_one(self):
+        job = self.job
+        rows = self.look(lambda session: attempts.listing(session, self.job_id))
+        assert [row.attempt for row in rows] == list(range(1, job.attempt + 1))
+        for row in rows:
+            present = row.attempt == job.attempt and job.state in ACTIVE
+            assert (row.outcome is None) == (row.finished_at is None) == present
+
+    @invariant()
+    def every_step_is_read_once_from_the_newest_attempt(self):
+        reading = self.look(
+            lambda session: steps.read(session, self.job_id, start=0, end=None, limit=10**6)
+        )
+        assert reading.block["step"].tolist() == sorted(self.newest)
+        wanted = [self.newest[step] for step in sorted(self.newest)]
+        assert np.array_equal(reading.block["loss"], np.array(wanted, dtype=np.float32))
+
+
+def test_the_life_of_a_job(database, make_spec, make_block):
+    run_state_machine_as_test(
+        lambda: JobLifecycle(database, make_spec, make_block),
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,71 @@
+import pytest
+
+from ampcore.spec import ACTIVE, Reason, State
+from store import attempts, lease_expiry, leases
+from store.clock import after
+from store.tables import Attempt, Job
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING, State.PAUSING], ids=str)
+def test_a_job_with_an_expired_lease_is_queued_again(
+    database, in_transaction, make_job, put, state
+):
+    job, other = make_job(state), make_job(State.RUNNING)
+    put(job.id, lease_expires_at=after(-0.1))
+    [ended] = in_transaction(lease_expiry.expire)
+    then = State.PAUSED if state == State.PAUSING else State.QUEUED
+    assert (ended.id, ended.state, ended.reason) == (job.id, then, Reason.WORKER_LOST)
+    assert (ended.failures, ended.lease_expires_at) == (1, None)
+    with database.read() as session:
+        assert session.get(Job, other.id).state == State.RUNNING
+        assert session.get(Attempt, (job.id, 1)).outcome == lease_expiry.LOST
+    assert in_transaction(leases.renew_lease, job.id, 1) is None
+    assert in_transaction(lease_expiry.expire) == []
+
+
+def test_a_job_that_loses_every_worker_fails(in_transaction, make_job, put):
+    job_id = make_job(runtime={"max_attempts": 2}).id
+    for attempt in (1, 2):
+        put(job_id, not_before=None)
+        assert in_transaction(attempts.claim, job_id, "w").attempt == attempt
+        put(job_id, lease_expires_at=after(-1))
+        [ended] = in_transaction(lease_expiry.expire)
+    assert (ended.state, ended.failures) == (State.FAILED, 2)
+    assert "It was tried 2 times." in ended.message
+
+
+def test_a_cancelled_job_is_not_said_to_be_gone_while_a_cut_off_worker_may_run_it(
+    in_transaction, make_job, put
+):
+    job = make_job(State.STOPPING)
+    put(job.id, lease_expires_at=after(-leases.SELF_FENCE_S + 10))
+    assert in_transaction(lease_expiry.expire) == []
+    put(job.id, lease_expires_at=after(-leases.SELF_FENCE_S - 1))
+    [ended] = in_transaction(lease_expiry.expire)
+    assert (ended.state, ended.reason) == (State.CANCELLED, Reason.WORKER_LOST)
+
+
+def test_when_no_worker_is_left_every_active_job_leaves_it_at_once(
+    in_transaction, make_job, state_of
+):
+    waiting, ended = make_job(), make_job(State.SUCCEEDED)
+    active = {make_job(state).id: state for state in ACTIVE}
+    left = {job.id: job.state for job in in_transaction(lease_expiry.expire_all)}
+    assert in_transaction(lease_expiry.expire_all) == []
+    then = {State.STOPPING: State.CANCELLED, State.PAUSING: State.PAUSED}
+    assert left == {job_id: then.get(state, State.QUEUED) for job_id, state in active.items()}
+    assert state_of(waiting.id) == State.QUEUED
+    assert state_of(ended.id) == State.SUCCEEDED
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer
+def test_a_worker_that_stands_still_amid_a_transaction_holds_nobody_up(
+    database, make_job, put, in_transaction
+):
+    stuck, free = (make_job(State.RUNNING) for _ in range(2))
+    for job in (stuck, free):
+        put(job.id, lease_expires_at=after(-1))
+    with database.write() as session:
+        leases.renew_lease(session, stuck.id, 1)
+        assert [job.id for job in in_transaction(lease_expiry.expire)] == [free.id]
+    assert in_transaction(lease_expiry.expire) == []  # its heartbeat came just in time

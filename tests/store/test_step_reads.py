@@ -1,0 +1,266 @@
+"""Reads of steps, for any attempts and blocks, before and after compaction."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry import downsampling as levels
+from ampcore.telemetry.buckets import Buckets
+from ampcore.telemetry.codec import encode
+from server.background.compactor import Compactor
+from store import compaction, compaction_queue, downsampling, key_steps, step_totals, steps
+from store.jobs import Origin, create
+from store.tables import StepBlockRow, StepLevel, StepPoints
+
+LEVELS, BUCKETS_PER_CHUNK, SEGMENT_STEPS = (4, 16, 64), 4, 32
+VALUES = [0.0, 1.5, -3.0, math.nan, math.inf, -math.inf]
+SCALES = ("loss_scale", "loss_scale/other")
+
+OPTIONS = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    "phases": set(Phase) - {Phase.shrink},  # which would write to the database for minutes
+}
+
+lengths = st.lists(st.integers(1, 40), min_size=1, max_size=10)
+attempts = st.lists(st.tuples(st.integers(0, 8), lengths), min_size=1, max_size=4)
+"""How many blocks each goes back, and the lengths of its own."""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Levels, chunks and segments so small that few steps have many of each."""
+    for module in (levels, compaction):
+        monkeypatch.setattr(module, "LEVELS", LEVELS)
+    for module in (levels, downsampling):
+        monkeypatch.setattr(module, "BUCKETS_PER_CHUNK", BUCKETS_PER_CHUNK)
+    for module in (compaction_queue, compaction):
+        monkeypatch.setattr(module, "SEGMENT_STEPS", SEGMENT_STEPS)
+    monkeypatch.setattr(levels, "DIRECT_READ_STEPS", 8)
+    monkeypatch.setattr(compaction, "MAX_BLOCKS", 5)
+
+
+class RecordedSteps:
+    """A job whose attempts write random steps; `seen` are the expected values, by step."""
+
+    def __init__(self, database, in_transaction, spec, seed):
+        self.database = database
+        self.job_id = in_transaction(create, spec, Origin("default")).id
+        self.attempt, self.seen, self.mine = 0, {}, {}
+        self.ends, self.stats = [0], []
+        self._random = np.random.default_rng(seed)
+
+    def begin(self, back):
+        """Another attempt, which starts so many blocks before the end of the last one."""
+        self.attempt, self.mine = self.attempt + 1, {}
+        self.ends = self.ends[: max(len(self.ends) - back, 1)]
+        self.step = self.ends[-1]
+
+    def tell(self, count, *, gap=0):
+        """Store a block as a worker would."""
+        block = self._block(self.step + gap, count)
+        with self.database.write() as session:
+            session.add(
+                StepBlockRow(
+                    job_id=self.job_id,
+                    attempt=self.attempt,
+                    first_step=block.first_step,
+                    end_step=block.end_step,
+                    seq=len(self.stats) + 1,
+                    payload=encode(block),
+                    **vars(block.stats),
+                )
+            )
+        self.stats.append((self.attempt, block))
+        self.ends.append(block.end_step)
+        self.step = block.end_step
+        self.mine |= {row["step"]: row for row in block.rows()}
+        first = min(self.mine)
+        self.seen = {s: r for s, r in self.seen.items() if not first <= s < self.step} | self.mine
+
+    def rows(self, start, end):
+        return [self.seen[step] for step in sorted(self.seen) if start <= step < end]
+
+    def _block(self, first_step, count):
+        random = self._random
+        columns = {
+            "loss": random.choice(VALUES, count),
+            "loss_scale": np.repeat(random.choice([1.0, 2.0], count // 8 + 1), 8)[:count],
+            "skipped": random.random(count) < 0.2,
+            "step_time_s": random.random(count),
+            "examples": np.full(count, 32),
+        }
+        if self.attempt % 2:
+            columns["loss_scale/other"] = random.choice([1.0, 4.0], count)
+        return StepBlock(first_step, columns)
+
+
+@pytest.fixture
+def new_recorded_steps(database, in_transaction, make_spec):
+    return lambda seed=0: RecordedSteps(database, in_transaction, make_spec(), seed)
+
+
+def compact(database):
+    compactor = Compactor(database)
+    while compactor.compact():
+        pass
+
+
+def read_all(told, start, end):
+    rows = []
+    while True:
+        with told.database.read() as session:
+            reading = steps.read(session, told.job_id, start=start, end=end, limit=50)
+        rows += reading.block.rows()
+        if not reading.more:
+            return rows
+        start = rows[-1]["step"] + 1
+
+
+def assert_raw(told, start, end):
+    """Assert that every step is read once, with the values that were written."""
+    wanted = told.rows(start, end)
+    found = read_all(told, start, end)
+    assert [row["step"] for row in found] == [row["step"] for row in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert repr({**one, **other}) == repr(one)  # a column that was missing is NaN at most
+
+
+def assert_sampled(told, start, end, most):
+    with told.database.read() as session:
+        seen = steps.visible_ranges(session, told.job_id)
+        found = downsampling.downsample(session, told.job_id, steps.clip(seen, start, end), most)
+    assert len(found) <= most
+    wanted = told.rows(start, end)
+    assert found.counts.sum() == len(wanted)
+    for index, cell in enumerate(sorted({row["step"] // found.size for row in wanted})):
+        inside = [row for row in wanted if row["step"] // found.size == cell]
+        assert (found.starts[index], found.ends[index]) == (
+            inside[0]["step"],
+            inside[-1]["step"] + 1,
+        )
+        assert found.skipped[index] == sum(row["skipped"] for row in inside)
+        block = StepBlock(0, {"loss": [row["loss"] for row in inside]})
+        naive = Buckets.of(block, len(inside))["loss"]
+        for part in ("min", "max", "first", "last", "finite"):
+            np.testing.assert_array_equal(
+                getattr(found["loss"], part)[index], getattr(naive, part)[0]
+            )
+        np.testing.assert_allclose(found["loss"].mean[index], naive.mean[0], rtol=1e-5, atol=1e-6)
+
+
+def assert_points(told, start, end):
+    with told.database.read() as session:
+        found = key_steps.find(
+            session, told.job_id, steps.visible_ranges(session, told.job_id), start, end
+        )
+    inside = told.rows(start, end)
+    skipped = [row["step"] for row in inside if row["skipped"]]
+    changes = [
+        (row["step"], name, before[name], row[name])
+        for before, row in pairwise(told.rows(0, end))
+        for name in SCALES
+        if row["step"] >= start
+        and row["step"] == before["step"] + 1
+        and name in before.keys() & row.keys()
+        and before[name] != row[name]
+    ]
+    assert (found.skipped, found.changes) == (len(skipped), len(changes))
+    assert found.points.skipped.tolist() == skipped[: key_steps.MAX_LISTED]
+    one = found.points.changes
+    plain = list(zip(one.steps, one.columns, one.before, one.after, strict=True))
+    assert plain == changes[: key_steps.MAX_LISTED]
+
+
+def assert_totals(told, step):
+    """That what is before a step is added up as if all blocks were looked at."""
+    with told.database.read() as session:
+        found = step_totals.before(session, told.job_id, step).to_json()
+    rows = told.rows(0, step)
+    losses = [row["loss"] for row in rows if math.isfinite(row["loss"])]
+    every_step = sum(len(block) for _, block in told.stats)
+    assert found["steps"] == len(rows)
+    assert found["skipped"] == sum(row["skipped"] for row in rows)
+    assert found["repeated_steps"] == every_step - len(rows)
+    assert found["best_loss"] == min(losses, default=None)
+    assert found["steps_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
+    lost = sum(row["step_time_s"] for row in rows if row["skipped"])
+    assert found["skipped_s"] == pytest.approx(lost, rel=1e-4)
+
+
+@settings(max_examples=25, **OPTIONS)
+@given(attempts, st.integers(0, 2**32 - 1), st.data())
+def test_readers_see_the_same_whatever_was_merged_and_when(new_recorded_steps, made, seed, data):
+    told = new_recorded_steps(seed)
+    for back, counts in made:
+        told.begin(back)
+        for count in counts:
+            told.tell(count)
+            if data.draw(st.integers(0, 3)) == 0:
+                compact(told.database)
+    end = max(told.seen) + 1
+    start = data.draw(st.integers(0, end))
+    end = data.draw(st.integers(start, end))
+    assert_raw(told, start, end)
+    assert_sampled(told, start, end, data.draw(st.integers(2, 40)))
+    assert_points(told, start, end)
+    assert_totals(told, data.draw(st.sampled_from(told.ends)))
+
+
+@settings(max_examples=15, **OPTIONS)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=8),
+    st.data(),
+)
+def test_missing_steps_stay_missing_and_hide_no_others(new_recorded_steps, made, data):
+    told = new_recorded_steps()
+    told.begin(0)
+    for count, gap in made:
+        told.tell(count, gap=gap)
+        if data.draw(st.booleans()):
+            compact(told.database)
+    start = data.draw(st.integers(0, told.step))
+    end = data.draw(st.integers(start, told.step))
+    assert_raw(told, start, end)
+    assert_sampled(told, start, end, data.draw(st.integers(2, 40)))
+    assert_points(told, start, end)
+
+
+def counted(database, table):
+    with database.read() as session:
+        return session.query(table).count()
+
+
+def test_few_rows_are_left_of_many_blocks(new_recorded_steps):
+    told = new_recorded_steps()
+    told.begin(0)
+    for _ in range(100):
+        told.tell(4)
+    compact(told.database)
+    assert counted(told.database, StepBlockRow) == -(-400 // SEGMENT_STEPS)
+    # 100, 25 and 6 buckets, four in each chunk; and the points of the first level's chunks
+    assert counted(told.database, StepLevel) == 25 + 7 + 2
+    assert counted(told.database, StepPoints) == 25
+    assert_raw(told, 0, 400)
+
+
+def test_of_a_long_run_few_steps_are_read(new_recorded_steps, monkeypatch):
+    told = new_recorded_steps()
+    told.begin(0)
+    for _ in range(50):
+        told.tell(40)
+    compact(told.database)
+    read = []
+    monkeypatch.setattr(
+        downsampling.StoredSeries, "steps", lambda _, *bounds: read.append(bounds) or []
+    )
+    with told.database.read() as session:
+        seen = steps.clip(steps.visible_ranges(session, told.job_id), 3, 1990)
+        found = downsampling.downsample(session, told.job_id, seen, 40)
+    assert 3 + sum(end - start for start, end in read) + found.counts.sum() == 1990
+    assert sum(end - start for start, end in read) < 2 * 8

@@ -1,0 +1,110 @@
+import signal
+
+import pytest
+
+from ampcore.spec import Reason
+from ampcore.telemetry.frames import Frame, FrameType
+from worker.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result_of
+from worker.stop_reason import StopReason
+
+SUCCEEDED = Frame(FrameType.SUCCEEDED, {"summary": {"steps": 1}})
+FAILED = Frame(FrameType.FAILED, {"reason": "out_of_memory", "message": "Take less."})
+STOPPED = Frame(FrameType.STOPPED)
+KILLED = -signal.SIGKILL
+
+
+@pytest.mark.parametrize("stop_reason", [StopReason.FENCED, StopReason.SELF_FENCE])
+@pytest.mark.parametrize("frame", [None, SUCCEEDED, FAILED, STOPPED])
+def test_a_lost_job_has_no_result(stop_reason: StopReason, frame: Frame | None) -> None:
+    assert result_of(TrainerExit(frame, 0, stop_reason), None) is None
+
+
+@pytest.mark.parametrize(
+    "stop_reason",
+    [None, StopReason.PAUSE, StopReason.SHUTDOWN, StopReason.TIMEOUT, StopReason.CANCEL],
+)
+def test_a_success_outranks_every_stop_request(stop_reason: StopReason | None) -> None:
+    result = result_of(TrainerExit(SUCCEEDED, 0, stop_reason), 1.0)
+    assert result is not None
+    assert (result.outcome, result.summary) == (AttemptOutcome.SUCCEEDED, {"steps": 1})
+
+
+@pytest.mark.parametrize(
+    "stop_reason", [None, StopReason.PAUSE, StopReason.SHUTDOWN, StopReason.TIMEOUT]
+)
+def test_a_failure_keeps_its_own_reason(stop_reason: StopReason | None) -> None:
+    result = result_of(TrainerExit(FAILED, 1, stop_reason), 1.0)
+    assert result is not None
+    assert (result.outcome, result.reason) == (AttemptOutcome.FAILED, Reason.OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("trainer_exit", [(STOPPED, 0), (None, KILLED), (None, 0)])
+@pytest.mark.parametrize(
+    ("stop_reason", "outcome"),
+    [
+        (StopReason.CANCEL, AttemptOutcome.CANCELLED),
+        (StopReason.PAUSE, AttemptOutcome.PAUSED),
+        (StopReason.SHUTDOWN, AttemptOutcome.HANDED_BACK),
+        (StopReason.TIMEOUT, AttemptOutcome.FAILED),
+    ],
+)
+def test_a_stopped_trainer_gets_the_requested_outcome(
+    trainer_exit: tuple[Frame | None, int], stop_reason: StopReason, outcome: AttemptOutcome
+) -> None:
+    result = result_of(TrainerExit(*trainer_exit, stop_reason), 60.0)
+    assert result is not None
+    assert result.outcome is outcome
+
+
+def test_a_timeout_message_names_the_limit_and_the_retry() -> None:
+    result = result_of(TrainerExit(STOPPED, 0, StopReason.TIMEOUT), 60.0)
+    assert result is not None
+    assert result.reason is Reason.TIMEOUT
+    assert result.message == (
+        "The job ran for 60 s, the limit of runtime.timeout_s. "
+        "A retry resumes from its last checkpoint, with the same limit."
+    )
+
+
+def test_a_stop_without_a_request_counts_as_killed() -> None:
+    result = result_of(TrainerExit(STOPPED, 0), None)
+    assert result is not None
+    assert (result.outcome, result.reason) == (AttemptOutcome.FAILED, Reason.PROCESS_KILLED)
+
+
+@pytest.mark.parametrize(
+    ("trainer_exit", "reason", "said"),
+    [
+        (TrainerExit(None, 7), Reason.INTERNAL_ERROR, "exited with code 7 and reported no result."),
+        (
+            TrainerExit(None, 7, last_line="ouch"),
+            Reason.INTERNAL_ERROR,
+            "Last line of its log: ouch",
+        ),
+        (TrainerExit(None, KILLED), Reason.PROCESS_KILLED, "killed by SIGKILL."),
+        (TrainerExit(None, -signal.SIGSEGV), Reason.PROCESS_KILLED, "killed by SIGSEGV."),
+        (TrainerExit(None, -40), Reason.PROCESS_KILLED, "killed by signal 40."),
+        (TrainerExit(None, KILLED, oom_killed=True), Reason.OUT_OF_MEMORY, "batch_size"),
+        (TrainerExit(None, -signal.SIGSEGV, oom_killed=True), Reason.PROCESS_KILLED, "SIGSEGV"),
+    ],
+)
+def test_an_exit_without_a_final_frame_is_explained(
+    trainer_exit: TrainerExit, reason: Reason, said: str
+) -> None:
+    result = result_of(trainer_exit, None)
+    assert result is not None
+    assert result.reason is reason
+    assert said in (result.message or "")
+
+
+def test_a_failure_in_the_worker_keeps_the_error() -> None:
+    result = failed_in_worker(OSError("no space left"))
+    assert (result.outcome, result.reason) == (AttemptOutcome.FAILED, Reason.INTERNAL_ERROR)
+    assert result.message == "The worker could not run the job: OSError: no space left"
+
+
+def test_a_trainer_exit_as_text() -> None:
+    assert str(TrainerExit(STOPPED, 0, StopReason.PAUSE)) == (
+        "last message: stopped, exit code 0, stopped because a pause was requested"
+    )
+    assert str(TrainerExit(None, -9)) == "last message: none, exit code -9"

@@ -1,0 +1,127 @@
+"""A real trainer that is killed: the job's history equals that of an undisturbed run."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from ampcore.spec import State
+from ampcore.telemetry import StepBlock
+from service.notify import Notifier
+from service.storage import Storage
+from store import artifacts, attempts, jobs, steps
+from store.database import Database
+from store.tables import Job
+from tests.chaos.programs import control as programs
+from tests.chaos.programs.control import Control
+from tests.worker.conftest import WORKER, Running
+from worker.context import WorkerContext
+from worker.standby import Standby
+from worker.work_dirs import WorkDirs
+
+TRAINER = Path(programs.__file__).with_name("paced_trainer.py")
+BLOCK, STEPS = 22, 264
+HELD_AT = 6 * BLOCK
+"""The step at which the trainer waits until it is killed."""
+SPEC: dict[str, Any] = {
+    "data": {"kind": "digits", "batch_size": 64},
+    "precision": {"policy": "mixed_float16"},
+    "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 50},
+    "train": {"steps": STEPS, "checkpoint_every_s": 1e-6},
+    "runtime": {"engine": "graph"},
+}
+
+
+@pytest.fixture
+def database(sqlite_url: str) -> Iterator[Database]:
+    """SQLite alone: differences between the databases are tested without TensorFlow."""
+    database = Database(sqlite_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Control:
+    """How far trainers may train."""
+    folder = tmp_path / "control"
+    folder.mkdir()
+    return Control(folder, BLOCK)
+
+
+@pytest.fixture
+def context(database: Database, control: Control, tmp_path: Path) -> Iterator[WorkerContext]:
+    context = WorkerContext(
+        worker_id=WORKER,
+        queues=("default",),
+        database=database,
+        storage=Storage((tmp_path / "artifacts").as_uri()),
+        work_dirs=WorkDirs(tmp_path / "scratch", WORKER),
+        standby=Standby((sys.executable, "-u", str(TRAINER), control.argument())),
+        data_root=tmp_path,
+        notifier=Notifier("redis://127.0.0.1:1"),
+    )
+    yield context
+    context.shutting_down.set()
+    context.standby.close()
+
+
+def series(database: Database, job_id: str) -> StepBlock:
+    with database.read() as session:
+        block = steps.read(session, job_id, start=0, end=None, limit=100_000).block
+    return block.select([name for name in block.names if name != "step_time_s"])
+
+
+def test_a_killed_run_resumes_to_the_same_history(
+    context: WorkerContext,
+    control: Control,
+    database: Database,
+    make_job: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    control.hold(HELD_AT)
+    disturbed = Running(context, database, make_job(**SPEC).id).start()
+
+    def has_steps_behind_a_checkpoint() -> bool:
+        with database.read() as session:
+            saved = artifacts.checkpoints(session, disturbed.job_id)
+        return bool(saved) and disturbed.job().step >= HELD_AT > (saved[0].step or 0)
+
+    wait_until(has_steps_behind_a_checkpoint)
+    os.kill(wait_until(lambda: control.pid(disturbed.job_id, 1)), signal.SIGKILL)
+    assert disturbed.ended().state == State.QUEUED
+    with database.write() as session:
+        session.execute(update(Job).values(not_before=None))
+    undisturbed = make_job(**SPEC)
+    control.release()
+    disturbed.start().ended()
+
+    with database.read() as session:
+        first, second = attempts.listing(session, disturbed.job_id)
+        other = jobs.get(session, undisturbed.id)
+    assert (first.first_step, first.reason) == (0, "process_killed")
+    assert 0 < (second.first_step or 0) < STEPS
+    assert disturbed.job().state == State.SUCCEEDED
+    assert other is not None
+    assert other.state == State.SUCCEEDED
+    assert series(database, disturbed.job_id) == series(database, undisturbed.id)
+    digests = [job.summary["weights_digest"] for job in (disturbed.job(), other) if job.summary]
+    assert digests[0] == digests[1]
+    assert (disturbed.job().latest or {})["skipped"] == (other.latest or {})["skipped"] > 0
+    totals, undisturbed_totals = disturbed.job().totals or {}, other.totals or {}
+    for name in ("steps", "skipped", "applied_steps", "best_loss", "scale_health"):
+        assert totals[name] == undisturbed_totals[name]
+    assert totals["attempted_steps"] == totals["steps"] + totals["repeated_steps"]
+    assert totals["repeated_steps"] == reached(database, disturbed.job_id) - second.first_step > 0
+    assert totals["repeated_s"] > 0
+    assert undisturbed_totals["repeated_steps"] == 0
+
+
+def reached(database: Database, job_id: str) -> int:
+    """How many steps the first attempt stored."""
+    with database.read() as session:
+        return steps.visible_ranges(session, job_id, attempt=1)[0].end

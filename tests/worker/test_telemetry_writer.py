@@ -1,0 +1,248 @@
+"""Telemetry written to a database that becomes unreachable, or whose answers are lost."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.orm import Session
+
+from ampcore.spec import State
+from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.codec import encode
+from ampcore.telemetry.frames import Frame, FrameType
+from store import events, jobs, logs, steps
+from store.database import Database
+from store.ingest import LogChunk
+from store.tables import Job
+from tests.waiting import DEADLINE_S
+from worker.database_retry import Lease, RetryingDatabase
+from worker.telemetry_writer import TelemetryWriter
+from worker.usage import WorkerMetrics
+from worker.write_buffer import WriteBuffer
+
+LAST = {"loss": 1.0, "loss_scale": 1.0, "grad_norm": 1.0, "learning_rate": 0.1}
+RUNNING = Frame(FrameType.RUNNING, {"total_steps": 100, "first_step": 0})
+EVENT = Frame(FrameType.EVENT, {"event": "evaluation", "step": 3, "data": {"val_loss": "\0"}})
+
+
+def block(first_step: int = 0) -> Frame:
+    made = StepBlock(first_step, {"loss": [1.0] * 4, "skipped": [True, False, False, False]})
+    header = {"first_step": first_step, "count": 4, "stats": asdict(made.stats)}
+    header |= {"last": {**LAST, "examples_per_s": 9.0}, "scale_health": "steady"}
+    return Frame(FrameType.STEPS, header, encode(made), 1000)
+
+
+class Unreliable:
+    """A database whose next transactions fail before they start or after their commit."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.away = 0
+        self.answers_lost = 0
+        self.tries = 0
+        self.gone: Exception = OperationalError("COMMIT", None, Exception("the connection is gone"))
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        self.tries += 1
+        if self.away:
+            self.away -= 1
+            raise self.gone
+        with self.database.write() as session:
+            yield session
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise self.gone
+
+
+@pytest.fixture
+def unreliable(database: Database) -> Unreliable:
+    return Unreliable(database)
+
+
+@pytest.fixture
+def job(make_job: Callable[..., Any]) -> Any:
+    return make_job(State.STARTING)
+
+
+class RunningWriter:
+    """A running TelemetryWriter, and the events that it reported."""
+
+    def __init__(self, unreliable: Unreliable, job: Any, lease_s: float = 30.0) -> None:
+        self.attempt_ended = threading.Event()
+        self.events: list[Event] = []
+        self.metrics = WorkerMetrics()
+        database: Any = unreliable
+        retrying_database = RetryingDatabase(database, self.attempt_ended)
+        lease = Lease(job.id, job.attempt, lease_s)
+        self.writer = TelemetryWriter(
+            retrying_database,
+            lease,
+            self.metrics,
+            self.events.append,
+            WriteBuffer(capacity_bytes=2000),
+        )
+
+    def write_frames(self, *frames: Frame) -> None:
+        self.writer.enqueue_frames(frames)
+        assert self.writer.buffer.wait_until_empty(DEADLINE_S)
+
+
+@pytest.fixture
+def running(unreliable: Unreliable, job: Any) -> Iterator[RunningWriter]:
+    running = RunningWriter(unreliable, job)
+    running.writer.start()
+    yield running
+    running.attempt_ended.set()
+    running.writer.close()
+
+
+def stored(database: Database, job_id: str) -> tuple[int, list[str]]:
+    with database.read() as session:
+        reading = steps.read(session, job_id, start=0, end=None, limit=100)
+        types = [row.type for row in events.read(session, job_id, after=0, limit=100)]
+        return len(reading.block), types
+
+
+def row(database: Database, job_id: str) -> Any:
+    with database.read() as session:
+        return jobs.get(session, job_id)
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
+def test_writes_are_retried_while_the_database_is_unreachable(
+    running: RunningWriter, unreliable: Unreliable, job: Any, kind: Any
+) -> None:
+    unreliable.gone = kind("SELECT", None, Exception("the server closed the connection"))
+    unreliable.away = 2
+    running.write_frames(RUNNING, block(), EVENT)
+    assert stored(unreliable.database, job.id)[0] == 4
+    assert row(unreliable.database, job.id).state == State.RUNNING
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_commit_without_an_answer_is_not_repeated(
+    running: RunningWriter, unreliable: Unreliable, job: Any, lost: int
+) -> None:
+    unreliable.answers_lost = lost
+    running.write_frames(RUNNING, block(), EVENT, block(4))
+    length, types = stored(unreliable.database, job.id)
+    assert length == 8
+    assert types.count("evaluation") == types.count("state") - 2 == 1
+    latest = row(unreliable.database, job.id).latest
+    assert latest["skipped"] == 2
+    assert running.writer.error is None
+
+
+def test_the_job_has_the_totals_of_its_steps(
+    running: RunningWriter, unreliable: Unreliable, job: Any
+) -> None:
+    running.write_frames(RUNNING)
+    assert row(unreliable.database, job.id).totals["steps"] == 0
+    running.write_frames(block(), block(4))
+    totals = row(unreliable.database, job.id).totals
+    assert (totals["steps"], totals["skipped"], totals["applied_steps"]) == (8, 2, 6)
+    assert (totals["best_loss"], totals["scale_health"]) == (1.0, "steady")
+
+
+def test_on_event_is_called_after_the_commit(
+    running: RunningWriter, unreliable: Unreliable
+) -> None:
+    unreliable.answers_lost = 1
+    running.write_frames(EVENT)
+    assert [event.type for event in running.events] == [EventType.EVALUATION]
+
+
+def test_a_heartbeat_without_telemetry_reads_requests(
+    unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
+) -> None:
+    running = RunningWriter(unreliable, job, lease_s=0.5)
+    running.writer.start()
+    with unreliable.database.write() as session:
+        jobs.request_cancel(session, job.id)
+    wait_until(lambda: running.writer.requested == jobs.CANCEL)
+    assert running.writer.since_heartbeat_s < DEADLINE_S
+    running.writer.close()
+
+
+def test_a_fenced_attempt_writes_nothing(
+    running: RunningWriter, unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
+) -> None:
+    running.write_frames(RUNNING, block())
+    with unreliable.database.write() as session:
+        session.execute(update(Job).values(attempt=2))
+    running.writer.enqueue_frames([block(4), EVENT])
+    wait_until(lambda: running.writer.is_fenced)
+    running.writer.enqueue_frames([block(8)])
+    assert running.writer.buffer.wait_until_empty(DEADLINE_S)
+    assert stored(unreliable.database, job.id)[0] == 4
+    assert running.events == []
+
+
+def test_since_heartbeat_grows_while_the_database_is_unreachable(
+    running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
+) -> None:
+    unreliable.away = 10**6
+    running.writer.enqueue_frames([EVENT])
+    wait_until(lambda: running.writer.since_heartbeat_s > 0.5)
+    unreliable.away = 0
+    wait_until(lambda: running.writer.since_heartbeat_s < 0.5)
+
+
+def test_the_write_buffer_is_bounded(
+    running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
+) -> None:
+    unreliable.away = 10**6
+    running.writer.enqueue_frames([RUNNING, block(), block(4)])
+    assert not running.writer.buffer.has_room
+    unreliable.away = 0
+    running.writer.buffer.wait_for_room(DEADLINE_S)
+    assert running.writer.buffer.has_room
+
+
+def test_pending_writes_are_dropped_when_the_attempt_ends(
+    running: RunningWriter, unreliable: Unreliable
+) -> None:
+    unreliable.away = 10**6
+    running.writer.enqueue_frames([EVENT])
+    running.attempt_ended.set()
+    running.writer.close()
+    assert unreliable.tries < 100
+
+
+def test_telemetry_that_cannot_be_stored_is_an_error_and_later_transactions_run(
+    running: RunningWriter, unreliable: Unreliable, job: Any
+) -> None:
+    running.write_frames(RUNNING, block())
+    running.write_frames(block())
+    assert running.writer.error is not None
+    running.write_frames(block(4))
+    assert stored(unreliable.database, job.id)[0] == 4
+    done: list[bool] = []
+    running.writer.enqueue_transaction(lambda session: done.append(True))
+    assert running.writer.buffer.wait_until_empty(DEADLINE_S)
+    assert done == [True]
+    assert not running.writer.is_fenced
+
+
+def test_log_output_is_stored_with_the_telemetry(
+    running: RunningWriter, unreliable: Unreliable, job: Any
+) -> None:
+    running.writer.enqueue(LogChunk("stderr", "half a \0 line"))
+    running.write_frames(EVENT)
+    with unreliable.database.read() as session:
+        (chunk,) = logs.read(session, job.id, after=0, limit=10)
+    assert (chunk.stream, chunk.text) == ("stderr", "half a \ufffd line")
+
+
+def test_stored_steps_are_measured(running: RunningWriter) -> None:
+    running.write_frames(RUNNING, block(), block(4))
+    reading = running.metrics.reading()
+    assert reading["steps_total"] == 8
+    assert 0 < reading["lag_s"] < DEADLINE_S
+    assert running.metrics.reading() == {"steps_total": 8, "lag_s": 0.0, "busy": 0}

@@ -1,0 +1,45 @@
+"""WorkerContext: what all attempts of one worker share, from its database to its time limits."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.notify import Notifier
+from service.storage import Storage
+from store.database import Database
+from store.leases import LEASE_S, SELF_FENCE_S
+from worker.isolation import Isolation
+from worker.oom_kills import OomKillCounter, memory_events_file
+from worker.standby import READY_TIMEOUT_S, Standby
+from worker.stop_reason import GRACE_S
+from worker.usage import WorkerMetrics
+from worker.work_dirs import WorkDirs
+from worker.write_buffer import CAPACITY_BYTES
+
+
+@dataclass(frozen=True)
+class WorkerContext:
+    """The dependencies and limits of one worker's attempts; opens nothing by itself."""
+
+    worker_id: str
+    queues: tuple[str, ...]
+    database: Database
+    storage: Storage
+    work_dirs: WorkDirs
+    standby: Standby
+    data_root: Path
+    notifier: Notifier
+    isolation: Isolation | None = None
+    """How its trainers are isolated; None: not at all."""
+    lease_s: float = LEASE_S
+    grace_s: float = GRACE_S
+    self_fence_s: float = SELF_FENCE_S
+    buffer_bytes: int = CAPACITY_BYTES
+    ready_timeout_s: float = READY_TIMEOUT_S
+    memory_events: Path | None = field(default_factory=memory_events_file)
+    metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
+    shutting_down: threading.Event = field(default_factory=threading.Event)
+
+    def new_oom_kill_counter(self) -> OomKillCounter:
+        """A counter that starts now, for one attempt."""
+        return OomKillCounter(self.memory_events)

@@ -1,0 +1,70 @@
+"""Transactions that are retried while the database is unreachable, until their attempt ends."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from store.database import Database
+from store.leases import LEASE_S, max_reconnect_wait_s
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+UNAVAILABLE_ERRORS: Final = (
+    OperationalError,
+    InterfaceError,
+    InternalError,  # what a PostgreSQL server answers while it is a read-only replica
+    PoolTimeout,
+)
+"""Errors after which the same transaction may succeed later."""
+
+INITIAL_BACKOFF_S: Final = 0.1
+
+
+class WriteAbandoned(Exception):
+    """The write was given up because its attempt has ended."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The attempt that writes, and how long each of its writes extends the job's lease."""
+
+    job_id: str
+    attempt: int
+    lease_s: float
+
+
+@dataclass(frozen=True)
+class RetryingDatabase:
+    """The transactions of one attempt; gives up retrying once `attempt_ended` is set."""
+
+    database: Database
+    attempt_ended: threading.Event
+    max_reconnect_wait_s: float = max_reconnect_wait_s(LEASE_S)
+    on_commit: Callable[[], object] = lambda: None
+    """Called after each transaction."""
+
+    def write(self, action: Callable[[Session], T]) -> T:
+        """Run one transaction, and retry it while the database is unreachable.
+
+        Raises WriteAbandoned when the attempt ends before the transaction is committed.
+        """
+        backoff_s = INITIAL_BACKOFF_S
+        while True:
+            try:
+                with self.database.write() as session:
+                    done = action(session)
+                self.on_commit()
+                return done
+            except UNAVAILABLE_ERRORS as error:
+                cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+                log.warning("the database is unreachable, retrying in %g s: %s", backoff_s, cause)
+                if self.attempt_ended.wait(backoff_s):
+                    raise WriteAbandoned from error
+                backoff_s = min(2 * backoff_s, self.max_reconnect_wait_s)

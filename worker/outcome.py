@@ -1,0 +1,131 @@
+"""AttemptResult: how an attempt ended, derived from its trainer's exit, and how it is recorded."""
+
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ampcore.spec import Reason
+from ampcore.telemetry.frames import Frame, FrameType
+from store import attempts
+from worker.stop_reason import StopReason
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended, as its worker records it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    HANDED_BACK = "handed_back"
+
+
+@dataclass(frozen=True)
+class AttemptResult:
+    """The result of an attempt whose trainer process has ended."""
+
+    outcome: AttemptOutcome
+    reason: Reason | None = None
+    message: str | None = None
+    summary: dict[str, Any] | None = None
+
+    def write(self, session: Session, job_id: str, attempt: int) -> None:
+        """Record it; a cancel requested in the meantime takes precedence."""
+        match self.outcome:
+            case AttemptOutcome.SUCCEEDED:
+                attempts.mark_succeeded(session, job_id, attempt, self.summary or {})
+            case AttemptOutcome.FAILED:
+                reason, message = self.reason or Reason.INTERNAL_ERROR, self.message or ""
+                attempts.mark_failed(session, job_id, attempt, reason, message)
+            case AttemptOutcome.PAUSED:
+                attempts.mark_paused(session, job_id, attempt)
+            case AttemptOutcome.HANDED_BACK:
+                attempts.hand_back(session, job_id, attempt)
+            case AttemptOutcome.CANCELLED:
+                attempts.mark_cancelled(session, job_id, attempt)
+
+
+@dataclass(frozen=True)
+class TrainerExit:
+    """How a trainer process ended: its final frame, its exit code, and why it was stopped."""
+
+    frame: Frame | None
+    exit_code: int
+    stop_reason: StopReason | None = None
+    last_line: str = ""
+    """The last line of its log."""
+    oom_killed: bool = False
+    """The OOM killer killed a process of this cgroup at about that time."""
+
+    def __str__(self) -> str:
+        last_message = self.frame.type if self.frame is not None else "none"
+        stopped = (
+            f", stopped because {self.stop_reason.value}" if self.stop_reason is not None else ""
+        )
+        return f"last message: {last_message}, exit code {self.exit_code}{stopped}"
+
+
+def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResult | None:
+    """The attempt's result; None when the worker no longer owns the job."""
+    match trainer_exit:
+        case TrainerExit(stop_reason=StopReason.FENCED | StopReason.SELF_FENCE):
+            return None
+        case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header=header)):
+            return AttemptResult(AttemptOutcome.SUCCEEDED, summary=header["summary"])
+        case TrainerExit(stop_reason=StopReason.CANCEL):
+            return AttemptResult(AttemptOutcome.CANCELLED)
+        case TrainerExit(frame=Frame(type=FrameType.FAILED, header=header)):
+            return AttemptResult(AttemptOutcome.FAILED, Reason(header["reason"]), header["message"])
+        case TrainerExit(stop_reason=StopReason.TIMEOUT):
+            return AttemptResult(
+                AttemptOutcome.FAILED, Reason.TIMEOUT, _timeout_message(timeout_s or 0)
+            )
+        case TrainerExit(stop_reason=StopReason.PAUSE):
+            return AttemptResult(AttemptOutcome.PAUSED)
+        case TrainerExit(stop_reason=StopReason.SHUTDOWN):
+            return AttemptResult(AttemptOutcome.HANDED_BACK)
+        case TrainerExit(frame=Frame(type=FrameType.STOPPED)):
+            message = "Something other than its worker stopped the trainer process with SIGTERM."
+            return AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, message)
+        case _:
+            return AttemptResult(AttemptOutcome.FAILED, *_crash_reason(trainer_exit))
+
+
+def failed_in_worker(error: Exception) -> AttemptResult:
+    """The result of an attempt that failed in the worker itself."""
+    message = f"The worker could not run the job: {type(error).__name__}: {error}"
+    return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
+
+
+def _timeout_message(timeout_s: float) -> str:
+    return (
+        f"The job ran for {timeout_s:g} s, the limit of runtime.timeout_s. "
+        "A retry resumes from its last checkpoint, with the same limit."
+    )
+
+
+def _crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
+    """The reason and the message for a process that ended without a final frame."""
+    last_line = f" Last line of its log: {trainer_exit.last_line}" if trainer_exit.last_line else ""
+    if trainer_exit.exit_code >= 0:
+        ended = (
+            f"The trainer process exited with code {trainer_exit.exit_code} and reported no result."
+        )
+        return Reason.INTERNAL_ERROR, ended + last_line
+    if trainer_exit.exit_code == -signal.SIGKILL and trainer_exit.oom_killed:
+        return Reason.OUT_OF_MEMORY, (
+            "The system killed the trainer process because the machine ran out of memory. Lower "
+            "data.batch_size, use a smaller model or less data, or give workers more memory."
+        )
+    killed = f"The trainer process was killed by {_signal_name(-trainer_exit.exit_code)}."
+    return Reason.PROCESS_KILLED, killed + last_line
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
