@@ -1,4 +1,4 @@
-"""Rename columns and indexes after what they hold
+"""Rename columns and indexes after what they hold, and count an artifact's steps from 1
 
 Revision ID: 0006
 Revises: 0005
@@ -25,6 +25,8 @@ COLUMNS = [
 
 # Both databases rename a column in place, in its indexes too. No batch mode: it would copy every
 # row of `step_blocks`, which holds all steps of all jobs. Indexes cannot be renamed in SQLite.
+# An artifact's step was the index of the last step before it, and is the number of steps done:
+# `checkpoint-000001-step-55` was listed with step 54.
 def upgrade() -> None:
     op.drop_index("ix_step_blocks_loose", "step_blocks")
     op.drop_index("ix_jobs_in_turn", "jobs")
@@ -32,9 +34,11 @@ def upgrade() -> None:
         op.alter_column(table, old, new_column_name=new)
     _create_claim_order_index("ix_jobs_claim_order")
     _create_unmerged_index("ix_step_blocks_unmerged", "merge_index")
+    op.execute("UPDATE artifacts SET step = step + 1 WHERE step IS NOT NULL")
 
 
 def downgrade() -> None:
+    op.execute("UPDATE artifacts SET step = step - 1 WHERE step IS NOT NULL")
     op.drop_index("ix_step_blocks_unmerged", "step_blocks")
     op.drop_index("ix_jobs_claim_order", "jobs")
     for table, old, new in COLUMNS:
