@@ -12,12 +12,12 @@ class Data(SpecModel):
 
     batch_size: int = Field(default=128, ge=1, le=1_048_576)
     validation_split: Probability = 0.2
-    """The share of examples, taken from the end as in Keras, that only evaluates."""
+    """The share of examples for validation, taken from the end as in Keras."""
     shuffle: bool = True
 
 
 class Digits(Data):
-    """1,797 handwritten digits of 8 × 8 pixels, which come with ampcore."""
+    """1,797 handwritten digits of 8 × 8 pixels, included in ampcore."""
 
     kind: Literal["digits"] = "digits"
 

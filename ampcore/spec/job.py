@@ -34,7 +34,7 @@ class JobSpec(SpecModel):
     loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
     optimizer: OptimizerSpec = Adam()
     optimizers: dict[str, OptimizerSpec] = Field(default_factory=dict)
-    """By name of a network, where a model has several: its own optimizer, in place of the above."""
+    """For a model with several networks: the optimizer of each, by the network's name."""
     train: Train = Train()
     guard: Guard = Guard()
     runtime: Runtime = Runtime()

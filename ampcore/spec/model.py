@@ -62,7 +62,7 @@ class Gan(Model):
     generator: LayerSizes = Field(default=(64, 32, 8), min_length=2)
     """Filters of the convolutions; the image doubles after each of the first two."""
     discriminator: LayerSizes = Field(default=(24, 64, 128), min_length=1, max_length=16)
-    """Filters of the convolutions, each with a 2 × 2 pool behind it."""
+    """Filters of the convolutions, each followed by a 2 × 2 pool."""
 
     @property
     def min_image_size(self) -> int:

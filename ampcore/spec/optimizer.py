@@ -21,15 +21,15 @@ class BaseSchedule(SpecModel):
 
 
 class Constant(BaseSchedule):
-    """The learning rate stays, after a linear warm-up."""
+    """A constant learning rate after a linear warm-up."""
 
     kind: Literal["constant"] = "constant"
 
 
 class Cosine(BaseSchedule):
-    """Half a cosine, from the end of the warm-up to that of the run.
+    """Half a cosine from the end of the warm-up to the end of the run.
 
-    It leads from the learning rate down to `final_fraction` of it (Loshchilov and Hutter 2016,
+    The rate falls to `final_fraction` of the learning rate (Loshchilov and Hutter 2016,
     arXiv:1608.03983, without restarts).
     """
 
@@ -38,7 +38,7 @@ class Cosine(BaseSchedule):
 
 
 class Exponential(BaseSchedule):
-    """The learning rate times `decay_rate` every `decay_steps` after the warm-up, smoothly."""
+    """Exponential decay after the warm-up: continuously, by `decay_rate` per `decay_steps`."""
 
     kind: Literal["exponential"] = "exponential"
     decay_rate: float = Field(default=0.96, gt=0, le=1)
@@ -46,7 +46,7 @@ class Exponential(BaseSchedule):
 
 
 class Step(BaseSchedule):
-    """The learning rate times `factor` from each of the `boundaries` on, steps of the run."""
+    """The learning rate, multiplied by `factor` at each of the steps in `boundaries`."""
 
     kind: Literal["step"] = "step"
     boundaries: Annotated[tuple[Steps, ...], Field(strict=False, min_length=1, max_length=1024)]

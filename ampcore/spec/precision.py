@@ -40,7 +40,7 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
     "O2": "float16",
     "O3": "float16",
 }
-"""The compute dtype that each policy stands for; `auto` is settled on the worker's device."""
+"""The compute dtype that each policy stands for; the worker's device resolves `auto`."""
 
 SMALLEST_SCALE = 2.0**-96
 LARGEST_SCALE = 2.0**96
@@ -123,7 +123,7 @@ class DynamicScale(AdaptiveScale):
 
 
 class CalibratedScale(AdaptiveScale):
-    """A loss scale that is dynamic for a while, then frozen, and audited now and then.
+    """A loss scale that is dynamic at first, then frozen, and recalibrated at intervals.
 
     Each round is `calibration_steps` dynamic steps and `audit_interval` frozen ones. While the
     scale is frozen, a non-finite step is skipped; the `hysteresis`-th in a row begins a new round.
@@ -139,7 +139,7 @@ class CalibratedScale(AdaptiveScale):
 
 
 class AutoScale(SpecModel):
-    """Dynamic where the settled policy computes in float16, none otherwise."""
+    """Dynamic if the resolved policy computes in float16, otherwise none."""
 
     mode: Literal["auto"] = "auto"
 
@@ -158,7 +158,7 @@ def compute_dtypes(precision: Precision, policy: str) -> set[Dtype]:
 def default_loss_scale(precision: Precision) -> NoScale | DynamicScale | AutoScale:
     """Dynamic where any layer may compute in float16, however that is said; else none.
 
-    With the policy `auto` that is settled on the worker's device.
+    With the policy `auto` the worker's device decides that.
     """
     if "float16" in compute_dtypes(precision, precision.policy):
         return DynamicScale()

@@ -21,11 +21,11 @@ HEAD: Final = """\
 # The job spec
 
 YAML or JSON. An unknown field is an error, and values keep the type they were written in: `"256"`
-is not an integer. All mistakes are reported at once. For practical advice see
+is not an integer. All errors are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
-*Made from the JSON schema by `python -m ampcore.spec.reference`; `GET /api/v1/models`, `/datasets`,
-`/optimizers` and `/policies` return the same as JSON.*
+*Generated from the JSON schema by `python -m ampcore.spec.reference`. `GET /api/v1/models`,
+`/datasets`, `/optimizers` and `/policies` return the same as JSON.*
 """
 DERIVED_DEFAULTS: Final = {
     "loss_scale": "dynamic where a layer computes in float16, else none",

@@ -199,6 +199,6 @@ def test_missing_steps_are_a_gap_between_blocks_and_in_files(new_job, make_block
     steps = [step for block in job.iter_steps() for step in block["step"].tolist()]
     assert steps == [*range(9), *range(12, 15)]
     assert of_text(job.export(tmp_path).read_bytes())["step"] == steps
-    with pytest.raises(StepsMissing, match="none from 9 to 11"):
+    with pytest.raises(StepsMissing, match="Steps 9 to 11 are missing"):
         job.steps()
     assert len(job.steps(start=12)) == 3

@@ -1408,7 +1408,7 @@ export interface components {
         };
         /**
          * AutoScale
-         * @description Dynamic where the settled policy computes in float16, none otherwise.
+         * @description Dynamic if the resolved policy computes in float16, otherwise none.
          */
         AutoScale: {
             /**
@@ -1419,7 +1419,7 @@ export interface components {
         };
         /**
          * CalibratedScale
-         * @description A loss scale that is dynamic for a while, then frozen, and audited now and then.
+         * @description A loss scale that is dynamic at first, then frozen, and recalibrated at intervals.
          *
          *     Each round is `calibration_steps` dynamic steps and `audit_interval` frozen ones. While the
          *     scale is frozen, a non-finite step is skipped; the `hysteresis`-th in a row begins a new round.
@@ -1521,7 +1521,7 @@ export interface components {
         };
         /**
          * Constant
-         * @description The learning rate stays, after a linear warm-up.
+         * @description A constant learning rate after a linear warm-up.
          */
         Constant: {
             /**
@@ -1537,9 +1537,9 @@ export interface components {
         };
         /**
          * Cosine
-         * @description Half a cosine, from the end of the warm-up to that of the run.
+         * @description Half a cosine from the end of the warm-up to the end of the run.
          *
-         *     It leads from the learning rate down to `final_fraction` of it (Loshchilov and Hutter 2016,
+         *     The rate falls to `final_fraction` of the learning rate (Loshchilov and Hutter 2016,
          *     arXiv:1608.03983, without restarts).
          */
         Cosine: {
@@ -1561,7 +1561,7 @@ export interface components {
         };
         /**
          * Digits
-         * @description 1,797 handwritten digits of 8 × 8 pixels, which come with ampcore.
+         * @description 1,797 handwritten digits of 8 × 8 pixels, included in ampcore.
          */
         Digits: {
             /**
@@ -1669,7 +1669,7 @@ export interface components {
         };
         /**
          * Exponential
-         * @description The learning rate times `decay_rate` every `decay_steps` after the warm-up, smoothly.
+         * @description Exponential decay after the warm-up: continuously, by `decay_rate` per `decay_steps`.
          */
         Exponential: {
             /**
@@ -1745,7 +1745,7 @@ export interface components {
         };
         /**
          * Guard
-         * @description What to do about a run that no longer learns.
+         * @description What happens to a run that no longer learns.
          */
         Guard: {
             /**
@@ -2137,7 +2137,7 @@ export interface components {
         };
         /**
          * Step
-         * @description The learning rate times `factor` from each of the `boundaries` on, steps of the run.
+         * @description The learning rate, multiplied by `factor` at each of the steps in `boundaries`.
          */
         Step: {
             /**

@@ -24,8 +24,8 @@ def test_every_kind_is_listed_with_a_schema_that_takes_its_defaults(kinds, some)
     assert {item.kind for item in items} > some
     for item in items:
         assert item.description
-        jsonschema.Draft202012Validator.check_schema(item.schema_)
-        assert item.schema_["properties"]["kind"]["const"] == item.kind
+        jsonschema.Draft202012Validator.check_schema(item.json_schema)
+        assert item.json_schema["properties"]["kind"]["const"] == item.kind
 
 
 def test_policies_are_listed_with_what_they_stand_for():
