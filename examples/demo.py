@@ -29,6 +29,7 @@ def main() -> int:
     """Start a stack, train three jobs on it, compare them; 0 only if all three succeeded."""
     print_line("Starting an ampcore stack in a temporary folder: API, worker, SQLite, Redis …")
     with running_stack() as connection_file, Client.from_file(connection_file) as client:
+        wait_for_worker(client)
         jobs = [client.jobs.submit(spec(policy)) for policy in POLICIES]
         print_line(f"Submitted {len(jobs)} jobs to {client.url}; they run one after the other.")
         print_line(
@@ -154,6 +155,13 @@ def wait_for_connection(process: "subprocess.Popen[bytes]", folder: Path) -> Pat
             )
         time.sleep(0.05)
     return file
+
+
+def wait_for_worker(client: Client) -> None:
+    """The worker registers some seconds after the API answers; until then jobs would only wait."""
+    deadline_s = time.monotonic() + START_S
+    while not client.workers.list() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
