@@ -5,12 +5,14 @@ Nothing else in this package knows which of them it works with.
 
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ampclient.connection import Connection
 
 if TYPE_CHECKING:
     import httpx
+    from httpx_sse import ServerSentEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +32,9 @@ class HttpBackend(Protocol):
 
     def chunks(self, response: "httpx.Response") -> AsyncGenerator[bytes, None]:
         """The content of a streamed answer as it comes."""
+
+    def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
+        """The Server-Sent Events of a streamed answer as they come."""
 
     async def close_response(self, response: "httpx.Response") -> None:
         """Take no more of a streamed answer."""
@@ -73,6 +78,13 @@ class SyncHttpBackend:
         """The content as it comes."""
         for chunk in response.iter_bytes():
             yield chunk
+
+    async def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
+        """The events as they come."""
+        from httpx_sse import EventSource
+
+        for event in EventSource(response).iter_sse():
+            yield event
 
     async def close_response(self, response: "httpx.Response") -> None:
         """Take no more of it."""
@@ -120,6 +132,14 @@ class AsyncHttpBackend:
         """The content as it comes."""
         async for chunk in response.aiter_bytes():
             yield chunk
+
+    async def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
+        """The events as they come."""
+        from httpx_sse import EventSource
+
+        async with aclosing(EventSource(response).aiter_sse()) as events:
+            async for event in events:
+                yield event
 
     async def close_response(self, response: "httpx.Response") -> None:
         """Take no more of it."""

@@ -19,6 +19,7 @@ from ampcore import __version__
 
 if TYPE_CHECKING:
     import httpx
+    from httpx_sse import ServerSentEvent
 
 T = TypeVar("T")
 NOT_MODIFIED = 304
@@ -31,6 +32,8 @@ class StreamedResponse:
     status: int
     headers: Mapping[str, str]
     chunks: AsyncGenerator[bytes, None]
+    events: AsyncGenerator["ServerSentEvent", None]
+    """The same content as Server-Sent Events, for `text/event-stream`."""
 
 
 class Transport:
@@ -73,8 +76,11 @@ class Transport:
                 if status >= 300:
                     content = await self._backend.read(response)
                     raise_for_status(request, status, headers, content)
-                async with aclosing(self._backend.chunks(response)) as chunks:
-                    yield StreamedResponse(status, headers, chunks)
+                async with (
+                    aclosing(self._backend.chunks(response)) as chunks,
+                    aclosing(self._backend.events(response)) as events,
+                ):
+                    yield StreamedResponse(status, headers, chunks, events)
             finally:
                 await self._backend.close_response(response)
 

@@ -13,15 +13,17 @@ from ampclient._responses import unexpected_response
 from ampclient._transport import StreamedResponse, Transport
 from ampclient.errors import ConnectionFailed, NotFound, StatusError, UnexpectedResponse
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
-from ampclient.sse import MEDIA_TYPE, ServerSentEvent, parse_events
 from ampcore.api.events import JobEvent
 from ampcore.api.logs import LogEntry
 
 if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
     from ampclient.stream_events import StepsEvent
 
     StreamEntry = StepsEvent | JobEvent | LogEntry
 
+MEDIA_TYPE: Final = "text/event-stream"
 RECONNECT_DELAY_S: Final = 0.5
 """Between two streams, so that a server which closes each at once is not flooded."""
 
@@ -70,7 +72,7 @@ class EventStreamReader:
         async with self._transport.open(self._request()) as response:
             _check(response)
             retries.reset()
-            async for message in parse_events(response.chunks):
+            async for message in response.events:
                 if message.event == "end":
                     self._end(_document(message))
                     return
@@ -96,7 +98,7 @@ def _check(response: StreamedResponse) -> None:
         raise unexpected_response(detail, response.status, response.headers)
 
 
-def _entry(message: ServerSentEvent) -> "StreamEntry | None":
+def _entry(message: "ServerSentEvent") -> "StreamEntry | None":
     """What a message tells; None for what a newer server may tell besides."""
     from ampclient.stream_events import StepsEvent
 
@@ -117,7 +119,7 @@ def _entry(message: ServerSentEvent) -> "StreamEntry | None":
     return entry
 
 
-def _document(message: ServerSentEvent) -> Any:
+def _document(message: "ServerSentEvent") -> Any:
     try:
         return json.loads(message.data)
     except ValueError:

@@ -80,7 +80,9 @@ def openapi(folder: Path) -> dict[str, object]:
     from server.app import create_app
     from server.settings import Settings
 
-    settings = Settings("sqlite://", "redis://127.0.0.1:1/0", folder)
+    settings = Settings(
+        database_url="sqlite://", redis_url="redis://127.0.0.1:1/0", data_dir=folder
+    )
     return {**create_app(settings, reconcile=False).openapi(), "paths": {}}
 
 

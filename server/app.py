@@ -15,7 +15,8 @@ import ampcore
 from server import dashboard, openapi
 from server.access.auth_middleware import AuthMiddleware
 from server.access.authenticator import FAILURE_RATE, Authenticator
-from server.access.rate_limit import RateLimit, rate_limit_from_setting
+from server.access.rate_limit import RateLimit
+from server.access.shared_rate_limit import rate_limit_from_setting, share_counts
 from server.background.compactor import Compactor
 from server.background.reconciler import Reconciler
 from server.dataset_folder import DatasetFolder
@@ -96,17 +97,24 @@ def create_app(
         JobSubmitter(database, datasets, dispatcher),
     )
 
+    limit = rate_limit_from_setting(settings.rate_limit)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
         if reconcile:
             reconciler.start()
             compactor.start()
-        listening = asyncio.create_task(
-            relay_notifications(settings.redis_url, services.streams.subscriptions)
-        )
+        tasks = [
+            asyncio.create_task(
+                relay_notifications(settings.redis_url, services.streams.subscriptions)
+            )
+        ]
+        if limit is not None:
+            tasks.append(asyncio.create_task(share_counts(limit, settings.redis_url)))
         yield
-        listening.cancel()
+        for task in tasks:
+            task.cancel()
         if reconcile:
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
@@ -136,7 +144,6 @@ def create_app(
         DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS)
     )
     app.add_middleware(BodyLimit)
-    limit = rate_limit_from_setting(settings.rate_limit)
     app.add_middleware(AuthMiddleware, authenticator=services.authenticator, limit=limit)
     app.add_middleware(HeaderLimit)
     app.add_middleware(RequestTimes, times=services.metrics.request_times)

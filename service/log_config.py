@@ -4,7 +4,6 @@
 any library. Each thread has its own context.
 """
 
-import json
 import logging
 import logging.config
 import re
@@ -12,11 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-FORMATS: Final = ("text", "json")
+from pythonjsonlogger import json
+
+LogFormat = Literal["text", "json"]
 CONTEXT_FIELDS: Final = ("request_id", "job_id", "attempt")
 
 context: Final[ContextVar[Mapping[str, Any]]] = ContextVar("log_context")
@@ -96,33 +96,19 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(json.JsonFormatter):
     """One JSON object per line: time, level, logger, message, context and extra fields."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ["levelname", "name", "message"],
+            rename_fields={"levelname": "level", "name": "logger"},
+            timestamp="time",
+        )
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without secrets."""
-        record_fields: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        record_fields |= {
-            name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES
-        }
-        if record.exc_info:
-            record_fields["exc_info"] = self.formatException(record.exc_info)
-        if record.stack_info:
-            record_fields["stack_info"] = self.formatStack(record.stack_info)
-        return redact(json.dumps(record_fields, default=str))
-
-
-_STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {
-    "message",
-    "asctime",
-    "taskName",
-}
-"""The attributes of every record; any others are extra fields."""
+        return redact(super().format(record))
 
 
 def set_up_logging(log_format: str, log_file: Path | None = None) -> None:

@@ -3,153 +3,61 @@
 The message quotes the value only if it cannot contain a secret.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from service.log_config import FORMATS
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-DEFAULT_DATA_DIR: Final = "ampcore-data"
-DEFAULT_LEASE_S: Final = 30.0
+from service.log_config import LogFormat
+
+DEFAULT_DATA_DIR: Final = Path("ampcore-data")
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
-REDIS_SCHEMES: Final = ("redis", "rediss", "redis+socket", "unix", "sentinel")
+REDIS_SCHEMES: Final = ("redis", "rediss")
+"""What both Celery and redis-py understand: they disagree about sockets and Sentinel."""
+ENV_PREFIX: Final = "AMPCORE_"
+MAX_RECEIVED: Final = 80
+"""The most characters of an invalid value in a message."""
 
 
 class SettingsInvalid(ValueError):
-    """A setting is missing or invalid; the message names its variable."""
+    """Settings are missing or invalid; the message names each variable, one per line."""
 
 
-@dataclass(frozen=True)
-class SharedSettings:
-    """Settings that server and worker share and that must be equal in both."""
-
-    # Not in the repr: both may contain a password.
-    database_url: str = field(repr=False)
-    redis_url: str = field(repr=False)
-    data_dir: Path
-    artifacts_url: str = field(default="", kw_only=True)
-    """URL of the storage for files of jobs; default: the folder `artifacts` in the data folder."""
-    lease_s: float = field(default=DEFAULT_LEASE_S, kw_only=True)
-    """A worker owns its job for so long after its last write or heartbeat."""
-    log_format: str = field(default="json", kw_only=True)
-
-    def __post_init__(self) -> None:
-        if not self.artifacts_url:
-            folder = (self.data_dir / "artifacts").absolute()
-            object.__setattr__(self, "artifacts_url", folder.as_uri())
-
-
-@dataclass(frozen=True)
-class Environment:
-    """The variables AMPCORE_…; an empty one counts as not set."""
-
-    variables: Mapping[str, str]
-
-    @classmethod
-    def of(cls, variables: Mapping[str, str]) -> Self:
-        """Copy the variables, with whitespace stripped from their values."""
-        return cls({name: value.strip() for name, value in variables.items()})
-
-    def text(self, name: str, default: str) -> str:
-        """The value of the variable, else the default."""
-        return self.variables.get(name) or default
-
-    def needed(self, name: str) -> str:
-        """The value of a required variable. Raises SettingsInvalid if it is not set."""
-        if value := self.variables.get(name):
-            return value
-        raise SettingsInvalid(f"{name} is not set; a worker needs the same one as its server.")
-
-    def choice(self, name: str, default: str, *words: str) -> str:
-        """The value, which must be one of `words`."""
-        word = self.text(name, default)
-        if word not in words:
-            raise SettingsInvalid(f"{name}: expected {' or '.join(words)}, received {word!r}.")
-        return word
-
-    def whole_number(self, name: str, default: int, *, least: int, most: int) -> int:
-        """An integer in a range."""
-        text = self.text(name, str(default))
-        if not (text.isascii() and text.isdecimal() and least <= int(text[:20]) <= most):
-            raise SettingsInvalid(
-                f"{name}: expected a number from {least} to {most}, received {text[:40]!r}."
-            )
-        return int(text)
-
-    def seconds(self, name: str, default: float, *, least: float, most: float) -> float:
-        """A duration in seconds, in a range."""
-        text = self.text(name, str(default))
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:  # also rejects NaN
-            raise SettingsInvalid(
-                f"{name}: expected seconds from {least:g} to {most:g}, received {text[:40]!r}."
-            )
-        return value
-
-    def data_dir(self) -> Path:
-        """The folder for all data on this machine."""
-        return Path(self.text("AMPCORE_DATA_DIR", DEFAULT_DATA_DIR)).absolute()
-
-    def log_format(self, default: str) -> str:
-        """The format of log lines."""
-        return self.choice("AMPCORE_LOG_FORMAT", default, *FORMATS)
-
-    def shared(self) -> dict[str, Any]:
-        """The shared settings other than URLs."""
-        return {
-            "data_dir": self.data_dir(),
-            "artifacts_url": artifacts_url(self.text("AMPCORE_ARTIFACTS_URL", "")),
-            "lease_s": self.seconds("AMPCORE_LEASE_S", DEFAULT_LEASE_S, least=0.5, most=3600),
-            "log_format": self.log_format("json"),
-        }
-
-
-def database_url(text: str) -> str:
-    """Check a database URL. Raises SettingsInvalid, without quoting it."""
+def _check_database_url(text: str) -> str:
     from sqlalchemy import make_url  # imported here: `--help` does not need it
     from sqlalchemy.exc import ArgumentError
 
-    name = "AMPCORE_DATABASE_URL"
     try:
         kind = make_url(text).get_backend_name()
     except (ArgumentError, ValueError):  # ValueError: the port is not a number
-        raise SettingsInvalid(
-            f"{name}: expected an address such as postgresql://user:password@host:5432/name "
+        raise ValueError(
+            "expected an address such as postgresql://user:password@host:5432/name "
             "or sqlite:////folder/file, received something else."
         ) from None
     if kind not in DATABASE_SCHEMES:
-        raise SettingsInvalid(f"{name}: expected {' or '.join(DATABASE_SCHEMES)}, received {kind}.")
+        raise ValueError(f"expected {' or '.join(DATABASE_SCHEMES)}, received {kind}.")
     return text
 
 
-def redis_url(text: str) -> str:
-    """Check a Redis URL. Raises SettingsInvalid, without quoting it."""
+def _check_redis_url(text: str) -> str:
     if _scheme(text) not in REDIS_SCHEMES:
-        raise SettingsInvalid(
-            "AMPCORE_REDIS_URL: expected an address such as redis://:password@host:6379/0, "
-            "received something else."
+        raise ValueError(
+            "expected an address such as redis://:password@host:6379/0, received something else."
         )
     return text
 
 
-def artifacts_url(text: str) -> str:
-    """Check a storage URL, which may be empty. Raises SettingsInvalid, without quoting it."""
-    if text and (not _scheme(text) or "@" in text):
-        raise SettingsInvalid(
-            "AMPCORE_ARTIFACTS_URL: expected an address such as file:///folder or "
-            "s3://bucket/folder, without a password in it; received something else."
+def _check_artifacts_url(text: str) -> str:
+    if not _scheme(text) or "@" in text:
+        raise ValueError(
+            "expected an address such as file:///folder or s3://bucket/folder, "
+            "without a password in it; received something else."
         )
     if _scheme(text) == "s3" and find_spec("s3fs") is None:
-        raise SettingsInvalid(
-            "AMPCORE_ARTIFACTS_URL: s3:// needs the package s3fs: pip install 'ampcore[s3]'."
-        )
+        raise ValueError("s3:// needs the package s3fs: pip install 'ampcore[s3]'.")
     return text
 
 
@@ -161,3 +69,72 @@ def _scheme(text: str) -> str:
     except ValueError:
         return ""
     return address.scheme if "://" in text and (address.netloc or address.path) else ""
+
+
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database_url)]
+RedisUrl = Annotated[str, AfterValidator(_check_redis_url)]
+ArtifactsUrl = Annotated[str, AfterValidator(_check_artifacts_url)]
+
+
+class SharedSettings(BaseSettings):
+    """Settings that server and worker share and that must be equal in both.
+
+    Each is the environment variable AMPCORE_<NAME>. The description of a field says what is
+    expected, for the message about an invalid value. A field that may contain a password has
+    `repr=False`, and its validator raises a ValueError that does not quote the value.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    data_dir: AbsolutePath = DEFAULT_DATA_DIR
+    """The folder for all data on this machine."""
+    database_url: DatabaseUrl = Field(repr=False)
+    redis_url: RedisUrl = Field(repr=False)
+    artifacts_url: ArtifactsUrl = Field(
+        default_factory=lambda data: (data["data_dir"] / "artifacts").as_uri(), repr=False
+    )
+    """URL of the storage for files of jobs; default: the folder `artifacts` in the data folder."""
+    lease_s: float = Field(30.0, ge=0.5, le=3600, description="seconds from 0.5 to 3600")
+    """A worker owns its job for so long after its last write or heartbeat."""
+    log_format: LogFormat = Field("json", description="text or json")
+
+    @classmethod
+    def from_environment(cls, **given: Any) -> Self:
+        """Read the settings; `given` ones are not read. Raises SettingsInvalid."""
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            messages = [
+                _message(cls, one)
+                for one in error.errors(include_url=False)
+                if one["type"] != "default_factory_not_called"  # a consequence of another error
+            ]
+            raise SettingsInvalid("\n".join(messages)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Strip whitespace; an empty value counts as not set."""
+        stripped = {
+            name: value.strip() if isinstance(value, str) else value
+            for name, value in values.items()
+        }
+        return {name: value for name, value in stripped.items() if value != ""}
+
+
+def _message(settings: type[SharedSettings], error: Any) -> str:
+    """One of pydantic's errors: the variable, what was expected, and what was received."""
+    name, *_ = error["loc"]
+    variable = f"{ENV_PREFIX}{name.upper()}"
+    match error["type"]:
+        case "missing":
+            return f"{variable} is not set; a worker needs the same one as its server."
+        case "value_error":
+            return f"{variable}: {error['ctx']['error']}"
+        case _:
+            expected = settings.model_fields[name].description
+            received = str(error["input"])[:MAX_RECEIVED]
+            return f"{variable}: expected {expected}, received {received!r}."

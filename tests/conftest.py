@@ -34,7 +34,13 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def pytest_configure() -> None:
-    """Have Ctrl-C mean what it means, also where the tests are started by `… &` in a script."""
+    """Have Ctrl-C mean what it means, also where the tests are started by `… &` in a script.
+
+    Settings come from the tests alone, and not from the shell that they are started in.
+    """
+    for name in [one for one in os.environ if one.startswith("AMPCORE_")]:
+        if not name.startswith("AMPCORE_TEST_"):
+            del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -411,7 +417,11 @@ def api(
 
     with database.write() as session:
         token = tokens.create(session, "test", role="admin")
-    settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
+    settings = Settings(
+        database_url=database_url,
+        redis_url="redis://127.0.0.1:1/0",
+        data_dir=tmp_path / "data",
+    )
     app_database = Database(database_url, engine=engines.of_app(database_url))
     app = create_app(settings, dispatcher=dispatcher, reconcile=False, database=app_database)
     test_server.app = app

@@ -10,7 +10,6 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import packages_distributions
@@ -26,6 +25,7 @@ from server.access.auth_middleware import PUBLIC_PATHS
 from server.http.limits import MAX_BODY_BYTES
 from server.serving.serve import SHUTDOWN_TIMEOUT_S
 from server.settings import Settings as ServerSettings
+from tests.environment import settings_from
 from tests.waiting import DEADLINE_S
 from worker.settings import Settings as WorkerSettings
 from worker.stop_reason import GRACE_S
@@ -181,7 +181,7 @@ CADDYFILE = (ROOT / "docker/Caddyfile").read_text()
 
 
 def test_the_proxy_asks_where_the_servers_listen() -> None:
-    settings = ServerSettings.from_environment(environment("server"))
+    settings = settings_from(ServerSettings, environment("server"))
     assert (settings.host, settings.port) == ("0.0.0.0", 8470)  # noqa: S104 - in its container
     assert re.search(r"dynamic a server 8470 ", CADDYFILE)
     assert SERVICES["server"]["expose"] == ["8470"]
@@ -229,7 +229,7 @@ def test_who_comes_by_tls_cannot_say_where_he_comes_from() -> None:
 
 def test_the_servers_believe_the_addresses_of_the_network_of_the_proxy_and_no_others() -> None:
     subnet = interpolate(COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"])
-    settings = ServerSettings.from_environment(environment("server"))
+    settings = settings_from(ServerSettings, environment("server"))
     assert [str(network) for network in settings.trusted_proxies] == [subnet]
     assert interpolate(SERVICES["proxy"]["environment"]["TRUSTED_PROXIES"]) == subnet
     assert {name for name in SERVICES if "front" in SERVICES[name].get("networks", [])} == {
@@ -291,14 +291,12 @@ def test_our_containers_hold_no_privileges(service: str) -> None:
 # What is started really exists, and reads what it is given.
 
 
-READ_LATER = {"AMPCORE_LOG_FORMAT"}  # by what sets up the logging
-
 Kind = type[ServerSettings] | type[WorkerSettings]
 
 
 def names(settings: Kind) -> set[str]:
     """The variables that a process reads."""
-    return {f"AMPCORE_{field.name.upper()}" for field in fields(settings)} | READ_LATER
+    return {f"AMPCORE_{name.upper()}" for name in settings.model_fields}
 
 
 @pytest.mark.parametrize(
@@ -308,7 +306,7 @@ def names(settings: Kind) -> set[str]:
 def test_the_settings_read_every_variable_of_their_container(service: str, settings: Kind) -> None:
     given = environment(service)
     assert {name for name in given if name.startswith("AMPCORE_")} <= names(settings)
-    assert make_url(settings.from_environment(given).database_url).host == "postgres"
+    assert make_url(settings_from(settings, given).database_url).host == "postgres"
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])
@@ -318,17 +316,17 @@ def test_server_and_worker_share_the_data_folder(service: str) -> None:
 
 
 def test_server_and_worker_look_for_artifacts_in_the_same_place_on_the_shared_volume() -> None:
-    server = ServerSettings.from_environment(environment("server"))
-    worker = WorkerSettings.from_environment(environment("worker"))
+    server = settings_from(ServerSettings, environment("server"))
+    worker = settings_from(WorkerSettings, environment("worker"))
     assert server.artifacts_url == worker.artifacts_url
-    assert server.artifacts_url == ServerSettings("", "", server.data_dir).artifacts_url
+    assert server.artifacts_url == (server.data_dir / "artifacts").as_uri()
     # On one file system a checkpoint is published by renaming it.
     assert worker.scratch_dir.is_relative_to(worker.data_dir)
 
 
 def test_the_leases_of_server_and_worker_are_the_same() -> None:
-    server = ServerSettings.from_environment(environment("server"))
-    assert server.lease_s == WorkerSettings.from_environment(environment("worker")).lease_s
+    server = settings_from(ServerSettings, environment("server"))
+    assert server.lease_s == settings_from(WorkerSettings, environment("worker")).lease_s
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -54,9 +53,9 @@ def test_a_test_that_a_document_names_is_there(file, name):
 def settings():
     """The variables that some process reads: the fields of the settings, and names in the code."""
     named = {
-        f"AMPCORE_{field.name.upper()}"
+        f"AMPCORE_{name.upper()}"
         for settings in (ServerSettings, WorkerSettings)
-        for field in fields(settings)
+        for name in settings.model_fields
     }
     for package in PACKAGES:
         for file in (ROOT / package).rglob("*.py"):
@@ -184,7 +183,9 @@ def test_a_command_or_an_option_that_is_not_there_is_found():
 @pytest.fixture
 def routes(tmp_path):
     """What the server says that it answers."""
-    settings = ServerSettings("sqlite://", "redis://127.0.0.1:1/0", tmp_path)
+    settings = ServerSettings(
+        database_url="sqlite://", redis_url="redis://127.0.0.1:1/0", data_dir=tmp_path
+    )
     document = create_app(settings, reconcile=False).openapi()
     return {
         f"{method.upper()} {path.removeprefix('/api/v1')}"

@@ -1,37 +1,60 @@
 """The worker's settings, read once from environment variables."""
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic_settings import NoDecode
 
 from ampcore.spec.training import QueueName
-from service.settings import Environment, SettingsInvalid, SharedSettings, database_url, redis_url
+from service.settings import AbsolutePath, SharedSettings
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
 
 
-@dataclass(frozen=True)
+def _users(given: Any) -> range:
+    """Parse `FIRST-LAST` as a range of user ids; 0 (root) is not allowed."""
+    if isinstance(given, range):
+        return given
+    first, _, last = str(given).partition("-")
+    ids = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
+    if len(ids) != 2 or not 1 <= ids[0] <= ids[1] < 2**32 - 1:
+        raise ValueError(
+            "expected the first and last id of a range of users, "
+            f"such as {DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}, received {str(given)[:40]!r}."
+        )
+    return range(ids[0], ids[1] + 1)
+
+
+def _queues(given: Any) -> Any:
+    """Parse a comma-separated list of queue names; duplicates count once."""
+    if not isinstance(given, str):
+        return given
+    return tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+
+
 class Settings(SharedSettings):
-    """The worker's settings; each is the environment variable AMPCORE_<NAME>."""
+    """The worker's settings."""
 
-    worker_slots: int = 1
-    worker_queues: tuple[str, ...] | None = None
+    worker_slots: int = Field(1, ge=1, le=1024, description="a number from 1 to 1024")
+    worker_queues: Annotated[tuple[QueueName, ...] | None, NoDecode, BeforeValidator(_queues)] = (
+        Field(
+            None,
+            description="comma-separated names of lower-case letters, digits, dots and dashes",
+        )
+    )
     """The queues to serve; None: those whose jobs its machine can run."""
-    scratch_dir: Path = Path()
+    scratch_dir: AbsolutePath = Field(default_factory=lambda data: data["data_dir"] / "scratch")
     """Where attempts write before uploads; default: `scratch` in the data folder."""
-    trainer_isolation: IsolationMode = IsolationMode.AUTO
-    trainer_users: range = DEFAULT_USERS
-    trainer_processes: int = DEFAULT_PROCESSES
-    trainer_memory_bytes: int | None = None
+    trainer_isolation: IsolationMode = Field(
+        IsolationMode.AUTO, description=" or ".join(IsolationMode)
+    )
+    trainer_users: Annotated[range, NoDecode, PlainValidator(_users)] = DEFAULT_USERS
+    trainer_processes: int = Field(
+        DEFAULT_PROCESSES, ge=1, le=2**22, description=f"a number from 1 to {2**22}"
+    )
+    trainer_memory_bytes: Annotated[int | None, AfterValidator(lambda size: size or None)] = Field(
+        None, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
+    )
     """None: the machine's memory plus what a trainer only reserves."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scratch_dir == Path():
-            object.__setattr__(self, "scratch_dir", self.data_dir / "scratch")
 
     @property
     def isolation(self) -> IsolationSettings:
@@ -42,56 +65,3 @@ class Settings(SharedSettings):
             self.trainer_processes,
             self.trainer_memory_bytes,
         )
-
-    @classmethod
-    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the settings. Raises SettingsInvalid, which names the variable."""
-        given = Environment.of(variables)
-        scratch = given.text("AMPCORE_SCRATCH_DIR", "")
-        return cls(
-            database_url=database_url(given.needed("AMPCORE_DATABASE_URL")),
-            redis_url=redis_url(given.needed("AMPCORE_REDIS_URL")),
-            worker_slots=given.whole_number("AMPCORE_WORKER_SLOTS", 1, least=1, most=1024),
-            worker_queues=_queues(given.text("AMPCORE_WORKER_QUEUES", "")),
-            scratch_dir=Path(scratch).absolute() if scratch else Path(),
-            trainer_isolation=IsolationMode(
-                given.choice("AMPCORE_TRAINER_ISOLATION", IsolationMode.AUTO, *IsolationMode)
-            ),
-            trainer_users=_users(given.text("AMPCORE_TRAINER_USERS", "")),
-            trainer_processes=given.whole_number(
-                "AMPCORE_TRAINER_PROCESSES", DEFAULT_PROCESSES, least=1, most=2**22
-            ),
-            trainer_memory_bytes=given.whole_number(
-                "AMPCORE_TRAINER_MEMORY_BYTES", 0, least=0, most=2**62
-            )
-            or None,
-            **given.shared(),
-        )
-
-
-def _users(text: str) -> range:
-    """Parse `FIRST-LAST` as a range of user ids; 0 (root) is not allowed."""
-    if not text:
-        return DEFAULT_USERS
-    first, _, last = text.partition("-")
-    given = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
-    if len(given) != 2 or not 1 <= given[0] <= given[1] < 2**32 - 1:
-        raise SettingsInvalid(
-            "AMPCORE_TRAINER_USERS: expected the first and last id of a range of users, "
-            f"such as {DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}, received {text[:40]!r}."
-        )
-    return range(given[0], given[1] + 1)
-
-
-def _queues(text: str) -> tuple[str, ...] | None:
-    """Parse a comma-separated list of queue names; duplicates count once."""
-    if not text:
-        return None
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    try:
-        return TypeAdapter(tuple[QueueName, ...]).validate_python(names)
-    except ValidationError:
-        raise SettingsInvalid(
-            "AMPCORE_WORKER_QUEUES: expected comma-separated names of lower-case letters, digits, "
-            f"dots and dashes, received {text[:80]!r}."
-        ) from None

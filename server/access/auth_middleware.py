@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.access import credentials
 from server.access.authenticator import Authenticator, Credential, CredentialKind
 from server.access.principal import Principal
-from server.access.rate_limit import Limit
+from server.access.rate_limit import RateLimit
 from server.access.session_cookie import SAFE_METHODS, check_same_origin
 from server.errors import DATABASE_ERRORS, ServerError, TooManyRequests
 from server.http.problem_responses import problem_response
@@ -31,7 +31,7 @@ class AuthMiddleware:
     The principal is in `scope["state"]["principal"]` for the application.
     """
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, limit: Limit) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, limit: RateLimit | None) -> None:
         self.app = app
         self._authenticator = authenticator
         self._limit = limit
@@ -58,7 +58,8 @@ class AuthMiddleware:
             raise credentials.invalid_token_error(scope)
         if credential.kind is CredentialKind.COOKIE and scope["method"] not in SAFE_METHODS:
             check_same_origin(scope)
-        self._limit.hit(principal.token_id)
+        if self._limit is not None:
+            self._limit.hit(principal.token_id)
         return principal
 
     async def _ask(self, credential: Credential, scope: Scope) -> Principal | None:

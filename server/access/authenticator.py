@@ -15,7 +15,7 @@ from anyio import CapacityLimiter
 
 from ampcore.api.session import Role
 from server.access.principal import Principal
-from server.access.rate_limit import Limit, RateLimit
+from server.access.rate_limit import RateLimit
 from server.errors import Forbidden, TooManyRequests
 from store import browser_sessions, tokens
 from store.database import Database
@@ -58,7 +58,7 @@ class Authenticator:
     """Finds the principal of a secret, with a short cache that never outlives the token."""
 
     def __init__(
-        self, database: Database, failures: Limit, clock: Callable[[], float] = time.monotonic
+        self, database: Database, failures: RateLimit, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.failures = failures
         self._database = database

@@ -1,13 +1,14 @@
-"""Rate limits: requests per token, and failed logins per address, in fixed windows.
+"""A rate limit in fixed windows, counted in this process.
 
-Counted in this process: each of several replicas allows as many.
+So are wrong secrets, which cost this process queries and log lines. Requests are added up over all
+servers (`server.access.shared_rate_limit`).
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
 from limits import parse
 from limits.storage import Storage
@@ -15,29 +16,8 @@ from limits.strategies import FixedWindowRateLimiter
 
 from server.errors import TooManyRequests
 
-OFF: Final = "off"
 MAX_COUNTERS: Final = 10_000
 """Above so many counters, expired ones are removed."""
-
-
-class Limit(Protocol):
-    """The interface of a rate limit."""
-
-    def hit(self, key: str) -> None:
-        """Count one more for the key. Raises TooManyRequests."""
-
-    def check(self, key: str) -> None:
-        """Raise TooManyRequests if the next hit would; does not count."""
-
-
-class NoLimit:
-    """Allows everything."""
-
-    def hit(self, key: str) -> None:
-        """Does nothing."""
-
-    def check(self, key: str) -> None:
-        """Does nothing."""
 
 
 class RateLimit:
@@ -75,7 +55,7 @@ class Counter:
 
 
 class MemoryCounters(Storage):
-    """In-memory counters; those of the library start a thread every 10 ms to remove old ones."""
+    """In-memory counters; those of the library have no bound, and start threads to expire."""
 
     STORAGE_SCHEME = None
     base_exceptions = ()
@@ -96,6 +76,13 @@ class MemoryCounters(Storage):
                 counter = self._counters[key] = Counter(now + expiry)
             counter.count += amount
             return counter.count
+
+    def set(self, key: str, count: int, until: float) -> None:
+        """Replace the count, and when the window ends."""
+        with self._changing:
+            if key not in self._counters:
+                self._make_room(self._clock())
+            self._counters[key] = Counter(until, count)
 
     def get(self, key: str) -> int:
         """The count in the current window."""
@@ -127,8 +114,3 @@ class MemoryCounters(Storage):
         running = {key: one for key, one in self._counters.items() if one.until > now}
         newest = list(running.items())[-MAX_COUNTERS // 2 :]
         self._counters = dict(newest)
-
-
-def rate_limit_from_setting(rate: str) -> Limit:
-    """The limit for the setting AMPCORE_RATE_LIMIT, as in 60000/minute."""
-    return NoLimit() if rate == OFF else RateLimit(rate)

@@ -15,7 +15,7 @@ from server.cli.access import project_app, token_app
 from server.cli.terminal import fail, read_settings
 from server.embedded.data_folder import DataFolder
 from server.serving.serve import StartFailed
-from server.settings import DEFAULT_HOST, DEFAULT_PORT, default_data_dir
+from server.settings import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
 
 app = typer.Typer(
     name="ampserver",
@@ -77,7 +77,7 @@ def up(
 
     hide_memory()
     try:
-        run(DataFolder(data or default_data_dir()), host, port, workers)
+        run(DataFolder(data or data_dir_from_environment()), host, port, workers)
     except StartFailed as error:
         fail(error)
     _exit_now()

@@ -16,9 +16,9 @@ from server.embedded.private_redis import start_redis
 from server.embedded.supervisor import SupervisedChild, Supervisor
 from server.serving.memory import limit_memory
 from server.serving.serve import StartFailed, exposure_warning, listen, serve, url_of
-from server.settings import Settings, default_data_dir
+from server.settings import DEFAULT_REDIS_URL, Settings
 from service.log_config import set_up_logging
-from service.settings import Environment, SettingsInvalid
+from service.settings import DEFAULT_DATA_DIR, SettingsInvalid
 
 if TYPE_CHECKING:
     from store.database import Database
@@ -49,11 +49,12 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     folder.create()
     stack.enter_context(folder.lock())
     folder.forget_connection()
-    set_up_logging(_log_format(os.environ), folder.logs / "server.log")
+    settings = _settings(folder, host, port)
+    set_up_logging(settings.log_format, folder.logs / "server.log")
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
-    variables = _variables(folder, redis.url, host, port)
-    settings = _settings(variables)
+    settings = settings.model_copy(update={"redis_url": redis.url})
+    variables = _variables(settings)
     database = _prepare_database(stack, folder, variables)
     worker = _child("worker", folder, {**variables, "AMPCORE_WORKER_SLOTS": str(slots)})
     stack.callback(worker.stop, WORKER_GRACE_S)
@@ -78,32 +79,33 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     serve(settings, listener, announce)
 
 
-def _variables(folder: DataFolder, redis_url: str, host: str, port: int) -> dict[str, str]:
-    """The settings of all processes: URLs of this stack, and the rest from the environment."""
+def _settings(folder: DataFolder, host: str, port: int) -> Settings:
+    """The server's settings; the URL of the private Redis is not known yet."""
+    try:
+        return Settings.from_environment(
+            data_dir=folder.path,
+            database_url=folder.database_url,
+            redis_url=DEFAULT_REDIS_URL,
+            host=host,
+            port=port,
+            # People read the logs of one machine.
+            log_format=os.environ.get("AMPCORE_LOG_FORMAT", "").strip() or "text",
+        )
+    except SettingsInvalid as error:
+        raise StartFailed(str(error)) from None
+
+
+def _variables(settings: Settings) -> dict[str, str]:
+    """The environment of the child processes: this stack's settings, and what was set outside."""
     return {
         **os.environ,
-        "AMPCORE_LOG_FORMAT": _log_format(os.environ),
-        "AMPCORE_DATABASE_URL": folder.database_url,
-        "AMPCORE_REDIS_URL": redis_url,
-        "AMPCORE_DATA_DIR": str(folder.path),
-        "AMPCORE_HOST": host,
-        "AMPCORE_PORT": str(port),
+        "AMPCORE_LOG_FORMAT": settings.log_format,
+        "AMPCORE_DATABASE_URL": settings.database_url,
+        "AMPCORE_REDIS_URL": settings.redis_url,
+        "AMPCORE_DATA_DIR": str(settings.data_dir),
+        "AMPCORE_HOST": settings.host,
+        "AMPCORE_PORT": str(settings.port),
     }
-
-
-def _settings(variables: Mapping[str, str]) -> Settings:
-    try:
-        return Settings.from_environment(variables)
-    except SettingsInvalid as error:
-        raise StartFailed(str(error)) from None
-
-
-def _log_format(variables: Mapping[str, str]) -> str:
-    """Text by default: people read the logs of one machine."""
-    try:
-        return Environment.of(variables).log_format("text")
-    except SettingsInvalid as error:
-        raise StartFailed(str(error)) from None
 
 
 def _prepare_database(
@@ -161,7 +163,7 @@ def _child(
 
 
 def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
-    at_home = folder.path == default_data_dir({})
+    at_home = folder.path == DEFAULT_DATA_DIR.absolute()
     found = "" if at_home else f"AMPCORE_CONNECTION={folder.connection_file} "
     lines = [
         "ampcore is ready.",

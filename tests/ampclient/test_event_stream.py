@@ -15,7 +15,7 @@ from ampclient import (
     StepsEvent,
     UnexpectedResponse,
 )
-from ampclient.sse import MEDIA_TYPE
+from ampclient.event_stream import MEDIA_TYPE
 
 NOW = "2030-01-02T03:04:05Z"
 

@@ -143,7 +143,11 @@ class Serving:
 
 @pytest.fixture
 def serving(database_url, tmp_path, dispatcher):
-    settings = Settings(database_url, "redis://127.0.0.1:1/0", tmp_path / "data")
+    settings = Settings(
+        database_url=database_url,
+        redis_url="redis://127.0.0.1:1/0",
+        data_dir=tmp_path / "data",
+    )
     serving = Serving(settings, dispatcher)
     yield serving
     serving.stop()

@@ -186,11 +186,11 @@ def test_a_wrong_question_to_the_database_is_a_failure_of_the_server(api, monkey
 def test_authentication_without_a_database_gets_503(api, tmp_path):
     from server.access.auth_middleware import AuthMiddleware
     from server.access.authenticator import Authenticator
-    from server.access.rate_limit import NoLimit
+    from server.access.rate_limit import RateLimit
     from store.database import Database
 
     gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")
-    door = AuthMiddleware(api.app, Authenticator(gone, NoLimit()), NoLimit())
+    door = AuthMiddleware(api.app, Authenticator(gone, RateLimit("9/minute")), limit=None)
     transport = httpx.ASGITransport(app=door)
 
     async def ask():

@@ -4,12 +4,13 @@ import pytest
 
 from server.settings import Settings
 from service.settings import SettingsInvalid
+from tests.environment import settings_from
 
 
 def test_an_empty_environment_means_this_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for environment in ({}, {"AMPCORE_DATA_DIR": "", "AMPCORE_PORT": " "}):
-        settings = Settings.from_environment(environment)
+        settings = settings_from(Settings, environment)
         assert settings.data_dir == tmp_path / "ampcore-data"
         assert settings.database_url == f"sqlite:///{tmp_path / 'ampcore-data' / 'ampcore.sqlite'}"
         assert settings.redis_url == "redis://127.0.0.1:6379/0"
@@ -19,7 +20,8 @@ def test_an_empty_environment_means_this_machine(monkeypatch, tmp_path):
 
 
 def test_the_environment_decides():
-    settings = Settings.from_environment(
+    settings = settings_from(
+        Settings,
         {
             "AMPCORE_DATABASE_URL": "postgresql://db/ampcore",
             "AMPCORE_REDIS_URL": "redis://queue/1",
@@ -28,7 +30,7 @@ def test_the_environment_decides():
             "AMPCORE_LEASE_S": "2.5",
             "AMPCORE_HOST": "0.0.0.0",  # noqa: S104 - only read
             "AMPCORE_PORT": "80",
-        }
+        },
     )
     assert settings.database_url == "postgresql://db/ampcore"
     assert settings.redis_url == "redis://queue/1"
@@ -38,7 +40,7 @@ def test_the_environment_decides():
     assert (settings.host, settings.port) == ("0.0.0.0", 80)  # noqa: S104 - only read
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.0", "²", "9" * 5000])
+@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.5", "²", "9" * 5000])
 def test_a_port_that_is_none_is_named(port):
     with pytest.raises(SettingsInvalid, match=r"AMPCORE_PORT: expected .* 65535, received"):
-        Settings.from_environment({"AMPCORE_PORT": port})
+        settings_from(Settings, {"AMPCORE_PORT": port})

@@ -1,16 +1,10 @@
-from pathlib import Path
-
 import pytest
+from pydantic import ValidationError
 
-from service.settings import (
-    Environment,
-    SettingsInvalid,
-    SharedSettings,
-    artifacts_url,
-    database_url,
-    redis_url,
-)
+from service.settings import SettingsInvalid, SharedSettings
+from tests.environment import settings_from
 
+GIVEN = {"AMPCORE_DATABASE_URL": "sqlite://", "AMPCORE_REDIS_URL": "redis://h"}
 NO_DATABASES = [
     "secret",
     "secret nonsense",
@@ -23,62 +17,83 @@ NO_QUEUES = [
     "redis:secret",
     "redis://",
     "redis://:secret@host:port/0",
+    "unix:///run/secret.sock",
+    "redis+socket:///run/secret.sock",
+    "sentinel://:secret@host:26379",
 ]
 NO_STORAGES = ["secret", "/secret/folder", "s3://key:secret@bucket", "s3://", "://secret"]
 
 
+def shared(**variables):
+    return settings_from(SharedSettings, GIVEN | variables)
+
+
 @pytest.mark.parametrize(
-    ("read", "name", "text"),
+    ("name", "text"),
     [
-        *[(database_url, "AMPCORE_DATABASE_URL", text) for text in NO_DATABASES],
-        *[(redis_url, "AMPCORE_REDIS_URL", text) for text in NO_QUEUES],
-        *[(artifacts_url, "AMPCORE_ARTIFACTS_URL", text) for text in NO_STORAGES],
+        *[("AMPCORE_DATABASE_URL", text) for text in NO_DATABASES],
+        *[("AMPCORE_REDIS_URL", text) for text in NO_QUEUES],
+        *[("AMPCORE_ARTIFACTS_URL", text) for text in NO_STORAGES],
     ],
 )
-def test_an_address_that_is_none_is_named_and_not_repeated(read, name, text):
+def test_an_invalid_url_is_named_and_not_quoted(name, text):
     with pytest.raises(SettingsInvalid, match=rf"{name}: expected .*received") as caught:
-        read(text)
+        shared(**{name: text})
     assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__  # pydantic's error holds the value
 
 
 @pytest.mark.parametrize(
-    ("read", "text"),
+    ("name", "text"),
     [
-        (database_url, "postgresql://ada:secret@host:5432/amp"),
-        (database_url, "sqlite:////data/ampcore.sqlite"),
-        (redis_url, "rediss://:secret@host:6379/0"),
-        (artifacts_url, "file:///data/artifacts"),
-        (artifacts_url, "s3://bucket/folder"),
-        (artifacts_url, ""),
+        ("database_url", "postgresql://ada:secret@host:5432/amp"),
+        ("database_url", "sqlite:////data/ampcore.sqlite"),
+        ("redis_url", "rediss://:secret@host:6379/0"),
+        ("artifacts_url", "file:///data/artifacts"),
+        ("artifacts_url", "s3://bucket/folder"),
     ],
 )
-def test_an_address_is_taken_as_it_is(read, text):
-    assert read(text) == text
+def test_a_valid_url_is_not_changed(name, text):
+    assert getattr(shared(**{f"AMPCORE_{name.upper()}": text}), name) == text
 
 
 @pytest.mark.parametrize("lease", ["0", "-5", "nan", "inf", "soon", "1e9"])
-def test_a_length_of_time_is_a_number_in_its_range(lease):
-    with pytest.raises(SettingsInvalid, match=rf"AMPCORE_LEASE_S.*'{lease}'"):
-        Environment.of({"AMPCORE_LEASE_S": lease}).shared()
+def test_a_duration_is_a_number_in_its_range(lease):
+    with pytest.raises(SettingsInvalid, match=rf"AMPCORE_LEASE_S: expected .* 3600.*'{lease}'"):
+        shared(AMPCORE_LEASE_S=lease)
 
 
-def test_a_word_that_is_none_of_the_choices_is_named():
-    given = Environment.of({"AMPCORE_LOG_FORMAT": "xml"})
+def test_a_word_that_is_not_one_of_the_choices_is_named():
     with pytest.raises(SettingsInvalid, match=r"AMPCORE_LOG_FORMAT: expected text or json.*'xml'"):
-        given.choice("AMPCORE_LOG_FORMAT", "text", "text", "json")
+        shared(AMPCORE_LOG_FORMAT="xml")
+
+
+def test_every_invalid_setting_is_named():
+    with pytest.raises(SettingsInvalid) as caught:
+        settings_from(SharedSettings, {"AMPCORE_REDIS_URL": "secret", "AMPCORE_LEASE_S": "x" * 999})
+    names = [line.split(maxsplit=1)[0].strip(":") for line in str(caught.value).splitlines()]
+    assert names == ["AMPCORE_DATABASE_URL", "AMPCORE_REDIS_URL", "AMPCORE_LEASE_S"]
+    assert len(str(caught.value)) < 400
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError, match="frozen"):
+        shared().lease_s = 1
 
 
 def test_settings_that_are_shown_hide_the_passwords():
-    settings = SharedSettings("postgresql://a:secret@h/x", "redis://:secret@h", Path("/data"))
-    assert "secret" not in repr(settings)
+    settings = shared(
+        AMPCORE_DATABASE_URL="postgresql://a:secret@h/x", AMPCORE_REDIS_URL="redis://:secret@h"
+    )
+    assert "secret" not in f"{settings} {settings!r}"
 
 
-def test_a_folder_with_any_name_becomes_an_address(tmp_path):
-    settings = SharedSettings("sqlite://", "redis://h", tmp_path / "with blank %20")
+def test_a_data_folder_with_any_name_becomes_a_url(tmp_path):
+    settings = shared(AMPCORE_DATA_DIR=str(tmp_path / "with blank %20"))
     assert settings.artifacts_url == f"file://{tmp_path}/with%20blank%20%2520/artifacts"
 
 
 def test_an_object_store_without_its_library_says_what_to_install(monkeypatch):
     monkeypatch.setattr("service.settings.find_spec", lambda name: None)
-    with pytest.raises(SettingsInvalid, match=r"s3fs.*ampcore\[s3\]"):
-        artifacts_url("s3://bucket")
+    with pytest.raises(SettingsInvalid, match=r"ARTIFACTS_URL: .*s3fs.*ampcore\[s3\]"):
+        shared(AMPCORE_ARTIFACTS_URL="s3://bucket")

@@ -20,6 +20,7 @@ from service.settings import SettingsInvalid
 from service.storage import Storage
 from store.artifacts import CHECKPOINT
 from store.tables import Artifact
+from tests.environment import settings_from
 from tests.waiting import wait_until
 from tests.worker.conftest import WORKER, Start
 from tests.worker.hostile_trainer import MARK
@@ -353,14 +354,14 @@ ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "red
 
 
 def test_isolation_settings_come_from_the_environment() -> None:
-    assert Settings.from_environment(ENVIRONMENT).isolation == IsolationSettings()
+    assert settings_from(Settings, ENVIRONMENT).isolation == IsolationSettings()
     variables = {
         "AMPCORE_TRAINER_ISOLATION": "required",
         "AMPCORE_TRAINER_USERS": "70000-70009",
         "AMPCORE_TRAINER_PROCESSES": "100",
         "AMPCORE_TRAINER_MEMORY_BYTES": "1000",
     }
-    given = Settings.from_environment(ENVIRONMENT | variables).isolation
+    given = settings_from(Settings, ENVIRONMENT | variables).isolation
     assert given == IsolationSettings(IsolationMode.REQUIRED, range(70_000, 70_010), 100, 1000)
 
 
@@ -377,7 +378,7 @@ def test_isolation_settings_come_from_the_environment() -> None:
 )
 def test_an_invalid_isolation_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
-        Settings.from_environment(ENVIRONMENT | {name: value})
+        settings_from(Settings, ENVIRONMENT | {name: value})
 
 
 # ---- Confinement

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from service.settings import SettingsInvalid
+from tests.environment import settings_from
 from worker.settings import Settings
 
 GIVEN = {
@@ -14,15 +15,17 @@ GIVEN = {
 
 
 def test_settings_come_from_the_environment() -> None:
-    settings = Settings.from_environment(GIVEN)
-    assert settings == Settings("sqlite:///x", "redis://x", Path("/data"), worker_slots=2)
+    settings = settings_from(Settings, GIVEN)
+    assert settings == Settings(
+        database_url="sqlite:///x", redis_url="redis://x", data_dir=Path("/data"), worker_slots=2
+    )
     assert settings.worker_queues is None
     assert settings.scratch_dir == Path("/data/scratch")
     assert settings.artifacts_url == "file:///data/artifacts"
 
 
 def test_the_scratch_folder_can_be_set() -> None:
-    settings = Settings.from_environment({**GIVEN, "AMPCORE_SCRATCH_DIR": "/fast"})
+    settings = settings_from(Settings, {**GIVEN, "AMPCORE_SCRATCH_DIR": "/fast"})
     assert settings.scratch_dir == Path("/fast")
 
 
@@ -30,21 +33,21 @@ def test_the_scratch_folder_can_be_set() -> None:
 def test_a_missing_setting_is_named(name: str) -> None:
     for environment in ({**GIVEN, name: ""}, {k: v for k, v in GIVEN.items() if k != name}):
         with pytest.raises(SettingsInvalid, match=f"{name} is not set"):
-            Settings.from_environment(environment)
+            settings_from(Settings, environment)
 
 
 @pytest.mark.parametrize("slots", ["0", "-1", "two", "1.5", "1025"])
 def test_slots_must_be_a_positive_number(slots: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_SLOTS.*{slots}"):
-        Settings.from_environment({**GIVEN, "AMPCORE_WORKER_SLOTS": slots})
+        settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_SLOTS": slots})
 
 
 def test_queues_are_comma_separated() -> None:
-    settings = Settings.from_environment({**GIVEN, "AMPCORE_WORKER_QUEUES": "gpu, big.a100,gpu"})
+    settings = settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_QUEUES": "gpu, big.a100,gpu"})
     assert settings.worker_queues == ("gpu", "big.a100")
 
 
 @pytest.mark.parametrize("queues", ["GPU", "a b", "gpu,,cpu", "../x", "x" * 64, ","])
 def test_an_invalid_queue_name_is_quoted(queues: str) -> None:
     with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_QUEUES"):
-        Settings.from_environment({**GIVEN, "AMPCORE_WORKER_QUEUES": queues})
+        settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_QUEUES": queues})

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from server.access.authenticator import CACHE_TTL_S, Authenticator, Credential, CredentialKind
-from server.access.rate_limit import NoLimit, RateLimit
+from server.access.rate_limit import RateLimit
 from server.errors import TooManyRequests
 from store import tokens
 from store.database import Database
@@ -178,7 +178,7 @@ def clock():
 
 @pytest.fixture
 def authenticator(counting_database, clock):
-    return Authenticator(counting_database, NoLimit(), clock)
+    return Authenticator(counting_database, RateLimit("1000000/second"), clock)
 
 
 def make(database, **values):

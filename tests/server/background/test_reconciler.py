@@ -321,7 +321,8 @@ def test_messages_that_redis_forgot_are_sent_again(database, undispatched_job, r
 @pytest.fixture
 def app(database_url, dispatcher, tmp_path):
     return create_app(
-        Settings(database_url, "redis://127.0.0.1:1/0", tmp_path), dispatcher=dispatcher
+        Settings(database_url=database_url, redis_url="redis://127.0.0.1:1/0", data_dir=tmp_path),
+        dispatcher=dispatcher,
     )
 
 

@@ -7,6 +7,7 @@ from server.access.auth_middleware import client_network
 from server.http.client_address import ClientAddress
 from server.settings import Settings
 from service.settings import SettingsInvalid
+from tests.environment import settings_from
 
 PROXIES = ("10.0.0.5/32", "172.31.240.0/24", "2001:db8:5::/64")
 
@@ -110,18 +111,18 @@ def test_the_audit_names_the_address_that_the_proxy_reported(api):
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "10.0.0.0/8, ::1", "2001:db8::/32"])
 def test_trusted_proxies_are_addresses_and_networks(text):
-    settings = Settings.from_environment({"AMPCORE_TRUSTED_PROXIES": text})
+    settings = settings_from(Settings, {"AMPCORE_TRUSTED_PROXIES": text})
     assert list(settings.trusted_proxies) == [ip_network(one.strip()) for one in text.split(",")]
 
 
 def test_only_this_machine_is_trusted_unless_others_are_named():
-    named = [str(network) for network in Settings.from_environment({}).trusted_proxies]
+    named = [str(network) for network in settings_from(Settings, {}).trusted_proxies]
     assert named == ["127.0.0.0/8", "::1/128"]
-    nobody = Settings.from_environment({"AMPCORE_TRUSTED_PROXIES": "none"})
+    nobody = settings_from(Settings, {"AMPCORE_TRUSTED_PROXIES": "none"})
     assert nobody.trusted_proxies == ()
 
 
 @pytest.mark.parametrize("text", ["*", "proxy", "10.0.0.1/8", "10.0.0.1,", "10.0.0.256"])
 def test_a_trusted_proxy_that_is_no_address_is_named_at_the_start(text):
     with pytest.raises(SettingsInvalid, match="AMPCORE_TRUSTED_PROXIES: expected none, or addr"):
-        Settings.from_environment({"AMPCORE_TRUSTED_PROXIES": text})
+        settings_from(Settings, {"AMPCORE_TRUSTED_PROXIES": text})

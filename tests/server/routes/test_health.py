@@ -72,7 +72,11 @@ def test_a_database_that_is_gone_is_named(tmp_path, dispatcher):
     from server.app import create_app
     from server.settings import Settings
 
-    nowhere = Settings(f"sqlite:///{tmp_path}/no/such.sqlite", "redis://127.0.0.1:1/0", tmp_path)
+    nowhere = Settings(
+        database_url=f"sqlite:///{tmp_path}/no/such.sqlite",
+        redis_url="redis://127.0.0.1:1/0",
+        data_dir=tmp_path,
+    )
     app = create_app(nowhere, dispatcher=dispatcher, reconcile=False)
 
     async def ask():

@@ -80,7 +80,7 @@ def server(*, api, test_server, postgres_proxy, dispatcher, postgres_url, tmp_pa
     address = address.set(host="127.0.0.1", port=postgres_proxy.port, query={})
     url = address.render_as_string(hide_password=False)
     app = create_app(
-        Settings(url, "redis://127.0.0.1:1/0", tmp_path / "data"),
+        Settings(database_url=url, redis_url="redis://127.0.0.1:1/0", data_dir=tmp_path / "data"),
         dispatcher=dispatcher,
         reconcile=False,
     )
