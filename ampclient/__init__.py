@@ -8,7 +8,7 @@ Importing this loads nothing else; each name below is loaded when first used.
     job = job.wait(progress=True)
     print(job.state, job.summary.final_loss, job.steps()["loss_scale"])
 
-`AsyncClient` is the same for code that awaits.
+`AsyncClient` has the same operations for asyncio.
 """
 
 from importlib import import_module

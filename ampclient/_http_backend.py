@@ -1,6 +1,6 @@
-"""The two ways to speak HTTP and to let time pass: one blocks, one leaves the event loop free.
+"""The two HTTP backends: one blocks, one runs on asyncio.
 
-Nothing else in this package knows which of them it works with.
+The rest of the package works with either of them.
 """
 
 import time
@@ -19,38 +19,38 @@ T = TypeVar("T")
 
 
 class HttpBackend(Protocol):
-    """What the transport needs."""
+    """What the transport needs: HTTP, sleeping and threads."""
 
     def http_request(self, method: str, url: str, **parts: Any) -> "httpx.Request":
-        """What to send, with what the HTTP client adds to every request."""
+        """Build a request, with the defaults of the HTTP client."""
 
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
-        """The answer, without its content if that is to come as a `stream`."""
+        """Send a request; with `stream`, return before the content is read."""
 
     async def read(self, response: "httpx.Response") -> bytes:
-        """The content of a streamed answer in one piece."""
+        """Read the whole content of a streamed response."""
 
     def chunks(self, response: "httpx.Response") -> AsyncGenerator[bytes, None]:
-        """The content of a streamed answer as it comes."""
+        """The content of a streamed response, in chunks as they arrive."""
 
     def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
-        """The Server-Sent Events of a streamed answer as they come."""
+        """The Server-Sent Events of a streamed response, as they arrive."""
 
     async def close_response(self, response: "httpx.Response") -> None:
-        """Take no more of a streamed answer."""
+        """Close a streamed response, read or not."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """What `work` returns, which computes for a while."""
+        """Run `work`, which takes CPU time, without blocking the event loop."""
 
     async def close(self) -> None:
-        """Close the connections that are kept open, unless somebody else opened them."""
+        """Close the HTTP client, unless the caller passed it in."""
 
 
 class SyncHttpBackend:
-    """Blocks: its coroutines never pause. An `http_client` handed in is its owner's to close."""
+    """Blocking HTTP: its coroutines never suspend. It does not close an `http_client` passed in."""
 
     def __init__(
         self, connection: Connection, timeout_s: float, http_client: "httpx.Client | None"
@@ -63,49 +63,49 @@ class SyncHttpBackend:
         self._http = http_client or httpx.Client(timeout=timeout_s, trust_env=trust_env)
 
     def http_request(self, method: str, url: str, **parts: Any) -> "httpx.Request":
-        """What to send."""
+        """Build a request."""
         return self._http.build_request(method, url, **parts)
 
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
-        """The answer."""
+        """Send a request."""
         return self._http.send(request, stream=stream)
 
     async def read(self, response: "httpx.Response") -> bytes:
-        """The content in one piece."""
+        """Read the whole content."""
         return response.read()
 
     async def chunks(self, response: "httpx.Response") -> AsyncGenerator[bytes, None]:
-        """The content as it comes."""
+        """The content in chunks as they arrive."""
         for chunk in response.iter_bytes():
             yield chunk
 
     async def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
-        """The events as they come."""
+        """The events as they arrive."""
         from httpx_sse import EventSource
 
         for event in EventSource(response).iter_sse():
             yield event
 
     async def close_response(self, response: "httpx.Response") -> None:
-        """Take no more of it."""
+        """Close the response."""
         response.close()
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
         time.sleep(seconds)
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """What `work` returns."""
+        """Run `work` in this thread."""
         return work(*args, **named)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the HTTP client, unless the caller passed it in."""
         if self._owned:
             self._http.close()
 
 
 class AsyncHttpBackend:
-    """Leaves the event loop free. An `http_client` that is handed in is its owner's to close."""
+    """HTTP on asyncio. It does not close an `http_client` passed in."""
 
     def __init__(
         self, connection: Connection, timeout_s: float, http_client: "httpx.AsyncClient | None"
@@ -117,24 +117,24 @@ class AsyncHttpBackend:
         self._http = http_client or httpx.AsyncClient(timeout=timeout_s, trust_env=trust_env)
 
     def http_request(self, method: str, url: str, **parts: Any) -> "httpx.Request":
-        """What to send."""
+        """Build a request."""
         return self._http.build_request(method, url, **parts)
 
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
-        """The answer."""
+        """Send a request."""
         return await self._http.send(request, stream=stream)
 
     async def read(self, response: "httpx.Response") -> bytes:
-        """The content in one piece."""
+        """Read the whole content."""
         return await response.aread()
 
     async def chunks(self, response: "httpx.Response") -> AsyncGenerator[bytes, None]:
-        """The content as it comes."""
+        """The content in chunks as they arrive."""
         async for chunk in response.aiter_bytes():
             yield chunk
 
     async def events(self, response: "httpx.Response") -> AsyncGenerator["ServerSentEvent", None]:
-        """The events as they come."""
+        """The events as they arrive."""
         from httpx_sse import EventSource
 
         async with aclosing(EventSource(response).aiter_sse()) as events:
@@ -142,22 +142,22 @@ class AsyncHttpBackend:
                 yield event
 
     async def close_response(self, response: "httpx.Response") -> None:
-        """Take no more of it."""
+        """Close the response."""
         await response.aclose()
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
         import asyncio
 
         await asyncio.sleep(seconds)
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """What `work` returns, in a thread."""
+        """Run `work` in another thread."""
         import asyncio
 
         return await asyncio.to_thread(work, *args, **named)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the HTTP client, unless the caller passed it in."""
         if self._owned:
             await self._http.aclose()

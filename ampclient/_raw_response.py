@@ -14,12 +14,12 @@ T = TypeVar("T")
 recorded_responses: "ContextVar[list[httpx.Response] | None]" = ContextVar(
     "recorded_responses", default=None
 )
-"""The responses of the operation that runs; None: they are not recorded."""
+"""The responses of the current operation; None when they are not recorded."""
 
 
 @contextmanager
 def record_responses() -> "Iterator[list[httpx.Response]]":
-    """Collect the responses of the requests that are sent meanwhile."""
+    """Collect the responses of all requests that are sent inside the context."""
     responses: list[httpx.Response] = []
     token = recorded_responses.set(responses)
     try:
@@ -30,7 +30,7 @@ def record_responses() -> "Iterator[list[httpx.Response]]":
 
 @dataclass(frozen=True)
 class RawResponse(Generic[T]):
-    """A successful HTTP response and the result that the operation made of it."""
+    """A successful HTTP response and the parsed result of the operation."""
 
     http_response: "httpx.Response"
     result: T
@@ -47,7 +47,7 @@ class RawResponse(Generic[T]):
 
     @property
     def request_id(self) -> str | None:
-        """The id by which the server's log knows the request."""
+        """The id of the request in the server's log."""
         value: str | None = self.http_response.headers.get("x-request-id")
         return value
 

@@ -1,4 +1,4 @@
-"""From the bytes of an answer to its meaning, or to the error that it stands for."""
+"""Parse HTTP responses: into the result of a request, or into the matching error."""
 
 import json
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ MAX_SHOWN: Final = 200
 NOT_AMPCORE: Final = "This does not look like an ampcore server. Check AMPCORE_URL."
 REQUEST_ID: Final = "x-request-id"
 PROXY_STATUSES: Final = frozenset({408, 413, 429})
-"""What a proxy before an ampcore server says in words of its own, beside the errors from 500 on."""
+"""Statuses below 500 that a proxy in front of the server may return without problem+json."""
 
 
 def parse_response(
     request: JsonRequest[T], status: int, headers: Mapping[str, str], content: bytes
 ) -> T:
-    """What the answer to `request` says. Raises StatusError or UnexpectedResponse."""
+    """The parsed response to `request`. Raises StatusError or UnexpectedResponse."""
     raise_for_status(request, status, headers, content)
     try:
         document = json.loads(content) if content else None
@@ -45,7 +45,7 @@ def parse_response(
 def raise_for_status(
     request: Request, status: int, headers: Mapping[str, str], content: bytes
 ) -> None:
-    """Return for an answer that is none of an error. Raises StatusError or UnexpectedResponse."""
+    """Raise StatusError for an error status, UnexpectedResponse for a redirect."""
     if status >= 400:
         raise error_from_response(status, headers, content)
     if status >= 300:
@@ -58,16 +58,16 @@ def raise_for_status(
 
 
 def unexpected_response(detail: str, status: int, headers: Mapping[str, str]) -> UnexpectedResponse:
-    """The error for an answer that no ampcore server gives."""
+    """The error for a response that no ampcore server sends."""
     return UnexpectedResponse(detail, status=status, request_id=headers.get(REQUEST_ID))
 
 
 def error_from_response(status: int, headers: Mapping[str, str], content: bytes) -> StatusError:
-    """The error that a problem+json answer, or any other with such a status, stands for."""
+    """The error for a response with an error status, whether its body is problem+json or not."""
     problem = _problem(content)
     code = problem.get("code")
     detail = problem.get("detail") or problem.get("title")
-    if not code or not detail:  # every answer of ampcore has both
+    if not code or not detail:  # every error response of ampcore has both
         detail = _plain_detail(status, content)
     return error_class_for(status, code)(
         str(detail),
@@ -81,7 +81,7 @@ def error_from_response(status: int, headers: Mapping[str, str], content: bytes)
 
 
 def retry_after_s(value: str | None) -> float | None:
-    """Seconds to wait, out of a Retry-After header: a number or an HTTP date."""
+    """Seconds to wait, from a Retry-After header: a number or an HTTP date."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -100,7 +100,7 @@ def _described(request: Request) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a document: for a model of the API the first field that is."""
+    """Why a document could not be parsed: the first invalid field, or the exception."""
     if isinstance(error, ValidationError):
         mistake = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"
@@ -117,10 +117,10 @@ def _problem(content: bytes) -> dict[str, Any]:
 
 def _plain_detail(status: int, content: bytes) -> str:
     phrase = next((s.phrase for s in HTTPStatus if s == status), "not a standard status")
-    answer = f"returned {status} ({phrase}): {_excerpt(content)!r}."
+    description = f"returned {status} ({phrase}): {_excerpt(content)!r}."
     if status in PROXY_STATUSES or status >= 500:
-        return f"The server, or a proxy in front of it, {answer}"
-    return f"{NOT_AMPCORE} It {answer}"
+        return f"The server, or a proxy in front of it, {description}"
+    return f"{NOT_AMPCORE} It {description}"
 
 
 def _excerpt(content: bytes) -> str:

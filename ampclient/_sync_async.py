@@ -1,7 +1,7 @@
-"""One implementation of a method for plain and for async code: it is written as a coroutine.
+"""One implementation of each method for sync and async clients: it is written as a coroutine.
 
-Such a coroutine awaits its HTTP backend alone. With a blocking one it never pauses, so that plain
-code can run it to its end in one go, without an event loop.
+Such a coroutine awaits only its HTTP backend. With a blocking backend it never suspends, so sync
+code can run it to completion in one step, without an event loop.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
@@ -19,36 +19,36 @@ T = TypeVar("T")
 
 
 class Sync:
-    """Its operations return results; its series are iterated with `for`."""
+    """Operations return results; iterators are used with `for`."""
 
 
 class Async:
-    """Its operations are awaited; its series are iterated with `async for`."""
+    """Operations are awaited; iterators are used with `async for`."""
 
 
 class SyncRaw:
-    """Its operations return a RawResponse; its series have none."""
+    """Operations return a RawResponse; iterators are not available."""
 
 
 class AsyncRaw:
-    """Its operations are awaited and return a RawResponse; its series have none."""
+    """Operations are awaited and return a RawResponse; iterators are not available."""
 
 
 def run_sync(awaitable: Awaitable[T]) -> T:
-    """The outcome of what never pauses."""
+    """The result of an awaitable that never suspends."""
     steps = awaitable.__await__()
     try:
         next(steps)
     except StopIteration as end:
         outcome: T = end.value
         return outcome
-    # Raised where it paused, and from there through all that must be closed.
+    # Raised where it suspended, so that its `finally` blocks run.
     steps.throw(RuntimeError("the sync client awaited something that needs an event loop"))
     raise AssertionError("the coroutine continued after an error")
 
 
 def iterate_sync(items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of what never pauses, each when it is asked for."""
+    """The items of an async generator that never suspends, lazily."""
     try:
         while True:
             try:
@@ -61,7 +61,7 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Iterator[T]:
 
 
 class _DualMethod:
-    """A method for plain and for async code, told apart by the class it is called through."""
+    """A method with a sync and an async variant; the class it is called through selects one."""
 
     def __init__(self, method: Callable[..., Any], sync_method: Callable[..., Any]) -> None:
         self._method = method
@@ -98,7 +98,7 @@ def _expanded_signature(method: Callable[..., Any]) -> Signature:
 
 
 class operation(_DualMethod, Generic[P, T]):  # noqa: N801 - a decorator, as property is
-    """A coroutine that plain code calls as a function."""
+    """A coroutine method that sync clients call as a plain function."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         def sync_method(*args: Any, **named: Any) -> T:
@@ -141,7 +141,7 @@ class operation(_DualMethod, Generic[P, T]):  # noqa: N801 - a decorator, as pro
 
 
 class iterator(_DualMethod, Generic[P, T]):  # noqa: N801 - a decorator, as property is
-    """An asynchronous generator that plain code iterates with `for`."""
+    """An async generator method that sync clients iterate with `for`."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]]) -> None:
         def sync_method(*args: Any, **named: Any) -> Iterator[T]:
@@ -160,7 +160,7 @@ class iterator(_DualMethod, Generic[P, T]):  # noqa: N801 - a decorator, as prop
 
 
 class paginated(_DualMethod, Generic[P, T]):  # noqa: N801 - a decorator, as property is
-    """A series that is found page by page, of which a notebook shows the beginning."""
+    """An iterator over a paginated list; a notebook shows its first items as a table."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]]) -> None:
         def sync_method(*args: Any, **named: Any) -> PagedIterator[T]:

@@ -1,4 +1,4 @@
-"""The one place that sends requests: tries again when it may, maps failures; on either wire."""
+"""Sends all requests: retries where that is safe and maps failures to errors; sync or async."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -27,7 +27,7 @@ NOT_MODIFIED = 304
 
 @dataclass(frozen=True)
 class StreamedResponse:
-    """An answer whose content still comes, piece by piece."""
+    """A response whose content is read in chunks as it arrives."""
 
     status: int
     headers: Mapping[str, str]
@@ -65,9 +65,9 @@ class Transport:
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[StreamedResponse]:
-        """The answer as it comes in; it is asked for once.
+        """The response as a stream; the request is sent once, without retries.
 
-        Raises StatusError, and ConnectionFailed also while the answer is read.
+        Raises StatusError, and ConnectionFailed also while the content is read.
         """
         with self._connection_errors(request):
             response = await self._backend.send(self._build_request(request), stream=True)
@@ -86,7 +86,7 @@ class Transport:
 
     async def _send_once(self, request: JsonRequest[T], options: RequestOptions) -> T:
         recorded = recorded_responses.get()
-        # A raw response has its content: no 304.
+        # A raw response must have its content, so no 304.
         cached = self._etag_cache.get(request) if recorded is None else None
         http_request = self._build_request(request, options)
         if cached is not None:
@@ -98,9 +98,9 @@ class Transport:
             return unchanged
         if recorded is not None:
             recorded.append(response)
-        answer = parse_response(request, response.status_code, response.headers, response.content)
-        self._etag_cache.store(request, response.headers.get("etag"), answer)
-        return answer
+        parsed = parse_response(request, response.status_code, response.headers, response.content)
+        self._etag_cache.store(request, response.headers.get("etag"), parsed)
+        return parsed
 
     def _build_request(
         self, request: Request, options: RequestOptions | None = None
@@ -129,7 +129,7 @@ class Transport:
 
     @contextmanager
     def _connection_errors(self, request: Request) -> Iterator[None]:
-        """What httpx raises, as ConnectionFailed."""
+        """Raise ConnectionFailed for the errors of httpx."""
         import httpx
 
         try:
@@ -144,7 +144,7 @@ class Transport:
 
 
 def encode_json(body: Any) -> bytes:
-    """A body as JSON; a non-finite number is named, so that the server can say what is wrong."""
+    """A body as JSON; non-finite numbers become strings, so that the server can report them."""
     try:
         return json.dumps(body, allow_nan=False).encode()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`client.tokens` and `client.projects`: who may use the server, and how much of it. For admins."""
+"""`client.tokens` and `client.projects`: access tokens and project quotas. For admins."""
 
 from datetime import datetime
 from typing import Unpack
@@ -12,14 +12,14 @@ from ampcore.api.tokens import CreatedToken, Token
 
 
 class BaseTokens:
-    """The ways in."""
+    """The access tokens of a server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     @operation
     async def list(self, **options: Unpack[RequestOptions]) -> list[Token]:
-        """Every token, also those that are revoked or have expired."""
+        """All tokens, including revoked and expired ones."""
         return await self._transport.send(requests.list_tokens(), **options)
 
     @operation
@@ -32,10 +32,10 @@ class BaseTokens:
         expires_at: datetime | None = None,
         **options: Unpack[RequestOptions],
     ) -> CreatedToken:
-        """Make a token; its `secret` is told this once only.
+        """Create a token; only this response contains its `secret`.
 
-        An admin may do everything everywhere, a member submits and steers the jobs of its
-        project, a viewer reads them. A project that does not exist is made.
+        An admin may do everything in every project, a member submits and controls the jobs
+        of its project, a viewer reads them. A project that does not exist is created.
         """
         given = {"name": name, "role": role, "project": project}
         if expires_at is not None:
@@ -44,35 +44,35 @@ class BaseTokens:
 
     @operation
     async def revoke(self, token_id: str, **options: Unpack[RequestOptions]) -> None:
-        """Take a token's power away, at once and for good. Raises NotFound."""
+        """Revoke a token, immediately and permanently. Raises NotFound."""
         await self._transport.send(requests.revoke_token(token_id), **options)
 
 
 class Tokens(Sync, BaseTokens):
-    """The ways in."""
+    """The access tokens of a server."""
 
 
 class AsyncTokens(Async, BaseTokens):
-    """The ways in."""
+    """The access tokens of a server."""
 
 
 class RawTokens(SyncRaw, BaseTokens):
-    """The same with the HTTP responses."""
+    """The same operations, each with its HTTP response."""
 
 
 class AsyncRawTokens(AsyncRaw, BaseTokens):
-    """The same with the HTTP responses, for code that awaits."""
+    """The same operations for asyncio, each with its HTTP response."""
 
 
 class BaseProjects:
-    """Whose jobs they are."""
+    """The projects of a server and their quotas."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     @operation
     async def list(self, **options: Unpack[RequestOptions]) -> list[Project]:
-        """Every project with its quotas."""
+        """All projects with their quotas."""
         return await self._transport.send(requests.list_projects(), **options)
 
     @operation
@@ -84,25 +84,25 @@ class BaseProjects:
         max_running: int | None,
         **options: Unpack[RequestOptions],
     ) -> Project:
-        """Set how many jobs of a project may wait and run at one time; None: no limit.
+        """Set how many jobs of a project may be queued and running at one time; None: no limit.
 
-        A project that does not exist is made.
+        A project that does not exist is created.
         """
         quotas = {"max_queued": max_queued, "max_running": max_running}
         return await self._transport.send(requests.put_project(name, quotas), **options)
 
 
 class Projects(Sync, BaseProjects):
-    """Whose jobs they are."""
+    """The projects of a server and their quotas."""
 
 
 class AsyncProjects(Async, BaseProjects):
-    """Whose jobs they are."""
+    """The projects of a server and their quotas."""
 
 
 class RawProjects(SyncRaw, BaseProjects):
-    """The same with the HTTP responses."""
+    """The same operations, each with its HTTP response."""
 
 
 class AsyncRawProjects(AsyncRaw, BaseProjects):
-    """The same with the HTTP responses, for code that awaits."""
+    """The same operations for asyncio, each with its HTTP response."""

@@ -1,4 +1,4 @@
-"""Blocks of steps out of an answer in Arrow's IPC streaming format, each once it has come.
+"""Reads blocks of steps from a response in Arrow's IPC streaming format, as they arrive.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
 """
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
 CONTINUATION_MARKER: Final = 0xFFFFFFFF
-"""What each message begins with."""
+"""The first four bytes of each message."""
 PREFIX_BYTES: Final = 8
-"""The mark, and how long the metadata is."""
+"""The continuation marker and the length of the metadata."""
 
 
 async def read_step_blocks(response: "StreamedResponse") -> AsyncGenerator["StepBlock", None]:
-    """The steps of an answer; behind missing ones a new block begins.
+    """The steps of a response; a new block begins after each gap.
 
-    Raises ConnectionFailed where it breaks off, UnexpectedResponse where it is no such answer.
+    Raises ConnectionFailed if the stream is cut off, UnexpectedResponse if it is not Arrow.
     """
     import pyarrow as pa
 
@@ -47,7 +47,7 @@ async def read_step_blocks(response: "StreamedResponse") -> AsyncGenerator["Step
 
 
 class ArrowStreamParser:
-    """The record batches of a stream that comes in pieces; a whole stream says where it ends."""
+    """Parses record batches from chunks of a stream; `is_complete` once its end marker is read."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -55,7 +55,7 @@ class ArrowStreamParser:
         self._schema: Any = None
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
-        """The batches that are whole now. Raises ValueError or ArrowException for no stream."""
+        """The batches that are complete now. Raises ValueError or ArrowException if invalid."""
         import pyarrow as pa
 
         self._buffer += chunk
@@ -70,7 +70,7 @@ class ArrowStreamParser:
                 yield pa.ipc.read_record_batch(message, self._schema)
 
     def _message_bytes(self) -> int:
-        """How long the next message is, or at least is, while its beginning has not come."""
+        """The length of the next message; a lower bound while its metadata is incomplete."""
         if len(self._buffer) < PREFIX_BYTES:
             return PREFIX_BYTES
         mark, metadata_bytes = struct.unpack_from("<II", self._buffer)
@@ -102,7 +102,7 @@ def _body_bytes(metadata: bytearray) -> int:
 
 
 def _split_at_gaps(batch: Any) -> Iterator["StepBlock"]:
-    """The consecutive steps of a pyarrow.RecordBatch, in arrays of their own."""
+    """Each run of consecutive steps of a pyarrow.RecordBatch as a block with its own arrays."""
     import numpy as np
 
     from ampcore.telemetry import StepBlock

@@ -1,4 +1,4 @@
-"""The entrance: a client of one ampcore server, for plain code and for code that awaits."""
+"""`Client` and `AsyncClient`: the clients of an ampcore server."""
 
 import os
 from collections.abc import AsyncGenerator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S = 30.0
-"""How long a silent server is waited for."""
+"""Seconds without a byte from the server until a request fails."""
 
 
 class BaseClient:
@@ -79,8 +79,8 @@ class BaseClient:
     ) -> Comparison:
         """2 to 10 jobs side by side: aligned series, and how their specs and results differ.
 
-        `jobs` are ids or jobs. Speed-up and drift are measured against `baseline`, one of them;
-        left out, against the first. `columns` are those of the series. Raises NotFound.
+        `jobs` are ids or jobs. `speedup` and `loss_drift` are relative to `baseline`, by default
+        the first job. `columns` selects the columns of the series. Raises NotFound.
         """
         ids = [requests.job_id_of(job) for job in jobs]
         request = requests.compare_jobs(
@@ -93,7 +93,7 @@ class BaseClient:
 
     @operation
     async def session(self, **options: Unpack[RequestOptions]) -> Session:
-        """Who the server takes the token's bearer for: name, role, project."""
+        """The name, role and project of the token."""
         return await self._transport.send(requests.get_session(), **options)
 
     @paginated
@@ -105,9 +105,9 @@ class BaseClient:
         token_id: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> AsyncGenerator[AuditEntry, None]:
-        """Who did what, newest first; for admins. `action` is such as "job.cancel".
+        """The audit log, newest first; for admins. `action` is for example "job.cancel".
 
-        Lazy, as `client.jobs.list` is: each page is asked for when it is needed.
+        Lazy, as `client.jobs.list` is: each page is requested when it is needed.
         """
         cursor = None
         while True:
@@ -127,7 +127,7 @@ class BaseClient:
 
     @operation
     async def version(self, **options: Unpack[RequestOptions]) -> ServerVersion:
-        """What runs on the server."""
+        """The versions of the server and of its API."""
         return await self._transport.send(requests.get_version(), **options)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class BaseClient:
 
 
 class ConnectedClient(BaseClient):
-    """A client that has its own connections."""
+    """A client that owns its connections."""
 
     @classmethod
     def from_file(
@@ -144,11 +144,11 @@ class ConnectedClient(BaseClient):
         """A client of the server that wrote this connection file."""
         to = Connection.from_file(path)
         options: dict[str, Any] = {"timeout_s": timeout_s, "http_client": http_client}
-        return cls(to.url, to.token, **options)  # type: ignore[call-arg]  # the faces' own
+        return cls(to.url, to.token, **options)  # type: ignore[call-arg]  # __init__ of Client and AsyncClient
 
     @operation
     async def close(self) -> None:
-        """Close the connections that are kept open."""
+        """Close the connections."""
         await self._transport.close()
 
 
@@ -164,7 +164,7 @@ class RawClient(SyncRaw, BaseClient):
 
 
 class AsyncRawClient(AsyncRaw, BaseClient):
-    """The same for code that awaits."""
+    """`AsyncClient.with_raw_response`: the same operations, each with its HTTP response."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -175,9 +175,9 @@ class AsyncRawClient(AsyncRaw, BaseClient):
 
 
 class Client(Sync, ConnectedClient):
-    """A client of the server at `url`; may be used as a context manager.
+    """A client of the server at `url`; also a context manager.
 
-    Left out, the address and the token come from AMPCORE_URL and AMPCORE_TOKEN, else from the
+    By default the address and the token come from AMPCORE_URL and AMPCORE_TOKEN, else from the
     connection file that `ampserver up` writes (AMPCORE_CONNECTION, else connection.json in
     AMPCORE_DATA_DIR, else ./ampcore-data/connection.json), else from `ampctl login`. `http_client`
     replaces the HTTP client, for special proxies, certificates or tests. Raises NotConfigured.
@@ -207,10 +207,10 @@ class Client(Sync, ConnectedClient):
 
 
 class AsyncClient(Async, ConnectedClient):
-    """The same as Client for code that awaits: `async with AsyncClient() as client`.
+    """The same as Client for asyncio: `async with AsyncClient() as client`.
 
-    What `Client` answers is awaited here, what it iterates is iterated with `async for`, and its
-    jobs do as it does. It runs on asyncio; Ctrl-C or a cancelled task ends no job.
+    Operations are awaited, and iterators are used with `async for`; the same holds for its jobs.
+    Ctrl-C or a cancelled task does not cancel a job.
     """
 
     def __init__(

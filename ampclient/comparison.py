@@ -1,4 +1,4 @@
-"""Jobs side by side: aligned series, and how their specs and their results differ."""
+"""Comparisons of jobs: aligned series, and how their specs and results differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 class ComparedJob:
     """One job of a comparison: `data["loss.mean"]` is an array with one value a point.
 
-    A point holds the steps with the same step // `steps_per_point`, so points of several jobs
-    with the same number belong together: their first `step`, their `count`, how many were
-    `skipped`, `elapsed_s`, the seconds that the job's steps up to the end of the point took, and
-    of each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+    A point summarises the steps with the same step // `steps_per_point`, so points of several jobs
+    with the same index cover the same steps: the first `step`, the `count` of steps, the number
+    `skipped`, `elapsed_s` (the seconds that all steps of the job took up to the end of the point),
+    and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
 
-    `speedup` is the median of examples/s over the baseline's. `loss_drift` is the mean loss of
-    the last tenth of the steps that both have, over the baseline's, minus 1. Both are None where
-    they cannot be computed.
+    `speedup` is the median of examples/s divided by the baseline's. `loss_drift` is the mean loss
+    over the last tenth of the steps that both jobs have, divided by the baseline's, minus 1. Both
+    are None where they cannot be computed.
     """
 
     job: JobView
@@ -35,7 +35,7 @@ class ComparedJob:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read a part of an answer."""
+        """Parse one job of a comparison."""
         return cls(
             JobView.from_json(document["job"]),
             _number(document["speedup"]),
@@ -47,10 +47,10 @@ class ComparedJob:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Jobs side by side; values are in the order of `jobs`."""
+    """A comparison of jobs; all values are in the order of `jobs`."""
 
     baseline: str
-    """The id of the job that the others are measured against."""
+    """The id of the job that the others are compared with."""
     steps_per_point: int
     jobs: list[ComparedJob]
     spec: list[Difference]
@@ -59,7 +59,7 @@ class Comparison:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        """Parse a response. Raises KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             document["baseline"],
             document["steps_per_point"],
@@ -70,11 +70,11 @@ class Comparison:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The document as the server sent it: valid JSON, non-finite numbers as strings."""
+        """The document that the server sent: valid JSON, with non-finite numbers as strings."""
         return dict(self.document)
 
     def to_pandas(self) -> Any:
-        """The results as a pandas.DataFrame, a row for each job, indexed by its id."""
+        """The results as a pandas.DataFrame with a row per job, indexed by its id."""
         import pandas
 
         ids = [compared.job.id for compared in self.jobs]
@@ -97,5 +97,5 @@ class Comparison:
 
 
 def _number(value: float | str | None) -> float | None:
-    """A number as the API writes it: non-finite ones are strings."""
+    """A number of the API, where non-finite numbers are strings."""
     return None if value is None else float(value)

@@ -1,4 +1,4 @@
-"""Which server to speak to, with which token: arguments, environment, connection file, login."""
+"""Finds the server address and token: arguments, environment, connection file, login."""
 
 import json
 import os
@@ -22,7 +22,7 @@ FILE_MODE: Final = 0o600
 
 @dataclass(frozen=True)
 class Connection:
-    """The address of a server (without the API's prefix), a token for it, and who said so."""
+    """The address of a server (without the API's prefix), its token, and where both come from."""
 
     url: str
     token: str = field(repr=False)
@@ -53,9 +53,9 @@ class Connection:
 
     @classmethod
     def from_file(cls, path: str | Path, label: str = "the connection file") -> Self:
-        """Read a file such as `ampserver up` writes. Raises NotConfigured when it cannot be.
+        """Read a file that `ampserver up` wrote. Raises NotConfigured if it cannot be read.
 
-        `label` is what people call it.
+        `label` names the file in errors.
         """
         source = f"{label} {path}"
         try:
@@ -68,19 +68,19 @@ class Connection:
 
 
 def connection_path(environ: Mapping[str, str]) -> Path:
-    """Where the connection file is, if there is one."""
+    """The path of the connection file, whether it exists or not."""
     if path := environ.get("AMPCORE_CONNECTION"):
         return Path(path)
     return Path(environ.get("AMPCORE_DATA_DIR") or DEFAULT_DATA_DIR) / FILE_NAME
 
 
 def login_path(environ: Mapping[str, str]) -> Path | None:
-    """Where `ampctl login` keeps a connection; None where the user has no folder of their own.
+    """The path of the file of `ampctl login`; None if the user has no home folder.
 
     Source: XDG Base Directory Specification, https://specifications.freedesktop.org/basedir-spec
     """
     configured = Path(environ.get("XDG_CONFIG_HOME") or "")
-    if not configured.is_absolute():  # a relative one is to be ignored
+    if not configured.is_absolute():  # the specification says to ignore relative paths
         home = environ.get("HOME") or environ.get("USERPROFILE")
         if not home:
             return None
@@ -89,9 +89,9 @@ def login_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def resolve(url: str | None, token: str | None, environ: Mapping[str, str]) -> Connection:
-    """The connection that the arguments describe, else the environment, a file or the login.
+    """The connection from the arguments, else the environment, the connection file or the login.
 
-    The token of a file is used for the file's own server only. Raises NotConfigured.
+    The token of a file is used only for the server in the same file. Raises NotConfigured.
     """
     url, url_from = _first((url, FROM_ARGUMENTS), (environ.get("AMPCORE_URL"), "AMPCORE_URL"))
     token, token_from = _first(
@@ -116,23 +116,23 @@ def resolve(url: str | None, token: str | None, environ: Mapping[str, str]) -> C
 
 
 def _first(*candidates: tuple[str | None, str]) -> tuple[str | None, str]:
-    """The first that says something, and where it comes from."""
+    """The first candidate with a value, and its source."""
     return next((found for found in candidates if found[0]), (None, ""))
 
 
 def _connection_files(environ: Mapping[str, str]) -> list[tuple[Path, str]]:
-    """The files that are there, and what people call them: the connection file, then the login."""
+    """The existing files and their labels: the connection file, then the login."""
     file, login = connection_path(environ), login_path(environ)
     files = [(file, "the connection file")] if file.exists() else []
     if not files and environ.get("AMPCORE_CONNECTION"):
-        return []  # who names a file means no other server
+        return []  # a file named explicitly has no fallback
     if login is not None and login.exists():
         files.append((login, "the login"))
     return files
 
 
 def _with_own_token(url: str, url_from: str, files: Sequence[tuple[Path, str]]) -> Connection:
-    """The address with the token that is kept for it: a token is never shown to another server."""
+    """The address with its own stored token: a token is never sent to another server."""
     chosen, others = Connection(url, "none", url_from), []
     for path, label in files:
         known = Connection.from_file(path, label)
@@ -146,11 +146,11 @@ def _with_own_token(url: str, url_from: str, files: Sequence[tuple[Path, str]]) 
 
 
 def store_login(connection: Connection, path: Path) -> None:
-    """Write the file of `ampctl login`, readable by its owner alone. Raises OSError."""
+    """Write the file of `ampctl login`, readable by its owner only. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
     document = {"url": connection.url, "token": connection.token}
     part = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
-    # Made with its mode, not changed to it: it is never there for others to read.
+    # Created with its mode, not changed afterwards, so that no one else can ever read it.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

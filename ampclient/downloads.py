@@ -1,4 +1,4 @@
-"""Fetch the files of a job: what has come stays over a broken connection, and is checked."""
+"""Downloads the files of a job: resumes after broken connections and verifies digests."""
 
 import hashlib
 import os
@@ -19,14 +19,14 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
 from ampcore.api.artifacts import Artifact
 
 OnProgress = Callable[[Artifact, int], object]
-"""Called with a file and how many of its bytes are here."""
+"""Called with a file and the number of its bytes received so far."""
 
 HTTP_PARTIAL_CONTENT: Final = 206
 RANGE_NOT_SATISFIABLE: Final = 416
 
 
 def select_artifacts(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
-    """All files, or that of this path, or those in the folder of this path. Raises NotFound."""
+    """All files, the file with this path, or the files in this folder. Raises NotFound."""
     if path is None:
         return list(artifacts)
     wanted = path.strip("/")
@@ -38,14 +38,14 @@ def select_artifacts(artifacts: Sequence[Artifact], path: str | None) -> list[Ar
 
 
 def is_safe_file_name(part: str) -> bool:
-    """Whether it names a file in a folder on every system, and nothing else."""
+    """Whether the name is a plain file name on every operating system."""
     if part in ("", "..") or any(ord(c) < 32 or ord(c) == 127 for c in part):
         return False
     return PureWindowsPath(part).name == part
 
 
 def target_path(artifact: Artifact, folder: Path) -> Path:
-    """Where a file goes: its path below the folder, which no name can lead out of.
+    """The path of a file below `folder`; the file's name cannot lead out of it.
 
     Raises UnexpectedResponse.
     """
@@ -58,13 +58,13 @@ def target_path(artifact: Artifact, folder: Path) -> Path:
 async def download(
     transport: Transport, job_id: str, artifact: Artifact, target: Path, on_progress: OnProgress
 ) -> None:
-    """Bring one file to `target`, unless it is there already; other bytes there are replaced.
+    """Download one file to `target`, unless it is already there; other content is replaced.
 
-    Raises DigestMismatch for bytes that are not the promised ones, and OSError.
+    Raises DigestMismatch if the content has another SHA-256, and OSError.
     """
     if not await transport.run_in_thread(_is_whole, target, artifact):
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The digest in its name: what is left of another version is never gone on with.
+        # The digest in the name prevents resuming a partial download of another version.
         part = target.with_name(f".{target.name}.{artifact.sha256[:16]}.part")
         part.touch()
         await _receive_rest(transport, job_id, artifact, part, on_progress)
@@ -81,7 +81,7 @@ async def download(
 async def _receive_rest(
     transport: Transport, job_id: str, artifact: Artifact, part: Path, on_progress: OnProgress
 ) -> None:
-    """Receive what `part` lacks, over as many connections as that takes."""
+    """Receive the rest of `part`, over as many connections as needed."""
     retries = RetryState(
         requests.get_artifact(job_id, artifact.path, start=0), POLLING_RETRY_TIMEOUT_S
     )
@@ -89,12 +89,12 @@ async def _receive_rest(
         request = requests.get_artifact(job_id, artifact.path, start=start)
         try:
             async with transport.open(request) as response:
-                # Behind what is there only where the server goes on from there.
+                # Append only if the server honoured the range.
                 with part.open("ab" if response.status == HTTP_PARTIAL_CONTENT else "wb") as file:
                     await _receive(response, retries, file, artifact, on_progress)
         except (ConnectionFailed, StatusError) as error:
             if error.status == RANGE_NOT_SATISFIABLE:
-                return  # the server's file is a shorter one
+                return  # the server's file is shorter
             await transport.sleep(retries.next_delay_s(error))
         else:
             return
@@ -107,13 +107,13 @@ async def _receive(
     artifact: Artifact,
     on_progress: OnProgress,
 ) -> None:
-    """Write what comes."""
+    """Write the chunks of the response."""
     async for chunk in response.chunks:
         file.write(chunk)
         on_progress(artifact, file.tell())
         retries.reset()
         if file.tell() > artifact.size_bytes:
-            return  # not the promised file, and perhaps an endless one
+            return  # not the expected file, and perhaps endless
 
 
 def _is_whole(file: Path, artifact: Artifact) -> bool:

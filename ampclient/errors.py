@@ -1,4 +1,4 @@
-"""What can go wrong between a program and the server: one small tree, one class per remedy."""
+"""The errors of the client: one class for each kind that a caller handles differently."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class AmpcoreError(Exception):
-    """Any error of this package: a stable `code`, the HTTP `status` if one came, a `detail`.
+    """The base of all errors: a stable `code`, the HTTP `status` if there was one, a `detail`.
 
-    `request_id` is the name under which the server's log knows the request, if it told one.
+    `request_id` is the id of the request in the server's log, if the server sent one.
     """
 
     default_code: ClassVar[str] = "error"
@@ -32,16 +32,16 @@ class AmpcoreError(Exception):
 
 
 class NotConfigured(AmpcoreError):
-    """Nobody said which server to speak to, or with which token."""
+    """No server address or no token is configured."""
 
     default_code = "not_configured"
 
 
 class ConnectionFailed(AmpcoreError):
-    """No answer came; `sent` tells whether the server may have seen the request.
+    """No response arrived; `sent` tells whether the server may have received the request.
 
-    Where it may have queued a job, the same call with this `idempotency_key` queues no second
-    one, and answers with the first.
+    If it may have queued a job, the same call with this `idempotency_key` queues no second job and
+    returns the first.
     """
 
     default_code = "connection_failed"
@@ -55,53 +55,53 @@ class ConnectionFailed(AmpcoreError):
 
 
 class UnexpectedResponse(AmpcoreError):
-    """An answer came that no ampcore server of this version gives."""
+    """The response is not one that an ampcore server of this version sends."""
 
     default_code = "unexpected_answer"
 
 
 class StepsMissing(AmpcoreError):
-    """Steps in the midst of a range are not stored, so that it is no single block of steps."""
+    """Steps inside the range are not stored, so the range is not a single block."""
 
     default_code = "steps_missing"
 
 
 class SpecNotLoaded(AmpcoreError):
-    """The job comes from a list that left its spec out, and cannot be asked for it by itself."""
+    """The job comes from a list without specs, and an AsyncJob cannot fetch its spec lazily."""
 
     default_code = "spec_not_loaded"
 
 
 class DigestMismatch(AmpcoreError):
-    """The bytes of a downloaded file are not those that the server promised; it was removed."""
+    """A downloaded file does not match its SHA-256; the file was deleted."""
 
     default_code = "digest_mismatch"
 
 
 class WaitTimeout(AmpcoreError, TimeoutError):
-    """The time given to `wait` is over; the `jobs` that it still waited for go on."""
+    """The timeout of `wait` expired; `jobs` are the unfinished ones, which keep running."""
 
     default_code = "wait_timeout"
 
     def __init__(self, detail: str, *, jobs: Sequence[Any] = ()) -> None:
         super().__init__(detail)
         self.jobs: tuple[Job, ...] = tuple(jobs)
-        """Of AsyncClient AsyncJobs."""
+        """AsyncJobs if the client is an AsyncClient."""
 
 
 class JobFailed(AmpcoreError):
-    """A job ended as failed or cancelled, and `raise_on_failure` was asked for."""
+    """A job failed or was cancelled, and `raise_on_failure` is set."""
 
     default_code = "job_failed"
 
     def __init__(self, detail: str, *, job: Any) -> None:
         super().__init__(detail, code=job.reason)
         self.job: Job = job
-        """Of AsyncClient an AsyncJob."""
+        """An AsyncJob if the client is an AsyncClient."""
 
 
 class StatusError(AmpcoreError):
-    """The server answered with an error; `title` and `errors` are those of its problem+json."""
+    """The server returned an error; `title` and `errors` are those of its problem+json."""
 
     default_code = "http_error"
 
@@ -124,13 +124,13 @@ class StatusError(AmpcoreError):
     def __str__(self) -> str:
         if not self.errors:
             return self.detail
-        # The detail may tell the same mistakes in one piece; here each has a line of its own.
+        # The detail may list the same errors in one text; here each has a line of its own.
         headline = self.title or self.detail.partition("\n")[0]
         return "\n".join([headline, *(f"  {entry}" for entry in self.messages)])
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """Each of the `errors` in a sentence, with its place in the request."""
+        """Each of the `errors` as a sentence, with its JSON pointer."""
         return tuple(f"{e.get('pointer') or '/'}: {e.get('detail', '')}" for e in self.errors)
 
 
@@ -147,7 +147,7 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """404: there is no such job, for you at least (or no such endpoint)."""
+    """404: the job or endpoint does not exist, or the token may not see it."""
 
     default_code = "not_found"
 
@@ -157,21 +157,21 @@ class Conflict(StatusError):
 
 
 class RequestInFlight(Conflict):
-    """409: a request with the same Idempotency-Key is being answered right now."""
+    """409: a request with the same Idempotency-Key is still being processed."""
 
     default_code = "request_in_flight"
 
 
 class PayloadTooLarge(StatusError):
-    """413: the request is larger than the server takes."""
+    """413: the request is larger than the server allows."""
 
 
 class InvalidRequest(StatusError):
-    """422: a parameter is unknown or has a wrong value."""
+    """422: a parameter is unknown or has an invalid value."""
 
 
 class InvalidSpec(InvalidRequest):
-    """422: the job spec has mistakes; `problems` holds every one of them."""
+    """422: the job spec is invalid; `problems` holds all its mistakes."""
 
     default_code = "invalid_spec"
 
@@ -193,21 +193,21 @@ class InvalidSpec(InvalidRequest):
 
     @classmethod
     def from_problems(cls, problems: "Sequence[Problem]") -> "InvalidSpec":
-        """The error for mistakes that were found before anything was sent."""
+        """The error for mistakes that the client found before sending the spec."""
         count = len(problems)
         detail = f"The job spec has {count} problem{'s' * (count != 1)}."
         return cls(detail, errors=[problem.to_json() for problem in problems])
 
 
 class TooManyRequests(StatusError):
-    """429: slow down; `retry_after_s` says for how long."""
+    """429: too many requests; wait for `retry_after_s`."""
 
 
 class QuotaExceeded(TooManyRequests):
-    """429: the project has as many jobs in the queue as it may.
+    """429: the project has reached its quota of queued jobs.
 
-    It is told at once and not waited for: a place becomes free when a job begins, which may take
-    minutes or days.
+    The client does not retry: the queue shrinks only when a job starts, which may take minutes or
+    days.
     """
 
     default_code = "quota_exceeded"
@@ -218,13 +218,13 @@ class ServerError(StatusError):
 
 
 class Unavailable(ServerError):
-    """503: the server cannot answer now."""
+    """503: the server is temporarily unavailable."""
 
 
 class OutcomeUnknown(ServerError):
-    """504: the server does not know whether the change was made; look whether it was.
+    """504: the server does not know whether the change was made; check it.
 
-    The client has sent it again under the same key, for some seconds, and nobody could tell.
+    The client has already retried with the same key for some seconds.
     """
 
     default_code = "outcome_unknown"
@@ -250,7 +250,7 @@ BY_CODE: dict[str, type[StatusError]] = {
 
 
 def error_class_for(status: int, code: str | None) -> type[StatusError]:
-    """The class of error that a status and a problem's code stand for."""
+    """The error class for a status and a problem's code."""
     if code in BY_CODE:
         return BY_CODE[code]
     return BY_STATUS.get(status, ServerError if status >= 500 else StatusError)

@@ -1,4 +1,4 @@
-"""The last answers to what is asked again and again, so that an unchanged one costs a 304."""
+"""Caches the last response to polled requests, so that an unchanged one costs only a 304."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from typing import Any, Final
 from ampclient.requests import Request
 
 MAX_CACHED_RESPONSES: Final = 256
-"""As many jobs may be waited for together before answers are sent in full again."""
+"""The number of jobs that can be polled together with conditional requests."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
 class CachedResponse:
-    """What an answer said, and the ETag under which the server knows that answer."""
+    """The parsed content of a response, and its ETag."""
 
     etag: str
     value: Any
 
 
 class EtagCache:
-    """The last answer to each of the newest conditional requests; threads may share it."""
+    """The last response to each of the most recent conditional requests; thread-safe."""
 
     def __init__(self) -> None:
         self._responses: OrderedDict[Key, CachedResponse] = OrderedDict()
         self._lock = Lock()
 
     def get(self, request: Request) -> CachedResponse | None:
-        """The last answer to the same request; None where it must be asked for in full."""
+        """The cached response to the same request; None if there is none."""
         return self._responses.get(_key(request)) if request.uses_etag else None
 
     def store(self, request: Request, etag: str | None, value: Any) -> None:
-        """Take note of an answer, if it can be asked for again by its ETag."""
+        """Cache a response if the request is conditional and the response has an ETag."""
         if not request.uses_etag or etag is None:
             return
         with self._lock:

@@ -1,6 +1,6 @@
-"""Read the story of a job: each entry once, over connections that break and servers that restart.
+"""Reads the event stream of a job: each entry once, across reconnects and server restarts.
 
-Server-Sent Events: WHATWG HTML, section 9.2. Whoever comes again says what it heard last.
+Server-Sent Events: WHATWG HTML, section 9.2. A reconnect sends the id of the last entry.
 """
 
 import json
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE: Final = "text/event-stream"
 RECONNECT_DELAY_S: Final = 0.5
-"""Between two streams, so that a server which closes each at once is not flooded."""
+"""Delay between two streams, to limit the load if the server closes each at once."""
 
 
 class EventStreamReader:
-    """Reads on from where it stopped: behind the entry whose seq is `after`."""
+    """Reads the entries after the one with seq `after`, and continues after the last one read."""
 
     def __init__(
         self, transport: Transport, job_id: str, wanted: requests.StreamQuery, after: int
@@ -41,7 +41,7 @@ class EventStreamReader:
         self._has_ended = False
 
     async def steps(self) -> AsyncGenerator["StepsEvent", None]:
-        """The steps among the entries."""
+        """The entries that hold steps."""
         from ampclient.stream_events import StepsEvent
 
         async with aclosing(self.read()) as entries:
@@ -50,9 +50,9 @@ class EventStreamReader:
                     yield entry
 
     async def read(self) -> AsyncGenerator["StreamEntry", None]:
-        """Every entry as it comes, until the job has ended.
+        """Every entry as it arrives, until the job has ended.
 
-        Raises NotFound where the job is gone, UnexpectedResponse for what is no story.
+        Raises NotFound if the job does not exist, UnexpectedResponse for any other stream.
         """
         retries = RetryState(self._request(), POLLING_RETRY_TIMEOUT_S)
         while not self._has_ended:
@@ -68,7 +68,7 @@ class EventStreamReader:
                 await self._transport.sleep(next_delay_s)
 
     async def _read_connection(self, retries: RetryState) -> AsyncGenerator["StreamEntry", None]:
-        """The entries of one stream, as far as it goes."""
+        """The entries of one connection."""
         async with self._transport.open(self._request()) as response:
             _check(response)
             retries.reset()
@@ -79,13 +79,13 @@ class EventStreamReader:
                 if entry := _entry(message):
                     self._after = entry.seq
                     yield entry
-                retries.reset()  # now, since whoever took the entry may have kept it for long
+                retries.reset()  # again, since the caller may have kept the entry for long
 
     def _request(self) -> requests.Request:
         return requests.stream_job(self._job_id, self._wanted, after=self._after)
 
     def _end(self, document: Any) -> None:
-        """All is told. Raises NotFound where that is so because the job was deleted."""
+        """End the stream. Raises NotFound if it ended because the job was deleted."""
         self._has_ended = True
         if document.get("state") is None:
             raise NotFound(f"Job {self._job_id} was deleted.", code="not_found", status=404)
@@ -99,7 +99,7 @@ def _check(response: StreamedResponse) -> None:
 
 
 def _entry(message: "ServerSentEvent") -> "StreamEntry | None":
-    """What a message tells; None for what a newer server may tell besides."""
+    """The entry in a message; None for a kind that only newer servers send."""
     from ampclient.stream_events import StepsEvent
 
     readers: dict[str, Any] = {

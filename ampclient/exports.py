@@ -1,4 +1,4 @@
-"""Bring the steps of a job into a file, in a form that the server writes."""
+"""Exports the steps of a job to a file, in a format that the server writes."""
 
 import errno
 import os
@@ -17,20 +17,20 @@ from ampclient.errors import ConnectionFailed, StatusError
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
 
 OnProgress = Callable[[int], object]
-"""Called with how many bytes are here."""
+"""Called with the number of bytes received so far."""
 
 MAX_TRIES: Final = 3
-"""At a whole answer: it is made while it is sent, so one that breaks off begins from the start."""
+"""Tries for a complete response: it is generated while it is sent, so it cannot be resumed."""
 FILE_NAME: Final = re.compile(r'filename="([^"]+)"')
 TFEVENTS: Final = "tfevents"
-"""TensorBoard reads the files of a folder whose names have this in them."""
+"""TensorBoard reads files with this text in their names."""
 FILE_ENDINGS: Final = {
     "arrow": b"\xff\xff\xff\xff\0\0\0\0",
     "csv": b"\n",
     "ndjson": b"\n",
     "parquet": b"PAR1",
 }
-"""Of whole files: a proxy that speaks HTTP/1.0 may hide that an answer broke off."""
+"""The last bytes of complete files: an HTTP/1.0 proxy may hide that a response was cut off."""
 
 
 async def export(
@@ -40,9 +40,9 @@ async def export(
     export_format: str,
     on_progress: OnProgress,
 ) -> Path:
-    """Bring the answer to `path`, or under the server's name into that folder.
+    """Write the response to `path`, or into that folder under the server's file name.
 
-    Raises OSError, StatusError and, where no answer comes whole, ConnectionFailed.
+    Raises OSError, StatusError and, if no response arrives completely, ConnectionFailed.
     """
     retries = RetryState(request, POLLING_RETRY_TIMEOUT_S)
     tries = 0
@@ -62,7 +62,7 @@ async def export(
 async def iter_response(
     transport: Transport, request: requests.Request
 ) -> AsyncGenerator[bytes, None]:
-    """The answer piece by piece; it is asked for again only while none of it has come."""
+    """The response in chunks; the request is retried only until the first chunk has arrived."""
     retries = RetryState(request, POLLING_RETRY_TIMEOUT_S)
     begun = False
     while True:
@@ -79,7 +79,7 @@ async def iter_response(
 
 
 def _target(path: str | PathLike[str], export_format: str, response: StreamedResponse) -> Path:
-    """Where the file goes; never to the place of a device or a pipe. Raises OSError."""
+    """The path of the file, which may not be a device or a pipe. Raises OSError."""
     target = Path(path)
     if _is_folder(path, export_format):
         target /= _name_in(response.headers, response.status)
@@ -89,14 +89,14 @@ def _target(path: str | PathLike[str], export_format: str, response: StreamedRes
 
 
 def _is_folder(path: str | PathLike[str], export_format: str) -> bool:
-    """One that is there or is to be made; TensorBoard's files have no other place."""
+    """Whether `path` is a folder, existing or new; TensorBoard's files need one."""
     if export_format == "tensorboard" and TFEVENTS not in Path(path).name:
         return True
     return os.fspath(path).endswith(("/", os.sep)) or Path(path).is_dir()
 
 
 def _name_in(headers: Mapping[str, str], status: int) -> str:
-    """The server's name for the file, its ASCII form. Raises UnexpectedResponse."""
+    """The file name in Content-Disposition, in ASCII. Raises UnexpectedResponse."""
     disposition = headers.get("content-disposition", "")
     found = FILE_NAME.search(disposition)
     if found is None or not is_safe_file_name(found[1]):
@@ -113,7 +113,7 @@ async def _receive(
     export_format: str,
     on_progress: OnProgress,
 ) -> None:
-    """Write the file beside its place and move it there once it is whole."""
+    """Write to a temporary file in the same folder and rename it once it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{uuid4().hex[:8]}.part")
     try:
@@ -130,7 +130,7 @@ async def _receive(
 
 
 def _is_whole(file: Path, export_format: str) -> bool:
-    """Whether it ends as files of its form do, as far as that can be seen."""
+    """Whether the file ends as complete files of its format do, where that can be checked."""
     ending, size_bytes = FILE_ENDINGS.get(export_format, b""), file.stat().st_size
     if export_format == "ndjson" and size_bytes == 0:
         return True  # there are no steps

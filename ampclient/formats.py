@@ -1,4 +1,4 @@
-"""How numbers, times and other people's words are written for a person at a terminal."""
+"""Formats numbers, times and untrusted text for a terminal."""
 
 import math
 import re
@@ -6,19 +6,24 @@ from datetime import datetime
 from typing import Final
 
 UNKNOWN = "–"
+HEALTH_TEXTS: Final = {
+    "pinned at the floor": "at minimum scale",
+    "pinned at the cap": "at maximum scale",
+}
+"""Texts for values of `scale_health`; the other values are their own texts."""
 COLOUR: Final = re.compile(r"(\x1b\[(?:[0-9]{0,3};){0,4}[0-9]{0,3}m)")
 STYLES: Final = {0, 1, 3, 4, 22, 23, 24, 39, *range(31, 38), *range(90, 98)}
-"""Of a text in a terminal: bold, italic, underlined, and colours; none of these hides it."""
+"""Allowed SGR codes: bold, italic, underline and colours; none of them hides text."""
 RETURN: Final = re.compile(r"\r+\n?")
 
 
 def number(value: float | None) -> str:
-    """Four significant digits; nan and inf by name."""
+    """Four significant digits; nan and inf as words."""
     return UNKNOWN if value is None else f"{value:.4g}"
 
 
 def loss_scale(value: float | None) -> str:
-    """A power of two from 1024 on as such, 2^15; any other number in full."""
+    """A power of two of at least 1024 as 2^15; any other number in full."""
     if value is None:
         return UNKNOWN
     if math.isfinite(value) and value >= 1024:
@@ -28,15 +33,20 @@ def loss_scale(value: float | None) -> str:
     return f"{value:.10g}"
 
 
+def scale_health(value: str) -> str:
+    """The health of a loss scale, as text."""
+    return HEALTH_TEXTS.get(value, value)
+
+
 def rate(value: float | None) -> str:
-    """A throughput, without decimals; unknown while none was measured."""
+    """A throughput without decimals; – if it was not measured."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return f"{value:,.0f}"
 
 
 def percent(value: float | None) -> str:
-    """A share of one."""
+    """A fraction as a percentage."""
     return UNKNOWN if value is None else f"{value:.1%}"
 
 
@@ -52,7 +62,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in the largest unit that there is one of: 12 s ago, 5 min ago, 3 d ago."""
+    """How long ago, in the largest fitting unit: 12 s ago, 5 min ago, 3 d ago."""
     for unit, size_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size_s:
             return f"{seconds // size_s:.0f} {unit} ago"
@@ -60,7 +70,7 @@ def ago(seconds: float) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """A number of bytes, in the largest unit that there is one of: 512 B, 1.5 MiB."""
+    """A number of bytes, in the largest fitting unit: 512 B, 1.5 MiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size_bytes >= 2**power:
             return f"{size_bytes / 2**power:.1f} {unit}"
@@ -68,24 +78,24 @@ def size(size_bytes: int) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A time in the reader's own time zone, to the second."""
+    """A time in the local time zone, to the second."""
     return UNKNOWN if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def steps(step: int, total: int | None) -> str:
-    """12/30, or 12 while nobody knows how many there will be."""
+    """12/30, or 12 while the total is unknown."""
     return f"{step}" if total is None else f"{step}/{total}"
 
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal: names and messages come from other people."""
+    """The text without terminal control characters: names and messages are untrusted input."""
     return "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
 
 
 def log_text(text: str) -> str:
-    """The lines of a log, with their colours, but without what else could steer a terminal.
+    """The text of a log with its colours, but without any other terminal control characters.
 
-    Nothing that was printed is written over or hidden: a carriage return begins a new line.
+    No output can be overwritten or hidden: a carriage return starts a new line.
     """
     return "".join(
         piece if _is_colour(piece) else _without_control(piece) for piece in COLOUR.split(text)

@@ -1,4 +1,4 @@
-"""A job on the server: what was known of it, and what can be done with it."""
+"""`Job` and `AsyncJob`: a view of a job, with the operations on it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self, Unpack
@@ -15,11 +15,11 @@ from ampclient.wait import POLL_S, J, wait_until
 
 
 class BaseJob(JobRecords, Generic[J]):
-    """A frozen view of a job; whatever changes the job answers with a new one."""
+    """An immutable view of a job; operations that change the job return a new view."""
 
     @classmethod
     def bind(cls, view: JobView, transport: Transport) -> Self:
-        """The job that the server described, with the actions that need the server."""
+        """A job from a view, with the transport for its operations."""
         job = cls.__new__(cls)
         # As BaseModel.__copy__ does: the values were validated when the view was read.
         object.__setattr__(job, "__dict__", dict(view.__dict__))
@@ -36,7 +36,7 @@ class BaseJob(JobRecords, Generic[J]):
     async def refresh(
         self, *, retry_timeout_s: float = RETRY_TIMEOUT_S, **options: Unpack[RequestOptions]
     ) -> J:
-        """The job as it is now; a server that does not answer is tried for `retry_timeout_s`."""
+        """Fetch the job again; requests are retried for about `retry_timeout_s`."""
         return await self._send(
             requests.get_job(self.id), retry_timeout_s=retry_timeout_s, **options
         )
@@ -50,13 +50,13 @@ class BaseJob(JobRecords, Generic[J]):
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
     ) -> J:
-        """The job once it has succeeded, failed or been cancelled; a paused one is waited for.
+        """Wait until the job has succeeded, failed or been cancelled; a paused job has not ended.
 
-        `progress` is True for bars (lines, if standard error is no terminal), or a function
-        that is called with each view. Raises WaitTimeout after `timeout` seconds (the job goes
-        on), and JobFailed for an end other than success if `raise_on_failure` is set.
+        `progress` is True for bars (lines, if standard error is not a terminal), or a function that
+        is called with each view. Raises WaitTimeout after `timeout` seconds (the job keeps
+        running), and JobFailed for any end other than success if `raise_on_failure` is set.
         """
-        alone: list[J] = [self]  # type: ignore[list-item]  # each face is a J of its own
+        alone: list[J] = [self]  # type: ignore[list-item]  # Job and AsyncJob are J themselves
         [ended] = await wait_until(
             alone,
             timeout_s=timeout,
@@ -68,12 +68,12 @@ class BaseJob(JobRecords, Generic[J]):
 
     @operation
     async def cancel(self, **options: Unpack[RequestOptions]) -> J:
-        """Ask for the job's end; `wait` to know it gone. Raises Conflict if it has ended."""
+        """Request cancellation; `wait` returns once it has ended. Raises Conflict if ended."""
         return await self._send(requests.cancel_job(self.id), **options)
 
     @operation
     async def pause(self, **options: Unpack[RequestOptions]) -> J:
-        """Ask the job to stop at a checkpoint; a queued one is paused at once.
+        """Request a pause at a checkpoint; a queued job is paused immediately.
 
         Raises Conflict if it has ended or is being cancelled.
         """
@@ -81,7 +81,7 @@ class BaseJob(JobRecords, Generic[J]):
 
     @operation
     async def resume(self, **options: Unpack[RequestOptions]) -> J:
-        """Queue the paused job again; it goes on from its checkpoint.
+        """Queue the paused job again; it resumes from its checkpoint.
 
         Raises Conflict if it is not paused.
         """
@@ -89,9 +89,9 @@ class BaseJob(JobRecords, Generic[J]):
 
     @operation
     async def retry(self, **options: Unpack[RequestOptions]) -> J:
-        """Queue the job again after it failed or was cancelled, with all that it has left so far.
+        """Queue a failed or cancelled job again; its steps, events and files stay.
 
-        It goes on from its last checkpoint. Raises Conflict for any other state.
+        It resumes from its last checkpoint. Raises Conflict in any other state.
         """
         return await self._send(requests.retry_job(self.id), **options)
 
@@ -103,7 +103,7 @@ class BaseJob(JobRecords, Generic[J]):
         idempotency_key: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> J:
-        """Queue a new job with this one's spec, changed as {"precision.policy": "float32"} says.
+        """Queue a new job with this job's spec and changes such as {"precision.policy": "float32"}.
 
         Raises InvalidSpec and QuotaExceeded; see `client.jobs.submit` for the key.
         """
@@ -119,7 +119,7 @@ class BaseJob(JobRecords, Generic[J]):
         priority: int | None = None,
         **options: Unpack[RequestOptions],
     ) -> J:
-        """Give the job another name, other labels (all of them), or another priority, 0 to 9."""
+        """Change the name, the labels (all are replaced) or the priority, 0 to 9."""
         given = {"name": name, "labels": labels, "priority": priority}
         changes = {key: value for key, value in given.items() if value is not None}
         return await self._send(requests.edit_job(self.id, changes), **options)
@@ -137,14 +137,14 @@ class BaseJob(JobRecords, Generic[J]):
         **options: Unpack[RequestOptions],
     ) -> J:
         view = await self._transport.send(request, retry_timeout_s=retry_timeout_s, **options)
-        job: Any = self.bind(view, self._transport)  # of the same face
+        job: Any = self.bind(view, self._transport)  # of the same class
         return job  # type: ignore[no-any-return]
 
 
 class Job(Sync, BaseJob["Job"]):
-    """A frozen view of a job; whatever changes the job answers with a new one.
+    """An immutable view of a job; operations that change the job return a new view.
 
-    The `spec` of a job out of a list is asked for when it is first read.
+    The `spec` of a listed job is fetched when it is first read.
     """
 
     def _missing_spec(self) -> dict[str, Any]:
@@ -152,4 +152,4 @@ class Job(Sync, BaseJob["Job"]):
 
 
 class AsyncJob(Async, BaseJob["AsyncJob"]):
-    """A frozen view of a job; whatever changes the job is awaited and answers with a new one."""
+    """An immutable view of a job; operations are awaited, and changes return a new view."""

@@ -1,4 +1,4 @@
-"""What a job has left on the server: steps, events, attempts, printed text, files."""
+"""Reads the records of a job: events, attempts, logs and files."""
 
 from collections.abc import AsyncGenerator
 from os import PathLike
@@ -18,13 +18,13 @@ from ampcore.api.logs import LogEntry
 
 
 class JobRecords(JobStream):
-    """A view of a job, from which its records can be read."""
+    """A view of a job with the operations that read its records."""
 
     @operation
     async def events(
         self, *, after: int | None = None, **options: Unpack[RequestOptions]
     ) -> list[JobEvent]:
-        """The job's ledger in order, behind the event whose `seq` is `after`."""
+        """The job's event log in order, after the event with this `seq`."""
         events: list[JobEvent] = []
         more = True
         while more:
@@ -35,24 +35,24 @@ class JobRecords(JobStream):
 
     @operation
     async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:
-        """Every time that a worker took the job, the first one first, and how that ended."""
+        """All attempts at the job in order, with their outcomes."""
         return await self._transport.send(requests.list_attempts(self.id), **options)
 
     @iterator
     def logs(
         self, *, follow: bool = False, after: int | None = None, attempt: int | None = None
     ) -> AsyncGenerator[LogEntry, None]:
-        """What the job's processes printed, behind the entry whose `seq` is `after`.
+        """The log of the job's processes, after the entry with this `seq`.
 
-        With `follow` also what they will print, each piece once, until the job has ended; a
-        server that restarts meanwhile is borne with for a minute.
+        With `follow` also later entries, each once, until the job has ended; an unreachable server
+        is retried for a minute.
         """
         reader = LogReader(self._transport, self.id, after=after, attempt=attempt)
         return reader.follow(self._has_ended) if follow else reader.read()
 
     @operation
     async def artifacts(self, **options: Unpack[RequestOptions]) -> list[Artifact]:
-        """The files that the job has left: checkpoints, the model, reports."""
+        """The files of the job: checkpoints, the model, reports."""
         return await self._transport.send(requests.list_artifacts(self.id), **options)
 
     @operation

@@ -1,4 +1,4 @@
-"""The steps of a job: all of them, as they come, in few points, or as a file."""
+"""Reads the steps of a job: completely, live, downsampled, or as a file."""
 
 from collections.abc import AsyncGenerator, Sequence
 from os import PathLike
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JobSteps(JobView):
-    """A view of a job, from which its steps can be read."""
+    """A view of a job with the operations that read its steps."""
 
     model_config = ConfigDict(ignored_types=(operation, iterator))
 
@@ -41,9 +41,9 @@ class JobSteps(JobView):
     ) -> "StepBlock":
         """The values of every stored step s with `start` ≤ s < `end` and `after` < s.
 
-        Each step is there once, from the newest attempt that reached it; those that one
-        `attempt` reported are there also where a later one went over them again. Raises
-        StepsMissing where some between them are not stored.
+        Each step is returned once, from the latest attempt that reached it. With `attempt`, the
+        steps of that attempt are returned, also those that a later attempt repeated. Raises
+        StepsMissing if steps inside the range are not stored.
         """
         wanted = requests.StepRange(start, end, after, columns, attempt)
         reader = StepReader(self._transport, self.id, wanted)
@@ -59,9 +59,9 @@ class JobSteps(JobView):
         columns: Sequence[str] | None = None,
         attempt: int | None = None,
     ) -> AsyncGenerator["StepBlock", None]:
-        """The same steps block by block, for more of them than memory should hold.
+        """As `steps`, block by block, for more steps than fit into memory.
 
-        Between two blocks there is a gap where steps are missing.
+        Where steps are missing, there is a gap between two blocks.
         """
         wanted = requests.StepRange(start, end, after, columns, attempt)
         return StepReader(self._transport, self.id, wanted).read()
@@ -74,9 +74,9 @@ class JobSteps(JobView):
         columns: Sequence[str] | None = None,
         poll_s: float = POLL_S,
     ) -> AsyncGenerator["StepBlock", None]:
-        """Every step after `after`, each exactly once, as they come, until the job has ended.
+        """Every step after `after`, each exactly once, live, until the job has ended.
 
-        As it was first done: a step that a later attempt does again is not told a second time.
+        Steps that a later attempt repeats are not returned again.
         """
         wanted = requests.StepRange(after=after, columns=columns)
         reader = StepReader(self._transport, self.id, wanted)
@@ -100,7 +100,7 @@ class JobSteps(JobView):
         attempt: int | None = None,
         **options: Unpack[RequestOptions],
     ) -> StepSample:
-        """The same range in 2 to 10,000 points at most, which hide no event: see StepSample."""
+        """A range of steps in at most 2 to 10,000 points that keep every event: see StepSample."""
         wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         return await self._transport.send(
             requests.sample_steps(self.id, wanted, max_points), **options
@@ -119,13 +119,13 @@ class JobSteps(JobView):
         max_points: int | None = None,
         on_progress: OnProgress = lambda size_bytes: None,
     ) -> Path:
-        """Write the same steps, or points of a sample, into a file, and answer where it is.
+        """Write the steps, or the points of a sample, to a file and return its path.
 
-        `format` is csv, parquet, arrow (the IPC streaming format), ndjson or tensorboard. Into a
-        folder the file goes under the server's name for it; for TensorBoard, which reads folders,
-        `path` is one unless it has "tfevents" in its name. The file is there whole or not at all;
-        one that was there is replaced. `on_progress` is called with the bytes that are here. Raises
-        OSError, and ConnectionFailed for an answer that breaks off several times.
+        `format` is csv, parquet, arrow (the IPC streaming format), ndjson or tensorboard. If `path`
+        is a folder, the file gets the server's name for it; for tensorboard, `path` is a folder
+        unless its name contains "tfevents". The file is written completely or not at all, and
+        replaces an existing one. `on_progress` is called with the number of bytes received so far.
+        Raises OSError, and ConnectionFailed if the response is cut off several times.
         """
         wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         request = requests.stream_steps(self.id, wanted, format, max_points=max_points)
@@ -142,16 +142,16 @@ class JobSteps(JobView):
         attempt: int | None = None,
         max_points: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of such a file as they come, for a pipe or a socket.
+        """The bytes of such a file as they arrive, for a pipe or a socket.
 
-        Raises ConnectionFailed where they break off: what was given then is no whole file.
+        Raises ConnectionFailed if they are cut off: the file is then incomplete.
         """
         wanted = requests.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         request = requests.stream_steps(self.id, wanted, format, max_points=max_points)
         return iter_response(self._transport, request)
 
     async def _has_ended(self) -> bool:
-        """Whether the job has ended by now; one that has is not asked for again."""
+        """Whether the job has ended; the server is asked only if this view has not ended."""
         if self.state.is_terminal:
             return True
         request = requests.get_job(self.id)

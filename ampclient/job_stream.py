@@ -1,4 +1,4 @@
-"""The story of a job: its steps, or everything about it, from the beginning on and live."""
+"""Follows the event stream of a job: its history, then live entries."""
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import TYPE_CHECKING
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class JobStream(JobSteps):
-    """A view of a job, which can be followed from there."""
+    """A view of a job with the operations that follow its event stream."""
 
     @iterator
     def stream(
         self, *, after: int = 0, columns: Sequence[str] | None = None
     ) -> AsyncGenerator["StepsEvent", None]:
-        """The steps as they were told and are being told, until the job has ended.
+        """The step blocks of the event stream, until the job has ended.
 
-        History, then live; each block once, over cut connections and a server that restarts. A
-        step that a later attempt does again comes again: `block.attempt` says whose it is. Who
-        stopped goes on behind `after`, the `seq` of the last block. Only `columns`, if they are
-        given, and `skipped`. Raises NotFound for a job that is deleted meanwhile.
+        First the stored blocks, then live ones; each once, across reconnects and server restarts. A
+        step that a later attempt repeats is returned again: `block.attempt` is its attempt. To
+        continue, pass the `seq` of the last block as `after`. `columns` selects the columns,
+        besides `skipped`. Raises NotFound if the job is deleted meanwhile.
         """
         wanted = requests.StreamQuery(("steps",), columns)
         return EventStreamReader(self._transport, self.id, wanted, after).steps()
@@ -38,11 +38,10 @@ class JobStream(JobSteps):
         after: int = 0,
         columns: Sequence[str] | None = None,
     ) -> AsyncGenerator["StreamEntry", None]:
-        """Everything that is told of the job, in order, until it has ended; else as `stream`.
+        """All entries of the event stream in order, until the job has ended; see `stream`.
 
-        Of the `kinds` steps (blocks as `stream` gives them), events (a JobEvent each; that of a
-        change of state has the type "state") and logs (a LogEntry each). Every entry has its
-        `seq` and its `attempt`.
+        The `kinds` are steps (blocks as from `stream`), events (JobEvent; a state change has the
+        type "state") and logs (LogEntry). Every entry has a `seq` and an `attempt`.
         """
         wanted = requests.StreamQuery(tuple(kinds), columns)
         return EventStreamReader(self._transport, self.id, wanted, after).read()

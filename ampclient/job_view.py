@@ -1,4 +1,4 @@
-"""A job as the server described it: the fields of `ampcore.api`, and what follows from them."""
+"""A job as the server returned it: the fields of `ampcore.api`, and properties of them."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,10 +13,10 @@ from ampcore.api.jobs import JobFields
 
 
 class JobView(JobFields):
-    """A job as it was when the server answered. Times are in UTC."""
+    """The state of a job at the time of the response. Times are in UTC."""
 
     listed_spec: dict[str, Any] | None = Field(default=None, alias="spec", repr=False)
-    """The spec as the response had it; None in most lists. `spec` is never None."""
+    """The spec in the response; None in most lists. `spec` is never None."""
 
     # Servers before 0.6 do not send these.
     loss_scale_mode: str | None = None
@@ -24,12 +24,12 @@ class JobView(JobFields):
 
     @property
     def note(self) -> str | None:
-        """The names of the fields that the server could not read, if there are any."""
+        """A note with the fields that the server could not read; None if there are none."""
         return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The normalised spec. Lists leave it out, unless they are asked for it by `fields`."""
+        """The normalised spec. Lists contain it only if `fields` asks for it."""
         return self._missing_spec() if self.listed_spec is None else self.listed_spec
 
     def _missing_spec(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class JobView(JobFields):
 
     @property
     def examples_per_s(self) -> float | None:
-        """Mean throughput of the whole training once it succeeded, until then of the last block."""
+        """Mean throughput: of the whole training once known, before that of the last block."""
         if self.summary is not None and self.summary.examples_per_s is not None:
             return self.summary.examples_per_s
         return self.latest.examples_per_s if self.latest is not None else None
@@ -69,13 +69,13 @@ class JobView(JobFields):
         )
 
     def _repr_html_(self) -> str:
-        """Its row of a list, as a table of two columns."""
+        """The row of the job in a list, as a table of two columns."""
         pairs = zip(self._html_head_, self._html_row_(), strict=True)
         return notebook_html.fields_table(pairs)
 
 
 class JobViewPage(ApiModel):
-    """Some jobs, and where the list continues."""
+    """One page of a list of jobs, and the cursor of the next page."""
 
     items: list[JobView]
     next_cursor: str | None

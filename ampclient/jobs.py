@@ -1,4 +1,4 @@
-"""`client.jobs`: submit jobs and find them again."""
+"""`client.jobs`: submit, validate, find and wait for jobs."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ class BaseJobs(Generic[J]):
     """The jobs of a server."""
 
     _job: ClassVar[Any]
-    """The class of a job, of the same face."""
+    """The class of a job: Job or AsyncJob."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -38,19 +38,19 @@ class BaseJobs(Generic[J]):
     ) -> J:
         """Queue a job: a JobSpec, a mapping, or the path of a YAML or JSON file.
 
-        An answer that is lost on the way is asked for again under the same key, so one call
-        queues one job. Who sets the key can also repeat the call itself: the same key and spec
-        are answered with the same job. Raises InvalidSpec with every mistake at once,
-        QuotaExceeded when the project's queue is full, and OSError for an unreadable file.
+        The request is retried with the same key if the response is lost, so one call queues one
+        job. With a key of your own, the call itself can be repeated: the same key and spec return
+        the same job. Raises InvalidSpec with all mistakes at once, QuotaExceeded when the project's
+        queue is full, and OSError for an unreadable file.
         """
         request = requests.submit_job(spec_document(spec), idempotency_key or str(uuid4()))
         return self._bind(await self._transport.send(request, **options))
 
     @operation
     async def validate(self, spec: SpecSource, **options: Unpack[RequestOptions]) -> Validation:
-        """What the server makes of a spec, with every default written out; queues nothing.
+        """Validate a spec on the server, without queuing a job; all defaults are filled in.
 
-        Tells the job's parameters, memory and arithmetic beforehand, and what may disappoint on
+        The result estimates the job's parameters, memory and FLOPs, and lists what may go wrong on
         the workers that are online. Raises InvalidSpec.
         """
         return await self._transport.send(requests.validate_job(spec_document(spec)), **options)
@@ -76,20 +76,19 @@ class BaseJobs(Generic[J]):
         fields: str | Iterable[str] | None = None,
         **options: Unpack[RequestOptions],
     ) -> AsyncGenerator[J, None]:
-        """Jobs, newest first: those that are all that is asked for.
+        """The jobs that match all given filters, newest first.
 
-        `state` is one or several. `label` is "team=vision", "team" (any value), several of them,
-        or a mapping. `q` is a part of the name or the beginning of the id. `sort` is created_at,
-        updated_at, name or priority, with a dash before it for the largest first. `project` is
-        for admins, who see every project.
+        `state` is one state or several. `label` is "team=vision", "team" (any value), several of
+        them, or a mapping. `q` is a part of the name or the start of the id. `sort` is created_at,
+        updated_at, name or priority, with a leading "-" for descending order. `project` is for
+        admins, who see all projects.
 
-        `fields` names what is left out otherwise: "spec". Without it the `spec` of such a job is
-        asked for when it is first read; of AsyncClient's jobs it raises SpecNotLoaded.
+        `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
+        first read, and an AsyncJob raises SpecNotLoaded.
 
-        Lazy: an iterator that asks for the first page when its first job is taken, and for each
-        further page when it gets there. `list(client.jobs.list())` has them all at once; a
-        notebook shows the first ones as a table. Each job comes once; one that is there and
-        matches all the time is not left out, also when it changes meanwhile.
+        Lazy: the iterator requests each page when it is needed. `list(client.jobs.list())` returns
+            all jobs; a notebook shows the first ones as a table. Each job is returned once, and no
+            job that matches during the whole iteration is left out, even if it changes meanwhile.
         """
         search = requests.Search(
             states=_several(state),
@@ -112,7 +111,7 @@ class BaseJobs(Generic[J]):
                 requests.list_jobs(search, limit=size, cursor=cursor), **options
             )
             for view in page.items:
-                if view.id in seen:  # it has changed since, and is listed again at the end
+                if view.id in seen:  # it changed meanwhile and is listed again
                     continue
                 if limit is not None and len(seen) >= limit:
                     return
@@ -132,7 +131,7 @@ class BaseJobs(Generic[J]):
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
     ) -> TableList[J]:
-        """Several jobs, in the same order, once all have ended; see `Job.wait`."""
+        """Wait until all jobs have ended and return them in the same order; see `Job.wait`."""
         return await wait_until(
             jobs,
             timeout_s=timeout,
@@ -181,5 +180,5 @@ def _labels(labels: Labels | None) -> Sequence[str]:
 
 
 def _moment(value: datetime | str | None) -> str | None:
-    # A time without a zone is the caller's own; the server would have to guess.
+    # A naive time is in the caller's time zone, which the server cannot know.
     return value.astimezone().isoformat() if isinstance(value, datetime) else value

@@ -1,4 +1,4 @@
-"""Read what a job's processes print: entry after entry, without a gap and without a repeat."""
+"""Reads the log of a job: each entry exactly once, in order."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
@@ -12,11 +12,11 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RETRY_TIMEOUT_S, RetryState
 from ampcore.api.logs import LogEntry
 
 RECONNECT_DELAY_S: Final = 0.5
-"""Between two streams, so that a server which closes each at once is not flooded."""
+"""Delay between two streams, to limit the load if the server closes each at once."""
 
 
 class LogReader:
-    """Reads on from where it stopped: behind the entry whose seq is `after`."""
+    """Reads the entries after the one with seq `after`, and continues after the last one read."""
 
     def __init__(
         self, transport: Transport, job_id: str, *, after: int | None, attempt: int | None
@@ -29,7 +29,7 @@ class LogReader:
     async def read(
         self, *, retry_timeout_s: float = RETRY_TIMEOUT_S
     ) -> AsyncGenerator[LogEntry, None]:
-        """The entries that are stored now and were not read before."""
+        """The stored entries that were not read before."""
         more = True
         while more:
             request = requests.get_logs(self._job_id, after=self._after, attempt=self._attempt)
@@ -41,7 +41,7 @@ class LogReader:
     async def follow(
         self, has_ended: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[LogEntry, None]:
-        """Every entry as it comes, over restarts of the server, until the job has ended."""
+        """Every entry as it arrives, across server restarts, until the job has ended."""
         retries = RetryState(self._stream(), POLLING_RETRY_TIMEOUT_S)
         while True:
             try:
@@ -59,14 +59,14 @@ class LogReader:
             await self._transport.sleep(RECONNECT_DELAY_S)
 
     async def _read_connection(self, retries: RetryState) -> AsyncGenerator[LogEntry, None]:
-        """The entries of one stream, as far as it goes."""
+        """The entries of one connection."""
         request = self._stream()
         async with self._transport.open(request) as response:
             retries.reset()
             async for line in _lines(response.chunks):
-                if line:  # an empty one only says that the connection lives
+                if line:  # an empty line is a keep-alive
                     yield self._advance(request.read(_document(line)))
-                retries.reset()  # now, since whoever took the entry may have kept it for long
+                retries.reset()  # again, since the caller may have kept the entry for long
 
     def _stream(self) -> requests.JsonRequest[LogEntry]:
         return requests.follow_logs(self._job_id, after=self._after, attempt=self._attempt)
@@ -77,8 +77,8 @@ class LogReader:
 
 
 async def _lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """The whole lines; one that is cut off comes again in the next stream."""
-    # Not by iter_lines, which also takes what was printed, such as U+2028, for an end of a line.
+    """The complete lines; one that is cut off comes again in the next stream."""
+    # Not by iter_lines, which also splits at characters such as U+2028 inside a log entry.
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

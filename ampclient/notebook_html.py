@@ -1,4 +1,4 @@
-"""Small tables for notebooks; every word in them is escaped, since other people chose some."""
+"""HTML tables for notebooks; all text is escaped, because some of it is untrusted."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 @runtime_checkable
 class TableRow(Protocol):
-    """Whatever a table can have a row of."""
+    """An object that can be a row of a table."""
 
     _html_head_: ClassVar[Sequence[str]]
     """The names of the columns."""
@@ -17,7 +17,7 @@ class TableRow(Protocol):
 
 
 def table(head: Iterable[object], rows: Iterable[Iterable[object]], note: str = "") -> str:
-    """A table, and a line below it."""
+    """A table with an optional note below it."""
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
     below = f"<p>{escape(note)}</p>" if note else ""
     return (
@@ -26,7 +26,7 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]], note: str = 
 
 
 def fields_table(pairs: Iterable[tuple[str, object]]) -> str:
-    """A table of names and values, without those that are None."""
+    """A table of names and values; None values are left out."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th>{_cells("td", [value])}</tr>'
         for name, value in pairs
@@ -36,7 +36,7 @@ def fields_table(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def items_table(items: Sequence[object], note: str = "") -> str:
-    """Items of one kind, a row for each."""
+    """A table of items of one kind, with a row per item."""
     if not items:
         return "<p>none</p>"
     first = items[0]

@@ -1,4 +1,4 @@
-"""Lists that a notebook shows as tables: those that are found page by page, and those at hand."""
+"""Lists that a notebook shows as tables: lazy paginated ones, and complete ones."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from ampclient import notebook_html
 
 T = TypeVar("T")
 MAX_ROWS_SHOWN: Final = 20
-"""So many items a notebook shows of a list that has not been read yet."""
+"""How many items of a lazy list a notebook shows."""
 
 
 class PagedIterator(Iterator[T], Generic[T]):
-    """An iterator that asks for each page when it gets there.
+    """An iterator that requests each page when it is needed.
 
-    A notebook shows its next items, which are not taken by that: they are still to come.
+    A notebook shows its next items without consuming them.
     """
 
     def __init__(self, items: Iterator[T]) -> None:

@@ -1,4 +1,4 @@
-"""When to try a request again, and after how long; the same for every kind of client."""
+"""Retry policy: which requests are retried, after how long, and for how long."""
 
 import random
 import time
@@ -14,11 +14,11 @@ from ampclient.errors import (
 from ampclient.requests import Request
 
 RETRY_TIMEOUT_S: Final = 5.0
-"""How long a single request is retried; enough for a server that restarts."""
+"""How long a single request is retried; enough for a server restart."""
 POLLING_RETRY_TIMEOUT_S: Final = 60.0
-"""How long a loop that follows a job bears with a server that is away."""
+"""How long a loop that follows a job retries an unreachable server."""
 MAX_RETRY_AFTER_S: Final = 60.0
-"""The longest wait that a server can ask for with Retry-After."""
+"""The longest Retry-After delay that the client honours."""
 
 FIRST_DELAY_S: Final = 0.1
 MAX_DELAY_S: Final = 2.0
@@ -26,7 +26,7 @@ RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
 
 
 class RetryState:
-    """The attempts at one request: how many failed, and until when it is tried."""
+    """The tries of one request: how many failed, and until when it is retried."""
 
     def __init__(self, request: Request, retry_timeout_s: float) -> None:
         self._request = request
@@ -34,17 +34,17 @@ class RetryState:
         self.reset()
 
     def reset(self) -> None:
-        """The server has given something: what fails from now on is a new trouble."""
+        """Start again after a success: later failures are counted anew."""
         self._started_s = time.monotonic()
         self._failed = 0
 
     def next_delay_s(self, error: AmpcoreError) -> float:
-        """How long to wait before the next attempt. Raises `error` when there is to be none."""
+        """Seconds to wait before the next try. Raises `error` if there is none."""
         if isinstance(error, QuotaExceeded):
-            raise error  # whoever submits wants to know now, not after a silent minute
+            raise error  # waiting could take days; report it at once
         asked_s = error.retry_after_s if isinstance(error, StatusError) else None
         if error.status in (429, 503) and asked_s is not None:
-            # Who says when to come back has not done what was asked, so any request may.
+            # Retry-After means that the request was not applied, so any request may be repeated.
             next_delay_s, limit_s = asked_s, max(self._retry_timeout_s, MAX_RETRY_AFTER_S)
         elif self._may_repeat(error):
             next_delay_s, limit_s = self._backoff_s(), self._retry_timeout_s
@@ -58,12 +58,12 @@ class RetryState:
     def _may_repeat(self, error: AmpcoreError) -> bool:
         if isinstance(error, ConnectionFailed):
             return self._request.is_idempotent or not error.sent
-        # In flight: the answer to our own first try, which was lost, is still being made.
+        # In flight: the server still processes our first try, whose response was lost.
         return self._request.is_idempotent and (
             error.status in RETRYABLE_STATUSES or isinstance(error, RequestInFlight)
         )
 
     def _backoff_s(self) -> float:
         next_delay_s = min(FIRST_DELAY_S * 2**self._failed, MAX_DELAY_S)
-        # Jitter, so that clients of a server that restarts do not all come at once.
+        # Jitter, so that clients do not all retry at the same moment after a restart.
         return float(next_delay_s * random.uniform(0.75, 1.0))  # noqa: S311 - no secret

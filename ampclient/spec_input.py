@@ -1,4 +1,4 @@
-"""A job spec from whatever a person holds it in: a JobSpec, a mapping, a file, a text."""
+"""Reads a job spec from a JobSpec, a mapping, a file or text."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
@@ -17,9 +17,9 @@ Document = dict[str, Any]
 
 
 def spec_document(source: SpecSource) -> Document:
-    """The document to send; the server judges it.
+    """The document to send; the server validates it.
 
-    Raises OSError for an unreadable file, InvalidSpec for what is no object of JSON values.
+    Raises OSError for an unreadable file, InvalidSpec if it is not an object of JSON values.
     """
     match source:
         case JobSpec():
@@ -31,7 +31,7 @@ def spec_document(source: SpecSource) -> Document:
 
 
 def parse_spec_file(data: bytes, assignments: Sequence[str] = ()) -> Document:
-    """The document in the bytes of a YAML or JSON file, with each `path=value` set in it.
+    """Parse a YAML or JSON file and apply each `path=value` to it.
 
     Raises InvalidSpec.
     """
@@ -46,13 +46,13 @@ def parse_spec_file(data: bytes, assignments: Sequence[str] = ()) -> Document:
 
 def parse_assignments(assignments: Sequence[str]) -> Document:
     """The value of each `path=value`, by its path. Raises InvalidSpec."""
-    parse_spec_file(b"{}", assignments)  # tells every mistake at once
+    parse_spec_file(b"{}", assignments)  # raises for all mistakes at once
     pairs = [assignment.partition("=") for assignment in assignments]
     return {path: parse_yaml(text) for path, _, text in pairs}
 
 
 def _json_object(document: object) -> Document:
-    """The document in plain JSON values. Raises InvalidSpec with everything that is none."""
+    """The document as plain JSON values. Raises InvalidSpec with every other value."""
     if not isinstance(document, Mapping):
         problem = Problem("", "wrong_type", "an object", format_value(document))
         raise InvalidSpec.from_problems([problem])
@@ -67,7 +67,7 @@ def _json_object(document: object) -> Document:
 
 
 def _json_value(value: object, location: Location, problems: list[Problem]) -> Any:
-    """The value as JSON has it: NumPy's numbers become Python's; what cannot be is a problem."""
+    """The value as plain JSON: NumPy numbers become Python's; other types add a problem."""
     match value:
         case int() if abs(value) >= 10**MAX_DIGITS:
             expected = f"a number of at most {MAX_DIGITS} digits"

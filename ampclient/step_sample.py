@@ -1,4 +1,4 @@
-"""A downsampled range of steps, with every skipped step and loss scale change in it."""
+"""A downsampled range of steps, with its skipped steps and loss-scale changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ampcore.telemetry.block import Column
 
 SHOWN: Final = 5
-"""So many points a notebook shows."""
+"""How many points a notebook shows."""
 
 
 @dataclass(frozen=True, eq=False)
 class SkippedSteps:
-    """How many steps were skipped, and which: all of them, or the first where they are many."""
+    """The number of skipped steps, and their numbers: all, or the first if there are many."""
 
     total: int
     steps: "Column"
@@ -24,10 +24,10 @@ class SkippedSteps:
 
 @dataclass(frozen=True, eq=False)
 class ScaleChanges:
-    """How often a loss scale changed, and how: every time, or the first where they are many.
+    """The number of loss-scale changes, and the changes: all, or the first if there are many.
 
-    From the scale `before` to `after`, at each `step`, which is the first that used the new one;
-    `column` is "loss_scale", or that of one of several.
+    The scale changes from `before` to `after` at `step`, the first step with the new scale;
+    `column` is "loss_scale", or one of several loss-scale columns.
     """
 
     total: int
@@ -39,12 +39,11 @@ class ScaleChanges:
 
 @dataclass(frozen=True, eq=False)
 class StepSample:
-    """A range of steps in few points: `sample["loss.mean"]` is an array with one value a point.
+    """Downsampled steps: `sample["loss.mean"]` is an array with one value per point.
 
-    A point holds `steps_per_point` steps: its first `step`, how many there are (`count`; fewer
-    where some are missing), how many of these were `skipped`, and of each other column
-    `loss.min`, `.max`, `.first`, `.last` and `.mean`. Where `steps_per_point` is 1 every step is a
-    point of its own, and the columns are those of a StepBlock.
+    A point summarises `steps_per_point` steps: the first `step`, the `count` of stored steps, the
+    number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+    If `steps_per_point` is 1, every step is a point and the columns are those of a StepBlock.
     """
 
     columns: "Mapping[str, Column]"
@@ -52,7 +51,7 @@ class StepSample:
     skipped_steps: SkippedSteps
     scale_changes: ScaleChanges
     attempts: tuple[AttemptRange, ...]
-    """Which attempt made which steps, of the whole job."""
+    """The steps of each attempt, of the whole job."""
 
     def __len__(self) -> int:
         return len(self["step"])
@@ -65,12 +64,12 @@ class StepSample:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns beside `step`."""
+        """The columns other than `step`."""
         return tuple(name for name in self.columns if name != "step")
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read an answer; KeyError, TypeError or ValueError when it is not what it should be."""
+        """Parse a response. Raises KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             columns_in(document["data"]),
             document["steps_per_point"],
@@ -80,7 +79,7 @@ class StepSample:
         )
 
     def _repr_html_(self) -> str:
-        """What is in it, and its beginning: a notebook shows no thousand points."""
+        """A summary and the first points."""
         rows = zip(*(self.columns[name][:SHOWN].tolist() for name in self.columns), strict=True)
         note = (
             f"{len(self)} points of {self.steps_per_point} steps each; "
@@ -91,7 +90,7 @@ class StepSample:
 
 
 def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
-    """The columns of points, or of steps, as arrays."""
+    """The columns of points or of steps, as arrays."""
     import numpy as np
 
     from ampcore.telemetry import COLUMNS
@@ -110,7 +109,7 @@ def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
 
 
 def skipped_in(document: Mapping[str, Any]) -> SkippedSteps:
-    """Which steps were skipped."""
+    """Parse the skipped steps."""
     import numpy as np
 
     return SkippedSteps(document["total"], np.asarray(document["steps"], np.int64))

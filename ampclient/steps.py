@@ -1,4 +1,4 @@
-"""Read the steps of a job as they come: each exactly once, over connections that break."""
+"""Reads the steps of a job as a stream: each exactly once, across reconnects."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StepReader:
-    """Reads on from where it stopped, behind the last step that came."""
+    """Reads a range of steps, and continues after the last step read."""
 
     def __init__(self, transport: Transport, job_id: str, wanted: requests.StepRange) -> None:
         self._transport = transport
@@ -27,9 +27,9 @@ class StepReader:
     async def read(
         self, *, retry_timeout_s: float = RETRY_TIMEOUT_S
     ) -> AsyncGenerator["StepBlock", None]:
-        """The steps that are stored now and were not read before, in ascending blocks.
+        """The stored steps that were not read before, in ascending blocks.
 
-        Raises UnexpectedResponse for a step that comes again.
+        Raises UnexpectedResponse for a repeated step.
         """
         retries = RetryState(self._stream(), retry_timeout_s)
         while True:
@@ -43,12 +43,12 @@ class StepReader:
                 return
 
     async def _read_connection(self, retries: RetryState) -> AsyncGenerator["StepBlock", None]:
-        """The blocks of one answer, as far as it goes."""
+        """The blocks of one connection."""
         async with self._transport.open(self._stream()) as response:
             async for block in read_step_blocks(response):
                 self._advance(block)
                 yield block
-                retries.reset()  # now, since whoever took the block may have kept it for long
+                retries.reset()  # again, since the caller may have kept the block for long
 
     def _stream(self) -> requests.Request:
         return requests.stream_steps(self._job_id, self._remaining, requests.ARROW)
@@ -63,7 +63,7 @@ class StepReader:
 
 
 def concat_blocks(blocks: Sequence["StepBlock"], wanted: requests.StepRange) -> "StepBlock":
-    """One block out of consecutive ones; without any, one without steps. Raises StepsMissing."""
+    """Join consecutive blocks; an empty block if there are none. Raises StepsMissing."""
     from ampcore.telemetry import COLUMNS, StepBlock
 
     if not blocks:

@@ -1,4 +1,4 @@
-"""Steps as the story of a job tells them."""
+"""`StepsEvent`: a block of steps in the event stream of a job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -9,7 +9,7 @@ from ampcore.telemetry.json_values import column_from_json
 
 
 class StepsEvent(StepBlock):
-    """A StepBlock with the `attempt` that made its steps, and its place `seq` in the story."""
+    """A StepBlock with the `attempt` that ran its steps and its `seq` in the event stream."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class StepsEvent(StepBlock):
 
     @classmethod
     def concat(cls, blocks: Sequence[StepBlock]) -> StepBlock:
-        """One StepBlock out of consecutive ones; it has no place in the story."""
+        """Join consecutive blocks into a StepBlock, which has no `seq`."""
         return StepBlock.concat(blocks)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read an event; KeyError, TypeError or ValueError when it is not what it should be."""
+        """Parse an event. Raises KeyError, TypeError or ValueError if it is invalid."""
         lists = {name: column_from_json(values) for name, values in document["data"].items()}
         steps = lists.pop("step", None)
         block = cls(document["first_step"], lists, attempt=document["attempt"], seq=document["seq"])

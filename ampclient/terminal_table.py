@@ -1,4 +1,4 @@
-"""Tables for a terminal of some width: where it is narrow, whole columns give way, in order."""
+"""Tables fitted to a terminal's width: on a narrow one, whole columns are dropped in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ Row = Sequence[Cell]
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column, and what becomes of it where there is too little room."""
+    """A column, and how it behaves when there is too little room."""
 
     header: str
     align_right: bool = False
     min_width: int | None = None
-    """Its cells may be cut down to so many characters; None: they are never cut."""
+    """Cells may be shortened to this many characters; None: they are never shortened."""
     wraps: bool = False
-    """What is cut off goes on in the next line, instead of an ellipsis."""
+    """Long cells wrap instead of ending with an ellipsis."""
     drop_order: int = 0
-    """The column with 1 is left out first, then that with 2; one with 0 always stays."""
+    """The column with 1 is dropped first, then that with 2; columns with 0 always stay."""
 
 
 def fitted_table(
@@ -33,7 +33,7 @@ def fitted_table(
     gap: int = 2,
     header_style: str = "bold",
 ) -> Table:
-    """The table, with as many of its columns as fit into `width`, `gap` apart."""
+    """The table with as many columns as fit into `width`, `gap` characters apart."""
     kept = _columns_that_fit(columns, rows, width, gap)
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style=header_style)
     for column in (columns[index] for index in kept):
@@ -63,7 +63,7 @@ def _columns_that_fit(
 
 
 def _min_width(column: TableColumn, cells: Sequence[Cell]) -> int:
-    """The width below which the column cannot be read."""
+    """The minimum width of the column."""
     natural = max(map(_width, [column.header, *cells]))
     return natural if column.min_width is None else min(natural, column.min_width)
 
@@ -75,5 +75,5 @@ def _width(cell: Cell) -> int:
 
 
 def _renderable(cell: Cell, column: TableColumn) -> Text | ProgressBar:
-    # Text, not str: a name such as "[red]" is no markup.
+    # Text, not str: a name such as "[red]" must not be parsed as markup.
     return Text(cell, no_wrap=not column.wraps) if isinstance(cell, str) else cell

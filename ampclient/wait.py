@@ -1,4 +1,4 @@
-"""Wait until jobs have ended, and report on the way."""
+"""Waits until jobs have ended, and reports their progress."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Progress = bool | Callable[[J], object]
 
 
 def has_ended(job: JobView) -> bool:
-    """What is usually waited for."""
+    """The default condition: the job has ended."""
     return job.state.is_terminal
 
 
@@ -37,7 +37,7 @@ def wait_for(
     poll_s: float = POLL_S,
     done: "Callable[[Job], bool]" = has_ended,
 ) -> "TableList[Job]":
-    """The same jobs once all are `done`. Raises WaitTimeout, or JobFailed where asked to."""
+    """Wait until all jobs are `done`. Raises WaitTimeout, and JobFailed if requested."""
     waiting = wait_until(
         jobs,
         timeout_s=timeout_s,
@@ -58,7 +58,7 @@ async def wait_until(
     poll_s: float,
     done: Callable[[J], bool] = has_ended,
 ) -> TableList[J]:
-    """The same, for jobs of either face."""
+    """As `wait_for`, as a coroutine, for Jobs and AsyncJobs."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     first_steps = _FirstSteps()
     with _reporter(progress, first_steps) as report:
@@ -78,7 +78,7 @@ async def wait_until(
 
 
 async def refreshed(job: J) -> J:
-    """The job as it is now; one that has ended is not asked for again."""
+    """Fetch the job again, unless it has ended."""
     if job.state.is_terminal:
         return job
     now: J = await job._send(requests.get_job(job.id), retry_timeout_s=POLLING_RETRY_TIMEOUT_S)
@@ -86,17 +86,17 @@ async def refreshed(job: J) -> J:
 
 
 class _FirstSteps:
-    """Where the present attempts at jobs began, each asked for once."""
+    """The first steps of the jobs' current attempts, each fetched once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int | None] = {}
 
     def of(self, job: JobView) -> int | None:
-        """None where that could not be found out; waiting goes on all the same."""
+        """The first step of the current attempt; None if unknown."""
         return self._known.get((job.id, job.attempt))
 
     async def fetch(self, job: "BaseJob[Any]") -> None:
-        """Find it out once the attempt trains; the first one began at 0."""
+        """Fetch it once a later attempt trains; errors are ignored."""
         key = (job.id, job.attempt)
         if job.attempt < 2 or job.state is not State.RUNNING or key in self._known:
             return

@@ -1,4 +1,4 @@
-"""`client.workers`: who trains, and how one of them is sent home."""
+"""`client.workers`: list the workers, drain one."""
 
 from typing import Unpack
 
@@ -17,7 +17,7 @@ class BaseWorkers:
 
     @operation
     async def list(self, **options: Unpack[RequestOptions]) -> list[Worker]:
-        """Every worker that the server knows, online or not."""
+        """All workers that the server knows, online or not."""
         return await self._transport.send(requests.list_workers(), **options)
 
     @operation
@@ -27,7 +27,7 @@ class BaseWorkers:
 
     @operation
     async def drain(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:
-        """Ask a worker to take no more jobs, to give back those it has at a checkpoint, and to end.
+        """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit.
 
         For admins. Raises Forbidden, NotFound.
         """
@@ -43,8 +43,8 @@ class AsyncWorkers(Async, BaseWorkers):
 
 
 class RawWorkers(SyncRaw, BaseWorkers):
-    """The same with the HTTP responses."""
+    """The same operations, each with its HTTP response."""
 
 
 class AsyncRawWorkers(AsyncRaw, BaseWorkers):
-    """The same with the HTTP responses, for code that awaits."""
+    """The same operations for asyncio, each with its HTTP response."""

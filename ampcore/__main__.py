@@ -1,7 +1,7 @@
 """`python -m ampcore run job.yaml`: train a job on this machine, without any server.
 
 `python -m ampcore check job.yaml` estimates its cost and checks for known problems beforehand.
-Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is bad, 130 it was interrupted.
+Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is invalid, 130 it was interrupted.
 """
 
 import json
@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 STDERR: Final = 2
 
 SpecFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - is standard input.")
+    str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - reads standard input.")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -109,7 +109,7 @@ def check(
 
 
 def _load_spec(file: str, settings: list[str] | None) -> JobSpec:
-    """The spec in a file; ends the program when it is not valid."""
+    """The spec in a file; exits if it is not valid."""
     try:
         return JobSpec.parse(with_assignments(_read_document(file), settings or ()))
     except SpecValidationError as error:
@@ -136,7 +136,7 @@ def _train(
     stop: threading.Event,
     stderr: TextIO,
 ) -> tuple[dict[str, Any], str | None]:
-    """The summary and the path of the model; ends the program when the run fails."""
+    """Train; returns the summary and the path of the model, and exits if the run fails."""
     from ampcore.console import RunProgress
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
@@ -158,7 +158,7 @@ def _train(
 
 
 def _check(spec: JobSpec, data_root: Path | None, stderr: TextIO) -> dict[str, Any]:
-    """The preflight's report; ends the program when the job cannot even be set up."""
+    """The preflight report; exits if the job cannot be set up."""
     from ampcore.diagnostics.model_preflight import preflight_on_device
     from ampcore.errors import TrainingError
 
@@ -186,10 +186,10 @@ def _interruptible() -> Iterator[threading.Event]:
 
 @contextmanager
 def _capture_native_log() -> Iterator[TextIO]:
-    """Keep the log of TensorFlow's C++ code off the terminal; yields the real standard error.
+    """Capture the log of TensorFlow's C++ code; yields the real standard error.
 
-    It bypasses Python and, before TensorFlow has read its settings, every log level. It is printed
-    when the run ends in an unexpected error.
+    It bypasses Python and, before TensorFlow has read its settings, every log level. The captured
+    log is printed if the run ends with an unexpected error.
     """
     environment.configure()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Shows a run on a terminal: a live progress line there, plain lines anywhere else."""
+"""Shows the progress of a run: a live progress line on a terminal, plain lines elsewhere."""
 
 import time
 from types import TracebackType
@@ -62,7 +62,7 @@ class RunProgress:
             self._print(f"{self._name}: step {block.end_step}/{self._total}  {values}")
 
     def event(self, event: Event) -> None:
-        """Show the events that matter while the run goes on; the summary shows the rest."""
+        """Print the events that matter during the run."""
         match event.type:
             case EventType.STARTED:
                 self._total = event.data["total_steps"]

@@ -1,4 +1,4 @@
-"""The errors that end a training run, each with the reason code stored beside the job's state."""
+"""The errors that end a training run, each with the reason code that is stored with the job."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -7,13 +7,13 @@ from ampcore.spec import Reason
 
 
 class TrainingError(Exception):
-    """A run cannot continue; the message says what a person can do."""
+    """A run cannot continue; the message says what to do."""
 
     reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
 
 
 class InvalidData(TrainingError):
-    """The data is missing, cannot be read, or is not what the job needs."""
+    """The data is missing, unreadable, or unsuitable for the job."""
 
     reason = Reason.INVALID_DATA
 
@@ -65,7 +65,7 @@ class OutOfMemory(TrainingError):
 
 
 class UnreadableCheckpoint(TrainingError):
-    """A file is not a checkpoint, or it is damaged."""
+    """A file is damaged or not a checkpoint."""
 
     reason = Reason.INVALID_CHECKPOINT
 
@@ -83,7 +83,7 @@ class IncompatibleCheckpoint(TrainingError):
 class CheckpointFailed(TrainingError):
     """A checkpoint could not be saved; earlier checkpoints are unchanged.
 
-    `free_bytes` is None where it is not known.
+    `free_bytes` is None if unknown.
     """
 
     reason = Reason.CHECKPOINT_FAILED

@@ -3,7 +3,7 @@
 Its supervisor (`worker.fork_server`) sends requests over an inherited Unix socket. A request is
 one byte, JOB or STANDBY, with five descriptors: standard input, output and error of the trainer,
 its frames, and a socket for its status. The supervisor has written a line of JSON to that socket
-already: the `ampcore.isolation.Confinement` of the trainer, or null. The server answers in lines
+already: the `ampcore.isolation.Confinement` of the trainer, or null. The server responds with lines
 of JSON:
 
 - `{"pid": …}` once the trainer's process exists, in a process group of its own;
@@ -53,7 +53,7 @@ PR_SET_NAME: Final = 15
 SERVER_NAME: Final = "ampcore-forks"
 STANDBY_NAME: Final = "ampcore-standby"
 TRAINER_NAME: Final = "ampcore-trainer"
-"""What `ps -o comm` shows, at most 15 letters; their command line is that of the server."""
+"""The name in `ps -o comm`, at most 15 characters; the command line is that of the server."""
 IGNORED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """An init system that stops a worker signals all its processes; trainers must be able to save."""
 OOM_SCORE_ADJ: Final = 500
@@ -72,7 +72,7 @@ def serve(requests_fd: int, train: RunTrainer, *, extra_writable: Sequence[Path]
     Args:
         requests_fd: The connection to the supervisor.
         train: What each trainer runs.
-        extra_writable: Paths that a confined trainer may write beside its own folder.
+        extra_writable: Paths that a confined trainer may write besides its own folder.
     """
     die_with_parent()
     hide_memory()
@@ -243,7 +243,7 @@ class _Server:
             del self._trainers[trainer.pid]
 
     def _handle_status(self, status: Any, trainer: _Trainer) -> None:
-        """On REAP or the end of the connection, the supervisor needs the trainer no longer."""
+        """On REAP or the end of the connection, the supervisor no longer needs the trainer."""
         with suppress(ConnectionError):
             status.recv(1)
         self._selector.unregister(status)
@@ -320,13 +320,13 @@ def _become_trainer(
 
 def _raise_oom_score() -> None:
     hide_memory(hidden=False)  # otherwise the file belongs to root
-    with suppress(OSError):  # another system than Linux
+    with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
     hide_memory()
 
 
 def _run_and_exit(train: Callable[[], int]) -> None:
-    """Run it, and end this process with its exit code, as Python ends a program."""
+    """Run it and exit with its exit code, flushing as Python does at exit."""
     code = 1
     try:
         code = train()

@@ -4,11 +4,11 @@
 (`ampcore.fork_server`). It imports what a job may need, but neither calls TensorFlow nor looks for
 a device (docs/adr/0029).
 
-A trainer writes frames (`ampcore.telemetry.frames`) to the descriptor that it was given: READY;
-then, once a line of JSON with the job has come in on standard input, RUNNING, STEPS and EVENT,
-and last SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in
-its output folder. On SIGTERM it saves a checkpoint and writes STOPPED. Standard output and error
-are a log for people. The process never outlives its supervisor: the end of standard input ends it.
+A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; then, after it has
+read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
+SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
+folder. On SIGTERM it saves a checkpoint and writes STOPPED. Standard output and error are a log for
+people. The process never outlives its supervisor: it exits when standard input ends.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 STDIN: Final = 0
 PRELOADED_MODULES: Final = ("ampcore.train.warmup", "encodings.ascii", "encodings.cp437")
-"""All that a job imports; the encodings are used to read the digits, a zip file."""
+"""Everything that a job imports; the encodings are used to read the digits' zip file."""
 
 
 def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] = ()) -> int:
     """Load what trainers need, and fork one for each request; returns the exit code.
 
-    `extra_writable` are the paths that a confined trainer may write beside its own folder.
+    `extra_writable` are the paths that a confined trainer may write besides its own folder.
     """
     parser = argparse.ArgumentParser(prog="python -m ampcore.trainer_process", description=__doc__)
     parser.add_argument("--requests-fd", type=int, required=True)
@@ -52,15 +52,15 @@ def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] =
 def preload() -> None:
     """Import everything that a job may need, and keep it from the garbage collector.
 
-    Nothing here may start what a fork does not copy: no TensorFlow operation, no search for
+    It must not start anything that a fork does not copy: no TensorFlow operation, no search for
     devices, no thread (docs/adr/0029).
     """
     environment.configure()
     for name in PRELOADED_MODULES:
         import_module(name)
     gc.collect()
-    # Hundreds of thousands of objects stay for ever. The collector must not walk them while a
-    # job's graph is traced, nor write into pages that all trainers share.
+    # Hundreds of thousands of objects stay forever. The collector must not traverse them while a #
+    # job's graph is traced, nor write into memory pages that all trainers share.
     gc.freeze()
 
 

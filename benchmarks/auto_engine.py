@@ -1,9 +1,9 @@
-"""Short jobs with `engine: auto` beside every engine by name, through the Trainer: one JSON line.
+"""Compares `engine: auto` with every engine on short jobs, through the Trainer: one JSON line.
 
-Each run is a process of its own that has loaded TensorFlow and trained a tiny job, as a worker's
-standby trainer has. Measured is `Trainer.run`, whole: data, model, tracing, compiling, training.
-The engines take turns. Beside seconds on the clock stand seconds of CPU time, which say more on a
-machine that does other things. `--quick` makes one round; names of jobs choose among them.
+Each run is a process that has loaded TensorFlow and trained a tiny job, as a worker's standby
+trainer has. It measures the whole of `Trainer.run`: data, model, tracing, compiling, training. The
+engines alternate. The CPU time is reported besides the wall time, because it is more reliable on a
+busy machine. `--quick` makes one round; names of jobs select some of them.
 """
 
 import argparse
@@ -24,15 +24,15 @@ from compare.problems import CLASSES, Cnn, Mlp
 ENGINES = ("graph", "auto", "xla_step", "xla_loop")
 ROUNDS = 5
 LIMIT_S, LIMIT_RATIO = 30.0, 4.0
-"""An engine that takes so long, and so many times what graph takes, is out: XLA compiles
-convolutions in a loop for minutes, and runs them no faster."""
+"""An engine that takes this long, and this many times graph's time, is dropped: XLA compiles
+convolutions in a loop for minutes, and does not run them faster."""
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 
 Job = dict[str, Any]
 
 
 def jobs(text: str) -> dict[str, Job]:
-    """The specs by name, with as many steps as take graph some seconds on two cores."""
+    """The specs by name, with as many steps as graph runs in some seconds on two cores."""
 
     def images(problem: Any) -> Job:
         return {
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def compare(job: Job, rounds: int) -> dict[str, Any]:
-    """Every engine on one job, in turns: medians, and how `auto` compares with the best."""
+    """Alternate all engines on one job: medians, and `auto` relative to the best."""
     runs: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
     timed_out: set[str] = set()
     for number in range(rounds):
@@ -96,7 +96,7 @@ def compare(job: Job, rounds: int) -> dict[str, Any]:
             if engine in timed_out:
                 continue
             compiled = engine.startswith("xla")
-            # The first of all is graph.
+            # The first engine is graph.
             limit_s = LIMIT_S + LIMIT_RATIO * runs["graph"][0]["wall_s"] if compiled else None
             if (run := measure(job, engine, limit_s)) is None:
                 timed_out.add(engine)
@@ -122,7 +122,7 @@ def compare(job: Job, rounds: int) -> dict[str, Any]:
 
 
 def measure(job: Job, engine: str, limit_s: float | None) -> dict[str, Any] | None:
-    """One run in a process of its own; None when it takes too long."""
+    """One run in its own process; None when it takes too long."""
     spec = json.dumps({**job, "runtime": {"engine": engine, "device": "cpu"}})
     command = [sys.executable, str(Path(__file__)), "--run", spec]
     process = subprocess.Popen(
@@ -147,7 +147,7 @@ def measure(job: Job, engine: str, limit_s: float | None) -> dict[str, Any] | No
 
 
 def run_one(document: Job) -> None:
-    """The child's side: prepare, say so, run the job, and print its figures."""
+    """The child process: prepare, report readiness, run the job, and print its figures."""
     from ampcore import JobSpec, Trainer
     from ampcore.train.warmup import warm_up
 

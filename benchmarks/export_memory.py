@@ -46,7 +46,7 @@ def watching(pid: int) -> Iterator[list[int]]:
 
 
 def high_water_mb(pid: int) -> float:
-    """The most that a process has had resident."""
+    """The peak resident memory of a process."""
     [line] = [
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def torch_scales(flags: list[bool], interval: int) -> dict[str, object]:
-    """What GradScaler makes of the flags."""
+    """The scales of GradScaler for these flags."""
     asked = json.dumps({"flags": flags, "initial": INITIAL, "interval": interval})
     run = subprocess.run(
         [str(PEERS_PYTHON), "-m", "peers.torch_scaler"],

@@ -41,7 +41,7 @@ SIZES = (250, 1000)
 
 @dataclass(frozen=True)
 class Variant:
-    """A way of taking steps in."""
+    """A way to store steps."""
 
     kind: str
     size: int
@@ -67,7 +67,7 @@ def compacting(database: Database) -> Iterator[None]:
 def ingest_rate(
     database: Database, before: Sequence[Frame], given: Iterable[Frame], *, merges: bool
 ) -> tuple[float, float]:
-    """Steps a second that are given to a job, and how many are merged a second meanwhile.
+    """Steps per second that a job stores, and steps per second that are merged meanwhile.
 
     The frames `before` are stored first, so that the compactor is busy from the start.
     """
@@ -88,14 +88,14 @@ def ingest_rate(
 
 
 def steps_of(database: Database, job_id: str, *where: Any) -> int:
-    """How many steps of a job are stored."""
+    """The number of stored steps of a job."""
     count = func.sum(StepBlockRow.end_step - StepBlockRow.first_step)
     with database.read() as session:
         return int(session.scalar(select(count).where(StepBlockRow.job_id == job_id, *where)) or 0)
 
 
 def log(peer: JsonProcess, steps: int, turn: int) -> float:
-    """Steps a second that MLflow takes in."""
+    """Steps per second that MLflow stores."""
     about = {
         "run": "ingest_rate",
         "first_step": turn * steps,
@@ -107,7 +107,7 @@ def log(peer: JsonProcess, steps: int, turn: int) -> float:
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure alternately and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2_000_000, help="in a round of ours")
     parser.add_argument("--peer-steps", type=int, default=5000, help="in a round of MLflow's")

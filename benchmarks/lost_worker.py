@@ -36,7 +36,7 @@ NAMES = (f"worker-{number}" for number in count(1))
 
 
 def start_worker(stack: ExitStack, service: ServiceEnvironment) -> "Popen[bytes]":
-    """One more worker of one slot; returns once it has said hello."""
+    """Start another worker with one slot; returns once it has registered."""
     environment = service.environment(AMPCORE_LEASE_S=str(LEASE_S))
     log = service.folder / f"{next(NAMES)}.log"
     started = stack.enter_context(process(["-m", "server", "worker"], environment, log))
@@ -52,12 +52,12 @@ def asked(database: Database, question: object) -> object:
 
 
 def newest() -> object:
-    """The job that was posted last."""
+    """The job that was submitted last."""
     return select(Job.id).order_by(Job.created_at.desc()).limit(1)
 
 
 def has_checkpoint(job_id: str, attempt: int) -> object:
-    """Whether this attempt can be gone on from."""
+    """Whether a job can resume from this attempt."""
     mine = (Artifact.job_id == job_id, Artifact.attempt == attempt)
     return select(exists().where(*mine, Artifact.kind == "checkpoint"))
 
@@ -68,9 +68,9 @@ def has_steps(job_id: str, attempt: int) -> object:
 
 
 def lose(database: Database, job_id: str, victim: "Popen[bytes]") -> list[float]:
-    """Kill the worker; seconds until the second attempt is taken, and until its steps."""
+    """Kill the worker; seconds until the second attempt is claimed, and until its first steps."""
     wait_until(lambda: asked(database, has_checkpoint(job_id, attempt=1)), victim)
-    time.sleep(5)  # the other worker's standby is warm by then, as it is most of the time
+    time.sleep(5)  # by then the standby of the other worker is warm, as it usually is
     begin = time.perf_counter()
     victim.kill()
     times = []

@@ -36,11 +36,11 @@ LONG_TASKS = """() => {
         for (const entry of list.getEntries()) window.longTasks.push(entry.duration);
     }).observe({type: 'longtask'});
 }"""
-"""Tasks of more than 50 ms, in which the page answers nobody. Source: W3C, Long Tasks API."""
+"""Tasks of more than 50 ms, which block the page. Source: W3C, Long Tasks API."""
 
 
 def signed_in_page(browser: Browser, running: Api) -> Page:
-    """A window of somebody who is signed in."""
+    """A page of a signed-in user."""
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     signed_in = page.request.post(f"{running.url}/api/v1/session", data={"token": running.token})
     assert signed_in.ok
@@ -65,7 +65,7 @@ def zoomed_ms(page: Page) -> float:
 
 @contextmanager
 def running_job(service: ServiceEnvironment) -> Iterator[str]:
-    """The id of a job that trains so many steps a second until the context ends."""
+    """The id of a job that trains this many steps per second until the context ends."""
     lease, stop = claim_new_job(service.database), threading.Event()
 
     def train() -> None:
@@ -86,7 +86,7 @@ def running_job(service: ServiceEnvironment) -> Iterator[str]:
 
 
 def measure_open_page(page: Page, url: str, job_id: str, seconds: float) -> dict[str, Any]:
-    """What the page holds after a tenth of the time and at its end, and how it stuttered."""
+    """The page's memory after a tenth of the time and at the end, and its long tasks."""
     time.sleep(5 * EVERY_S + 3)  # steps enough for a skip
     opened(page, url, job_id)
     devtools = page.context.new_cdp_session(page)

@@ -1,9 +1,10 @@
-"""How long a plot of 1,000 points takes, of a long job and of one a hundredth as long.
+"""The latency of a plot of 1,000 points for a long job and for a job a hundredth as long.
 
-One JSON line. Random ranges, the same parts of both jobs, over HTTP from a real server on SQLite
-and on PostgreSQL, in turns; all columns, and two. Every answer must know of every skipped step of
-its range, one by one where they are few. MLflow takes turns: its plots are of whole runs, one
-metric each, of as many points as they are asked for.
+Prints one JSON line. It requests random ranges, the same parts of both jobs, over HTTP from a real
+server on SQLite and on PostgreSQL in alternation, with all columns and with two. Every response
+must include every skipped step of its range, listed individually where they are few. MLflow is
+measured in the same rounds: its plots cover whole runs, one metric each, with the requested number
+of points.
 """
 
 import argparse
@@ -43,7 +44,7 @@ class Job:
     steps: int
 
     def plotted(self, part: tuple[float, float], columns: str) -> float:
-        """Milliseconds until the last byte of a plot that hides nothing."""
+        """Milliseconds until the last byte of a plot that includes every skipped step."""
         start, end = (int(share * self.steps) for share in part)
         query = f"start={start}&end={end}&max_points={POINTS}{COLUMNS[columns]}"
         begin = time.perf_counter()
@@ -57,7 +58,7 @@ Jobs = dict[str, Job]
 
 
 def check(answer: Mapping[str, Any], skipped: list[int]) -> None:
-    """Raises AssertionError where a skipped step is hidden."""
+    """Raises AssertionError if the plot omits a skipped step."""
     assert len(answer["data"]["step"]) <= POINTS
     assert sum(answer["data"].get("skipped", [len(skipped)])) == len(skipped)
     assert answer["skipped_steps"] == {"total": len(skipped), "steps": skipped[:MAX_LISTED]}
@@ -65,7 +66,7 @@ def check(answer: Mapping[str, Any], skipped: list[int]) -> None:
 
 @contextmanager
 def served(kind: str, lengths: Mapping[str, int]) -> Iterator[tuple[Api, dict[str, str]]]:
-    """A server, and by the same names the ids of its jobs of such lengths."""
+    """A server, and the ids of its jobs of the given lengths, by the same names."""
     with service_environment(kind) as service:
         ids = {
             name: create_finished_job(service.database, steps) for name, steps in lengths.items()
@@ -76,13 +77,13 @@ def served(kind: str, lengths: Mapping[str, int]) -> Iterator[tuple[Api, dict[st
 
 @contextmanager
 def connected(running: Api, ids: Mapping[str, str], lengths: Mapping[str, int]) -> Iterator[Jobs]:
-    """Those jobs, over one connection."""
+    """The jobs, requested over one connection."""
     with closing(running.connection()) as connection:
         yield {name: Job(connection, ids[name], steps) for name, steps in lengths.items()}
 
 
 def ranges(number: int) -> Iterator[tuple[float, float]]:
-    """Parts of a job."""
+    """Random parts of a job."""
     draw = random.Random(0)
     for _ in range(number):
         start, end = sorted((draw.random(), draw.random()))
@@ -90,7 +91,7 @@ def ranges(number: int) -> Iterator[tuple[float, float]]:
 
 
 def figures(taken_ms: list[float]) -> dict[str, float]:
-    """Of many reads; the last one was of a whole job."""
+    """Statistics of many reads; the last one read a whole job."""
     return {
         "p50_ms": round(statistics.median(taken_ms), 1),
         "p95_ms": round(percentile(taken_ms, 95), 1),
@@ -99,7 +100,7 @@ def figures(taken_ms: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure in alternation and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", type=int, default=10_000_000, help="steps")
     parser.add_argument("--short", type=int, default=100_000, help="steps")
@@ -120,7 +121,7 @@ def main() -> None:
         }
         names = list(itertools.product(DATABASES, lengths, COLUMNS))
         for kind, length, columns in names:
-            jobs[kind][length].plotted(WHOLE, columns)  # imports what later ones use
+            jobs[kind][length].plotted(WHOLE, columns)  # the first plot imports modules
         for turn, part in enumerate([*ranges(arguments.ranges), WHOLE]):
             for kind, length, columns in names:
                 taken_ms = jobs[kind][length].plotted(part, columns)
@@ -140,11 +141,11 @@ def main() -> None:
             for short in [ours[f"{name}-short"]]
         },
         skipped={name: len(skipped_between(0, steps)) for name, steps in lengths.items()},
-        skipped_told="all, in every answer",
+        skipped_shown="all, in every answer",
         mlflow={
             f"{points} points": {
                 "p50_ms": round(statistics.median(ms for ms, _ in found), 1),
-                "skipped_told": f"{found[0][1]} of {PEER_SKIPS}",
+                "skipped_shown": f"{found[0][1]} of {PEER_SKIPS}",
             }
             for points, found in theirs.items()
         },

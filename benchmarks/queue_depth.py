@@ -1,8 +1,8 @@
-"""What a queue of 10,000 jobs costs: one JSON line.
+"""The latency of requests with a queue of 10,000 jobs. Prints one JSON line.
 
-Listing, reading, claiming, cancelling and posting, with 100 and with 10,000 jobs queued, in turns,
-on SQLite and on PostgreSQL. All but the claim go through one API process each. At last what a
-finished job's read takes alone, and while 50 people poll jobs that are queued.
+It measures listing, reading, claiming, cancelling and submitting with 100 and with 10,000 queued
+jobs, in alternation, on SQLite and on PostgreSQL. All except the claim go through one API process
+each. Finally it measures reading a finished job, alone and while 50 clients poll queued jobs.
 """
 
 import argparse
@@ -41,41 +41,41 @@ SPEC = JobSpec.parse(POSTED)
 
 @dataclass(frozen=True)
 class Queue:
-    """A service with so many jobs queued, and an endless supply of their ids."""
+    """A service with a number of queued jobs, and an endless iterator over their ids."""
 
     connection: Connection
     database: Database
     server: Api
     ids: Iterator[str]
     finished: str
-    """A job that has ended."""
+    """The id of a finished job."""
 
     def list_newest(self) -> None:
-        """The first page."""
+        """List the first page of jobs."""
         self.connection.request("GET", "/api/v1/jobs?limit=50")
 
     def list_queued(self) -> None:
-        """The first page of those that wait."""
+        """List the first page of queued jobs."""
         self.connection.request("GET", "/api/v1/jobs?state=queued&limit=50")
 
     def read(self) -> None:
-        """A queued job, with the sentence that explains why it waits."""
+        """Read a queued job, with the sentence that explains why it waits."""
         self.connection.request("GET", f"/api/v1/jobs/{next(self.ids)}")
 
     def read_finished(self) -> None:
-        """A job that has ended."""
+        """Read a finished job."""
         self.connection.request("GET", f"/api/v1/jobs/{self.finished}")
 
     def submit(self) -> None:
-        """One more."""
+        """Submit a job."""
         self.connection.request("POST", "/api/v1/jobs", POSTED)
 
     def cancel(self) -> None:
-        """Of those that wait, one."""
+        """Cancel a queued job."""
         self.connection.request("POST", f"/api/v1/jobs/{next(self.ids)}/cancel")
 
     def claim(self) -> None:
-        """Take the next one, as a worker does; with so long a lease that nobody takes it back."""
+        """Claim the next job as a worker does, with a lease that does not expire meanwhile."""
         with self.database.write() as session:
             job = attempts.claim_next(session, "benchmark", ["default"], lease_s=3600)
         assert job is not None
@@ -93,7 +93,7 @@ MEASURED: tuple[Callable[[Queue], None], ...] = (
 
 
 def fill(service: ServiceEnvironment, depth: int) -> None:
-    """Queue so many jobs."""
+    """Queue a number of jobs."""
     with service.database.write() as session:
         for _ in range(depth):
             jobs.create(session, SPEC, jobs.Origin("default"))
@@ -102,9 +102,9 @@ def fill(service: ServiceEnvironment, depth: int) -> None:
 
 
 def queue(stack: ExitStack, service: ServiceEnvironment) -> Queue:
-    """Open an API on a database, and a connection that must not idle from now on."""
+    """Open an API on a database, and a connection that must not be idle from now on."""
     with service.database.read() as session:
-        # The newest first: the claims take from the other end.
+        # The newest jobs first: claims take the oldest.
         ids = session.scalars(select(Job.id).order_by(Job.created_at.desc())).all()
     with service.database.write() as session:
         # A worker serves the queue and is busy, so that the response has the job's position.
@@ -120,7 +120,7 @@ def queue(stack: ExitStack, service: ServiceEnvironment) -> Queue:
 
 
 def beside_pollers(of: Queue) -> dict[str, dict[str, float]]:
-    """A finished job's read, and the polls, while POLLERS people poll queued jobs."""
+    """Reads of a finished job, and the polls, while POLLERS clients poll queued jobs."""
     over, taken = threading.Event(), []
 
     def poll(job_id: str) -> list[float]:
@@ -150,14 +150,14 @@ def beside_pollers(of: Queue) -> dict[str, dict[str, float]]:
 
 
 def timed(ask: Callable[[Queue], None], of: Queue) -> float:
-    """Seconds."""
+    """The duration of a call in seconds."""
     begin = time.perf_counter()
     ask(of)
     return time.perf_counter() - begin
 
 
 def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Each request on each depth, in turns."""
+    """Measure each request at each queue length, in alternation."""
     with ExitStack() as stack:
         places = {depth: stack.enter_context(service_environment(kind)) for depth in DEPTHS}
         for depth, service in places.items():
@@ -179,7 +179,7 @@ def measure(kind: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     report("queue_depth", rounds=ROUNDS, **{kind: measure(kind) for kind in DATABASES})
 

@@ -33,7 +33,7 @@ Read = Callable[[Connection], object]
 
 
 def running_job(service: ServiceEnvironment) -> str:
-    """A job that a worker trains, as far as the database knows."""
+    """A job that is running according to the database."""
     with service.database.write() as session:
         job_id = jobs.create(session, SPEC, jobs.Origin("default")).id
         job = attempts.claim(session, job_id, "benchmark", lease_s=3600)
@@ -61,7 +61,7 @@ def reads(service: ServiceEnvironment, server: Api) -> dict[str, Read]:
 
 
 def etag(server: Api, job_id: str) -> str:
-    """What the server calls the present state of the job."""
+    """The ETag of the current state of the job."""
     import httpx
 
     headers = {"Authorization": f"Bearer {server.token}"}
@@ -71,7 +71,7 @@ def etag(server: Api, job_id: str) -> str:
 
 
 def measure(server: Api, read: Read, lasting_s: float) -> Round:
-    """A round on connections of its own."""
+    """Measure one round on new connections."""
     connections = [server.connection() for _ in range(CONNECTIONS)]
     try:
         return send_requests(connections, read, lasting_s, server.pid)
@@ -81,7 +81,7 @@ def measure(server: Api, read: Read, lasting_s: float) -> Round:
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure in alternation and print the result."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     with ExitStack() as stack:
         candidates: dict[str, tuple[Api, Read]] = {}
@@ -90,7 +90,7 @@ def main() -> None:
             server = stack.enter_context(api(service))
             for name, read in reads(service, server).items():
                 candidates[f"{kind}-{name}"] = (server, read)
-                measure(server, read, 0.5)  # the first requests compile what later ones use
+                measure(server, read, 0.5)  # warm-up: the first requests fill caches
         rounds: dict[str, list[Round]] = {name: [] for name in candidates}
         for _ in range(ROUNDS):
             for name, (server, read) in candidates.items():

@@ -1,7 +1,7 @@
-"""What every step's record costs: one JSON line.
+"""The cost of recording every step: one JSON line.
 
-ampcore's loop on; with the same values worked out in every step, but only the last step's kept; and
-off, without the values that nothing but the record needs.
+ampcore's loop with records; with the same values computed in every step, but only the last step's
+kept; and without records, without the values that only the record needs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A step on an embedding table of a million rows, of which it touches 1,024: one JSON line.
+"""A step on an embedding table of a million rows that touches 1,024 of them: one JSON line.
 
 Adam and a dynamic loss scale on both sides; milliseconds a step, interleaved.
 """

@@ -49,7 +49,7 @@ class Stack:
         raise LookupError(command)
 
     def is_standby_idle(self) -> bool:
-        """True once a trainer stands by and has rehearsed."""
+        """True once a standby trainer has warmed up."""
         try:
             trainers = [
                 process

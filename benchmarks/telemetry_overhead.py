@@ -31,7 +31,7 @@ TIMEOUT_S = 600
 
 
 def spec(steps: int) -> dict[str, Any]:
-    """What `ours.training` trains, as a job."""
+    """The problem of `ours.training`, as a job."""
     return {
         "model": {"kind": "mlp", "hidden": list(Mlp.HIDDEN)},
         "data": {
@@ -52,7 +52,7 @@ def spec(steps: int) -> dict[str, Any]:
 
 
 def bare(runner: CandidateProcess, variant: str, seconds: float) -> dict[str, float]:
-    """Steps a second of the loop alone, in calls of as many steps as a job's."""
+    """Steps per second of the loop alone, in calls with as many steps as a job's."""
     taken_ms, until = [], time.monotonic() + seconds
     while time.monotonic() < until:
         taken_ms.append(runner.step_ms(variant))
@@ -63,7 +63,7 @@ def bare(runner: CandidateProcess, variant: str, seconds: float) -> dict[str, fl
 
 
 def service(running: Stack, steps: int) -> dict[str, float]:
-    """Steps a second of a job of twice so many, all of which are stored."""
+    """Steps per second of a job of twice as many steps, all of which are stored."""
     wait_until(running.is_standby_idle)
     job = running.client.jobs.submit(spec(2 * steps)).wait(timeout=TIMEOUT_S)
     step_s = job.steps(columns=["step_time_s"])["step_time_s"].astype(np.float64)
@@ -79,7 +79,7 @@ def service(running: Stack, steps: int) -> dict[str, float]:
 
 
 def local(steps: int) -> dict[str, float]:
-    """Steps a second of a run without a server, within the calls of the loop."""
+    """Steps per second of a run without a server, within the calls of the loop."""
     command = [sys.executable, "-m", "ampcore", "run", "-", "--json"]
     given = json.dumps(spec(steps))
     run = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
@@ -87,10 +87,10 @@ def local(steps: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure alternately and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--seconds", type=float, default=24.0, help="of training that counts, in a turn"
+        "--seconds", type=float, default=24.0, help="seconds of measured training per round"
     )
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()

@@ -30,7 +30,7 @@ MLP = (
     Candidate("jax scan flax dynamic", JAX, "mlp_flax_dynamic"),
 )
 
-# The engine that a job's trial settles on: XLA's convolutions are slower on a CPU.
+# The engine that a job's autotuning chooses: XLA's convolutions are slower on a CPU.
 CNN = (
     Candidate("ampcore float32", OURS, "cnn-float32-none-graph"),
     Candidate("ampcore float32 dynamic", OURS, "cnn-float32-dynamic-graph"),
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def answer(result: Result, **ratios: object) -> dict[str, object]:
-    """The ratios, and what they come from."""
+    """The ratios, and the medians that they are computed from."""
     return {
         **ratios,
         "step_ms": result.table(),

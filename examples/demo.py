@@ -65,7 +65,7 @@ def spec(policy: str) -> dict[str, object]:
 
 
 def print_results(jobs: Sequence[Job]) -> None:
-    """What became of each job."""
+    """Print the outcome of each job."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("policy", no_wrap=True)
     for head in ("final loss", "val. accuracy", "steps", "skipped", "final scale", "examples/s"):
@@ -90,7 +90,7 @@ def print_results(jobs: Sequence[Job]) -> None:
 
 
 def describe_results(results: dict[str, Summary]) -> str:
-    """The table in a sentence."""
+    """Print the table as a sentence."""
     accuracies = [result.val_accuracy or 0.0 for result in results.values()]
     low, high = min(accuracies), max(accuracies)
     float16 = results["mixed_float16"]
@@ -104,7 +104,7 @@ def describe_results(results: dict[str, Summary]) -> str:
 
 
 def describe_scale(job: Job) -> str:
-    """How the loss scale of a job came down, read from its recorded steps."""
+    """Print how the loss scale of a job decreased, from its recorded steps."""
     block = job.steps(columns=["loss_scale", "skipped"])
     skipped = block["step"][block["skipped"]]
     path = ", ".join(
@@ -123,7 +123,7 @@ def format_scale(value: float) -> str:
 
 @contextmanager
 def running_stack() -> Iterator[Path]:
-    """`ampserver up` with a data folder of its own; both are gone when the context ends."""
+    """`ampserver up` with its own data folder; both are removed when the context ends."""
     with tempfile.TemporaryDirectory(prefix="ampcore-demo-") as name:
         folder = Path(name)
         with open(folder / "demo.log", "wb") as log:
@@ -132,9 +132,9 @@ def running_stack() -> Iterator[Path]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Settings of a real installation are none of the demo's business.
+                # The demo ignores the settings of a real installation.
                 env={k: v for k, v in os.environ.items() if not k.startswith("AMPCORE_")},
-                # Ctrl-C is for the demo, which then stops the stack in order.
+                # Ctrl-C must reach only the demo, which then stops the stack.
                 start_new_session=True,
             )
         try:
@@ -144,7 +144,7 @@ def running_stack() -> Iterator[Path]:
 
 
 def wait_for_connection(process: "subprocess.Popen[bytes]", folder: Path) -> Path:
-    """The connection file, which is written once the stack answers."""
+    """The connection file, which is written once the stack is ready."""
     file = folder / "connection.json"
     deadline_s = time.monotonic() + START_S
     while not file.exists():
@@ -165,7 +165,7 @@ def wait_for_worker(client: Client) -> None:
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the stack to end; kill its own process group only if it does not."""
+    """Stop the stack; kill its process group only if it does not exit."""
     process.terminate()
     try:
         process.wait(STOP_S)
@@ -175,7 +175,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def print_line(text: str) -> None:
-    """Print words, at once, without markup."""
+    """Print text and flush, without markup."""
     console.print(text, markup=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""Run migrations on the connection handed over, or on the database that the environment names."""
+"""Run migrations on the given connection, or on the database in the environment."""
 
 import os
 from typing import Any, Literal
@@ -14,7 +14,7 @@ DEFAULT_URL = "sqlite:///ampcore-data/ampcore.sqlite"
 
 
 def render_item(kind: str, value: Any, _context: Any) -> str | Literal[False]:
-    """Write our column types as the plain ones that they stand for."""
+    """Render our column types as their plain SQLAlchemy types."""
     if kind == "type" and isinstance(value, UtcDateTime):
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(value, sa.JSON):
@@ -23,7 +23,7 @@ def render_item(kind: str, value: Any, _context: Any) -> str | Literal[False]:
 
 
 def run(connection: sa.Connection) -> None:
-    """Bring the schema on this connection to the revision asked for."""
+    """Migrate the schema on this connection to the requested revision."""
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,

@@ -36,7 +36,7 @@ NOT_BUILT: Final = """<!DOCTYPE html>
 <title>ampcore</title>
 <h1>The dashboard is not built</h1>
 <p>Run <code>make install</code> in the source tree, then load this page again.
-<p>The API is here nevertheless: <a href="/api/v1/docs">/api/v1/docs</a>.
+<p>The API is available: <a href="/api/v1/docs">/api/v1/docs</a>.
 </html>
 """
 

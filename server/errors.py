@@ -23,11 +23,11 @@ TOO_MANY_OPEN_RETRY_S: Final = 2.0
 
 
 class ServerError(Exception):
-    """A request that fails; the message is for the person who sent it."""
+    """The base of the errors of a request; the message is shown to the client."""
 
 
 class RequestInvalid(ServerError):
-    """Parameters of a request have mistakes; `problems` holds every one of them."""
+    """Parameters of a request are invalid; `problems` holds all mistakes."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = problems
@@ -86,7 +86,7 @@ class MethodNotAllowed(ServerError):
 
 
 class Conflict(ServerError):
-    """The state of the resource does not allow the request."""
+    """The current state of the resource does not allow the request."""
 
 
 class PayloadTooLarge(ServerError):
@@ -126,38 +126,46 @@ class HttpProblem:
     title: str
 
 
-UNAVAILABLE: Final = HttpProblem(503, "unavailable", "A part of the service does not answer")
-INVALID_REQUEST: Final = HttpProblem(422, "invalid_request", "The request has mistakes")
-INTERNAL_ERROR: Final = HttpProblem(500, "internal_error", "The server failed")
+UNAVAILABLE: Final = HttpProblem(503, "unavailable", "The service is temporarily unavailable")
+INVALID_REQUEST: Final = HttpProblem(422, "invalid_request", "The request is invalid")
+INTERNAL_ERROR: Final = HttpProblem(500, "internal_error", "Internal server error")
 UNEXPECTED_DETAIL: Final = "Internal error; see the server's log."
 
 HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
-    MalformedHttp: HttpProblem(400, "malformed_http", "What was sent is no HTTP request"),
-    MalformedJson: HttpProblem(400, "malformed_json", "The body is not a JSON document"),
-    Unauthorized: HttpProblem(401, "unauthorized", "A valid token is needed"),
-    Forbidden: HttpProblem(403, "forbidden", "The token's role does not allow that"),
-    CrossOrigin: HttpProblem(403, "cross_origin", "A page of another origin may not do that"),
-    NotFound: HttpProblem(404, "not_found", "There is no such thing"),
-    MethodNotAllowed: HttpProblem(405, "method_not_allowed", "The path does not take this method"),
-    Conflict: HttpProblem(409, "conflict", "The present state does not allow that"),
+    MalformedHttp: HttpProblem(400, "malformed_http", "The data received is not an HTTP request"),
+    MalformedJson: HttpProblem(400, "malformed_json", "The request body is not valid JSON"),
+    Unauthorized: HttpProblem(401, "unauthorized", "A valid token is required"),
+    Forbidden: HttpProblem(403, "forbidden", "The token's role does not allow this"),
+    CrossOrigin: HttpProblem(403, "cross_origin", "Cross-origin requests are not allowed"),
+    NotFound: HttpProblem(404, "not_found", "Not found"),
+    MethodNotAllowed: HttpProblem(
+        405, "method_not_allowed", "The path does not support this method"
+    ),
+    Conflict: HttpProblem(409, "conflict", "The current state does not allow this"),
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
-    PayloadTooLarge: HttpProblem(413, "payload_too_large", "The body is too long"),
-    UnsupportedMediaType: HttpProblem(415, "unsupported_media_type", "The body is not JSON"),
-    RangeNotSatisfiable: HttpProblem(416, "range_not_satisfiable", "The file has no such bytes"),
-    SpecValidationError: HttpProblem(422, "invalid_spec", "The job spec has mistakes"),
+    PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
+    UnsupportedMediaType: HttpProblem(
+        415, "unsupported_media_type", "The request body is not JSON"
+    ),
+    RangeNotSatisfiable: HttpProblem(416, "range_not_satisfiable", "The range is outside the file"),
+    SpecValidationError: HttpProblem(422, "invalid_spec", "The job spec is invalid"),
     RequestInvalid: INVALID_REQUEST,
-    KeyReused: HttpProblem(422, "idempotency_key_reused", "The key belongs to another request"),
-    QuotaExceeded: HttpProblem(429, "quota_exceeded", "The project's quota is used up"),
-    TooManyRequests: HttpProblem(429, "too_many_requests", "Too many requests in a short time"),
-    TooManyOpen: HttpProblem(429, "too_many_open", "Too much is open at one time"),
-    HeadersTooLarge: HttpProblem(431, "headers_too_large", "The headers are too long"),
+    KeyReused: HttpProblem(
+        422, "idempotency_key_reused", "The Idempotency-Key was used for another request"
+    ),
+    QuotaExceeded: HttpProblem(429, "quota_exceeded", "The project's quota is exhausted"),
+    TooManyRequests: HttpProblem(429, "too_many_requests", "Too many requests"),
+    TooManyOpen: HttpProblem(429, "too_many_open", "Too many open connections or streams"),
+    HeadersTooLarge: HttpProblem(431, "headers_too_large", "The request headers are too large"),
     RequestValidationError: INVALID_REQUEST,
-    PathInvalid: HttpProblem(404, "not_found", "There is no such thing"),
-    FileNotStored: HttpProblem(404, "not_found", "There is no such thing"),
+    PathInvalid: HttpProblem(404, "not_found", "Not found"),
+    FileNotStored: HttpProblem(404, "not_found", "Not found"),
     FileDamaged: HttpProblem(502, "damaged_file", "The stored file is damaged"),
     StorageFailed: UNAVAILABLE,
     Unavailable: UNAVAILABLE,
-    OutcomeUnknown: HttpProblem(504, "outcome_unknown", "Unknown whether the change was made"),
+    OutcomeUnknown: HttpProblem(
+        504, "outcome_unknown", "It is unknown whether the change was made"
+    ),
     DBAPIError: INTERNAL_ERROR,
     InvalidatePoolError: UNAVAILABLE,
     PoolTimeout: UNAVAILABLE,

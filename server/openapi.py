@@ -13,21 +13,27 @@ from server.access.auth_middleware import PUBLIC_PATHS
 from server.access.session_cookie import COOKIE
 
 REF: Final = "#/components/schemas/{model}"
-DESCRIPTION: Final = """Mixed-precision training jobs: post a spec, then read back every step.
+DESCRIPTION: Final = """Mixed-precision training jobs: submit a spec, then read every step.
 
-To try an operation, press **Authorize** and paste the token: signing in to this page only lets you
-read it."""
+To try an operation, press **Authorize** and paste the token: the sign-in of this page only allows
+reading it."""
 TAGS: Final = [
-    {"name": "jobs", "description": "Post, list, read and cancel training jobs."},
-    {"name": "steps", "description": "Every step: loss, loss scale, skipped, throughput."},
+    {"name": "jobs", "description": "Submit, list, read and change training jobs."},
+    {
+        "name": "steps",
+        "description": "The telemetry of every step: loss, loss scale, skipped, step time.",
+    },
     {"name": "stream", "description": "Steps, events and logs of a job as they are written."},
-    {"name": "compare", "description": "Jobs side by side."},
-    {"name": "events", "description": "What happened to a job beside its steps."},
-    {"name": "logs", "description": "What a job's processes print, as it comes."},
+    {"name": "compare", "description": "Comparison of jobs."},
+    {"name": "events", "description": "The event log of a job."},
+    {"name": "logs", "description": "The log of a job's processes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},
-    {"name": "workers", "description": "Who trains here, and on what."},
-    {"name": "catalog", "description": "What a spec may say."},
-    {"name": "access", "description": "Tokens, sessions, projects and their quotas, the audit."},
+    {"name": "workers", "description": "The workers and their hardware."},
+    {"name": "catalog", "description": "The kinds and policies that a spec can use."},
+    {
+        "name": "access",
+        "description": "Tokens, sessions, projects and their quotas, the audit log.",
+    },
     {"name": "health", "description": "Liveness, readiness, metrics and version."},
 ]
 EXAMPLES: Final = {
@@ -58,7 +64,7 @@ SECURITY: Final[dict[str, Any]] = {
         "type": "apiKey",
         "in": "cookie",
         "name": COOKIE,
-        "description": "The cookie that POST /session sets; changes need an Origin of this server.",
+        "description": "The cookie of POST /session; changes require an Origin of this server.",
     },
 }
 SPEC_BODY: Final[dict[str, Any]] = {
@@ -78,14 +84,14 @@ SPEC_BODY: Final[dict[str, Any]] = {
 EDIT_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
-        "description": "What is to be different. Unknown fields are an error.",
+        "description": "The fields to change. Unknown fields are an error.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="JobChanges")}}},
     }
 }
 CLONE_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": False,
-        "description": "What is to be different in the clone.",
+        "description": "The fields of the spec to change in the clone.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="CloneChanges")}}},
     }
 }
@@ -107,8 +113,8 @@ IDEMPOTENCY_KEY_PARAMETER: Final[dict[str, Any]] = {
             "name": "Idempotency-Key",
             "in": "header",
             "required": False,
-            "description": "Any text of your own, new for each request: sent again with the same "
-            "body within 24 hours, it returns the same response and nothing is done twice.",
+            "description": "A unique text of your choice per request: a repeat with the same key "
+            "and body within 24 hours returns the same response and is not applied again.",
             "schema": {**TEXT, "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
         }
     ]
@@ -117,7 +123,7 @@ ETAG_HEADER: Final = {"ETag": {"description": "Send it back as If-None-Match.", 
 ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": ETAG_HEADER},
     304: {
-        "description": "Nothing has changed since the answer with that ETag.",
+        "description": "Nothing has changed since the response with this ETag.",
         "headers": ETAG_HEADER,
     },
 }
@@ -125,7 +131,7 @@ ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 CREATED_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     201: {
         "headers": {
-            "Location": {"description": "Where the job is.", "schema": TEXT, "required": True},
+            "Location": {"description": "The path of the job.", "schema": TEXT, "required": True},
             "Idempotency-Replayed": {
                 "description": "true: the stored response to the first request with this key.",
                 "schema": {"type": "string", "enum": ["true"]},
@@ -136,7 +142,7 @@ CREATED_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def accepted_response(model: Any, what: str) -> dict[int | str, dict[str, Any]]:
-    """The 202 response of a route that requests a worker to `what` the job."""
+    """The 202 response of a route that asks a worker to `what` the job."""
     return {202: {"model": model, "description": f"Its worker was asked to {what} it."}}
 
 
@@ -202,14 +208,14 @@ def _add_shared_failures(operation: dict[str, Any], *, is_open: bool) -> None:
         everywhere |= problems(401, 403, 429, 503)
     if "requestBody" in operation:
         everywhere |= problems(400, 415)
-    operation["responses"] |= {str(status): answer for status, answer in everywhere.items()}
+    operation["responses"] |= {str(status): response for status, response in everywhere.items()}
     if is_open:
         operation["security"] = []
 
 
 def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:
     """Add what all changing routes share: Idempotency-Key, and the error of a lost COMMIT."""
-    operation["responses"] |= {str(status): answer for status, answer in problems(504).items()}
+    operation["responses"] |= {str(status): response for status, response in problems(504).items()}
     if has_key:
         known = operation.setdefault("parameters", [])
         names = {parameter["name"] for parameter in known}

@@ -11,7 +11,7 @@ from store.database import Database
 
 
 def check(database: Database, dispatcher: Dispatcher, storage: Storage) -> None:
-    """Raise Unavailable, naming each part that fails."""
+    """Raise Unavailable with a problem for each part that fails."""
     parts = (_database(database), _redis(dispatcher), _artifacts(storage))
     found = [problem for problem in parts if problem is not None]
     if found:
@@ -24,7 +24,7 @@ def _database(database: Database) -> Problem | None:
         with database.read() as session:
             revision = schema.revision(session)
     except SQLAlchemyError:
-        return Problem("/database", "unreachable", "a database that answers", "no answer")
+        return Problem("/database", "unreachable", "a database that responds", "no response")
     if revision == schema.HEAD:
         return None
     expected = f"a schema at revision {schema.HEAD} (run `ampserver migrate`)"
@@ -35,7 +35,7 @@ def _redis(dispatcher: Dispatcher) -> Problem | None:
     try:
         dispatcher.pending_messages()
     except RedisUnavailable:
-        return Problem("/redis", "unreachable", "a Redis that answers", "no answer")
+        return Problem("/redis", "unreachable", "a Redis that responds", "no response")
     return None
 
 
@@ -43,5 +43,5 @@ def _artifacts(storage: Storage) -> Problem | None:
     try:
         storage.check()
     except StorageFailed as error:
-        return Problem("/artifacts", "unreachable", "a folder that can be written to", str(error))
+        return Problem("/artifacts", "unreachable", "a writable storage", str(error))
     return None

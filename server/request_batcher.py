@@ -1,7 +1,7 @@
 """Batch concurrent requests: one call, and so one transaction, handles many of them.
 
-While one batch is being handled, new requests wait for the next. So a request is never answered
-from data that was read before it arrived.
+While one batch is being handled, new requests wait for the next one. So the response to a request
+never contains data that was read before the request arrived.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_BATCH: Final = 100
-"""The most items in one batch: later ones must not wait for long."""
+"""The maximum number of items in one batch, so that later ones do not wait for long."""
 
 
 class RequestBatcher(Generic[Item, Result]):

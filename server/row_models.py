@@ -1,7 +1,7 @@
 """Builds the API's models from database rows.
 
-A row may be damaged, or written by a newer version: what cannot be read is left empty, named in
-`unreadable`, and logged.
+A row may be damaged, or written by a newer version: fields that cannot be read are left empty,
+listed in `unreadable`, and logged.
 """
 
 import logging
@@ -49,7 +49,7 @@ def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
 
 
 def listed_job_from_row(row: Row[Any], spec: dict[str, Any] | None) -> ListedJob:
-    """The job of a row of `store.search.page`, with its spec if that is asked for."""
+    """The job of a row of `store.search.page`, with its spec if it is requested."""
     values = {"waiting": None, "spec": spec, **_progress_and_summary(row)}
     if hasattr(row, "spec"):  # a row that could be read in part only
         values |= _spec_fields(row.spec)
@@ -90,12 +90,12 @@ def _blank_value(model: type[StoredModel], name: str) -> Any:
 
 
 def _row_name(row: Any) -> str:
-    """What a person finds a row by."""
+    """The identifying columns of a row, for the log."""
     parts = (getattr(row, name, None) for name in ("job_id", "id", "seq", "attempt", "path"))
     return " ".join(str(part) for part in parts if part is not None)
 
 
-@lru_cache(maxsize=1000)  # once for each row: it may be asked for every second
+@lru_cache(maxsize=1000)  # once per row: clients may poll it every second
 def _report_unreadable(model: str, row: str, names: str) -> None:
     log.error("the row of the %s %s cannot be read in full: %s", model, row, names)
 
@@ -127,7 +127,7 @@ def _progress(row: tables.Job | Row[Any]) -> float | None:
 
 
 def _summary(row: tables.Job | Row[Any]) -> Any:
-    """Totals of the blocks, values of the last one, and the trainer's own summary at the end."""
+    """The totals of the blocks, the values of the last one, and the trainer's final summary."""
     if row.totals is None:
         return row.summary
     for part in (row.totals, row.summary):

@@ -18,7 +18,7 @@ from store.database import Database
 
 @dataclass(frozen=True)
 class Services:
-    """What the routes of one application share; `server.deps` hands it to them."""
+    """The services that the routes of one application share, through `server.deps`."""
 
     database: Database
     dispatcher: Dispatcher

@@ -31,7 +31,7 @@ def _networks(given: Any) -> Any:
         return tuple(ip_network(part.strip()) for part in given.split(","))
     except ValueError as error:
         raise ValueError(
-            "expected none, or addresses and networks with commas between as in "
+            "expected none, or comma-separated addresses and networks as in "
             f"{DEFAULT_TRUSTED_PROXIES}, received {given[:80]!r}: {error}."
         ) from None
 
@@ -53,9 +53,9 @@ class Settings(SharedSettings):
     rate_limit: str = Field(
         DEFAULT_RATE_LIMIT,
         pattern=RATE,
-        description=f"off, or requests in a time as in {DEFAULT_RATE_LIMIT}",
+        description=f"off, or a rate such as {DEFAULT_RATE_LIMIT}",
     )
-    """How many requests a token may send, as in 60000/minute; or off."""
+    """Maximum rate of requests per token, such as 60000/minute; or off."""
     trusted_proxies: Annotated[Networks, NoDecode, BeforeValidator(_networks)] = Field(
         default_factory=lambda: _networks(DEFAULT_TRUSTED_PROXIES)
     )

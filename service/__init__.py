@@ -1,1 +1,1 @@
-"""What server and worker share besides the database: settings, logging, storage, Redis names."""
+"""Shared by server and worker, besides the database: settings, logging, storage, Redis names."""

@@ -1,7 +1,7 @@
 """Storage backend for a local folder, or a network share that every machine has mounted.
 
 Each folder in the path of a file is opened separately and without following symbolic links, so
-that a link that somebody creates there cannot lead out of the folder.
+that a link created there cannot lead out of the folder.
 """
 
 import errno
@@ -130,7 +130,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, make: bool = False) -> in
 
 
 def check_sha256(digest: str, sha256: str) -> None:
-    """Raises WrongBytes for bytes that have changed since they were stored."""
+    """Raise ContentMismatch if the content has changed since it was stored."""
     if digest != sha256:
         raise ContentMismatch(f"expected SHA-256 {sha256}, received {digest}")
 
@@ -139,10 +139,10 @@ def open_regular_file(name: Path | str, folder: int | None = None) -> IO[bytes]:
     """Open a regular file for reading; not a link, a pipe or a device."""
     # Without O_NONBLOCK, opening a pipe would wait for its writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW
-    file = open(os.open(name, flags, dir_fd=folder), "rb", buffering=0)  # noqa: SIM115 - it is the answer
+    file = open(os.open(name, flags, dir_fd=folder), "rb", buffering=0)  # noqa: SIM115 - returned open
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "expected a file of bytes")
+        raise OSError(errno.EINVAL, "expected a regular file")
     return file
 
 

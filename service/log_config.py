@@ -112,7 +112,7 @@ class JsonFormatter(json.JsonFormatter):
 
 
 def set_up_logging(log_format: str, log_file: Path | None = None) -> None:
-    """Log everything to the file and warnings to the terminal; without a file, all to it."""
+    """Log everything to the file and warnings to the terminal, or without a file all to it."""
     terminal = {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["context"]}
     handlers: dict[str, dict[str, Any]] = {"terminal": terminal}
     if log_file is not None:

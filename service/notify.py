@@ -7,11 +7,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-CHANNEL: Final = "ampcore.news"
+CHANNEL: Final = "ampcore.job_updates"
 """The Redis channel; each message is the id of a job."""
 TIMEOUT_S: Final = 0.5
 RETRY_AFTER_S: Final = 10.0
-"""After a failure, nothing is published for so long."""
+"""After a failure, nothing is published for this long."""
 
 
 class Notifier:

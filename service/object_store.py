@@ -1,6 +1,6 @@
 """Storage backend for object stores, through fsspec: `s3://` and others.
 
-Credentials come from where the library of the store looks for them: for S3, the AWS variables
+The library of the store reads the credentials: for S3, from the AWS variables
 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, …).
 """
 
@@ -32,7 +32,7 @@ class ObjectStore:
             self._do(lambda fs, key: fs.put_file(same, key), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if stored != size:
-            raise OSError(f"{size} bytes were sent and {stored} arrived")
+            raise OSError(f"{size} bytes were sent, but {stored} were stored")
         return size, digest
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:

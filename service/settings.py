@@ -16,10 +16,10 @@ from service.log_config import LogFormat
 DEFAULT_DATA_DIR: Final = Path("ampcore-data")
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
 REDIS_SCHEMES: Final = ("redis", "rediss")
-"""What both Celery and redis-py understand: they disagree about sockets and Sentinel."""
+"""Schemes that Celery and redis-py both support; their URLs for sockets and Sentinel differ."""
 ENV_PREFIX: Final = "AMPCORE_"
 MAX_RECEIVED: Final = 80
-"""The most characters of an invalid value in a message."""
+"""Maximum number of characters of an invalid value in a message."""
 
 
 class SettingsInvalid(ValueError):
@@ -98,7 +98,7 @@ class SharedSettings(BaseSettings):
     )
     """URL of the storage for files of jobs; default: the folder `artifacts` in the data folder."""
     lease_s: float = Field(30.0, ge=0.5, le=3600, description="seconds from 0.5 to 3600")
-    """A worker owns its job for so long after its last write or heartbeat."""
+    """A worker owns its job for this long after its last write or heartbeat."""
     log_format: LogFormat = Field("json", description="text or json")
 
     @classmethod

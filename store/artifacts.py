@@ -34,12 +34,12 @@ def add(
     session: Session, job_id: str, attempt: int, file: StoredFile, *, lease_s: float = LEASE_S
 ) -> LeaseStatus | None:
     """Record a file that is complete in the storage; None if another attempt owns the job."""
-    standing = renew_lease_and_take_seq(session, job_id, attempt, lease_s=lease_s)
-    if standing is not None:
-        row = Artifact(job_id=job_id, attempt=attempt, seq=standing.seq, **vars(file))
+    lease = renew_lease_and_take_seq(session, job_id, attempt, lease_s=lease_s)
+    if lease is not None:
+        row = Artifact(job_id=job_id, attempt=attempt, seq=lease.seq, **vars(file))
         session.merge(row)  # a repeated write replaces the first one
         session.flush()
-    return standing
+    return lease
 
 
 def listing(session: Session, job_id: str) -> Sequence[Artifact]:

@@ -22,8 +22,8 @@ def claim_next(
 ) -> Job | None:
     """Claim the next job of these queues; None if there is none.
 
-    The highest priority goes first, then the oldest. Projects that run as many jobs as their
-    quota allows are passed over.
+    The order is by priority, then by age. Jobs of projects whose quota of running jobs is used up
+    are skipped.
     """
     next_one = (
         select(Job.id)
@@ -85,7 +85,7 @@ def mark_running(
     """Mark a job as running: its training loop starts. None if another attempt owns the job.
 
     `totals` are the totals over the steps before `first_step`. A job that is pausing or stopping
-    keeps its state; its first step is recorded all the same.
+    keeps its state; its first step is recorded anyway.
     """
     fields = {"total_steps": total_steps, "step": first_step, "totals": json_safe(totals)}
     owned = Job.attempt == attempt
@@ -138,24 +138,21 @@ def fail(
     job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
     if job is None:
         return None
-    failures, message = job.failures + 1, storable_text(message)
+    failures = job.failures + 1
     fields: dict[str, Any] = {"reason": reason, "failures": failures}
+    message = storable_text(message)
     wait_s = retries.wait_s(reason, failures, job.max_attempts)
     if wait_s is None:
-        state, message = State.FAILED, message + retries.final_failure_advice(reason, failures)
+        state = State.FAILED
+        message += retries.final_failure_advice(reason, failures)
     elif job.state == State.PAUSING:
-        state, message = (
-            State.PAUSED,
-            f"{message} A pause had been requested: resume the job to continue.",
-        )
+        state = State.PAUSED
+        message += " A pause had been requested: resume the job to continue."
     else:
-        state, fields["not_before"], fields["dispatched_at"] = (
-            State.QUEUED,
-            after(wait_s),
-            None,
-        )
+        state = State.QUEUED
+        fields |= {"not_before": after(wait_s), "dispatched_at": None}
         message += (
-            f" It goes on from its last checkpoint in {wait_s:g} s: "
+            f" It resumes from its last checkpoint in {wait_s:g} s: "
             f"attempt {failures + 1} of {job.max_attempts}."
         )
     return end_attempt(session, job_id, attempt, state, outcome=outcome, message=message, **fields)
@@ -170,7 +167,7 @@ def mark_cancelled(session: Session, job_id: str, attempt: int) -> Job | None:
 
 def mark_paused(session: Session, job_id: str, attempt: int) -> Job | None:
     """Mark a pausing job as paused: its process has ended and its checkpoint is stored."""
-    message = "Paused on request; its process has ended. Resume it to go on from its checkpoint."
+    message = "Paused on request; its process has ended. Resume it to continue from its checkpoint."
     reason = Reason.USER_REQUEST
     paused = end_attempt(session, job_id, attempt, State.PAUSED, reason=reason, message=message)
     return paused or mark_cancelled(session, job_id, attempt)
@@ -212,8 +209,8 @@ def used_s(session: Session, job_id: str) -> float:
 
 def _projects_at_quota(session: Session) -> list[str]:
     """The projects that run as many jobs as their quota allows."""
-    # Locked, so that of two concurrent claims the second one counts the job of the first. In a
-    # fixed order against deadlocks, and FOR NO KEY UPDATE, so that submissions do not wait.
+    # Locked, so that of two concurrent claims the second one counts the job of the first. In a #
+    # fixed order to avoid deadlocks, and FOR NO KEY UPDATE so that submissions do not wait.
     limits = session.execute(
         select(Project.name, Project.max_running)
         .where(Project.max_running.is_not(None))

@@ -1,4 +1,4 @@
-"""The audit log: one row for each change by a person, written in the transaction of the change."""
+"""The audit log: one row for each change by a user, written in the transaction of the change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from store.tables import AuditEntry
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes a change, from which address, in which request."""
+    """The token that makes a change, its address and its request."""
 
     project: str
     token_id: str | None

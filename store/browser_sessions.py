@@ -12,7 +12,7 @@ from store.tables import BrowserSession, Token
 from store.tokens import ValidToken, digest_of, is_valid
 
 LIFETIME_S: Final = 12 * 3600.0
-"""A working day: people sign in once each morning."""
+"""A working day, so that users sign in once a day."""
 
 
 def delete_expired(session: Session) -> None:
@@ -27,7 +27,7 @@ def delete_expired(session: Session) -> None:
 def create(session: Session, token: Token) -> tuple[str, datetime]:
     """Open a session; returns its secret, which is not stored, and when it expires.
 
-    It ends after LASTS_S, or with its token.
+    It ends after LIFETIME_S, or with its token.
     """
     secret = secrets.token_urlsafe(32)
     ends, token_ends = after(LIFETIME_S), literal(token.expires_at, UtcDateTime())

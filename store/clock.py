@@ -80,5 +80,5 @@ def _seconds_sqlite(element: Any, compiler: Any, **options: Any) -> str:
 @compiles(_SecondsBetween, "postgresql")
 def _seconds_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     start, until = (compiler.process(clause, **options) for clause in element.clauses)
-    # Without the cast it would be a numeric, and a Decimal in Python.
+    # Without the cast the result is a numeric, which becomes a Decimal in Python.
     return f"CAST(extract(epoch FROM ({until} - {start})) AS double precision)"

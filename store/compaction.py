@@ -1,7 +1,7 @@
-"""Merge small step blocks into large ones, and extend the downsampling pyramid over them.
+"""Merge small step blocks into large ones, and extend the downsampling levels over them.
 
 `read_uncompacted`, `merge_steps`, `write_merged`: the merge runs outside a transaction, and is
-written only if the rows are still as they were read. So several servers may do it at once.
+written only if the rows have not changed since they were read, so several servers may do it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ from store.tables import Base, Job, StepBlockRow, StepLevel, StepPoints
 
 MAX_BLOCKS: Final = 1024
 MAX_STEPS: Final = 262_144
-"""The most blocks merged in one transaction, and the most steps in them."""
+"""The maximum number of blocks merged in one transaction, and of steps in them."""
 
 
 class StaleRead(Exception):
@@ -61,15 +61,15 @@ class StoredBlock:
 
 @dataclass(frozen=True)
 class UncompactedSteps:
-    """The last blocks of an attempt, and the end of each level of its pyramid, as stored.
+    """The last blocks of an attempt, and the end of each of its downsampling levels, as stored.
 
-    `pieces` are the blocks to merge. `behind` holds the steps before them that are not in a bucket
+    `pieces` are the blocks to merge. `preceding` are the steps before them that are in no bucket
     of the first level yet.
     """
 
     uncompacted: UncompactedAttempt
     pieces: Sequence[StoredBlock]
-    behind: Sequence[StepBlock]
+    preceding: Sequence[StepBlock]
     levels: Mapping[int, Buckets]
     points: KeySteps | None
 
@@ -85,7 +85,7 @@ class MergedSteps:
 
 
 def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> UncompactedSteps:
-    """Read what is to be merged of an attempt; `pieces` is empty if another server was faster."""
+    """Read the blocks to merge of an attempt; `pieces` is empty if another server merged them."""
     own = (StepBlockRow.job_id == uncompacted.job_id, StepBlockRow.attempt == uncompacted.attempt)
     pieces = [*_unfinished_segment(session, own), *_uncompacted_rows(session, own)]
     levels = {
@@ -98,13 +98,13 @@ def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> Uncom
     points = session.scalar(_last_payload(StepPoints, uncompacted))
     begin = covered_until(levels.get(LEVELS[0]))
     first = pieces[0].first_step if pieces else begin
-    behind = read_blocks(
+    preceding = read_blocks(
         session, uncompacted.job_id, AttemptRange(uncompacted.attempt, begin, first)
     )
     return UncompactedSteps(
         uncompacted,
         [_stored_block(row) for row in pieces],
-        list(behind) if begin < first else [],
+        list(preceding) if begin < first else [],
         levels,
         decode_key_steps(points) if points else None,
     )
@@ -114,13 +114,13 @@ def merge_steps(tail: UncompactedSteps) -> MergedSteps:
     """Merge what was read, without access to the database."""
     segments = groupby(tail.pieces, key=lambda piece: piece.row.first_step // SEGMENT_STEPS)
     runs = [run for _, segment in segments for run in _contiguous_runs(list(segment))]
-    blocks = [*tail.behind, *(StepBlock.concat([piece.block for piece in run]) for run in runs)]
+    blocks = [*tail.preceding, *(StepBlock.concat([piece.block for piece in run]) for run in runs)]
     made = extend_levels(tail.levels, blocks)
     return MergedSteps(
         tail,
         [
             _merged_row(run, block)
-            for run, block in zip(runs, blocks[len(tail.behind) :], strict=True)
+            for run, block in zip(runs, blocks[len(tail.preceding) :], strict=True)
         ],
         {size: [_level_row(chunk) for chunk in chunks] for size, chunks in made.items()},
         list(_point_rows(tail, blocks, made.get(LEVELS[0], []))),

@@ -1,4 +1,4 @@
-"""Find attempts with step blocks that are to be merged."""
+"""Find attempts with step blocks to merge."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,12 +12,12 @@ from store.tables import Job, StepBlockRow
 SEGMENT_STEPS: Final = 16_384
 """Blocks whose first steps s have the same `s // SEGMENT_STEPS` are merged into one."""
 MIN_BLOCKS: Final = 64
-"""A running attempt is merged once it has so many unmerged blocks."""
+"""A running attempt is merged once it has this many unmerged blocks."""
 
 
 @dataclass(frozen=True)
 class UncompactedAttempt:
-    """An attempt with step blocks that are to be merged."""
+    """An attempt with step blocks to merge."""
 
     job_id: str
     attempt: int

@@ -31,7 +31,7 @@ def read_json(text: Any) -> Any:
 
 
 def is_row_error(error: Exception) -> bool:
-    """Whether an error that was raised while rows were fetched means that a row is damaged."""
+    """Whether an error during a fetch of rows means that a row is damaged."""
     if isinstance(error, OperationalError):  # SQLite, for a statement that looks into JSON
         return "malformed JSON" in str(error.orig)
     return isinstance(error, DataError) or not isinstance(error, SQLAlchemyError)

@@ -23,11 +23,11 @@ BUSY_RETRY_S = 0.01
 """Pause between two attempts at a lock that SQLite itself does not wait for."""
 CONNECT_TIMEOUT_S = 5
 TCP_TIMEOUT_S = 10
-"""TCP_USER_TIMEOUT: a connection without an acknowledgement for so long is closed."""
+"""TCP_USER_TIMEOUT: a connection without an acknowledgement for this long is closed."""
 PING_AFTER_IDLE_S = 1.0
 """A pooled connection that was used more recently is not pinged before it is used again."""
 IDLE_IN_TRANSACTION_S = 15
-"""PostgreSQL ends a transaction that is idle for so long: a suspended process holds no locks."""
+"""PostgreSQL ends a transaction that is idle this long: a suspended process holds no locks."""
 OWNER_ONLY: Final = 0o600
 """Permissions of SQLite's files: only the owner may read and write them."""
 BINARY_RESULTS: Final = "ampcore_binary"
@@ -100,7 +100,7 @@ def _engine(url: str) -> Engine:
         address = address.set(drivername="postgresql+psycopg")
         engine = create_engine(
             address,
-            hide_parameters=True,  # values that people sent must not appear in error logs
+            hide_parameters=True,  # user input must not appear in error logs
             pool_size=10,
             pool_use_lifo=True,
             skip_autocommit_rollback=True,
@@ -163,7 +163,7 @@ def _ping_after_idle(engine: Engine) -> None:
 
 
 def _make_private(database: Path, *_: Any) -> None:
-    """Let only the owner read the database file, and the files that SQLite creates beside it.
+    """Let only the owner read the database file, and the files that SQLite creates next to it.
 
     SQLite gives those the permissions of the database file. Older versions used the umask.
     """
@@ -205,7 +205,7 @@ def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
     if options.get("looks", False):
         return
-    # A transaction that reads first and writes later cannot wait for the lock ("database is
-    # locked"); one that takes the lock at once waits its turn.
+    # A transaction that reads first and writes later cannot wait for the lock ("database is #
+    # locked"); one that takes the lock at its start waits for it.
     immediate = options.get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

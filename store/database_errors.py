@@ -37,7 +37,7 @@ NO_TABLE: Final = "no such table"
 class OutcomeUnknown(OperationalError):
     """The response to a COMMIT was lost: the transaction is committed, or rolled back.
 
-    Whoever retries must be able to find out which.
+    A retry must be able to find out which.
     """
 
 

@@ -1,4 +1,4 @@
-"""Downsample a range of a job's steps, with the stored pyramid of each attempt."""
+"""Downsample a range of a job's steps, with the stored downsampling levels of each attempt."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -52,14 +52,18 @@ def stored_parts(
     """The ranges as parts of a series; unknown `columns` are left out."""
     keep = keep_all if columns is None else set(columns).__contains__
     return [
-        StepRange(StoredSeries(session, job_id, stretch.attempt, keep), stretch.start, stretch.end)
-        for stretch in ranges
-        if stretch.start < stretch.end
+        StepRange(
+            StoredSeries(session, job_id, attempt_range.attempt, keep),
+            attempt_range.start,
+            attempt_range.end,
+        )
+        for attempt_range in ranges
+        if attempt_range.start < attempt_range.end
     ]
 
 
 class StoredSeries:
-    """The stored steps and pyramid levels of one range of an attempt."""
+    """The stored steps and downsampling levels of one range of an attempt."""
 
     def __init__(
         self, session: Session, job_id: str, attempt: int, keep: ColumnFilter = keep_all
@@ -78,11 +82,11 @@ class StoredSeries:
     def buckets(self, size: int, start: int, end: int) -> list[Buckets]:
         """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
         span = size * BUCKETS_PER_CHUNK
-        asked = {**self._whose, "size": size, "begin": start // span * span, "end": end}
-        payloads = self._session.connection().execute(_CHUNKS, asked).scalars()
+        parameters = {**self._whose, "size": size, "begin": start // span * span, "end": end}
+        payloads = self._session.connection().execute(_CHUNKS, parameters).scalars()
         return [decode_buckets(each, self._keep).between(start, end) for each in payloads]
 
     def steps(self, start: int, end: int) -> Iterator[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order."""
-        stretch = AttemptRange(self._attempt, start, end)
-        return read_blocks(self._session, self._job_id, stretch, self._keep)
+        attempt_range = AttemptRange(self._attempt, start, end)
+        return read_blocks(self._session, self._job_id, attempt_range, self._keep)

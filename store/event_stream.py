@@ -17,7 +17,7 @@ ROWS_PER_READ: Final = 64
 BLOCKS_PER_READ: Final = 4
 """Rows, and step blocks, per read; merged blocks hold thousands of steps."""
 STEPS_PER_EVENT: Final = 1000
-"""Merged blocks are split into events of about so many steps; an original block never is."""
+"""Merged blocks are split into events of about this many steps; original blocks are not."""
 
 
 class StreamKind(StrEnum):
@@ -61,14 +61,14 @@ def read(
     """Read the next entries of these kinds with a seq above `after`, in order.
 
     Returns the entries, and the seq up to which they are complete: `until`, the job's own, if
-    nothing is left. A reader that continues after that seq misses nothing and gets nothing twice.
+    nothing is left. A reader that continues after that seq gets every entry exactly once.
     """
     events = _next_rows(session, EventRow, job_id, after) if StreamKind.EVENTS in kinds else []
     logs = _next_rows(session, LogRow, job_id, after) if StreamKind.LOGS in kinds else []
     blocks: Sequence[Any] = []
     if StreamKind.STEPS in kinds:
-        asked = {"job_id": job_id, "after": after, "most": BLOCKS_PER_READ}
-        blocks = session.connection().execute(_BLOCKS, asked).all()
+        parameters = {"job_id": job_id, "after": after, "most": BLOCKS_PER_READ}
+        blocks = session.connection().execute(_BLOCKS, parameters).all()
     for rows, most in ((events, ROWS_PER_READ), (logs, ROWS_PER_READ), (blocks, BLOCKS_PER_READ)):
         if len(rows) == most:
             until = min(until, rows[-1].seq)
@@ -87,7 +87,7 @@ def _next_rows(session: Session, table: Any, job_id: str, after: int) -> Sequenc
 def _steps_events(
     row: Any, after: int, until: int, cuts: Sequence[int], keep: Callable[[str], bool] | None
 ) -> Iterator[StepsEvent]:
-    """The steps of a stored block whose seq lies above `after` and not above `until`."""
+    """The steps of a stored block with `after` < seq ≤ `until`."""
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
         decode,
         keep_all,

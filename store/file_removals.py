@@ -15,15 +15,15 @@ from store.clock import after, now
 from store.tables import Artifact, FileRemoval
 
 OWN_TURN_S: Final = 60.0
-"""Whoever schedules a removal has so long to execute it before the background work does."""
+"""The scheduling process has this long to delete the files before the background work does."""
 RETRY_AFTER_S: Final = 300.0
-"""A failed removal is tried again after so long."""
+"""The delay before a failed removal is retried."""
 BATCH: Final = 100
 
 
 @dataclass(frozen=True)
 class Removal:
-    """A file of a job that is to be deleted; all of its files if `path` is None."""
+    """A file of a job to delete; all of its files if `path` is None."""
 
     id: int
     job_id: str
@@ -67,7 +67,7 @@ def mark_done(session: Session, removals: Collection[Removal]) -> None:
 
 
 def postpone(session: Session, removals: Collection[Removal]) -> None:
-    """Move failed removals behind the others."""
+    """Postpone failed removals by RETRY_AFTER_S."""
     ids = [removal.id for removal in removals]
     statement = (
         update(FileRemoval).where(FileRemoval.id.in_(ids)).values(due_at=after(RETRY_AFTER_S))

@@ -58,11 +58,11 @@ def claim(session: Session, request: IdempotentRequest) -> StoredResponse | None
     return _stored_response(request, session.scalars(row).one_or_none())
 
 
-def store_response(session: Session, request: IdempotentRequest, answer: StoredResponse) -> None:
+def store_response(session: Session, request: IdempotentRequest, response: StoredResponse) -> None:
     """Store the response to a request whose key is claimed."""
     statement = update(IdempotencyKey).where(_key_columns() == (request.project, request.key))
     session.execute(
-        statement.values(**vars(answer), created_at=now()).execution_options(
+        statement.values(**vars(response), created_at=now()).execution_options(
             synchronize_session=False
         )
     )

@@ -1,4 +1,4 @@
-"""Transitions of a job by people: create, read, edit, cancel, pause, resume, retry, delete."""
+"""Operations on jobs by users: create, read, edit, cancel, pause, resume, retry, delete."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,7 +150,7 @@ def request_cancel(session: Session, job_id: str) -> Job | None:
             State.CANCELLED,
             Job.state.in_([State.QUEUED, State.PAUSED]),
             reason=Reason.USER_REQUEST,
-            message="Cancelled on request while no worker had it.",
+            message="Cancelled on request; no worker was running it.",
             finished_at=now(),
         )
         return waiting or change_state(session, job_id, State.STOPPING, requested=CANCEL)
@@ -171,7 +171,7 @@ def request_pause(session: Session, job_id: str) -> Job | None:
             State.PAUSED,
             Job.state == State.QUEUED,
             reason=Reason.USER_REQUEST,
-            message="Paused on request. Resume it to put it into the queue again.",
+            message="Paused on request. Resume it to queue it again.",
         )
         return waiting or change_state(session, job_id, State.PAUSING, requested=PAUSE)
     return None

@@ -15,7 +15,7 @@ from store.steps import AttemptRange, clip, read_blocks
 from store.tables import StepPoints
 
 MAX_LISTED: Final = 1000
-"""So many skipped steps, and so many loss scale changes, are listed one by one."""
+"""The maximum number of skipped steps, and of loss-scale changes, that are listed individually."""
 
 _STORED: Final = (
     select(StepPoints.__table__)
@@ -58,56 +58,61 @@ def find(
     """The key steps s with `start` ≤ s < `end` in the given attempt ranges of a job."""
     found = KeyStepsInRange(KeySteps.concat([]))
     for before, whole in pairwise((None, *ranges)):
-        for stretch in clip([whole] if whole else [], start, end):
-            first = stretch.start
+        for attempt_range in clip([whole] if whole else [], start, end):
+            first = attempt_range.start
             if before is not None and whole is not None and first == whole.start:
-                found.add(_at_attempt_boundary(session, job_id, before, stretch))
+                found.add(_at_attempt_boundary(session, job_id, before, attempt_range))
                 first += 1
             until = _add_stored(
-                session, job_id, AttemptRange(stretch.attempt, first, stretch.end), found
+                session,
+                job_id,
+                AttemptRange(attempt_range.attempt, first, attempt_range.end),
+                found,
             )
             for points in _not_stored_yet(
-                session, job_id, AttemptRange(stretch.attempt, until, stretch.end)
+                session, job_id, AttemptRange(attempt_range.attempt, until, attempt_range.end)
             ):
                 found.add(points)
     return found
 
 
 def _add_stored(
-    session: Session, job_id: str, stretch: AttemptRange, found: KeyStepsInRange
+    session: Session, job_id: str, attempt_range: AttemptRange, found: KeyStepsInRange
 ) -> int:
     """Add the stored key steps; returns the step up to which they are stored."""
-    until = stretch.start
-    asked = {"job_id": job_id, **vars(stretch)}
-    for row in session.connection().execute(_STORED, asked):
-        until = min(row.end_step, stretch.end)
-        whole = stretch.start <= row.first_step and row.end_step <= stretch.end
+    until = attempt_range.start
+    parameters = {"job_id": job_id, **vars(attempt_range)}
+    for row in session.connection().execute(_STORED, parameters):
+        until = min(row.end_step, attempt_range.end)
+        whole = attempt_range.start <= row.first_step and row.end_step <= attempt_range.end
         if whole and (found.is_full or not row.skipped + row.changes):
             found.skipped += row.skipped
             found.changes += row.changes
         else:
-            found.add(decode_key_steps(row.payload).between(stretch.start, stretch.end))
+            found.add(decode_key_steps(row.payload).between(attempt_range.start, attempt_range.end))
     return until
 
 
-def _not_stored_yet(session: Session, job_id: str, stretch: AttemptRange) -> Iterator[KeySteps]:
+def _not_stored_yet(
+    session: Session, job_id: str, attempt_range: AttemptRange
+) -> Iterator[KeySteps]:
     """The key steps of blocks that are not merged yet."""
-    if stretch.start >= stretch.end:
+    if attempt_range.start >= attempt_range.end:
         return
     # From one step earlier: the first step may have changed the scale of that one.
-    wider = AttemptRange(stretch.attempt, max(stretch.start - 1, 0), stretch.end)
+    wider = AttemptRange(attempt_range.attempt, max(attempt_range.start - 1, 0), attempt_range.end)
     before = LastLossScales.unknown()
     for block in read_blocks(session, job_id, wider, _is_needed):
-        yield KeySteps.of(block, before).between(stretch.start, stretch.end)
+        yield KeySteps.of(block, before).between(attempt_range.start, attempt_range.end)
         before = LastLossScales.of(block)
 
 
 def _at_attempt_boundary(
-    session: Session, job_id: str, before: AttemptRange, stretch: AttemptRange
+    session: Session, job_id: str, before: AttemptRange, attempt_range: AttemptRange
 ) -> KeySteps:
     """The changes at the first step of a range, compared with the attempt before it."""
     last = AttemptRange(before.attempt, before.end - 1, before.end)
-    first = AttemptRange(stretch.attempt, stretch.start, stretch.start + 1)
+    first = AttemptRange(attempt_range.attempt, attempt_range.start, attempt_range.start + 1)
     scales = [LastLossScales.of(block) for block in read_blocks(session, job_id, last, _is_needed)]
     blocks = read_blocks(session, job_id, first, _is_needed)
     return KeySteps.concat(

@@ -1,4 +1,4 @@
-"""Leases: which attempt owns a job, and until when. Every write of a worker renews its lease."""
+"""Leases: the attempt that owns a job, and until when. Every write of a worker renews its lease."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from store.clock import after, now
 from store.tables import Job
 
 LEASE_S: Final = 30.0
-"""A worker owns its job for so long after its last write or heartbeat."""
+"""A worker owns its job for this long after its last write or heartbeat."""
 MAX_OUTAGE_GRACE_S: Final = 10.0
 SELF_FENCE_S: Final = 300.0
-"""A worker that cannot reach the database for so long ends its trainers itself.
+"""A worker that cannot reach the database for this long ends its trainers itself.
 
 Until then they may still run, so the cancelled job of a lost worker does not count as ended.
 """
@@ -50,16 +50,16 @@ def renew_lease(
     None means that another attempt owns the job or that the job has ended: the caller must stop
     its process and write nothing.
     """
-    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
-    return _execute(session, _RENEW, asked)
+    parameters = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
+    return _execute(session, _RENEW, parameters)
 
 
 def renew_lease_and_take_seq(
     session: Session, job_id: str, attempt: int, *, lease_s: float
 ) -> LeaseStatus | None:
     """As `renew_lease`, and take the job's next `seq` for a row of the event stream."""
-    asked = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
-    return _execute(session, _RENEW_AND_TAKE_SEQ, asked)
+    parameters = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
+    return _execute(session, _RENEW_AND_TAKE_SEQ, parameters)
 
 
 def renew_lease_and_advance(
@@ -77,7 +77,7 @@ def renew_lease_and_advance(
     The job's `seq` advances by `count`. `progress` is empty, or sets the job's `step`, `latest` and
     `totals`. None also if the attempt has not written `entries_written` entries before.
     """
-    asked = {
+    parameters = {
         "id_": job_id,
         "attempt_": attempt,
         "lease_s": lease_s,
@@ -85,11 +85,11 @@ def renew_lease_and_advance(
         "count": count,
     }
     statement = _RENEW_AND_PROGRESS if progress else _RENEW_AND_ADVANCE
-    return _execute(session, statement, {**asked, **{f"{k}_": v for k, v in progress.items()}})
+    return _execute(session, statement, {**parameters, **{f"{k}_": v for k, v in progress.items()}})
 
 
-def _execute(session: Session, statement: Any, asked: Mapping[str, Any]) -> LeaseStatus | None:
-    row = session.connection().execute(statement, asked).one_or_none()
+def _execute(session: Session, statement: Any, parameters: Mapping[str, Any]) -> LeaseStatus | None:
+    row = session.connection().execute(statement, parameters).one_or_none()
     return LeaseStatus(*row) if row is not None else None
 
 

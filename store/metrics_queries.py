@@ -1,4 +1,4 @@
-"""Queries for `/metrics`: jobs, waits, attempts, files and workers in numbers."""
+"""Queries for `/metrics`: counts of jobs, waits, attempts, files and busy slots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ def attempts_by_outcome(session: Session) -> Mapping[str, int]:
 
 
 def longest_silence_s(session: Session) -> float:
-    """Seconds since the least recently heard-from running job wrote steps or a heartbeat."""
+    """The longest time since a running job last wrote steps or a heartbeat, in seconds."""
     longest = func.max(seconds_since(Job.updated_at))
     return session.scalar(select(longest).where(Job.state == State.RUNNING)) or 0.0
 

@@ -81,7 +81,7 @@ def load_by_project(session: Session) -> Mapping[str, ProjectLoad]:
 
 
 def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
-    """Raise QuotaExceeded if so many more jobs of the project may not be queued.
+    """Raise QuotaExceeded if `more` further jobs of the project may not be queued.
 
     The project's row stays locked until the transaction ends, so that of two concurrent requests
     the second one counts the jobs of the first.
@@ -92,6 +92,6 @@ def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
     queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
     if (session.scalar(queued) or 0) + more > most:
         raise QuotaExceeded(
-            f"The project {name!r} has as many jobs in the queue as its quota of {most} allows. "
-            "Try again when a worker has taken one of them."
+            f"The project {name!r} has reached its quota of {most} queued jobs. "
+            "Try again when a worker has started one of them."
         )

@@ -1,4 +1,4 @@
-"""Queued jobs: which of them need a message to a worker, and why one of them still waits."""
+"""Queued jobs: which of them need a message to a worker, and why a job still waits."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def queues_to_dispatch(session: Session, *, silent_for_s: float) -> Sequence[str
 def undispatched_jobs(
     session: Session, queue: str, *, silent_for_s: float, limit: int
 ) -> Sequence[Job]:
-    """Those jobs of one queue in claim order: id, queue and policy."""
+    """The undispatched jobs of one queue in claim order: id, queue and policy."""
     statement = (
         select(Job)
         .options(load_only(Job.id, Job.queue, Job.policy))
@@ -78,7 +78,7 @@ def is_queued(job: Job | Row[Any]) -> bool:
 
 
 def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str, str]:
-    """For each queued job, by id, one sentence that says why it does not run yet.
+    """For each queued job, by id, a sentence that explains why it does not run yet.
 
     A job that is no longer queued has none. The number of queries does not depend on the number of
     jobs, and only the first jobs of a long queue are ranked.
@@ -139,13 +139,13 @@ def _ranks(connection: Connection, queue: str, job_ids: Collection[str]) -> dict
 
 
 def _not_due_sentence(due_in_s: float) -> str:
-    return f"Its last attempt failed; it is tried again in {ceil(due_in_s)} s."
+    return f"Its last attempt failed; the next one starts in {ceil(due_in_s)} s."
 
 
 def _quota_sentence(job: Row[Any]) -> str:
     return (
-        f"The project {job.project!r} runs as many jobs as its quota of {job.most} allows; "
-        "it starts when one of them ends."
+        f"The project {job.project!r} has reached its quota of {job.most} running jobs; "
+        "this job starts when one of them ends."
     )
 
 
@@ -157,15 +157,15 @@ def _rank_sentence(queue: str, rank: int | None, capacity: _Capacity) -> str:
         )
     place = f"It is number {rank} in the queue {queue!r}"
     if rank is None:
-        place = f"More than {MAX_RANKED:,} jobs are before it in the queue {queue!r}"
+        place = f"More than {MAX_RANKED:,} jobs are ahead of it in the queue {queue!r}"
     if capacity.busy < capacity.slots:
-        return f"{place}; a worker takes it in a moment." if rank else f"{place}."
+        return f"{place}; a worker will start it shortly." if rank else f"{place}."
     taken = (
         "the only slot of its workers is"
         if capacity.slots == 1
         else f"all {capacity.slots} slots are"
     )
-    return f"{place}, and {taken} taken."
+    return f"{place}, and {taken} busy."
 
 
 # All statements are built once: building one takes as long as executing it.

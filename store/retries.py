@@ -14,7 +14,7 @@ class Backoff:
     longest_s: float
 
     def wait_s(self, failures: int) -> float:
-        """The delay after so many failures in a row (1 or more)."""
+        """The delay after this many failures in a row (1 or more)."""
         # The exponent is bounded: 2.0**1100 overflows.
         return min(self.first_s * 2.0 ** min(failures - 1, 60), self.longest_s)
 
@@ -30,8 +30,8 @@ BACKOFF_BY_REASON: Final[dict[str, Backoff]] = {
 
 def final_failure_advice(reason: str, failures: int) -> str:
     """Appended to the message of the last attempt."""
-    tried = f" It was tried {failures} times." if failures > 1 else ""
-    again = " Retry it to go on from its last checkpoint." if reason in BACKOFF_BY_REASON else ""
+    tried = f" {failures} attempts failed." if failures > 1 else ""
+    again = " Retry it to continue from its last checkpoint." if reason in BACKOFF_BY_REASON else ""
     return tried + again
 
 

@@ -18,7 +18,7 @@ def insert_rows(session: Session, table: type[Base], *rows: Mapping[str, Any]) -
 
 
 def insert_if_absent(session: Session, table: type[Base], **values: Any) -> Any:
-    """An INSERT that does nothing if the row exists, also if two transactions insert it at once."""
+    """An INSERT that does nothing if the row exists, even if two transactions insert it at once."""
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     return dialect.insert(table).values(**values).on_conflict_do_nothing()
 

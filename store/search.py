@@ -4,9 +4,9 @@ A page starts after a position: the sort value of the last job, then its id. So 
 nothing, and jobs with equal values have a fixed order. Sorted by `created_at`, which never changes,
 each job is listed once.
 
-In any other order a job can move from after the position to before it while a client reads page
-after page. So the jobs that changed since the first page was read are listed again at the end, in a
-fixed order: each job that matches all the time is listed at least once.
+In any other order a job can move from after the position to before it while a client reads the
+pages. So the jobs that changed since the first page was read are listed again at the end, in a
+fixed order: each job that matches the whole time is listed at least once.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -34,9 +34,9 @@ class Sort(StrEnum):
     UPDATED_AT = "updated_at"
     LAST_UPDATED = "-updated_at"
     NAME = "name"
-    NAME_BACKWARDS = "-name"
+    NAME_DESCENDING = "-name"
     PRIORITY = "priority"
-    MOST_URGENT = "-priority"
+    HIGHEST_PRIORITY = "-priority"
 
     @property
     def descends(self) -> bool:
@@ -72,8 +72,8 @@ MOVED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {
 """The time at which a job last moved in a list with that sort key."""
 
 MAX_TRANSACTION_S: Final = 30.0
-"""A change that was not committed yet when the first page was read is at most so old: transactions
-of the server take milliseconds, and PostgreSQL ends idle ones."""
+"""The maximum age of a change that was uncommitted when the first page was read: transactions of
+the server take milliseconds, and PostgreSQL ends idle ones."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_ID: Final = "0" * 12
@@ -98,13 +98,14 @@ class Search:
 class PagePosition:
     """The end of a page: the sort keys of its last job, and its id.
 
-    `walk_started_at` is when the first page was read. `is_in_moved_jobs`: the list in its own order
-    is finished, and the jobs that changed since `walk_started_at` follow, sorted by `created_at`.
+    `listing_started_at` is when the first page was read. `is_in_moved_jobs`: the list in its own
+    order is finished, and the jobs that changed since `listing_started_at` follow, sorted by
+    `created_at`.
     """
 
     value: Any
     job_id: str
-    walk_started_at: datetime | None = None
+    listing_started_at: datetime | None = None
     is_in_moved_jobs: bool = False
 
 
@@ -120,16 +121,18 @@ class Page:
     next: PagePosition | None
     in_order: int
     field: str
-    walk_started_at: datetime | None
+    listing_started_at: datetime | None
 
     def after_position(self, count: int) -> PagePosition | None:
         """The position of the next page if this one ends after `count` jobs (1 or more)."""
         if count == len(self.jobs):
             return self.next
         if count <= self.in_order:
-            return _position_of_last(self.jobs[:count], self.field, self.walk_started_at)
+            return _position_of_last(self.jobs[:count], self.field, self.listing_started_at)
         moved = self.jobs[self.in_order : count]
-        return _position_of_last(moved, "created_at", self.walk_started_at, is_in_moved_jobs=True)
+        return _position_of_last(
+            moved, "created_at", self.listing_started_at, is_in_moved_jobs=True
+        )
 
 
 def page(
@@ -139,35 +142,39 @@ def page(
 
     A damaged job is included as `read_partially` returns it.
     """
-    walk_started_at = (
-        after_position.walk_started_at if after_position is not None else _started_at(session, sort)
+    listing_started_at = (
+        after_position.listing_started_at
+        if after_position is not None
+        else _started_at(session, sort)
     )
 
     def of(rows: Sequence[Any], in_order: int, go_on: PagePosition | None) -> Page:
-        return Page(rows, go_on, in_order, sort.field, walk_started_at)
+        return Page(rows, go_on, in_order, sort.field, listing_started_at)
 
     rows: list[Any] = []
     if after_position is None or not after_position.is_in_moved_jobs:
         rows = _fetch(
-            session, _in_order(search, sort, after_position, walk_started_at).limit(limit + 1)
+            session, _in_order(search, sort, after_position, listing_started_at).limit(limit + 1)
         )
         if len(rows) > limit:
             return of(
-                rows[:limit], limit, _position_of_last(rows[:limit], sort.field, walk_started_at)
+                rows[:limit], limit, _position_of_last(rows[:limit], sort.field, listing_started_at)
             )
-    if after_position is None or walk_started_at is None:  # read in one query, or in a fixed order
+    if (
+        after_position is None or listing_started_at is None
+    ):  # read in one query, or in a fixed order
         return of(rows, len(rows), None)
     start = (
         after_position
         if after_position.is_in_moved_jobs
-        else PagePosition(EPOCH, FIRST_ID, walk_started_at, is_in_moved_jobs=True)
+        else PagePosition(EPOCH, FIRST_ID, listing_started_at, is_in_moved_jobs=True)
     )
     left, listed = limit - len(rows), [row.id for row in rows]
-    moved = _fetch(session, _moved(search, sort, start, walk_started_at, listed).limit(left + 1))
+    moved = _fetch(session, _moved(search, sort, start, listing_started_at, listed).limit(left + 1))
     if len(moved) <= left:
         return of(rows + moved, len(rows), None)
     place = (
-        _position_of_last(moved[:left], "created_at", walk_started_at, is_in_moved_jobs=True)
+        _position_of_last(moved[:left], "created_at", listing_started_at, is_in_moved_jobs=True)
         if left
         else start
     )
@@ -177,7 +184,7 @@ def page(
 def _position_of_last(
     rows: Sequence[Any],
     field: str,
-    walk_started_at: datetime | None,
+    listing_started_at: datetime | None,
     *,
     is_in_moved_jobs: bool = False,
 ) -> PagePosition | None:
@@ -185,7 +192,7 @@ def _position_of_last(
     for row in reversed(rows):
         value = getattr(row, field)
         if not isinstance(value, Unreadable):
-            return PagePosition(value, row.id, walk_started_at, is_in_moved_jobs)
+            return PagePosition(value, row.id, listing_started_at, is_in_moved_jobs)
     return None
 
 
@@ -193,15 +200,15 @@ def _started_at(session: Session, sort: Sort) -> datetime | None:
     """The start time of a walk whose jobs may move; None if the order is fixed."""
     if sort.field not in MOVED_AT:
         return None
-    walk_started_at: datetime | None = session.scalar(select(now()))
-    return walk_started_at
+    listing_started_at: datetime | None = session.scalar(select(now()))
+    return listing_started_at
 
 
 def _in_order(
     search: Search,
     sort: Sort,
     after_position: PagePosition | None,
-    walk_started_at: datetime | None,
+    listing_started_at: datetime | None,
 ) -> Select[Any]:
     """The jobs of the list in its order."""
     key = COLUMNS[sort.field]
@@ -212,8 +219,8 @@ def _in_order(
             literal(after_position.value, key.type), literal(after_position.job_id, Job.id.type)
         )
         statement = statement.where(here < there if sort.descends else here > there)
-        if sort is Sort.UPDATED_AT:  # otherwise running jobs would be listed again and again
-            statement = statement.where(Job.updated_at <= walk_started_at)
+        if sort is Sort.UPDATED_AT:  # otherwise running jobs would be listed repeatedly
+            statement = statement.where(Job.updated_at <= listing_started_at)
     order = (key.desc(), Job.id.desc()) if sort.descends else (key, Job.id)
     return statement.order_by(*order)
 
@@ -222,11 +229,11 @@ def _moved(
     search: Search,
     sort: Sort,
     after_position: PagePosition,
-    walk_started_at: datetime,
+    listing_started_at: datetime,
     listed: Collection[str],
 ) -> Select[Any]:
     """The jobs that may have moved to before the position of the walk."""
-    since = walk_started_at - timedelta(seconds=MAX_TRANSACTION_S)
+    since = listing_started_at - timedelta(seconds=MAX_TRANSACTION_S)
     there = (
         literal(after_position.value, Job.created_at.type),
         literal(after_position.job_id, Job.id.type),
@@ -234,7 +241,7 @@ def _moved(
     statement = select(*LISTED_COLUMNS).where(
         *_conditions(search),
         MOVED_AT[sort.field] > since,
-        Job.created_at <= walk_started_at,
+        Job.created_at <= listing_started_at,
         tuple_(Job.created_at, Job.id) > tuple_(*there),
         Job.id.not_in(listed),
     )

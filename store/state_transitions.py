@@ -33,7 +33,7 @@ def change_state(
 def add_event(
     session: Session, job: Job | Row[Any], event: EventType, data: dict[str, Any]
 ) -> None:
-    """Insert an event with the seq that the job's row has just been given."""
+    """Insert an event with the job's current seq."""
     insert_rows(session, EventRow, event_values(job, event, data))
 
 

@@ -15,15 +15,15 @@ from store.tables import StepBlockRow
 
 def before(session: Session, job_id: str, step: int) -> StepSummary:
     """The totals over the steps before `step`; later ones will be trained again."""
-    tally = StepSummary()
+    summary = StepSummary()
     ranges = visible_ranges(session, job_id)
     for attempt, first, end, stats in _blocks_with_totals(session, job_id):
         # An attempt starts at a checkpoint, which lies between two blocks of the attempt before it.
         if any(s.attempt == attempt and s.start <= first < min(s.end, step) for s in ranges):
-            tally.add(end - first, stats)
+            summary.add(end - first, stats)
         else:
-            tally.add_repeated(end - first, stats)
-    return tally
+            summary.add_repeated(end - first, stats)
+    return summary
 
 
 def _blocks_with_totals(
@@ -38,11 +38,11 @@ def _blocks_with_totals(
         .order_by(row.attempt, row.first_step)
     )
     rows: Any = session.execute(query)
-    for attempt, first, end, marks, *stats in rows:
-        if marks is None:
+    for attempt, first, end, encoded_index, *stats in rows:
+        if encoded_index is None:
             yield attempt, first, end, BlockStats(*stats)
             continue
         begin = first
-        for mark in decode_merge_index(marks):
-            yield attempt, begin, int(mark["end_step"]), entry_stats(mark)
-            begin = int(mark["end_step"])
+        for merged in decode_merge_index(encoded_index):
+            yield attempt, begin, int(merged["end_step"]), entry_stats(merged)
+            begin = int(merged["end_step"])

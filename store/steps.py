@@ -12,7 +12,7 @@ from store.database import BINARY_RESULTS
 from store.tables import StepBlockRow
 
 STREAM_ABOVE_STEPS: Final = 131_072
-"""Above so many steps, blocks are streamed from the database instead of fetched at once."""
+"""Above this many steps, blocks are streamed from the database instead of fetched at once."""
 
 _ROWS: Final = StepBlockRow.__table__.c
 # Built once: building a statement takes as long as executing it.
@@ -23,9 +23,9 @@ def _attempt_ranges() -> Select[Any]:
     """The first and end step of each attempt, read from its first and last block only."""
     first = select(func.min(_ROWS.attempt).label("attempt")).where(_JOB)
     found = first.cte(recursive=True)
-    behind = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > found.c.attempt)
+    later = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > found.c.attempt)
     found = found.union_all(
-        select(behind.scalar_subquery().label("attempt")).where(found.c.attempt.is_not(None))
+        select(later.scalar_subquery().label("attempt")).where(found.c.attempt.is_not(None))
     )
     its_own = (_JOB, _ROWS.attempt == found.c.attempt)
     start = select(_ROWS.first_step).where(*its_own).order_by(_ROWS.first_step).limit(1)
@@ -103,7 +103,7 @@ def read(
 
 
 def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
-    """The ranges of the attempts (given in order) that readers see: the newest for each step.
+    """The visible ranges of the attempts (given in order): the newest attempt for each step.
 
     The result is ordered by step and does not overlap.
     """
@@ -114,12 +114,12 @@ def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
             for s in ranges
             if s.start < newer.start
         ]
-        behind = [
+        later = [
             AttemptRange(s.attempt, max(s.start, newer.end), s.end)
             for s in ranges
             if s.end > newer.end
         ]
-        ranges = [*before, newer, *behind]
+        ranges = [*before, newer, *later]
     return ranges
 
 
@@ -135,7 +135,7 @@ def clip(parts: Sequence[AttemptRange], start: int, end: int | None) -> list[Att
 
 
 def visible_ranges(session: Session, job_id: str, attempt: int | None = None) -> list[AttemptRange]:
-    """The ranges that readers see of a job's attempts, or of one of them."""
+    """The visible ranges of a job's attempts, or of one of them."""
     rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id})
     return newest_ranges([AttemptRange(*row) for row in rows if attempt in (None, row.attempt)])
 
@@ -143,16 +143,19 @@ def visible_ranges(session: Session, job_id: str, attempt: int | None = None) ->
 def column_names(session: Session, job_id: str, ranges: Sequence[AttemptRange]) -> list[str]:
     """The names of the columns in the ranges, from the first and last block of each."""
     ends = [
-        AttemptRange(stretch.attempt, step, step + 1)
-        for stretch in ranges
-        for step in sorted({stretch.start, stretch.end - 1})
+        AttemptRange(attempt_range.attempt, step, step + 1)
+        for attempt_range in ranges
+        for step in sorted({attempt_range.start, attempt_range.end - 1})
     ]
     blocks = (block for end in ends for block in read_blocks(session, job_id, end))
     return list(dict.fromkeys(name for block in blocks for name in block.names))
 
 
 def read_blocks(
-    session: Session, job_id: str, stretch: AttemptRange, keep: Callable[[str], bool] | None = None
+    session: Session,
+    job_id: str,
+    attempt_range: AttemptRange,
+    keep: Callable[[str], bool] | None = None,
 ) -> Iterator[StepBlock]:
     """The steps of a range, block by block, with the columns that `keep` selects."""
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
@@ -160,9 +163,11 @@ def read_blocks(
         keep_all,
     )
 
-    asked = {"job_id": job_id, **vars(stretch)}
-    # A server-side cursor takes PostgreSQL three more messages.
-    options = {"yield_per": 16} if stretch.end - stretch.start > STREAM_ABOVE_STEPS else {}
-    with session.connection().execute(_BLOCKS, asked, execution_options=options) as result:
+    parameters = {"job_id": job_id, **vars(attempt_range)}
+    # A server-side cursor costs PostgreSQL three more messages.
+    options = (
+        {"yield_per": 16} if attempt_range.end - attempt_range.start > STREAM_ABOVE_STEPS else {}
+    )
+    with session.connection().execute(_BLOCKS, parameters, execution_options=options) as result:
         for (payload,) in result:
-            yield decode(payload, keep or keep_all).between(stretch.start, stretch.end)
+            yield decode(payload, keep or keep_all).between(attempt_range.start, attempt_range.end)

@@ -45,12 +45,12 @@ class Base(DeclarativeBase):
 
 
 def new_id() -> str:
-    """12 random hexadecimal digits: short to read aloud; a collision is unlikely."""
+    """12 random hexadecimal digits: short, and unlikely to collide."""
     return secrets.token_hex(6)
 
 
 class Job(Base):
-    """A job: its spec as submitted, and its present state."""
+    """A job: its spec as submitted, and its current state."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -80,7 +80,7 @@ class Job(Base):
     message: Mapped[str | None] = mapped_column(Text)
     attempt: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
-    """Failed attempts since the job was submitted, or retried by a person."""
+    """Failed attempts since the job was submitted, or retried by a user."""
     queued_at: Mapped[datetime] = mapped_column(insert_default=now())
     not_before: Mapped[datetime | None]
     """The job is not claimed before: the delay of an automatic retry."""
@@ -93,7 +93,7 @@ class Job(Base):
     step: Mapped[int] = mapped_column(BigInteger, default=0)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     latest: Mapped[dict[str, Any] | None]
-    """The values of the last step stored."""
+    """The values of the last stored step."""
     totals: Mapped[dict[str, Any] | None]
     """Totals over the steps so far (ampcore.telemetry.summary)."""
     summary: Mapped[dict[str, Any] | None]
@@ -101,7 +101,7 @@ class Job(Base):
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())
     edited_at: Mapped[datetime | None]
-    """When a person last changed its name, priority or labels."""
+    """When a user last changed its name, priority or labels."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
@@ -154,7 +154,7 @@ class StepBlockRow(Base):
     merge_index: Mapped[bytes | None] = mapped_column(LargeBinary)
     """The seq, end and statistics of each merged block (ampcore.telemetry.merge_index).
 
-    None while the block is as it was written.
+    None while the block is not merged.
     """
     payload: Mapped[bytes] = mapped_column(LargeBinary)
 
@@ -170,7 +170,7 @@ Index(
 
 
 class StepLevel(Base):
-    """A chunk of encoded Buckets: a part of one level of an attempt's downsampling pyramid."""
+    """A chunk of encoded Buckets: a part of one downsampling level of an attempt."""
 
     __tablename__ = "step_levels"
 
@@ -256,7 +256,7 @@ class FileRemoval(Base):
     path: Mapped[str | None] = mapped_column(String(500))
     """None: every file of the job."""
     due_at: Mapped[datetime]
-    """From then on any server may delete the files."""
+    """The time from which any server may delete the files."""
 
 
 class Worker(Base):

@@ -17,13 +17,13 @@ from store import projects
 from store.clock import now, seconds_since
 from store.tables import Token, new_id
 
-SECRET_PREFIX: Final = "amp_"  # noqa: S105 - not a secret, but what each one begins with
+SECRET_PREFIX: Final = "amp_"  # noqa: S105 - only the common prefix of secrets
 ADMIN: Final = "admin"
 MEMBER: Final = "member"
 
 
 class LastAdminToken(Exception):
-    """The last valid admin token cannot be revoked: nobody could create another one."""
+    """The last valid admin token cannot be revoked: no other admin could create a new one."""
 
 
 class TokenRevoked(Exception):
@@ -32,7 +32,7 @@ class TokenRevoked(Exception):
 
 @dataclass(frozen=True)
 class ValidToken:
-    """A valid token, and for how long it stays valid unless it is revoked."""
+    """A valid token, and how long it stays valid unless it is revoked."""
 
     token: Token
     expires_at: datetime | None
@@ -62,13 +62,13 @@ def create(
     return secret
 
 
-def derived_secret(token_id: str, *, key: str, maker: str) -> str:
-    """A token's secret that its creator can be given again, and that nobody else can derive.
+def derive_secret(token_id: str, *, key: str, creator_secret: str) -> str:
+    """A token's secret that can be returned again to its creator, and that no one else can derive.
 
-    It is derived from the secret of the `maker`, which is not stored, and the request's key.
+    It is derived from the creator's secret, which is not stored, and the request's key.
     """
     message = f"{key} {token_id}".encode()
-    digest = hmac.digest(maker.encode("utf-8", "surrogatepass"), message, sha256)
+    digest = hmac.digest(creator_secret.encode("utf-8", "surrogatepass"), message, sha256)
     return SECRET_PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")
 
 
@@ -124,7 +124,9 @@ def revoke(session: Session, token: Token) -> bool:
     if token.revoked_at is not None:
         return False
     if [admin.id for admin in admins] == [token.id]:
-        raise LastAdminToken(f"{token.id!r} is the last valid admin token; make another one first.")
+        raise LastAdminToken(
+            f"{token.id!r} is the last valid admin token; create another one first."
+        )
     token.revoked_at = now()
     session.flush()
     return True
@@ -141,7 +143,7 @@ def listing(session: Session) -> Sequence[Token]:
 
 
 def digest_of(secret: str) -> str:
-    """The SHA-256 of a secret, which is what is stored."""
+    """The SHA-256 of a secret, which is stored in its place."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The worker registry: registration, heartbeats, draining, and who is online or lost."""
+"""The worker registry: registration, heartbeats, draining, and the state of each worker."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from store.clock import after, now
 from store.tables import Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
-"""A worker without a heartbeat for so long counts as lost."""
+"""A worker without a heartbeat for this long counts as lost."""
 
 ONLINE: Final = "online"
 _STATE: Final = case(
@@ -68,7 +68,7 @@ def heartbeat(session: Session, worker_id: str, **values: dict[str, Any] | None)
 
 
 def request_drain(session: Session, worker_id: str) -> Worker | None:
-    """Request that a worker hands its jobs back and stops; None if there is no such worker."""
+    """Request that a worker requeues its jobs and stops; None if there is no such worker."""
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
@@ -95,7 +95,7 @@ def online(connection: Connection, queue: str | None = None) -> list[Row[str, in
 
 
 def delete_gone(session: Session, *, gone_s: float) -> None:
-    """Delete the workers that have been gone for so long and have no active job."""
+    """Delete the workers without a heartbeat for `gone_s` seconds and without an active job."""
     busy = select(Job.worker_id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
     session.execute(
         delete(Worker)

@@ -211,13 +211,13 @@ class ArtifactUploader:
             os.close(inside)
 
     def _record(self, stored: StoredFile, session: Session) -> Sequence[Removal]:
-        """Write the file's row; the files that are to be deleted, as their rows had to go for it.
+        """Write the file's row, and return the files to delete: outdated checkpoints.
 
-        The file itself, when another attempt owns the job.
+        The file itself is returned when another attempt owns the job.
         """
         job_id, attempt, lease_s = self.lease.job_id, self.lease.attempt, self.lease.lease_s
         if artifacts.add(session, job_id, attempt, stored, lease_s=lease_s) is None:
-            # Where the answer to a first commit was lost, the row is there and needs its file.
+            # If the response to a first commit was lost, the row exists and needs its file.
             is_kept = artifacts.get(session, job_id, stored.path) is not None
             return [] if is_kept else file_removals.schedule(session, job_id, [stored.path])
         outdated = [row.path for row in artifacts.checkpoints(session, job_id)[CHECKPOINTS_KEPT:]]
@@ -227,7 +227,7 @@ class ArtifactUploader:
         return file_removals.schedule(session, job_id, outdated)
 
     def _remove(self, removals: Sequence[Removal]) -> None:
-        """Delete files that have no row any more; of those that stay a server is reminded."""
+        """Delete files that have no row any more; a server retries those that cannot be deleted."""
         try:
             self.storage.remove(self.lease.job_id, [one.path for one in removals if one.path])
         except StorageFailed as error:

@@ -1,4 +1,4 @@
-"""Run slow work in a daemon thread, so that the calling thread can go on polling."""
+"""Run slow work in a daemon thread, so that the calling thread can continue polling."""
 
 import threading
 from collections.abc import Callable

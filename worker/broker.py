@@ -1,7 +1,7 @@
 """A Redis transport for kombu that frees the prefetch slot of a message whose ack fails.
 
 Celery prefetches a limited number of messages. When Redis is unreachable while a message is
-acknowledged, kombu never frees that message's place, and a worker with one slot receives no more.
+acknowledged, kombu never frees its prefetch slot, and a worker with one slot receives no more.
 """
 
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
@@ -11,7 +11,7 @@ class UnacknowledgedMessages(redis.QoS):
     """kombu's bookkeeping of unacknowledged messages, corrected for failed acks."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Acknowledge a message, and free its place even when Redis cannot be reached."""
+        """Acknowledge a message, and free its prefetch slot even when Redis cannot be reached."""
         try:
             super().ack(delivery_tag)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -26,7 +26,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """A Redis transport whose channels free the place of a failed ack."""
+    """A Redis transport whose channels free the prefetch slot of a failed ack."""
 
     Channel = Channel
 

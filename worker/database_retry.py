@@ -19,7 +19,7 @@ T = TypeVar("T")
 UNAVAILABLE_ERRORS: Final = (
     OperationalError,
     InterfaceError,
-    InternalError,  # what a PostgreSQL server answers while it is a read-only replica
+    InternalError,  # from a PostgreSQL server while it is a read-only replica
     PoolTimeout,
 )
 """Errors after which the same transaction may succeed later."""

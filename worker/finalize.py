@@ -29,7 +29,7 @@ REPORT_FILE: Final = "report.json"
 FINAL_UPLOAD_TIMEOUT_S: Final = 300.0
 """How long a job that succeeded, or failed for good, waits for its uploads."""
 STOPPED_UPLOAD_TIMEOUT_S: Final = 10.0
-"""The same for a job that was stopped: someone is waiting for it to end."""
+"""The same for a job that was stopped: a user is waiting for it to end."""
 SHUTDOWN_DATABASE_TIMEOUT_S: Final = 5.0
 """How long a worker that shuts down still waits for the database."""
 

@@ -49,7 +49,7 @@ class ProcessGroupTracker:
 
     def _send(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # it was killed: the worker goes on without it
+            with suppress(BrokenPipeError):  # it was killed: the worker continues without it
                 self._process.stdin.write(line.encode())
                 self._process.stdin.flush()
 

@@ -84,8 +84,10 @@ class WorkerRegistration:
         with self._database.write() as session:
             if workers.get(session, self._worker_id) is None:
                 self._register(session)
-            asked = workers.heartbeat(session, self._worker_id, hardware=hardware, usage=usage)
-        if asked and not self._is_draining:
+            drain_requested = workers.heartbeat(
+                session, self._worker_id, hardware=hardware, usage=usage
+            )
+        if drain_requested and not self._is_draining:
             log.info("a drain of this worker was requested")
             self._is_draining = True
             self._drain()

@@ -52,8 +52,8 @@ class Standby:
     def take(self) -> TrainerProcess:
         """The standby process, or a new one when no standby could start at once.
 
-        A standby that is still warming up is left alone: a new process reaches its first step
-        sooner. Raises OSError when the fork server cannot be started.
+        A standby that is still warming up is not used: a new process reaches its first step sooner.
+        Raises OSError when the fork server cannot be started.
         """
         with self._lock:
             self._discard_if_dead()

@@ -78,7 +78,7 @@ class StopConditions:
     timeout_at: float = math.inf
 
     def stop_reason(self) -> StopReason | None:
-        """The strongest reason to stop that holds now; None when there is none."""
+        """The highest-ranking reason to stop now; None when there is none."""
         writer = self.writer
         conditions = {
             StopReason.FENCED: writer.is_fenced,

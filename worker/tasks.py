@@ -1,4 +1,4 @@
-"""What a slot does with a message: claim and run queued jobs until none is left."""
+"""The Celery task's work: claim and run queued jobs until none is left."""
 
 import logging
 

@@ -158,7 +158,7 @@ class TelemetryWriter:
     def _append_once(
         self, entries: Sequence[TelemetryEntry], session: Session
     ) -> tuple[LeaseStatus | None, float]:
-        # The lease counts from before the statement: the answer may take long.
+        # The lease counts from before the statement: the response may take long.
         began = time.monotonic()
         job_id, attempt, lease_s = self._lease.job_id, self._lease.attempt, self._lease.lease_s
         if not entries:

@@ -127,7 +127,7 @@ class TrainerProcess:
             else:
                 self.log_capture.feed(key.data, data)
         if not selected and not was_alive:
-            # A process that outlived it holds its pipes open, perhaps for ever.
+            # A process that outlived it may hold its pipes open forever.
             self._unregister_pipes()
         return frames
 

@@ -1,4 +1,4 @@
-"""What the fork server reports about one trainer: process id, exit code and peak memory.
+"""The fork server's reports about one trainer: process id, exit code and peak memory.
 
 Source of the subreaper: Linux, prctl(2), PR_SET_CHILD_SUBREAPER.
 """

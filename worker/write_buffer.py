@@ -45,7 +45,7 @@ class WriteBuffer:
 
     @property
     def has_room(self) -> bool:
-        """Whether the reader should go on; `put` itself never blocks or fails."""
+        """Whether the reader should continue; `put` itself never blocks or fails."""
         return self._bytes < self._capacity_bytes
 
     def put(self, items: Iterable[PendingWrite]) -> None:

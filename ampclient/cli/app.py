@@ -1,4 +1,4 @@
-"""The commands together, and what becomes of their errors."""
+"""The `ampctl` application: its commands, its global options and its error handling."""
 
 import sys
 from collections.abc import Sequence
@@ -105,10 +105,10 @@ def options(
 ) -> None:
     """Submit, watch and compare mixed-precision training jobs on an ampcore server.
 
-    The server is the one that --url or --connection names, else that of AMPCORE_URL and
-    AMPCORE_TOKEN, else that of the connection file (AMPCORE_CONNECTION, else connection.json in
-    AMPCORE_DATA_DIR, else ./ampcore-data/connection.json), else that of `ampctl login`. A token is
-    never an option, since other users of a machine can read its command lines.
+        The server is the first of: --url or --connection; AMPCORE_URL with AMPCORE_TOKEN; the
+        connection file (AMPCORE_CONNECTION, else connection.json in AMPCORE_DATA_DIR, else
+    ./ampcore-data/connection.json); the login saved by `ampctl login`. There is no option for the
+    token, because other users of the machine can read command lines.
     """
     if url and connection:
         raise typer.BadParameter("give --url or --connection, not both")
@@ -119,8 +119,8 @@ def options(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit.
 
-    0: done (with --watch: every job succeeded); 1: refused, failed or cancelled; 2: wrong usage;
-    130: interrupted, while the job goes on.
+    Exit status 0: done (with --watch: every job succeeded); 1: refused, failed or cancelled; 2:
+    wrong usage; 130: interrupted by Ctrl-C, while the job keeps running.
     """
     replace_unencodable_characters()
     server = ServerOptions()

@@ -1,4 +1,4 @@
-"""`ampctl artifacts` and `download`: the files that a job has left."""
+"""`ampctl artifacts` and `download`: the files of a job."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ampctl audit`: who did what. For admins."""
+"""`ampctl audit`: the audit log. For admins."""
 
 from itertools import islice
 from typing import Annotated
@@ -31,7 +31,7 @@ def audit(
 ) -> None:
     """Show who did what, newest first (for admins)."""
     entries = client_of(context).audit(action=action, project=project, token_id=token_id)
-    # One more than is shown tells whether there are more.
+    # One more than is shown, to know whether there are more.
     found = list(islice(entries, limit + 1))
     if as_json:
         print_json([entry.to_json() for entry in found[:limit]])

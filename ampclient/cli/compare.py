@@ -1,4 +1,4 @@
-"""`ampctl compare`: jobs beside each other, measured by one of them."""
+"""`ampctl compare`: jobs side by side, relative to a baseline."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A comparison as tables: a column for each job, first the baseline's."""
+"""Prints a comparison as tables: one column per job, the baseline first."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ampclient.comparison import ComparedJob, Comparison
 
 MAX_CELL_WIDTH: Final = (24, 80)
-"""Characters of a cell: two jobs fit beside each other on a terminal, and more in a pipe."""
+"""Maximum characters of a cell: on a terminal, so that two jobs fit side by side, and in a pipe."""
 NAME: Final = "/name"
 GAP: Final = 2
 RESULT_LABELS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
@@ -30,14 +30,14 @@ RESULT_LABELS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "steps_s": ("time in steps", formats.duration),
     "peak_memory_bytes": ("peak memory", formats.size),
 }
-"""What people call a result, and how they write it."""
+"""The label and the format of each result."""
 
 Line = tuple[str, list[str]]
-"""What a row tells, and the cell of each job."""
+"""The label of a row, and the cell of each job."""
 
 
 def print_comparison(comparison: "Comparison") -> None:
-    """Where the specs of the jobs differ, what came of them, and how they compare."""
+    """Print the differences of the specs, the results, the speed-up and the loss difference."""
     width = table_width()
     lines = _lines(comparison, MAX_CELL_WIDTH[width is None])
     for number, indices in enumerate(_fitting(lines, width)):
@@ -48,7 +48,7 @@ def print_comparison(comparison: "Comparison") -> None:
 
 
 def _lines(comparison: "Comparison", longest: int) -> list[Line]:
-    """The rows, of which the first has the heads; jobs are called by what tells them apart."""
+    """The rows, the first with the column headings; job names lose their common first words."""
     from ampclient.progress import distinct_names
 
     jobs = comparison.jobs
@@ -60,7 +60,7 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     ]
     results = {result.name: result.values for result in comparison.results}
     if None not in results.get("final_loss", [None]):
-        results.pop("last_loss", None)  # once all jobs have ended, final_loss says the same
+        results.pop("last_loss", None)  # the same as final_loss once all jobs have ended
     lines += [line for name, values in results.items() if (line := _result(name, values))]
     lines += [("speed-up", [_speedup(each.speedup) for each in jobs])]
     lines += [("loss vs. baseline", [_drift(each.loss_drift) for each in jobs])]
@@ -68,7 +68,7 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
 
 
 def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
-    """The columns of these jobs."""
+    """Print a table with the columns of these jobs."""
     from ampclient.terminal_table import TableColumn
 
     (_, heads), *rest = lines
@@ -77,7 +77,7 @@ def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
 
 
 def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
-    """The jobs of each table: as many as fit beside each other, in each of them the baseline."""
+    """The jobs of each table: the baseline and as many others as fit into the width."""
     count = len(lines[0][1])
     if width is None:
         return [list(range(count))]
@@ -97,7 +97,7 @@ def _title(each: "ComparedJob", baseline: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A place of a spec."""
+    """The value of a field of a spec."""
     if value is None:
         return UNKNOWN
     return value if isinstance(value, str) else json.dumps(value)
@@ -109,7 +109,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _result(name: str, values: Sequence[Any]) -> Line | None:
-    """A row, unless no job has such a result."""
+    """The row of a result; None if no job has it."""
     if all(value is None for value in values):
         return None
     word, written = RESULT_LABELS.get(name, (name.replace("_", " "), _value))

@@ -1,15 +1,15 @@
-"""A bar for a file that is coming, on a terminal."""
+"""The progress bar of a download, on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 OnBytes = Callable[[str, int, int | None], object]
-"""Called with a file's name, how many of its bytes are here, and how many there are, if known."""
+"""Called with a file's name, the bytes received so far, and its size if known."""
 
 
 @contextmanager
 def download_bar() -> Iterator[OnBytes]:
-    """The bar, while the files come; nothing where standard error is no terminal."""
+    """Show the bar inside the context; show nothing if standard error is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

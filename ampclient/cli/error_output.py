@@ -1,4 +1,4 @@
-"""An error as one readable block on standard error."""
+"""Prints an error with hints on standard error."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from ampclient.errors import AmpcoreError, ConnectionFailed, ServerError, Unexpe
 
 
 def print_error(error: AmpcoreError | OSError, used: Connection | None = None) -> None:
-    """Say what went wrong, each mistake on a line of its own, and what may help.
+    """Print the error, each of its problems on a line of its own, and hints.
 
-    `used` is the connection on which it went wrong.
+    `used` is the connection that failed.
     """
     for line in error_lines(error, used):
         typer.echo(line, err=True)
@@ -21,7 +21,7 @@ def print_error(error: AmpcoreError | OSError, used: Connection | None = None) -
 def error_lines(
     error: AmpcoreError | OSError, used: Connection | None = None, *, about: str = ""
 ) -> list[str]:
-    """The lines of the block; the first begins with `error:`, and what it is about."""
+    """The lines to print; the first begins with `error:` and the subject `about`, if given."""
     subject = f"error: {formats.printable(about)}: " if about else "error: "
     if isinstance(error, OSError) and not isinstance(error, AmpcoreError):
         location = f"{error.filename}: " if error.filename else ""
@@ -35,12 +35,12 @@ def error_lines(
 
 def _origin(error: AmpcoreError) -> str:
     if error.code == f"http_{error.status}":
-        return ""  # nothing that the sentence does not say
+        return ""  # the message contains the status already
     return f" ({error.code})" if error.status is None else f" ({error.code}, HTTP {error.status})"
 
 
 def _hints(error: AmpcoreError, used: Connection | None) -> Iterator[str]:
-    """What may help: how to go on, or what to tell whoever runs the server."""
+    """Hints: what to try next, or the request id for the server's operator."""
     if isinstance(error, ConnectionFailed):
         yield from _connection_hints(error, used)
     if isinstance(error, UnexpectedResponse) and used:
@@ -55,7 +55,7 @@ def _hints(error: AmpcoreError, used: Connection | None) -> Iterator[str]:
 
 
 def _connection_hints(error: ConnectionFailed, used: Connection | None) -> Iterator[str]:
-    """To a server that is away."""
+    """Hints for a server that cannot be reached."""
     if used:
         yield f"The address comes from {used.url_from}."
     if used is None or used.is_loopback:
@@ -70,7 +70,7 @@ def _connection_hints(error: ConnectionFailed, used: Connection | None) -> Itera
 
 
 def _token_hints(used: Connection | None) -> Iterator[str]:
-    """To a server that does not know the token."""
+    """Hints for a token that the server rejects."""
     if used is None:
         yield "Does AMPCORE_TOKEN (or the connection file) belong to this server?"
         return

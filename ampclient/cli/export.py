@@ -1,4 +1,4 @@
-"""`ampctl export`: the steps of a job as a file."""
+"""`ampctl export`: write the steps of a job to a file."""
 
 import sys
 from enum import StrEnum
@@ -27,7 +27,7 @@ STANDARD_OUTPUT: Final = "-"
 
 
 class ExportFormat(StrEnum):
-    """In which form a file is written."""
+    """The format of an exported file."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -96,7 +96,7 @@ def _check(output: str, format_: ExportFormat, *, as_json: bool) -> None:
 def _write(
     job: Job, output: str, format_: ExportFormat, wanted: dict[str, Any], *, as_json: bool
 ) -> None:
-    """Write the file, then say where it is and how large."""
+    """Write the file, then print its path and size."""
     with download_bar() as show:
         saved = job.export(
             output, format_, **wanted, on_progress=lambda size: show(f"{format_}", size, None)

@@ -1,4 +1,4 @@
-"""Follow jobs to their ends: shown whenever they are looked at, over restarts of the server."""
+"""Follow jobs until they end, with live progress, across restarts of the server."""
 
 import time
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ampclient.step_sample import StepSample
 
 SERVER_TIMEOUT_S: Final = 600.0
-"""How long a server may be away: long enough for an upgrade, or for a laptop that slept."""
+"""How long an unreachable server is retried: enough for an upgrade or a suspended laptop."""
 RETRY_INTERVAL_S: Final = 1.0
 POINTS: Final = 240
-"""Of a plot: two for each character of a wide terminal."""
+"""Points of a plot: two for each character of a wide terminal."""
 
 
 def follow(jobs: "Sequence[Job]") -> "list[Job]":
-    """The jobs once all of them have ended. Raises ConnectionFailed or StatusError."""
+    """Return the jobs once all of them have ended. Raises ConnectionFailed or StatusError."""
     from ampclient.progress import distinct_names, show_progress
 
     by_id = {job.id: job for job in jobs}
@@ -39,11 +39,11 @@ def follow(jobs: "Sequence[Job]") -> "list[Job]":
 
 
 def _refreshed(job: "Job", show: "ProgressDisplay") -> "Job":
-    """The job as it is now, shown; a server that is away is waited for."""
+    """Fetch and show the job; an unreachable server is retried."""
     unavailable_since_s = None
     while True:
         try:
-            # One that has ended is not asked for again.
+            # A job that has ended does not change any more.
             job = job if job.state.is_terminal else job.refresh(retry_timeout_s=0)
         except (ConnectionFailed, StatusError) as error:
             unavailable_since_s = unavailable_since_s or time.monotonic()
@@ -60,12 +60,12 @@ def _refreshed(job: "Job", show: "ProgressDisplay") -> "Job":
 
 
 def _is_temporary(error: ConnectionFailed | StatusError) -> bool:
-    """Whether it is of a kind that a server which comes back leaves behind."""
+    """Whether the error may go away when the server is back."""
     return isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
 
 
 def _first_step(job: "Job", number: int) -> int | None:
-    """Where an attempt began; None where that cannot be found out."""
+    """The first step of an attempt; None if it cannot be fetched."""
     try:
         attempts = job.attempts()
     except AmpcoreError:

@@ -1,4 +1,4 @@
-"""`--grid precision.policy=float32,mixed_bfloat16`: the jobs of every combination of values."""
+"""`--grid precision.policy=float32,mixed_bfloat16`: one job for each combination of values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ BARE: Final = ("true", "false", "null")
 
 @dataclass(frozen=True)
 class Variant:
-    """One combination: what it sets, and the words that tell it from the others."""
+    """One combination: its assignments, and the suffix that its job's name gets."""
 
     assignments: tuple[str, ...] = ()
     suffix: str = ""
 
 
 def variants(grids: Sequence[str]) -> list[Variant]:
-    """The cross product of the axes `path=value,value`; without any, one that sets nothing.
+    """The cross product of the axes `path=value,value`; without axes, one empty variant.
 
     The last axis changes fastest.
     """
@@ -41,7 +41,7 @@ def variants(grids: Sequence[str]) -> list[Variant]:
 
 
 def _axis(grid: str) -> tuple[str, list[str]]:
-    """The path, and the texts of its values. Wrong usage is told as such."""
+    """The path and the texts of its values. Raises typer.BadParameter."""
     path, equals, text = grid.partition("=")
     values = [value.strip() for value in _split(text)]
     if not equals or not all(path.split(".")) or not all(values):
@@ -53,7 +53,7 @@ def _axis(grid: str) -> tuple[str, list[str]]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no brackets and in no quotes."""
+    """Split at commas outside brackets and quotes."""
     start, depth, quote = 0, 0, ""
     for index, character in enumerate(text):
         if quote:
@@ -71,7 +71,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _words(paths: Sequence[str]) -> list[str]:
-    """The last word of each path; all of it where two end alike. A grid of names needs none."""
+    """The label of each path: its last part, or all of it if two end alike; empty for `name`."""
     last = [path.rpartition(".")[2] for path in paths]
     return [
         "" if path == "name" else word if last.count(word) == 1 else path
@@ -80,5 +80,5 @@ def _words(paths: Sequence[str]) -> list[str]:
 
 
 def _suffix_part(word: str, value: str) -> str:
-    """Words such as float32 speak for themselves; numbers and the rest need a name."""
+    """A value such as float32 stands alone; numbers and other values get their label."""
     return value if value.isidentifier() and value not in BARE else f"{word}={value}"

@@ -130,7 +130,7 @@ def delete(context: typer.Context, job_id: Ended, as_json: AsJson = False) -> No
 def _print_state(
     job: Job, transitional: State, wanted: State, *, wait: bool, as_json: bool
 ) -> None:
-    """Say what became of the job, with `wait` when it is no longer on the way."""
+    """Print the state of the job; with `wait`, once it has left the transitional state."""
     if wait and job.state is transitional:
         job = wait_for_state(job, lambda seen: seen.state is not transitional)
     _print_result(job, f"{job.id} is {job.state}", as_json=as_json)

@@ -1,4 +1,4 @@
-"""Jobs as a table, one job as facts, a checked spec as paragraphs."""
+"""Prints jobs as a table, one job as fields, and a validated spec as paragraphs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
-    """One row for each job, with these names by id; its project where they are of several."""
+    """One row per job, with these names by id; with a project column if there are several."""
     from ampclient.progress.live_table import styled_state
     from ampclient.terminal_table import Cell, TableColumn
 
@@ -49,7 +49,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
 
 
 def print_job(job: "JobView") -> None:
-    """Everything that is worth knowing about a job, a line for each fact."""
+    """Print one job, a line per field."""
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
@@ -60,7 +60,7 @@ def print_job(job: "JobView") -> None:
 
 
 def print_validated(validated: "Validation", *, layers: bool) -> None:
-    """The figures of a job, and a paragraph for each finding."""
+    """Print the estimates for a job, and a paragraph per finding."""
     from ampcore.preflight.report_text import report_lines
 
     report = validated.to_json()
@@ -104,7 +104,7 @@ def _progress(job: "JobView") -> list[tuple[str, str]]:
 
 
 def _skipped_and_repeated(job: "JobView") -> list[tuple[str, str]]:
-    """What did not bring the training on."""
+    """Skipped and repeated steps, and the time that they took."""
     summary = job.summary
     if summary is None or not (summary.skipped or summary.repeated_steps):
         return [("skipped", str(job.skipped))]
@@ -144,7 +144,7 @@ def _with_best(loss: float | None, best: float | None) -> str:
 
 
 def _with_health(scale: float | None, health: str | None) -> str:
-    return formats.loss_scale(scale) + (f" ({health})" if health else "")
+    return formats.loss_scale(scale) + (f" ({formats.scale_health(health)})" if health else "")
 
 
 def _times(job: "JobView") -> list[tuple[str, str]]:

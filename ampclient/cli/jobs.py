@@ -1,4 +1,4 @@
-"""`ampctl list` and `get`: find jobs, look at one."""
+"""`ampctl list` and `get`: list jobs, show one job."""
 
 from typing import Annotated
 
@@ -107,7 +107,7 @@ def list_(
             project=project,
             sort=sort,
             fields=fields,
-            # One more than is shown tells whether there are more.
+            # One more than is shown, to know whether there are more.
             limit=None if all_pages else limit + 1,
         )
     )

@@ -84,13 +84,13 @@ def version(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _asked_for(server: ServerOptions, url: str | None) -> Connection:
-    """The connection to keep: that of --connection, else the address and a token asked for."""
+    """The connection to save: that of --connection, else the address and a prompted token."""
     if server.connection:
         if url:
             raise typer.BadParameter("give URL or --connection, not both")
         return Connection.from_file(server.connection)
     url = url or server.url or os.environ.get("AMPCORE_URL") or _asked_url()
-    Connection(url, "none")  # a wrong address is told before anybody types a secret
+    Connection(url, "none")  # rejects an invalid address before the token is typed
     return Connection(url, _asked_token(url), token_from="standard input")  # noqa: S106
 
 
@@ -107,7 +107,7 @@ def _asked_token(url: str) -> str:
 
 
 def _session(connection: Connection) -> "Session":
-    """Whom the server takes the bearer for. Raises Unauthorized, ConnectionFailed."""
+    """The session of the token. Raises Unauthorized, ConnectionFailed."""
     from ampclient.client import Client
 
     with Client(connection.url, connection.token) as client:
@@ -122,7 +122,7 @@ def _own_path() -> Path:
 
 
 def _warn_if_overridden(path: Path) -> None:
-    """A login that something else overrides would puzzle."""
+    """Warn if the environment or a connection file takes precedence over the login."""
     first = [name for name in ("AMPCORE_URL", "AMPCORE_TOKEN") if os.environ.get(name)]
     file = connection_path(os.environ)
     if not first and (file.exists() or os.environ.get("AMPCORE_CONNECTION")):

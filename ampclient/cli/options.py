@@ -1,4 +1,4 @@
-"""Options that commands share, and the server and the job that they name."""
+"""Options that commands share, and the client and the job that they select."""
 
 import os
 from dataclasses import dataclass
@@ -52,12 +52,12 @@ MaxPoints = Annotated[
 
 MAX_SUGGESTIONS: Final = 3
 RECENT_JOBS: Final = 100
-"""The newest jobs, among which a mistyped id is looked for."""
+"""How many of the newest jobs are searched for an id similar to a mistyped one."""
 
 
 @dataclass
 class ServerOptions:
-    """Which server the command line names, if any, and which one a command then spoke to."""
+    """The server named on the command line, if any, and the connection that the command used."""
 
     url: str | None = None
     connection: Path | None = None
@@ -65,7 +65,7 @@ class ServerOptions:
 
 
 class StepFormat(StrEnum):
-    """How steps are written."""
+    """The output format of steps."""
 
     TABLE = "table"
     CSV = "csv"
@@ -74,12 +74,12 @@ class StepFormat(StrEnum):
 
     @property
     def is_written_by_server(self) -> bool:
-        """Whether the server writes it, and faster than we could."""
+        """Whether the server writes this format, which is faster than writing it here."""
         return self in (StepFormat.CSV, StepFormat.NDJSON)
 
 
 def client_of(context: typer.Context) -> "Client":
-    """The client for this command; closed when the command is over."""
+    """The client for this command; it is closed when the command ends."""
     from ampclient.client import Client
 
     server: ServerOptions = context.obj
@@ -91,13 +91,13 @@ def client_of(context: typer.Context) -> "Client":
 
 
 def job_of(context: typer.Context, job_id: str) -> "Job":
-    """The job of this id. Raises NotFound, with those that may have been meant."""
+    """The job with this id. Raises NotFound with suggestions of similar ids."""
     client = client_of(context)
     return job_in(client, job_id)
 
 
 def job_in(client: "Client", job_id: str) -> "Job":
-    """The same, for a command that has its client already."""
+    """As `job_of`, for a command that already has its client."""
     try:
         return client.jobs.get(job_id)
     except NotFound as error:
@@ -106,7 +106,7 @@ def job_in(client: "Client", job_id: str) -> "Job":
 
 
 def split_names(columns: str | None) -> list[str] | None:
-    """The names that --columns gives; None stands for all."""
+    """The column names in --columns; None for all columns."""
     if columns is None:
         return None
     names = [name.strip() for name in columns.split(",") if name.strip()]
@@ -116,7 +116,7 @@ def split_names(columns: str | None) -> list[str] | None:
 
 
 def suggest_jobs(client: "Client", job_id: str) -> str:
-    """A sentence that leads on: the jobs that it may be, else where to find them."""
+    """A hint for an unknown id: similar jobs, else the command that lists jobs."""
     try:
         jobs = _similar(client, job_id)
     except AmpcoreError:
@@ -128,7 +128,7 @@ def suggest_jobs(client: "Client", job_id: str) -> str:
 
 
 def _similar(client: "Client", job_id: str) -> "list[Job]":
-    """Jobs whose id begins so or whose name holds it, else the one with the most similar id."""
+    """Jobs whose id starts with the text or whose name contains it, else the most similar id."""
     found = list(client.jobs.list(q=job_id, limit=MAX_SUGGESTIONS)) if job_id else []
     if found:
         return found

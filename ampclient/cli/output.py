@@ -1,4 +1,4 @@
-"""What every command writes: tables, facts and JSON on standard output."""
+"""Prints tables, fields and JSON on standard output, for every command."""
 
 import codecs
 import json
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 CONTROL: Final = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
-"""DEL, the C1 controls, ends of lines, marks without a width, and what turns the direction of text.
+"""DEL, C1 controls, line separators, zero-width characters and bidirectional controls.
 
-JSON escapes the C0 controls by itself.
+JSON already escapes the C0 controls.
 """
 
 
@@ -30,7 +30,7 @@ ASCII_SIGNS: Final = dict(zip("–—…×·’━╸", "--~x*'=-", strict=True)
 
 
 def replace_unencodable_characters() -> None:
-    """Let standard output and error replace what they cannot encode, instead of failing."""
+    """Make standard output and error replace characters that they cannot encode."""
     codecs.register_error(ENCODING_ERRORS, _ascii_signs)
     for stream in (sys.stdout, sys.stderr):
         if "utf" not in (getattr(stream, "encoding", None) or "utf").lower():
@@ -38,29 +38,28 @@ def replace_unencodable_characters() -> None:
 
 
 def print_json(document: Any) -> None:
-    """The document, indented."""
+    """Print the document, indented."""
     typer.echo(json_text(document, indent=2))
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    """The document as JSON that steers no terminal.
+    """The document as JSON without control characters.
 
-    Letters of all languages stay; what JSON lets stand and a terminal obeys becomes an escape,
-    which stands for the same text.
+    Letters of all languages stay. Characters that could control a terminal become JSON escapes.
     """
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_fields(facts: Sequence[tuple[str, str]]) -> None:
-    """A line for each fact; the values stand below each other."""
+    """Print a line per field, with the values aligned."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         typer.echo(f"{name:<{width}}  {formats.printable(value)}")
 
 
 def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None:
-    """The table, as wide as the terminal; in a pipe as wide as it needs."""
+    """Print the table, fitted to the terminal; in a pipe, at its full width."""
     from rich.console import Console
 
     from ampclient.terminal_table import fitted_table
@@ -69,7 +68,7 @@ def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None
     if console.is_terminal:
         console.print(fitted_table(columns, rows, console.width))
         return
-    # A pipe has no width: whole words and nothing behind them, for grep and awk.
+    # A pipe has no width: print full cells without trailing spaces, for grep and awk.
     console.width = 10_000
     with console.capture() as table:
         console.print(fitted_table(columns, rows, console.width))
@@ -78,12 +77,12 @@ def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None
 
 
 def fields_text(data: Mapping[str, Any]) -> str:
-    """Facts of any kind in one line: name=value."""
+    """Any mapping as one line of name=value pairs."""
     return " ".join(f"{name}={_fact(value)}" for name, value in data.items())
 
 
 def table_width() -> int | None:
-    """The width that a table may have; None in a pipe."""
+    """The maximum width of a table; None in a pipe."""
     from rich.console import Console
 
     console = Console()
@@ -91,19 +90,19 @@ def table_width() -> int | None:
 
 
 def ago(moment: datetime) -> str:
-    """How long ago a time was."""
+    """The time since a moment, for example "5 min ago"."""
     return formats.ago((datetime.now(UTC) - moment).total_seconds())
 
 
 def duration_between(begun: datetime | None, ended: datetime | None) -> str:
-    """How long something took, or has taken so far."""
+    """The duration, up to now if it has not ended."""
     if begun is None:
         return formats.UNKNOWN
     return formats.duration(((ended or datetime.now(UTC)) - begun).total_seconds())
 
 
 def printable_in(value: Any) -> Any:
-    """The same with every text in it fit for a terminal."""
+    """A JSON value with all its strings made printable."""
     match value:
         case str():
             return formats.printable(value)

@@ -1,4 +1,4 @@
-"""`ampctl project`: the projects and their quotas. For admins."""
+"""`ampctl project`: list projects and set their quotas. For admins."""
 
 from typing import Annotated
 

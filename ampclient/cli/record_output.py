@@ -1,4 +1,4 @@
-"""What a job has left, as tables: events, attempts, files; and what it printed, as it is."""
+"""Prints the events, attempts and files of a job as tables, and its log as text."""
 
 import sys
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ampcore.api.logs import LogEntry
 
 MAX_DATA_WIDTH: Final = 200
-"""Characters of an event's data in a table: a traceback or a list of layers may have thousands."""
+"""Maximum characters of an event's data in a table: tracebacks can have thousands."""
 
 
 def print_events(events: Iterable["JobEvent"]) -> None:
-    """One row for each entry of the ledger."""
+    """One row per event."""
     from ampclient.terminal_table import TableColumn
 
     columns = (
@@ -45,12 +45,12 @@ def print_events(events: Iterable["JobEvent"]) -> None:
 
 
 def _shortened(text: str) -> str:
-    """At most MAX_DATA_WIDTH characters; --json prints all."""
+    """At most MAX_DATA_WIDTH characters; --json prints the full data."""
     return text if len(text) <= MAX_DATA_WIDTH else f"{text[: MAX_DATA_WIDTH - 1]}…"
 
 
 def print_attempts(attempts: Iterable["Attempt"]) -> None:
-    """One row for each time that a worker took the job."""
+    """One row per attempt."""
     from ampclient.terminal_table import TableColumn
 
     columns = (
@@ -106,15 +106,15 @@ def print_artifacts(artifacts: Iterable["Artifact"]) -> None:
 
 
 def print_log(entries: Iterable["LogEntry"], *, as_json: bool) -> int:
-    """The text as it was printed, or a JSON document a line; each piece as soon as it comes.
+    """Print the log as text, or one JSON document per line, each entry as it arrives.
 
-    Answers with the number of pieces.
+    Returns the number of entries.
     """
     count = 0
-    for count, entry in enumerate(entries, 1):  # noqa: B007 - it is what is answered
+    for count, entry in enumerate(entries, 1):  # noqa: B007 - it is the return value
         if as_json:
             text = f"{json_text(entry.to_json())}\n"
         else:
             text = formats.log_text(entry.text) if sys.stdout.isatty() else entry.text
-        typer.echo(text, nl=False, color=True)  # else it leaves colours out of a pipe
+        typer.echo(text, nl=False, color=True)  # without it, click strips colours in a pipe
     return count

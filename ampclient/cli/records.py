@@ -48,7 +48,7 @@ def steps(
         return
     tables: Iterable[StepTable]
     tables = [job.sample(max_points, **wanted)] if max_points else job.iter_steps(**wanted)
-    # Who names columns gets them all, however wide they are.
+    # Columns that are named explicitly are all printed, however wide they are.
     width = terminal_width() if columns is None else None
     write_steps(tables, as_json=as_json or format_ is StepFormat.JSON, width=width)
 

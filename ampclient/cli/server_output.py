@@ -1,4 +1,4 @@
-"""The service as tables: its workers, who may use it, and who did what."""
+"""Prints workers, tokens, projects and the audit log as tables."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def print_workers(workers: Iterable["Worker"]) -> None:
 
 
 def hardware(facts: Mapping[str, Any] | None) -> str:
-    """What a worker computes on: its accelerators, else its processor."""
+    """The devices of a worker: its accelerators, else its CPU."""
     devices = [d for d in (facts or {}).get("devices") or () if isinstance(d, Mapping)]
     accelerators = [device for device in devices if device.get("kind") != "cpu"]
     return ", ".join(_device(device) for device in accelerators or devices) or UNKNOWN
@@ -83,7 +83,7 @@ def print_tokens(tokens: Iterable["Token"]) -> None:
 
 
 def token_state(token: "Token") -> str:
-    """Whether it opens the door."""
+    """The state of a token: valid, expired or revoked."""
     if token.revoked_at is not None:
         return "revoked"
     if token.expires_at is None:
@@ -120,7 +120,7 @@ def print_projects(projects: Iterable["Project"]) -> None:
 
 
 def print_audit(entries: Iterable["AuditEntry"]) -> None:
-    """One row for each thing that was done."""
+    """One row per audit entry."""
     from ampclient.terminal_table import TableColumn
 
     columns = (

@@ -1,7 +1,7 @@
-"""`ampctl completion`, and what a shell offers on TAB: ids from the server and our own words.
+"""`ampctl completion`, and the suggestions of shell completion, some of them from the server.
 
-Typer writes the scripts of the shells. An error offers nothing: while a person types, neither an
-error message nor a wait is of use.
+Typer writes the completion scripts. Errors and slow responses give no suggestions: completion must
+not print errors or block while a person types.
 """
 
 import os
@@ -28,12 +28,12 @@ ANSWER_S: Final = 2.0
 MAX_SUGGESTIONS: Final = 50
 PORTS: Final = {"http": 80, "https": 443}
 Suggestions = list[tuple[str, str]]
-"""Words, each with what it stands for; zsh and fish show that."""
+"""Values, each with a description, which zsh and fish show."""
 Complete = Callable[[typer.Context, str], Suggestions]
 
 
 class Shell(StrEnum):
-    """The shells that can."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -47,7 +47,7 @@ def completion(
     """Print the shell completion script for ampctl.
 
     bash, in ~/.bashrc: eval "$(ampctl completion bash)".
-    zsh, in ~/.zshrc behind compinit: eval "$(ampctl completion zsh)".
+    zsh, in ~/.zshrc after compinit: eval "$(ampctl completion zsh)".
     fish: ampctl completion fish > ~/.config/fish/completions/ampctl.fish
     """
     from typer.completion import shell_complete
@@ -57,7 +57,7 @@ def completion(
 
 
 def job_ids(*states: State) -> Complete:
-    """Offers the newest jobs, of these states if any are given."""
+    """Suggests the newest jobs, only those in these states if any are given."""
 
     def complete(context: typer.Context, incomplete: str) -> Suggestions:
         def ask(client: "Client") -> Suggestions:
@@ -70,46 +70,46 @@ def job_ids(*states: State) -> Complete:
 
 
 def worker_ids(context: typer.Context, incomplete: str) -> Suggestions:
-    """Offers the workers that are online."""
+    """Suggests the workers that are online."""
     workers = _ask_server(context, lambda client: client.workers.list()) or []
     return [(worker.id, worker.hostname) for worker in workers if worker.state == "online"]
 
 
 def policies(context: typer.Context, incomplete: str) -> Suggestions:
-    """Offers the precision policies that a spec may name."""
+    """Suggests the precision policies of the server."""
     found = _ask_server(context, lambda client: client.policies()) or []
     return [(policy.name, f"computes in {policy.compute_dtype}") for policy in found]
 
 
 def models(context: typer.Context, incomplete: str) -> Suggestions:
-    """Offers the kinds of model that a spec may name."""
+    """Suggests the kinds of model of the server."""
     return [(kind.kind, "") for kind in _ask_server(context, lambda client: client.models()) or []]
 
 
 def states(context: typer.Context, incomplete: str) -> list[str]:
-    """Offers the states that a job can be in."""
+    """Suggests the states of jobs."""
     return list(State)
 
 
 def _ask_server(context: typer.Context, ask: "Callable[[Client], T]") -> T | None:
-    """What the server answers that the line names so far; None where it gives no answer at once."""
+    """Ask the server selected by the command line so far; None if it does not respond quickly."""
     from ampclient.client import Client
 
-    answers: list[T] = []
+    results: list[T] = []
 
     def run(client: "Client") -> None:
         with suppress(Exception):
-            answers.append(ask(client))
+            results.append(ask(client))
 
     with suppress(Exception):
         to = _connection(context)
         _check_reachable(to.url)
         with Client(to.url, to.token) as client:
-            # It is patient with its server; this thread ends with the process, done or not.
+            # The client retries for longer than ANSWER_S; a daemon thread ends with the process.
             thread = Thread(target=run, args=[client], daemon=True)
             thread.start()
             thread.join(ANSWER_S)
-    return answers[0] if answers else None
+    return results[0] if results else None
 
 
 def _connection(context: typer.Context) -> "Connection":
@@ -122,7 +122,7 @@ def _connection(context: typer.Context) -> "Connection":
 
 
 def _check_reachable(url: str) -> None:
-    """Raise OSError at once for a server that is not there."""
+    """Raise OSError quickly if nothing listens at the address."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
     socket.create_connection(address, timeout=CONNECT_S).close()

@@ -1,4 +1,4 @@
-"""Steps on standard output: as a table, written while they are read, or as JSON."""
+"""Prints steps as a table, while they are read, or as JSON."""
 
 import json
 import shutil
@@ -21,26 +21,26 @@ WIDTHS: Final = {
     "learning_rate": 13,
     "examples": 8,
 }
-"""Characters of a table's columns; together 86 for those that every job has."""
+"""Widths of columns in characters; the columns that every job has take 86 in total."""
 WIDTH: Final = 11
-"""Of any other column: six digits and an exponent."""
+"""Width of any other column: six digits and an exponent."""
 DROP_ORDER: Final = ("examples", "step_time_s", "learning_rate", "grad_norm")
-"""What a table leaves out where the terminal is narrow, in this order."""
+"""Columns that a table drops on a narrow terminal, in this order."""
 PARTS: Final = ("first", "last", "min", "max")
-"""Of a column over several steps; a narrow table leaves them out before that."""
+"""Statistics of downsampled columns that a narrow table drops before whole columns."""
 MAX_NAMED_COLUMNS: Final = 5
-"""Columns that are left out are counted, not named, from so many on."""
+"""From this number on, hidden columns are counted instead of named."""
 NAMES_IN_TEXT: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 Row = tuple[Any, ...]
 
 
 class StepTable(Protocol):
-    """Columns of values over steps or over points: a StepBlock, a StepSample."""
+    """Columns over steps or points: a StepBlock or a StepSample."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those beside `step`."""
+        """The columns other than `step`."""
 
     def __len__(self) -> int: ...
 
@@ -50,14 +50,14 @@ class StepTable(Protocol):
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal that standard output is; None when it is none."""
+    """The width of standard output; None if it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write_steps(
     tables: Iterable[StepTable], *, as_json: bool = False, width: int | None = None
 ) -> None:
-    """Write every table, one behind the other, with columns that fit into `width`; or as JSON."""
+    """Write all tables in sequence, with the columns that fit into `width`, or as one JSON."""
     nonempty = filter(len, tables)
     for piece in _json(nonempty) if as_json else _table(nonempty, width=width):
         typer.echo(piece, nl=False)
@@ -81,7 +81,7 @@ def _table(tables: Iterator[StepTable], *, width: int | None) -> Iterator[str]:
 
 
 def _fitting(names: Sequence[str], width: int | None) -> list[str]:
-    """Those columns that fit into the width, as far as any may be left out."""
+    """The columns that fit into the width; those that may not be dropped stay."""
     kept = list(names)
     for name in _droppable(names):
         if width is None or sum(_width(n) + 1 for n in kept) - 1 <= width:
@@ -91,14 +91,14 @@ def _fitting(names: Sequence[str], width: int | None) -> list[str]:
 
 
 def _droppable(names: Sequence[str]) -> list[str]:
-    """Those that may be left out, in this order."""
+    """The columns that may be dropped, in this order."""
     parts = [name for part in PARTS for name in names if name.endswith(f".{part}")]
     rest = [name for name in names if name not in parts]
     return parts + [name for column in DROP_ORDER for name in rest if _column(name) == column]
 
 
 def _column(name: str) -> str:
-    """What a column of points tells of: `loss.mean` of `loss`."""
+    """The column that a statistic belongs to: `loss` for `loss.mean`."""
     return name.partition(".")[0]
 
 
@@ -111,7 +111,7 @@ def _aligned(names: Sequence[str], cells: Iterable[str]) -> str:
 
 
 def _short(name: str, value: Any) -> str:
-    """A cell for reading: six digits, and a loss scale as the power of two that it is."""
+    """A cell with six significant digits; a loss scale as a power of two."""
     if not isinstance(value, float):
         return _cell(value)
     return formats.loss_scale(value) if _column(name) == "loss_scale" else f"{value:.6g}"
@@ -125,12 +125,12 @@ def _json(tables: Iterator[StepTable]) -> Iterator[str]:
 
 
 def _rows(table: StepTable, names: Iterable[str]) -> Iterator[Row]:
-    """The values of each step, as JSON would hold them."""
+    """The values of each step, as in JSON."""
     return zip(*(_values(table, name) for name in names), strict=True)
 
 
 def _values(table: StepTable, name: str) -> list[Any]:
-    """A column; NaN where the table lacks it."""
+    """The values of a column; NaN if the table does not have it."""
     return column_to_json(table[name]) if name in table else ["NaN"] * len(table)
 
 

@@ -1,4 +1,4 @@
-"""What `ampctl submit` posts: each file in every combination of a grid, checked before any goes."""
+"""The submissions of `ampctl submit`: files × grid, all validated before the first is sent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,16 +20,16 @@ LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True)
 class Submission:
-    """A document to post, the words of a grid that its name is to end with, and its origin."""
+    """A spec to submit, the suffix that its name gets from the grid, and its source."""
 
     document: dict[str, Any]
     suffix: str
     source: str
-    """The file, and what the grid set in it."""
+    """The file, and the grid's assignments."""
 
 
 class SpecsInvalid(Exception):
-    """Some documents have mistakes; `blocks` are the lines that tell those of each."""
+    """Some specs are invalid; `blocks` are the error lines of each."""
 
     def __init__(self, blocks: Sequence[Sequence[str]]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class SpecsInvalid(Exception):
 def build_submissions(
     files: Sequence[tuple[str, bytes]], assignments: Sequence[str], variants: Sequence[Variant]
 ) -> list[Submission]:
-    """Each file with the assignments, once for each variant. Raises InvalidSpec, Refused."""
+    """Each file with the assignments, for each variant. Raises InvalidSpec, SpecsInvalid."""
     wanted = [(name, data, variant) for name, data in files for variant in variants]
 
     def made(one: tuple[str, bytes, Variant]) -> Submission:
@@ -51,7 +51,7 @@ def build_submissions(
 
 
 def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Submission]:
-    """The same, with their full names, once the server would take them all. Raises Refused."""
+    """Validate all on the server and add the suffixes to their names. Raises SpecsInvalid."""
 
     def named(submission: Submission) -> Submission:
         validated = client.jobs.validate(submission.document)
@@ -67,7 +67,7 @@ def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Su
 
 
 def parse_spec_file(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
-    """The document in a file, with the assignments. Raises InvalidSpec."""
+    """The spec in a file, with the assignments applied. Raises InvalidSpec."""
     from ampclient import spec_input
 
     with as_usage_error():
@@ -76,7 +76,7 @@ def parse_spec_file(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def as_usage_error() -> Iterator[None]:
-    """An assignment that names no field is wrong usage, not a bad spec."""
+    """Turn an assignment without a field into a usage error, instead of an invalid spec."""
     try:
         yield
     except InvalidSpec as error:
@@ -89,7 +89,7 @@ def as_usage_error() -> Iterator[None]:
 def _each(
     items: Sequence[T], make: Callable[[T], Submission], source: Callable[[T], str]
 ) -> list[Submission]:
-    """What is made of each; the mistakes of all are told together, the same ones once."""
+    """The submission of each item; the errors of all are reported together, without duplicates."""
     submissions: list[Submission] = []
     wrong: dict[tuple[str, ...], tuple[InvalidSpec, list[str]]] = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""`ampctl submit` and `validate`: queue jobs, or only check a spec."""
+"""`ampctl submit` and `validate`: queue jobs, or only validate a spec."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -104,7 +104,7 @@ def submit(
 
 
 def print_posted(job: "Job", *, watch: bool, as_json: bool) -> None:
-    """Print the id of a new job alone, for scripts; or follow it to its end."""
+    """Print only the id of a new job, for scripts; or watch it until it ends."""
     if watch:
         typer.echo(f"Queued {job.id}. Ctrl-C stops watching; the job keeps running.", err=True)
         watch_to_the_end([job], as_json=as_json)
@@ -139,7 +139,7 @@ def validate(
 
 
 def parsed_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """Each `path=value` as a path and its value. Wrong usage is told as such."""
+    """Each `path=value` as a path and its value. Raises typer.BadParameter."""
     from ampclient.spec_input import parse_assignments
 
     with as_usage_error():
@@ -154,7 +154,7 @@ def _print_problems(refused: SpecsInvalid) -> None:
 
 
 def _submitted(client: "Client", submissions: Sequence[Submission], key: str | None) -> "list[Job]":
-    """The jobs, in order. Where one is refused after all, those before it stay queued."""
+    """Submit in order and return the jobs. If one is refused, those before it stay queued."""
     key = key or str(uuid4())
     jobs: list[Job] = []
     for number, submission in enumerate(submissions, 1):
@@ -173,7 +173,7 @@ def _submitted(client: "Client", submissions: Sequence[Submission], key: str | N
 
 
 def _print_all(jobs: "Sequence[Job]", *, watch: bool, as_json: bool) -> None:
-    """Print the ids alone, for scripts; or follow the jobs to their ends."""
+    """Print only the ids, for scripts; or watch the jobs until they end."""
     ids = " ".join(job.id for job in jobs)
     if watch:
         typer.echo(

@@ -1,4 +1,4 @@
-"""`ampctl token`: make, list and revoke tokens. For admins."""
+"""`ampctl token`: create, list and revoke tokens. For admins."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 class Role(StrEnum):
-    """What a token may do."""
+    """The role of a token."""
 
     ADMIN = "admin"
     MEMBER = "member"

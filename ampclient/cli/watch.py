@@ -1,4 +1,4 @@
-"""`ampctl watch`: follow jobs to their ends; Ctrl-C leaves them alone."""
+"""`ampctl watch`: follow jobs until they end; Ctrl-C does not cancel them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from ampcore.spec import State
 if TYPE_CHECKING:
     from ampclient.job import Job
 
-DETACHED = 130  # what a shell reports for a program that SIGINT ended
+DETACHED = 130  # the exit status that shells report for SIGINT
 
 JobIds = Annotated[
     list[str],
@@ -42,7 +42,7 @@ def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> N
 
 
 def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
-    """Show the progress on standard error, then the ended jobs on standard output, and exit."""
+    """Show progress on standard error, then print the ended jobs on standard output, and exit."""
     ended = followed(jobs)
     if len(ended) > 1:
         print_several(ended, as_json=as_json)
@@ -54,7 +54,7 @@ def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
 
 
 def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
-    """The jobs as a table or a list, under the names that tell them apart."""
+    """Print the jobs as a table with distinct names, or as a JSON list."""
     from ampclient.progress import distinct_names
 
     if as_json:
@@ -64,7 +64,7 @@ def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
 
 
 def followed(jobs: "Sequence[Job]") -> "list[Job]":
-    """The ended jobs; Ctrl-C ends the command instead."""
+    """Follow the jobs and return them once they have ended; Ctrl-C ends the command."""
     from ampclient.cli.follow import follow
 
     goes_on = "The jobs keep running" if len(jobs) > 1 else "The job keeps running"
@@ -74,12 +74,12 @@ def followed(jobs: "Sequence[Job]") -> "list[Job]":
 
 
 def all_succeeded(ended: "Sequence[Job]") -> int:
-    """The exit code: 0 only if they did."""
+    """The exit status: 0 only if all jobs succeeded."""
     return 0 if all(job.state is State.SUCCEEDED for job in ended) else 1
 
 
 def wait_for_state(job: "Job", done: "Callable[[Job], bool]") -> "Job":
-    """The job once `done` holds of it, which means that its process has ended."""
+    """Wait until `done` is true for the job: its process has ended."""
     from ampclient.wait import wait_for
 
     with detach_on_interrupt(
@@ -92,9 +92,9 @@ def wait_for_state(job: "Job", done: "Callable[[Job], bool]") -> "Job":
 
 @contextmanager
 def detach_on_interrupt(resume: str) -> Iterator[None]:
-    """Ctrl-C, or a server that is away too long, ends the command and nothing else.
+    """On Ctrl-C or a lost connection, end the command only and print `resume`.
 
-    `resume` says how to look again.
+    `resume` says how to continue.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""`ampctl workers` and `workers drain`: who trains, and how one of them is sent home."""
+"""`ampctl workers` and `workers drain`: list the workers, drain one."""
 
 from typing import Annotated
 

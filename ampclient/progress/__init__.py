@@ -1,4 +1,4 @@
-"""ProgressDisplay jobs while they train: a live table with plots on a terminal, lines elsewhere."""
+"""Shows the progress of jobs: a live table with plots on a terminal, lines elsewhere."""
 
 import os
 import sys
@@ -19,13 +19,13 @@ __all__ = ["ProgressDisplay", "distinct_names", "show_progress"]
 
 
 class ProgressDisplay(Protocol):
-    """Takes what is to be shown."""
+    """Shows views of jobs as they are fetched."""
 
     def __call__(self, job: JobView, /) -> None:
-        """A new view of a job."""
+        """Show a new view of a job."""
 
     def server_unavailable(self, reason: str) -> None:
-        """The server gives no answer; it is asked again."""
+        """Show that the server does not respond and is retried."""
 
 
 def show_progress(
@@ -35,10 +35,10 @@ def show_progress(
     sample_of: FetchSample | None = None,
     names: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[ProgressDisplay]:
-    """A context whose value is called with every new view of a job; standard error by default.
+    """A context manager with a display to call with every new view; on standard error by default.
 
-    `first_step_of` tells where the present attempt at a job began, `sample_of` its steps in few
-    points, for the plots of a terminal; `names` what a job is called, by its id.
+    `first_step_of` returns the first step of a job's current attempt, `sample_of` its downsampled
+    steps for the plots on a terminal; `names` are the displayed names by job id.
     """
     stream = stream or sys.stderr
     tracker = ProgressTracker(first_step_of, names or {})

@@ -1,6 +1,6 @@
-"""A curve of a sample as dots, from the least to the largest value of each place: no peak is lost.
+"""Draws a column of a sample as dots, from the minimum to the maximum of each dot column.
 
-Arrays of a curve have a value for each column of dots; NaN where nothing is known.
+The arrays of a curve have one value per column of dots; NaN where there is no value.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ampclient.step_sample import StepSample
 
 LOG_AXIS_RATIO: Final = 30.0
-"""Values that reach over more than this factor get a logarithmic axis."""
+"""Values with a larger ratio of maximum to minimum get a logarithmic axis."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The least and the largest value at each place, and how the axis runs."""
+    """The minimum and maximum in each column of dots, and whether the axis is logarithmic."""
 
     lows: "NDArray[Any]"
     highs: "NDArray[Any]"
@@ -26,7 +26,7 @@ class Curve:
 
     @property
     def value_range(self) -> tuple[float, float] | None:
-        """The least and the largest finite value; None where there is none."""
+        """The smallest and the largest finite value; None if there is none."""
         import numpy as np
 
         both = np.concatenate([self.lows, self.highs])
@@ -34,7 +34,7 @@ class Curve:
         return (float(finite.min()), float(finite.max())) if len(finite) else None
 
     def dots(self, height: int) -> "NDArray[Any]":
-        """The curve in rows of dots, the topmost first; what is infinite stands at the edge."""
+        """The curve as rows of dots, the top row first; infinite values are drawn at the edge."""
         import numpy as np
 
         dots = np.zeros((height, len(self.lows)), bool)
@@ -45,7 +45,7 @@ class Curve:
         return dots | ((rows >= low) & (rows <= high))
 
     def _rows(self, values: "NDArray[Any]", height: int) -> "NDArray[Any]":
-        """How far up each value stands, in dots."""
+        """The height of each value, in dots."""
         import numpy as np
 
         bottom, top = self._scaled(np.array(self.value_range, float))
@@ -67,7 +67,7 @@ class Curve:
 
     @staticmethod
     def _joined(low: "NDArray[Any]", high: "NDArray[Any]") -> "tuple[NDArray[Any], NDArray[Any]]":
-        """Strokes that reach to their left neighbours, so that the curve is one line."""
+        """Extend each stroke to its left neighbour, so that the curve is one line."""
         import numpy as np
 
         before_low, before_high = low[:-1], high[:-1]
@@ -80,16 +80,16 @@ class Curve:
 def curve_of(sample: "StepSample", name: str, width: int, *, is_log: bool | None = None) -> Curve:
     """A column of the sample over `width` columns of dots.
 
-    `is_log` None: where the values are all above zero and reach far.
+    With `is_log` None, the axis is logarithmic if all values are positive and their ratio is large.
     """
     import numpy as np
 
     parts = [f"{name}.min", f"{name}.max"] if f"{name}.min" in sample else [name, name]
     low, high = (np.asarray(sample[part], float) for part in parts)
-    stretches = _point_ranges(len(low), width)
+    point_ranges = _point_ranges(len(low), width)
     curve = Curve(
-        np.array([np.fmin.reduce(low[a:b]) for a, b in stretches]),
-        np.array([np.fmax.reduce(high[a:b]) for a, b in stretches]),
+        np.array([np.fmin.reduce(low[a:b]) for a, b in point_ranges]),
+        np.array([np.fmax.reduce(high[a:b]) for a, b in point_ranges]),
         bool(is_log),
     )
     if is_log is None and curve.value_range:
@@ -99,7 +99,7 @@ def curve_of(sample: "StepSample", name: str, width: int, *, is_log: bool | None
 
 
 def skips_in(sample: "StepSample", width: int) -> "NDArray[Any]":
-    """Whether a step was skipped at each of `width` places."""
+    """Whether a step was skipped in each of `width` columns."""
     import numpy as np
 
     skipped = np.asarray(sample["skipped"])
@@ -107,7 +107,7 @@ def skips_in(sample: "StepSample", width: int) -> "NDArray[Any]":
 
 
 def _point_ranges(count: int, width: int) -> Sequence[tuple[int, int]]:
-    """Which of `count` points fall on each place; few points fall on several places each."""
+    """The range of points for each of `width` columns; with few points, columns share them."""
     firsts = [column * count // width for column in range(width)]
     ends = [-(-(column + 1) * count // width) for column in range(width)]  # rounded up
     return list(zip(firsts, ends, strict=True))

@@ -1,4 +1,4 @@
-"""Dots as text: eight in a character of Braille, or two where a terminal has only ASCII.
+"""Renders dots as text: eight per Braille character, or two per ASCII character.
 
 Source: Unicode, Braille Patterns, U+2800: the bits of a character are its dots.
 """
@@ -14,18 +14,18 @@ BRAILLE: Final = 0x2800
 
 @dataclass(frozen=True)
 class DotStyle:
-    """What a terminal can show: the dots of one character, and which character shows them."""
+    """A character set: the dots per character, and the character for each combination."""
 
     dots_wide: int
     dots_high: int
     bits: tuple[tuple[int, ...], ...]
-    """What each dot adds, a row after the other."""
+    """The bit of each dot, row by row."""
     characters: str
-    """By that sum."""
+    """The characters, indexed by the sum of the bits."""
     skip_mark: str
 
     def lines(self, dots: "NDArray[Any]") -> list[str]:
-        """The rows of dots, the topmost first, as lines of text."""
+        """The rows of dots, the top row first, as lines of text."""
         import numpy as np
 
         height, width = dots.shape

@@ -1,4 +1,4 @@
-"""What is to be shown of a job: the view, and what was made out while it was watched."""
+"""Tracks the progress of watched jobs: speed, remaining time, current attempt."""
 
 import time
 from collections import deque
@@ -10,29 +10,29 @@ from ampclient.job_view import JobView
 from ampcore.spec import State
 
 FirstStep = Callable[[JobView], int | None]
-"""Where the present attempt at a job began; None where nobody can tell."""
+"""Returns the first step of a job's current attempt; None if unknown."""
 
 
 WINDOW = 120
-"""Views that count; a minute of them at the usual two per second."""
+"""Number of views used for the speed: a minute at the usual two per second."""
 
 
 def no_first_step(job: JobView) -> int | None:
-    """Knows of no attempt."""
+    """The first step is unknown."""
     return None
 
 
 class StepRate:
-    """The speed of one job over the last views of it."""
+    """The speed of one job over its last views."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque(maxlen=WINDOW)
 
     def update(self, job: JobView) -> None:
-        """Take note of where the job stands now."""
+        """Record the job's current step."""
         if self._seen and job.step < self._seen[-1][1]:
             self._seen.clear()  # a new attempt began further back
-        # Before the first block there is only compilation, which says nothing of the speed.
+        # Before the first block the job only compiles, which must not count as training time.
         if job.step > 0:
             self._seen.append((time.monotonic(), job.step))
 
@@ -50,7 +50,7 @@ class StepRate:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """A job as it stands: seconds to its end, and where its present attempt began."""
+    """A view of a job, with the remaining seconds and the first step of its current attempt."""
 
     job: JobView
     remaining_s: float | None = None
@@ -59,12 +59,12 @@ class JobProgress:
 
     @property
     def name(self) -> str:
-        """What it is called among those that are watched."""
+        """The displayed name."""
         return formats.printable(self.alias or self.job.name)
 
     @property
     def attempt(self) -> str | None:
-        """A word on an attempt that is not the first one, while a worker has the job."""
+        """A note on an attempt after the first, while a worker runs the job."""
         if self.job.attempt < 2 or not self.job.state.is_active:
             return None
         if self.first_step is None:
@@ -74,7 +74,7 @@ class JobProgress:
 
     @property
     def waiting_for(self) -> str | None:
-        """Why it does not move."""
+        """Why the job makes no progress; None if it does."""
         match self.job.state:
             case State.QUEUED:
                 return formats.printable(self.job.waiting or "waiting for a free worker")
@@ -84,9 +84,9 @@ class JobProgress:
 
 
 def distinct_names(jobs: Sequence[JobView]) -> dict[str, str]:
-    """By id a name for each of several jobs, without the words with which all of them begin.
+    """A short name for each of several jobs, by id: without their common first words.
 
-    Jobs of the same name are told apart by their ids.
+    Jobs with the same name get their ids appended.
     """
     words = [job.name.split() for job in jobs]
     same = 0
@@ -98,7 +98,7 @@ def distinct_names(jobs: Sequence[JobView]) -> dict[str, str]:
 
 
 class ProgressTracker:
-    """The jobs that are watched."""
+    """The progress of all watched jobs."""
 
     def __init__(self, first_step_of: FirstStep, names: Mapping[str, str]) -> None:
         self._first_step_of = first_step_of
@@ -107,14 +107,14 @@ class ProgressTracker:
         self._step_rates: dict[str, StepRate] = {}
 
     def update(self, job: JobView) -> JobProgress:
-        """How a job stands, out of this view and those before it."""
+        """The progress of a job, from this view and the earlier ones."""
         step_rate = self._step_rates.setdefault(job.id, StepRate())
         step_rate.update(job)
         alias = self._names.get(job.id)
         return JobProgress(job, step_rate.remaining_s(job), self._first_step(job), alias)
 
     def _first_step(self, job: JobView) -> int | None:
-        """Asked for once an attempt, when it trains."""
+        """The first step of the current attempt; fetched once per attempt, when it trains."""
         key = (job.id, job.attempt)
         if job.attempt > 1 and job.state is State.RUNNING and key not in self._first_steps:
             self._first_steps[key] = self._first_step_of(job)

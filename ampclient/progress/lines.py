@@ -1,4 +1,4 @@
-"""Progress as lines, for logs and pipes: at each change of state, else every few seconds."""
+"""Prints progress as lines, for logs and pipes: at each state change and every few seconds."""
 
 import time
 from dataclasses import replace
@@ -12,7 +12,7 @@ EVERY_S = 5.0
 
 
 class ProgressLines:
-    """Writes what is new about each job it is shown."""
+    """Writes a line for each job that changed."""
 
     def __init__(self, stream: TextIO, tracker: ProgressTracker) -> None:
         self._stream = stream
@@ -21,19 +21,19 @@ class ProgressLines:
         self._written: dict[str, tuple[float, JobView]] = {}
 
     def __call__(self, job: JobView) -> None:
-        """Write a line if the job changed its state, or moved on and the last line is old."""
+        """Write a line if the state changed, or if the step changed and the last line is old."""
         self._unavailable = False
         progress = self._tracker.update(job)
         before = self._written.get(job.id)
         changed = before is None or _phase(before[1]) != _phase(job)
         if changed or (before is not None and _is_due(job, *before)):
             self._written[job.id] = (time.monotonic(), job)
-            # Where an attempt began is told once.
+            # The start of an attempt is printed once.
             shown = progress if changed else replace(progress, first_step=None)
             print(progress_line(shown), file=self._stream, flush=True)
 
     def server_unavailable(self, reason: str) -> None:
-        """Say once that the server is away, until it is there again."""
+        """Print once that the server does not respond, until it responds again."""
         if not self._unavailable:
             print(f"{reason} Retrying …", file=self._stream, flush=True)
         self._unavailable = True

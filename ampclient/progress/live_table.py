@@ -1,4 +1,4 @@
-"""Progress as a live table with a bar and plots for each job; it is a function of the jobs."""
+"""Shows progress as a live table with a bar and plots for each job."""
 
 import time
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ STYLES: Final = {
 }
 EVERY_S: Final = 0.25
 WIDTH_BESIDE_BAR: Final = 73
-"""Columns of a terminal that the texts of a usual job take."""
+"""Terminal columns that the texts of a typical job take."""
 NAMES: Final = (12, 32)
-"""To how many characters a name may be cut: of a job alone, and of one among several."""
+"""Minimum characters of a job's name: for a single job, and for one of several."""
 COLUMNS: Final = (
     TableColumn("state"),
     TableColumn("", drop_order=1),  # the bar
@@ -45,7 +45,7 @@ COLUMNS: Final = (
 
 
 class LiveTable:
-    """Draws the jobs that it is shown: when one has changed, at most four times a second."""
+    """Redraws the table when a job has changed, at most four times a second."""
 
     def __init__(self, stream: TextIO, tracker: ProgressTracker, samples: SampleCache) -> None:
         self._progresses: dict[str, JobProgress] = {}
@@ -58,7 +58,7 @@ class LiveTable:
         self._live = Live(console=self._console, get_renderable=self._draw, auto_refresh=False)
 
     def __call__(self, job: JobView) -> None:
-        """Take over a new view of a job."""
+        """Show a new view of a job."""
         before = (self._progresses.get(job.id), self._unavailable)
         self._unavailable = ""
         self._samples.update(job)
@@ -67,7 +67,7 @@ class LiveTable:
             self._redraw()
 
     def server_unavailable(self, reason: str) -> None:
-        """Say that the server is away, until it is there again."""
+        """Show that the server does not respond, until it responds again."""
         self._unavailable = f"{reason} Retrying …"
         self._redraw()
 
@@ -94,7 +94,7 @@ class LiveTable:
         return Group(table, *self._plots(progresses, self._console.height - taken), *messages)
 
     def _plots(self, progresses: Sequence[JobProgress], height: int) -> list[Text]:
-        """Those of every job that has steps, below each other, if they all fit."""
+        """The plots of all jobs with steps, stacked; none if they do not all fit."""
         known = [(s, sample) for s in progresses if (sample := self._samples.get(s.job.id))]
         size = plot_size(self._console.width, height, len(known))
         if size is None:
@@ -108,8 +108,8 @@ class LiveTable:
 
 def progress_table(progresses: Sequence[JobProgress], width: int) -> Table:
     """One row for each job, for a terminal of this width."""
-    # Where the terminal is narrow, the name is cut first, then the bar gives way, then further
-    # columns; no number is ever cut. Names tell several jobs apart, so less of them is cut.
+    # On a narrow terminal, first the name is cut, then the bar is dropped, then other columns; no #
+    # number is ever cut. With several jobs less of a name is cut, since it identifies the job.
     name = TableColumn("job", min_width=NAMES[len(progresses) > 1])
     bar_width = min(max(width - WIDTH_BESIDE_BAR, 4), 16)
     rows = [_cells(progress, bar_width) for progress in progresses]
@@ -117,18 +117,18 @@ def progress_table(progresses: Sequence[JobProgress], width: int) -> Table:
 
 
 def styled_state(state: str) -> Text:
-    """A state in its colour."""
+    """A state with its colour."""
     return Text(state, style=STYLES.get(state, ""))
 
 
 def _messages(progresses: Sequence[JobProgress]) -> list[Text]:
-    """A line for whatever a job has to say: an attempt, what it waits for, what went wrong."""
+    """Lines below the table: a new attempt, what a job waits for, or its error message."""
     lines = []
     waiting = [progress for progress in progresses if progress.waiting_for]
     for progress in progresses:
-        # What one says of itself needs no name; of several each says which one it is.
+        # With a single job the name is redundant.
         name = f"{progress.name}: " if len(progresses) > 1 else ""
-        # Of those that wait the first speaks for all: a long queue would fill the screen.
+        # Only the first waiting job gets a line: a long queue would fill the screen.
         said = [progress.attempt, progress.waiting_for if progress in waiting[:1] else None]
         lines += [Text(name + text, style="dim") for text in said if text]
         if progress.job.message:

@@ -1,4 +1,4 @@
-"""Loss, loss scale and skipped steps of a job as small plots for a terminal."""
+"""Plots loss, loss scale and skipped steps of a job on a terminal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ Label = Callable[[float | None], str]
 
 @dataclass(frozen=True)
 class PlotSize:
-    """How large the plots of a job may be: `cells` characters across, `rows` lines for a curve."""
+    """The size of a job's plots: `cells` characters wide, `rows` lines per curve."""
 
     cells: int
     rows: int
 
     @property
     def lines(self) -> int:
-        """How many lines they take at most: two curves, the skips and, if there is room, steps."""
+        """The maximum number of lines: two curves, the skips and, if there is room, the steps."""
         return 2 * self.rows + 1 + (self.rows > 1)
 
 
 def plot_size(width: int, height: int, jobs: int) -> PlotSize | None:
-    """The room for the plots of so many jobs below each other; None where there is too little."""
+    """The size of the stacked plots of this many jobs; None if there is not enough room."""
     titles = 1 if jobs > 1 else 0
     for rows in range(MAX_ROWS, 0, -1):
         size = PlotSize(width - LABEL_WIDTH - 1, rows)
@@ -47,7 +47,7 @@ def plot_size(width: int, height: int, jobs: int) -> PlotSize | None:
 
 
 def plots(sample: "StepSample", size: PlotSize, style: DotStyle) -> list[Text]:
-    """The lines; a place where a step was skipped is red in every one of them."""
+    """The lines of the plots; columns with a skipped step are red in all curves."""
     from ampclient.progress.curve import curve_of, skips_in
 
     if not len(sample):
@@ -69,7 +69,7 @@ def plots(sample: "StepSample", size: PlotSize, style: DotStyle) -> list[Text]:
 
 
 def _curve(name: str, curve: "Curve", label: Label, size: PlotSize, style: DotStyle) -> list[Text]:
-    """A curve with its largest value beside its top, and its least beside its bottom."""
+    """A curve with its maximum as the label of its top and its minimum of its bottom."""
     texts = style.lines(curve.dots(size.rows * style.dots_high))
     low, high = curve.value_range or (None, None)
     labels = [""] * size.rows
@@ -84,7 +84,7 @@ def _curve(name: str, curve: "Curve", label: Label, size: PlotSize, style: DotSt
 
 
 def _line(name: str, label: str, plot: tuple[str, str]) -> Text:
-    """A line: what it shows, a number, and the plot with its style."""
+    """A line: its name, a number, and the plot with its style."""
     gutter = f"{name:<6}{label:>{LABEL_WIDTH - 7}} "
     return Text.assemble((gutter, "dim"), plot, no_wrap=True)
 
@@ -96,7 +96,7 @@ def _mark_skips(line: Text, skips: Sequence[bool]) -> None:
 
 
 def _axis(sample: "StepSample", size: PlotSize) -> Text:
-    """The first and the last step, below the ends of the plots."""
+    """The first and the last step, as the x axis."""
     count = int(sample["count"][-1]) if "count" in sample else 1
     first, last = str(sample["step"][0]), str(int(sample["step"][-1]) + count - 1)
     return _line("step", "", (f"{first}{last:>{size.cells - len(first)}}", "dim"))

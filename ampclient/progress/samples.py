@@ -1,4 +1,4 @@
-"""The sample of each watched job: asked for anew when the job has moved on, and not too often."""
+"""Caches the sample of each watched job; fetches it again when the job has progressed."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ EVERY_S: Final = 1.0
 
 
 class SampleCache:
-    """The newest known sample of each job."""
+    """The latest sample of each job."""
 
     def __init__(self, sample_of: FetchSample | None) -> None:
         self._sample_of = sample_of
@@ -24,9 +24,9 @@ class SampleCache:
         self._asked: dict[str, tuple[float, tuple[int, int, bool]]] = {}
 
     def update(self, job: JobView) -> None:
-        """Take note of a view; the sample is asked for where it may have changed.
+        """Fetch the sample again if it may have changed, at most once a second.
 
-        One that cannot be had leaves the older one: the next view asks again.
+        If that fails, the older sample stays and the next view tries again.
         """
         if self._sample_of is None or job.latest is None or not self._is_due(job):
             return
@@ -37,7 +37,7 @@ class SampleCache:
             del self._asked[job.id]
 
     def get(self, job_id: str) -> "StepSample | None":
-        """What is known; None as long as nothing is."""
+        """The latest sample; None before the first."""
         return self._samples.get(job_id)
 
     def _is_due(self, job: JobView) -> bool:

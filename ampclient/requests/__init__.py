@@ -1,4 +1,4 @@
-"""One function per endpoint: what to send, and how to read the answer; no input or output."""
+"""One function per endpoint: builds the request and names its parser; does no I/O."""
 
 from ampclient.requests.jobs import (
     JOBS_PER_PAGE,

@@ -1,4 +1,4 @@
-"""Jobs: post them, find them, steer them."""
+"""Requests that submit, list and change jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ JOBS_PER_PAGE: Final = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Which jobs are listed, and in which order; a part that is left empty asks for nothing."""
+    """The filters and the order of a list of jobs; empty filters match all jobs."""
 
     states: Sequence[str] = ()
     labels: Sequence[str] = ()
@@ -32,11 +32,11 @@ class Search:
     created_after: str | None = None
     sort: str | None = None
     fields: Sequence[str] = ()
-    """What is told of each job beside the rest."""
+    """Additional fields of each job."""
 
     @property
     def params(self) -> Params:
-        """It in the words of the query string."""
+        """The search as query parameters."""
         several = [("state", state) for state in self.states]
         several += [("label", label) for label in self.labels]
         several += [("fields", field) for field in self.fields]
@@ -51,7 +51,7 @@ class Search:
 
 
 def submit_job(spec: Mapping[str, Any], key: str) -> JsonRequest[JobView]:
-    """Queue a job; sent again with the same key it is answered with the same job."""
+    """Queue a job; the same key returns the same job."""
     return _post("/jobs", body=spec, headers=idempotency_header(key))
 
 
@@ -62,18 +62,18 @@ def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> JsonRequ
 
 
 def validate_job(spec: Mapping[str, Any]) -> JsonRequest[Validation]:
-    """Check a spec, queue nothing."""
+    """Validate a spec without queuing a job."""
     path, read = "/jobs/validate", Validation.from_json
     return JsonRequest(method="POST", path=path, body=spec, is_read_only=True, read=read)
 
 
 def get_job(job_id: str) -> JsonRequest[JobView]:
-    """One job as it is now."""
+    """One job."""
     return JsonRequest(method="GET", path=job_path(job_id), uses_etag=True, read=JobView.from_json)
 
 
 def list_jobs(search: Search, *, limit: int, cursor: str | None) -> JsonRequest[JobViewPage]:
-    """A page of the jobs that are searched for."""
+    """A page of the jobs that match."""
     place = params(limit=limit, cursor=cursor)
     return JsonRequest(
         method="GET", path="/jobs", params=[*search.params, *place], read=JobViewPage.from_json
@@ -81,7 +81,7 @@ def list_jobs(search: Search, *, limit: int, cursor: str | None) -> JsonRequest[
 
 
 def edit_job(job_id: str, changes: Mapping[str, Any]) -> JsonRequest[JobView]:
-    """Give a job another `name`, `labels` or `priority`."""
+    """Change the `name`, `labels` or `priority` of a job."""
     path = job_path(job_id)
     return JsonRequest(
         method="PATCH",
@@ -100,12 +100,12 @@ def delete_job(job_id: str) -> JsonRequest[None]:
 
 
 def cancel_job(job_id: str) -> JsonRequest[JobView]:
-    """Ask for a job's end."""
+    """Cancel a job."""
     return _post(job_path(job_id, "cancel"), headers=idempotency_header())
 
 
 def pause_job(job_id: str) -> JsonRequest[JobView]:
-    """Ask a job to stop at a checkpoint."""
+    """Pause a job at a checkpoint."""
     return _post(job_path(job_id, "pause"), headers=idempotency_header())
 
 
@@ -115,7 +115,7 @@ def resume_job(job_id: str) -> JsonRequest[JobView]:
 
 
 def retry_job(job_id: str) -> JsonRequest[JobView]:
-    """Queue a job again that ended badly."""
+    """Queue a failed or cancelled job again."""
     return _post(job_path(job_id, "retry"), headers=idempotency_header())
 
 

@@ -1,4 +1,4 @@
-"""What a job leaves behind: events, attempts, printed text, files."""
+"""Requests for the events, attempts, logs and files of a job."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ ENTRIES_PER_PAGE: Final = 1_000
 
 
 def get_events(job_id: str, *, after: int | None) -> JsonRequest[EventPage]:
-    """A page of the ledger."""
+    """A page of the event log."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "events"),
@@ -22,12 +22,12 @@ def get_events(job_id: str, *, after: int | None) -> JsonRequest[EventPage]:
 
 
 def list_attempts(job_id: str) -> JsonRequest[list[Attempt]]:
-    """Every attempt at a job, the first one first."""
+    """All attempts at a job, in order."""
     return JsonRequest(method="GET", path=job_path(job_id, "attempts"), read=items_of(AttemptList))
 
 
 def get_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonRequest[LogPage]:
-    """A page of what was printed."""
+    """A page of the log."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "logs"),
@@ -37,7 +37,7 @@ def get_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonRequ
 
 
 def follow_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonRequest[LogEntry]:
-    """What was printed and what will be, until the job ends; each line holds one document."""
+    """The log, then live entries until the job ends; one JSON document per line."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "logs"),
@@ -48,15 +48,15 @@ def follow_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonR
 
 
 def list_artifacts(job_id: str) -> JsonRequest[list[Artifact]]:
-    """The files that a job has left."""
+    """The files of a job."""
     return JsonRequest(
         method="GET", path=job_path(job_id, "artifacts"), read=items_of(ArtifactList)
     )
 
 
 def get_artifact(job_id: str, path: str, *, start: int) -> Request:
-    """The bytes of a file, from the one at `start` on."""
-    # As it is stored: a range of compressed bytes would be of no use.
+    """The bytes of a file from offset `start` on."""
+    # No compression: a range of a compressed response could not be resumed.
     headers = [("Accept", "*/*"), ("Accept-Encoding", "identity")]
     headers += [("Range", f"bytes={start}-")] if start else []
     segments = [quote_path(part) for part in path.split("/")]

@@ -1,4 +1,4 @@
-"""A request as a value, and what its answer means; no input or output."""
+"""A request as a value, with the parser of its response; does no I/O."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to send."""
+    """A request to the API."""
 
     method: str
     path: str
@@ -25,9 +25,9 @@ class Request:
     headers: Params = ()
     body: Any = None
     is_read_only: bool = False
-    """It is a POST that changes nothing."""
+    """True for a POST that changes nothing."""
     uses_etag: bool = False
-    """Asked for again and again: the last answer is kept, and sent anew only if it changed."""
+    """True for a polled request: its last response is cached and requested conditionally."""
 
     @property
     def url_path(self) -> str:
@@ -36,37 +36,37 @@ class Request:
 
     @property
     def is_idempotent(self) -> bool:
-        """Sending it twice does what sending it once does."""
+        """Whether sending it twice has the same effect as sending it once."""
         return self.method == "GET" or self.is_read_only or self.idempotency_key is not None
 
     @property
     def idempotency_key(self) -> str | None:
-        """What makes the server do it once, however often it is sent."""
+        """The key with which the server applies the request only once."""
         return dict(self.headers).get(IDEMPOTENCY_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JsonRequest(Request, Generic[T]):
-    """A request, and the function that reads its answer's JSON document (None: an empty one)."""
+    """A request, and the function that parses its JSON response (None for an empty one)."""
 
     read: Callable[[Any], T]
 
 
 def idempotency_header(key: str | None = None) -> Params:
-    """The header under which the server does a thing once and answers the same again.
+    """The Idempotency-Key header, by default with a new key for retries of one call.
 
-    Without a `key` with a new one: for a call that nobody but the transport repeats.
+    The server applies requests with the same key once and returns the same response.
     """
     return [(IDEMPOTENCY_KEY, key or str(uuid4()))]
 
 
 def quote_path(text: str) -> str:
-    """The text as one segment of a path."""
+    """The text as one URL path segment."""
     return quote(text, safe="")
 
 
 def job_path(job_id: str, *rest: str) -> str:
-    """The path of a job, or of something below it."""
+    """The path of a job or of one of its subresources."""
     return "/".join(["/jobs", quote_path(job_id), *rest])
 
 
@@ -76,7 +76,7 @@ def params(**values: str | int | None) -> list[tuple[str, str]]:
 
 
 class ItemList(Protocol[M]):
-    """A model of the API that holds a list and nothing else."""
+    """An API model that only holds a list."""
 
     @property
     def items(self) -> list[M]:
@@ -84,13 +84,13 @@ class ItemList(Protocol[M]):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """Read a JSON document."""
+        """Parse a JSON document."""
 
 
 def items_of(model: type[ItemList[M]]) -> Callable[[Any], list[M]]:
-    """A reader of the list that a document holds."""
+    """A parser that returns the items of a list document."""
     return lambda document: model.from_json(document).items
 
 
 def parse_nothing(document: Any) -> None:
-    """Reads an answer that says no more than its status does."""
+    """The parser of a response without content."""

@@ -1,4 +1,4 @@
-"""The service itself: its workers, what a spec may say, who may use it, and what was done."""
+"""Requests for workers, the catalog of spec kinds, tokens, projects and the audit log."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,19 +23,19 @@ AUDIT_PER_PAGE: Final = 100
 
 
 def list_workers() -> JsonRequest[list[Worker]]:
-    """Every worker that the server knows."""
+    """All workers that the server knows."""
     return JsonRequest(method="GET", path="/workers", read=items_of(WorkerList))
 
 
 def get_worker(worker_id: str) -> JsonRequest[Worker]:
-    """One worker as it is now."""
+    """One worker."""
     return JsonRequest(
         method="GET", path=f"/workers/{quote_path(worker_id)}", read=Worker.from_json
     )
 
 
 def drain_worker(worker_id: str) -> JsonRequest[Worker]:
-    """Ask a worker to give its jobs back and to end."""
+    """Ask a worker to return its jobs to the queue and to exit."""
     path = f"/workers/{quote_path(worker_id)}/drain"
     return JsonRequest(
         method="POST", path=path, headers=idempotency_header(), read=Worker.from_json
@@ -63,22 +63,22 @@ def list_policies() -> JsonRequest[list[Policy]]:
 
 
 def get_version() -> JsonRequest[ServerVersion]:
-    """What runs there."""
+    """The versions of the server and its API."""
     return JsonRequest(method="GET", path="/version", read=ServerVersion.from_json)
 
 
 def get_session() -> JsonRequest[Session]:
-    """Who the server takes the token's bearer for."""
+    """The name, role and project of the token."""
     return JsonRequest(method="GET", path="/session", read=Session.from_json)
 
 
 def list_tokens() -> JsonRequest[list[Token]]:
-    """Every token; their secrets are known to nobody."""
+    """All tokens, without their secrets, which the server does not store."""
     return JsonRequest(method="GET", path="/tokens", read=items_of(TokenList))
 
 
 def create_token(token: Mapping[str, Any]) -> JsonRequest[CreatedToken]:
-    """Make a token; sent again with the same key it is answered with the same secret."""
+    """Create a token; a retry with the same key returns the same secret."""
     return JsonRequest(
         method="POST",
         path="/tokens",
@@ -89,18 +89,18 @@ def create_token(token: Mapping[str, Any]) -> JsonRequest[CreatedToken]:
 
 
 def revoke_token(token_id: str) -> JsonRequest[None]:
-    """Take a token's power away, at once."""
+    """Revoke a token immediately."""
     path = f"/tokens/{quote_path(token_id)}"
     return JsonRequest(method="DELETE", path=path, headers=idempotency_header(), read=parse_nothing)
 
 
 def list_projects() -> JsonRequest[list[Project]]:
-    """Every project."""
+    """All projects."""
     return JsonRequest(method="GET", path="/projects", read=items_of(ProjectList))
 
 
 def put_project(name: str, quotas: Mapping[str, int | None]) -> JsonRequest[Project]:
-    """Set the quotas of a project, which is made if need be."""
+    """Set the quotas of a project; it is created if it does not exist."""
     path = f"/projects/{quote_path(name)}"
     return JsonRequest(
         method="PUT", path=path, body=quotas, headers=idempotency_header(), read=Project.from_json
@@ -115,6 +115,6 @@ def list_audit(
     limit: int,
     cursor: str | None,
 ) -> JsonRequest[AuditPage]:
-    """A page of who did what."""
+    """A page of the audit log."""
     wanted = params(action=action, project=project, token_id=token_id, limit=limit, cursor=cursor)
     return JsonRequest(method="GET", path="/audit", params=wanted, read=AuditPage.from_json)

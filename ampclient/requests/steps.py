@@ -1,4 +1,4 @@
-"""The steps of a job: which of them are asked for, and in which form."""
+"""Requests for the steps of a job: the range, the columns and the format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from ampclient.step_sample import StepSample
 
 ARROW: Final = "arrow"
 EXPORT_FORMATS: Final = (ARROW, "csv", "ndjson", "parquet", "tensorboard")
-"""The forms in which a server sends a whole range, however long it is."""
+"""The formats in which the server streams a range of any length."""
 
 
 @dataclass(frozen=True)
 class StepRange:
-    """Which steps: from `start` to before `end`, after `after`; which columns; of which attempt."""
+    """A range of steps, `start` ≤ step < `end` and `after` < step; its columns and attempt."""
 
     start: int | None = None
     end: int | None = None
@@ -24,16 +24,16 @@ class StepRange:
 
     def __post_init__(self) -> None:
         if self.columns is not None and not set(self.columns) - {"step"}:
-            raise ValueError("expected at least one column beside 'step', received none")
+            raise ValueError("expected at least one column besides 'step', received none")
 
     @property
     def first(self) -> int:
-        """The first step that may be told."""
+        """The first step that the range can contain."""
         return max(self.start or 0, 0 if self.after is None else self.after + 1)
 
     @property
     def params(self) -> Params:
-        """It in the words of the query string."""
+        """The range as query parameters."""
         return params(
             start=self.start,
             end=self.end,
@@ -46,7 +46,7 @@ class StepRange:
 def stream_steps(
     job_id: str, wanted: StepRange, export_format: str, *, max_points: int | None = None
 ) -> Request:
-    """All of a range, sent while it is read. `export_format` is one of EXPORT_FORMATS."""
+    """A whole range as a stream. `export_format` is one of EXPORT_FORMATS."""
     if export_format not in EXPORT_FORMATS:
         expected = ", ".join(EXPORT_FORMATS)
         raise ValueError(f"expected a format among {expected}; received {export_format!r}")
@@ -59,7 +59,7 @@ def stream_steps(
 
 
 def sample_steps(job_id: str, wanted: StepRange, max_points: int) -> JsonRequest[StepSample]:
-    """A range in few points."""
+    """A range downsampled to at most `max_points`."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "steps"),

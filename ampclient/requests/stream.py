@@ -1,4 +1,4 @@
-"""The story of a job, and several jobs side by side."""
+"""Requests for the event stream of a job and for comparisons of jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ STREAM_KINDS: Final = ("steps", "events", "logs")
 
 @dataclass(frozen=True)
 class StreamQuery:
-    """What of a story is asked for: which kinds of entries, and which columns of its steps."""
+    """The kinds of entries of an event stream, and the columns of its steps."""
 
     kinds: Sequence[str] = STREAM_KINDS
     columns: Sequence[str] | None = None
@@ -25,7 +25,7 @@ class StreamQuery:
 
 
 def stream_job(job_id: str, wanted: StreamQuery, *, after: int) -> Request:
-    """What was told behind the entry whose seq is `after`, and what will be until the job ends."""
+    """The event stream after the entry with seq `after`, then live until the job ends."""
     columns = None if wanted.columns is None else ",".join(wanted.columns)
     return Request(
         method="GET",
@@ -36,7 +36,7 @@ def stream_job(job_id: str, wanted: StreamQuery, *, after: int) -> Request:
 
 
 def job_id_of(job: str | JobView) -> str:
-    """The id of what may be a job or its id."""
+    """The id of a job, given the job or its id."""
     return job if isinstance(job, str) else job.id
 
 
@@ -47,7 +47,7 @@ def compare_jobs(
     columns: Sequence[str] | None,
     max_points: int,
 ) -> JsonRequest[Comparison]:
-    """Jobs side by side."""
+    """A comparison of jobs."""
     wanted = params(
         jobs=",".join(job_ids),
         baseline=baseline,

@@ -8,11 +8,11 @@ from ampcore.api.base import ApiModel, StoredModel
 
 
 class Artifact(StoredModel):
-    """A file that a job has left."""
+    """A file of a job."""
 
     path: str = Field(description="Path below the job's folder, with slashes.")
-    kind: str = Field(description="What it is: checkpoint, model, report.")
-    step: int | None = Field(description="The steps done when it was written, of a checkpoint.")
+    kind: str = Field(description="The kind of file: checkpoint, model or report.")
+    step: int | None = Field(description="The number of completed steps; of checkpoints.")
     attempt: int
     size_bytes: int
     sha256: str
@@ -20,6 +20,6 @@ class Artifact(StoredModel):
 
 
 class ArtifactList(ApiModel):
-    """Every file of a job, in the order in which they came."""
+    """All files of a job, in the order in which they were stored."""
 
     items: list[Artifact]

@@ -8,20 +8,22 @@ from ampcore.api.base import AnyReason, ApiModel, StoredModel
 
 
 class Attempt(StoredModel):
-    """One time that a worker took a job."""
+    """One attempt of a worker to run a job."""
 
     attempt: int
     worker_id: str
-    outcome: str | None = Field(description="How it ended; null while it lasts.")
+    outcome: str | None = Field(description="How it ended; null while it runs.")
     reason: AnyReason | None
     message: str | None
-    waited_s: float = Field(description="How long the job was in the queue before.")
-    first_step: int | None = Field(description="Where it began: 0, or behind a checkpoint.")
+    waited_s: float = Field(description="Seconds that the job waited in the queue before.")
+    first_step: int | None = Field(
+        description="The first step: 0, or the step after the checkpoint."
+    )
     started_at: datetime
     finished_at: datetime | None
 
 
 class AttemptList(ApiModel):
-    """Every attempt at a job, the first one first."""
+    """All attempts at a job, in order."""
 
     items: list[Attempt]

@@ -12,18 +12,18 @@ class AuditEntry(StoredModel):
 
     id: int
     at: datetime
-    action: str = Field(description="As in `job.cancel` and `token.create`.")
-    target: str | None = Field(description="The id or the name of what was changed.")
-    project: str | None = Field(description="The project that it belongs to.")
+    action: str = Field(description="For example `job.cancel` or `token.create`.")
+    target: str | None = Field(description="The id or name of the changed object.")
+    project: str | None = Field(description="The project of the changed object.")
     token_id: str | None
     token_name: str | None
-    address: str | None = Field(description="The client's, as the server saw it.")
+    address: str | None = Field(description="The client's address.")
     request_id: str | None
     data: JsonObject | None
 
 
 class AuditPage(ApiModel):
-    """Some entries, the newest first; `next_cursor` leads to older ones."""
+    """A page of entries, newest first; `next_cursor` is the cursor of older ones."""
 
     items: list[AuditEntry]
     next_cursor: str | None

@@ -1,4 +1,4 @@
-"""What the models of the API have in common: base classes, numbers, open enumerations."""
+"""Shared by the models of the API: base classes, numbers, open enumerations."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ Number = Annotated[
         {"anyOf": [{"type": "number"}, {"enum": list(NON_FINITE), "type": "string"}]},
     ),
 ]
-"""A float here; in JSON the non-finite ones are strings."""
+"""A float; non-finite numbers are strings in JSON."""
 
 JsonObject = Annotated[dict[str, Any], AfterValidator(parse_non_finite)]
-"""A JSON object of any content; its non-finite numbers are floats here, strings in JSON."""
+"""Any JSON object; its non-finite numbers are floats in Python and strings in JSON."""
 
 JsonValues = Annotated[list[Any], AfterValidator(parse_non_finite)]
-"""The same for a list."""
+"""Any JSON list, with the same treatment of non-finite numbers."""
 
 
 class UnknownState(str):
@@ -47,7 +47,7 @@ class UnknownState(str):
     is_terminal: bool
 
     def __new__(cls, text: str, *, is_terminal: bool = False) -> Self:
-        """The state of that name; `is_terminal` says whether a job in it has ended."""
+        """The state with this name; `is_terminal` says whether a job in it has ended."""
         state = super().__new__(cls, text)
         state.is_terminal = is_terminal
         return state
@@ -68,7 +68,7 @@ AnyReason = Annotated[Reason | str, Field(union_mode="left_to_right")]
 
 
 def open_enum(*names: str) -> WithJsonSchema:
-    """A text that is one of these names today; a newer version may know others."""
+    """The schema of a string with these known values; newer versions may add others."""
     return WithJsonSchema({"enum": list(names), "type": "string"})
 
 
@@ -83,16 +83,17 @@ class ApiModel(BaseModel):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """Read a JSON document, and keep the fields that only a newer server knows.
+        """Parse a JSON document, and keep fields that only a newer server knows.
 
-        Raises ValueError for a document of another form.
+        Raises ValueError for an invalid document.
         """
         return cls.model_validate(document, extra="allow")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON document that it was read from.
+        """The JSON document that it was parsed from.
 
-        What the server left out is left out; fields that only a newer server knows are kept.
+        Fields that the server left out are left out; fields that only a newer server knows are
+        kept.
         """
         document: dict[str, Any] = _jsonable(self)
         return document
@@ -105,7 +106,7 @@ class StoredModel(ApiModel):
         default_factory=list,
         exclude_if=lambda names: not names,
         description="The fields whose stored values cannot be read; they are null or empty here. "
-        "Left out where there are none.",
+        "Left out if there are none.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a spec can name: kinds of model, data and optimizer, and precision policies."""
+"""The catalog: the kinds of model, data and optimizer, and the precision policies."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ class SpecKind(ApiModel):
 
     kind: str
     description: str
-    json_schema: dict[str, Any] = Field(alias="schema", description="JSON schema of the part.")
+    json_schema: dict[str, Any] = Field(alias="schema", description="JSON schema of this kind.")
 
 
 class SpecKindList(ApiModel):
@@ -25,9 +25,11 @@ class Policy(ApiModel):
     """One precision policy that a spec can name."""
 
     name: str
-    compute_dtype: str | None = Field(description="null: settled on the worker's device.")
+    compute_dtype: str | None = Field(description="null: depends on the worker's device.")
     variable_dtype: str | None
-    loss_scale: str | None = Field(description="The mode that a spec gets when it names none.")
+    loss_scale: str | None = Field(
+        description="The default loss-scale mode of a spec with this policy."
+    )
 
 
 class PolicyList(ApiModel):

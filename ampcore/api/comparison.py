@@ -1,4 +1,4 @@
-"""Several jobs side by side."""
+"""Comparisons of several jobs."""
 
 from pydantic import Field
 
@@ -8,41 +8,44 @@ from ampcore.api.steps import SkippedSteps
 
 
 class ComparedJob(ApiModel):
-    """One of the jobs, its steps in points of the common grid."""
+    """One of the jobs, with its steps downsampled on the common grid."""
 
     job: Job
-    speedup: Number | None = Field(description="Its median examples/s over the baseline's.")
+    speedup: Number | None = Field(description="Its median examples/s divided by the baseline's.")
     loss_drift: Number | None = Field(
-        description="Its mean loss in the last tenth of the steps that both have, over the "
-        "baseline's, minus 1."
+        description="Its mean loss over the last tenth of the steps that both jobs have, divided "
+        "by the baseline's, minus 1."
     )
     skipped_steps: SkippedSteps
     data: dict[str, list[int | Number]] = Field(
-        description="As of steps in points, always with `count`, `skipped`, `.min` and so on; and "
-        "`elapsed_s`: how long the steps took up to the end of the point."
+        description="As `Steps.data` of downsampled steps; and `elapsed_s`, the seconds that all "
+        "steps up to the end of the point took."
     )
 
 
 class Difference(ApiModel):
-    """A place in which the specs differ."""
+    """A field in which the specs differ."""
 
     pointer: str = Field(description="JSON pointer into the spec.")
-    values: JsonValues = Field(description="Each job's, in order; null where it has no such place.")
+    values: JsonValues = Field(
+        description="The value of each job, in order; null if it has no such field."
+    )
 
 
 class Result(ApiModel):
-    """A figure of the jobs' states and summaries."""
+    """One result of the jobs, from their states and summaries."""
 
     name: str
-    values: JsonValues = Field(description="Each job's, in order; null where it is not known.")
+    values: JsonValues = Field(description="The value of each job, in order; null if unknown.")
 
 
 class Comparison(ApiModel):
-    """Several jobs side by side."""
+    """A comparison of several jobs."""
 
     baseline: str
     steps_per_point: int = Field(
-        description="Of every job: points with the same `step` // this belong together."
+        description="The same for every job: points with equal `step` // `steps_per_point` cover "
+        "the same steps."
     )
     jobs: list[ComparedJob]
     spec: list[Difference]

@@ -17,9 +17,9 @@ class JobEvent(StoredModel):
 
 
 class EventPage(ApiModel):
-    """Some events in order.
+    """A page of events in order.
 
-    To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
+    For later events pass `after` = `next`; for earlier ones `before` = the first entry's `seq`.
     """
 
     items: list[JobEvent]

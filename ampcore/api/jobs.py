@@ -1,4 +1,4 @@
-"""Jobs: the fields of one, pages of many, and the changes that a request can ask for."""
+"""Jobs: their fields, pages of jobs, and the bodies of requests that change them."""
 
 from datetime import datetime
 from typing import Any, Self
@@ -10,40 +10,40 @@ from ampcore.spec.training import Labels
 
 
 class Latest(ApiModel):
-    """The values of the last step stored."""
+    """The values of the last stored step."""
 
     loss: Number | None = None
     loss_scale: Number | None = None
     grad_norm: Number | None = None
     learning_rate: Number | None = None
     examples_per_s: Number | None = None
-    skipped: int | None = Field(default=None, description="Steps skipped so far.")
+    skipped: int | None = Field(default=None, description="The number of steps skipped so far.")
 
 
 class Summary(ApiModel):
-    """What the steps of a job add up to so far, and what is left of one that succeeded.
+    """Totals over the steps of a job so far, and the results of a job that succeeded.
 
-    What is null is not known, or not known yet.
+    A null value is not known, or not known yet.
     """
 
-    steps: int | None = Field(
-        default=None, description="Steps up to the current one, each counted once."
-    )
+    steps: int | None = Field(default=None, description="Completed steps, each counted once.")
     skipped: int | None = None
-    skipped_share: float | None = Field(default=None, description="Of those steps, from 0 to 1.")
-    applied_steps: int | None = Field(default=None, description="Those that were not skipped.")
+    skipped_share: float | None = Field(
+        default=None, description="The share of skipped steps, from 0 to 1."
+    )
+    applied_steps: int | None = Field(default=None, description="Steps that were not skipped.")
     attempted_steps: int | None = Field(
-        default=None, description="All steps of all attempts, those done again included."
+        default=None, description="All steps of all attempts, including repeated ones."
     )
     repeated_steps: int | None = Field(
-        default=None, description="Steps behind a checkpoint that a later attempt went back to."
+        default=None, description="Steps that a later attempt repeated from a checkpoint."
     )
     steps_s: float | None = Field(default=None, description="Seconds that `steps` took.")
-    skipped_s: float | None = Field(default=None, description="Seconds lost to skipped steps.")
-    repeated_s: float | None = Field(default=None, description="Seconds lost to repeated steps.")
+    skipped_s: float | None = Field(default=None, description="Seconds that skipped steps took.")
+    repeated_s: float | None = Field(default=None, description="Seconds that repeated steps took.")
     last_loss: Number | None = None
-    best_loss: Number | None = Field(default=None, description="The least finite one.")
-    loss_scale: Number | None = Field(default=None, description="Of the last step.")
+    best_loss: Number | None = Field(default=None, description="The lowest finite loss.")
+    loss_scale: Number | None = Field(default=None, description="The scale of the last step.")
     last_examples_per_s: Number | None = None
     median_examples_per_s: Number | None = Field(
         default=None, description="Median over all steps, accurate to about 1%."
@@ -53,39 +53,45 @@ class Summary(ApiModel):
     val_loss: Number | None = None
     val_accuracy: Number | None = None
     examples_per_s: Number | None = Field(
-        default=None, description="The mean of the whole training, of a job that succeeded."
+        default=None, description="The mean of the whole training; of a job that succeeded."
     )
     parameters: int | None = None
     train_s: Number | None = Field(
-        default=None, description="Of the last attempt, of a job that succeeded."
+        default=None, description="Seconds of the last attempt; of a job that succeeded."
     )
     peak_memory_bytes: int | None = None
-    policy: str | None = Field(default=None, description="The one that trained: never `auto`.")
+    policy: str | None = Field(
+        default=None, description="The policy used for training; never `auto`."
+    )
     engine: str | None = None
-    scale_health: str | None = Field(default=None, description="A word for the loss scale.")
+    scale_health: str | None = Field(
+        default=None, description="The health of the loss scale, for example `steady`."
+    )
     weights_digest: str | None = None
     model_file: str | None = None
 
 
 class JobFields(StoredModel):
-    """What the API says of a job beside its spec. Times are in UTC."""
+    """The fields of a job other than its spec. Times are in UTC."""
 
     id: str
     name: str
     project: str
     state: AnyState
-    reason: AnyReason | None = Field(description="Why it is in this state, for programs.")
-    message: str | None = Field(description="Why it is in this state, for people.")
+    reason: AnyReason | None = Field(description="The reason for the state, as a code.")
+    message: str | None = Field(description="The reason for the state, as text.")
     waiting: str | None = Field(
-        description="Why a queued job does not run yet; told only where one job is read."
+        description="Why a queued job does not run yet; only in responses with a single job."
     )
-    priority: int = Field(description="From 0 to 9: the highest goes first.")
-    queue: str = Field(description="Only workers that serve it may take the job.")
-    attempt: int = Field(description="How many times a worker has taken it.")
+    priority: int = Field(description="From 0 to 9; the highest runs first.")
+    queue: str = Field(description="Only workers that serve this queue may run the job.")
+    attempt: int = Field(
+        description="The number of the current or last attempt; 0 before the first."
+    )
     max_attempts: int
-    failures: int = Field(description="Attempts that failed since it was posted, or retried.")
-    step: int = Field(description="Steps done so far.")
-    total_steps: int | None = Field(description="Known once the job runs.")
+    failures: int = Field(description="Failed attempts since the job was submitted or retried.")
+    step: int = Field(description="The number of completed steps.")
+    total_steps: int | None = Field(description="Known once the job runs; null before.")
     progress: float | None = Field(description="From 0 to 1.")
     policy: str
     model: str
@@ -93,43 +99,45 @@ class JobFields(StoredModel):
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None
-    loss_scale_mode: str | None = Field(description="What the spec says of the loss scale.")
-    examples_per_step: int | None = Field(description="By the spec: the batch, times `accumulate`.")
-    created_by: str | None = Field(description="The name of the token that posted it.")
-    cloned_from: str | None = Field(description="The id of the job that it is a clone of.")
-    request_id: str | None = Field(description="The X-Request-ID with which it was posted.")
+    loss_scale_mode: str | None = Field(description="The loss-scale mode in the spec.")
+    examples_per_step: int | None = Field(description="`batch_size` × `accumulate` in the spec.")
+    created_by: str | None = Field(description="The name of the token that submitted the job.")
+    cloned_from: str | None = Field(description="The id of the job that it was cloned from.")
+    request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
     created_at: datetime
-    not_before: datetime | None = Field(description="A job that failed waits until then.")
+    not_before: datetime | None = Field(
+        description="The job does not run before this time: the delay after a failure."
+    )
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
 
     @model_validator(mode="after")
     def _end_unknown_state(self) -> Self:
-        """A job that has finished is in a terminal state, also if the state has a new name."""
+        """A job with an end time is in a terminal state, even if the state is unknown."""
         if isinstance(self.state, UnknownState) and self.finished_at is not None:
             self.__dict__["state"] = UnknownState(self.state, is_terminal=True)
         return self
 
 
 class ListedJob(JobFields):
-    """A job as it stands now, in a list."""
+    """The current state of a job, in a list."""
 
     spec: dict[str, Any] | None = Field(
-        default=None, description="The normalised spec; left out unless `fields=spec` asks for it."
+        default=None, description="The normalised spec; only with `fields=spec`."
     )
 
 
 class Job(JobFields):
-    """A job as it stands now."""
+    """The current state of a job."""
 
-    spec: dict[str, Any] = Field(description="The normalised spec: every default written out.")
+    spec: dict[str, Any] = Field(description="The normalised spec, with all defaults filled in.")
 
 
 class JobPage(ApiModel):
-    """Some jobs in the order asked for; `next_cursor` leads to the ones behind them.
+    """A page of jobs in the requested order; `next_cursor` is the cursor of the next page.
 
-    A page may hold fewer jobs than `limit`, and `next_cursor` still lead on.
+    A page may have fewer jobs than `limit` although there is a next page.
     """
 
     items: list[ListedJob]
@@ -143,24 +151,26 @@ class RequestModel(BaseModel):
 
 
 def _remove_default(schema: dict[str, Any]) -> None:
-    """What is left out stays as it is: the default of the field is never used."""
+    """Remove the default from the schema: a field that is left out is not changed."""
     del schema["default"]
 
 
 class JobChanges(RequestModel):
-    """What may be changed of a job; what is left out stays as it is."""
+    """The changes to a job; fields that are left out are not changed."""
 
     name: str = Field(default="", min_length=1, max_length=200, json_schema_extra=_remove_default)
-    labels: Labels = Field(default_factory=dict, description="All of them, in place of the old.")
+    labels: Labels = Field(
+        default_factory=dict, description="All labels; they replace the old ones."
+    )
     priority: int = Field(default=5, ge=0, le=9, json_schema_extra=_remove_default)
 
 
 class CloneChanges(RequestModel):
-    """What is to be different in a clone."""
+    """The changes to the spec of a clone."""
 
     set: dict[str, Any] = Field(
         default_factory=dict,
         max_length=100,
-        description='By dotted path: {"precision.policy": "float32", "train.epochs": 5}.',
+        description='Values by dotted path: {"precision.policy": "float32", "train.epochs": 5}.',
         examples=[{"precision.policy": "float32"}],
     )

@@ -8,7 +8,7 @@ from ampcore.api.base import ApiModel, StoredModel
 
 
 class LogEntry(StoredModel):
-    """A piece of what a job's processes printed."""
+    """A piece of the output of a job's processes."""
 
     seq: int
     attempt: int
@@ -18,9 +18,9 @@ class LogEntry(StoredModel):
 
 
 class LogPage(ApiModel):
-    """Some entries in order.
+    """A page of entries in order.
 
-    To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
+    For later entries pass `after` = `next`; for earlier ones `before` = the first entry's `seq`.
     """
 
     items: list[LogEntry]

@@ -4,7 +4,7 @@ from ampcore.api.base import ApiModel
 
 
 class ProblemDetail(ApiModel):
-    """One mistake in a request: where (a JSON pointer), what was expected, what was received."""
+    """One problem of a request: its JSON pointer, the expected and the received value."""
 
     pointer: str
     code: str

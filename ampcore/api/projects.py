@@ -9,13 +9,13 @@ from ampcore.api.base import ApiModel
 
 DEFAULT_PROJECT: Final = "default"
 PROJECT_NAME: Final = r"[a-z0-9][a-z0-9._-]{0,63}"
-"""A regular expression for the names of projects."""
+"""The regular expression of project names."""
 ProjectName = Annotated[str, StringConstraints(pattern=f"^{PROJECT_NAME}$")]
 Quota = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class Quotas(BaseModel):
-    """How many jobs of a project may wait and run at one time; null: as many as there are."""
+    """The maximum numbers of queued and running jobs of a project; null: no limit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,7 +24,7 @@ class Quotas(BaseModel):
 
 
 class Project(ApiModel):
-    """A project, its quotas, and how much of them is used."""
+    """A project with its quotas and its numbers of queued and running jobs."""
 
     name: str
     max_queued: int | None
@@ -35,6 +35,6 @@ class Project(ApiModel):
 
 
 class ProjectList(ApiModel):
-    """Every project, by name."""
+    """All projects, ordered by name."""
 
     items: list[Project]

@@ -18,6 +18,6 @@ class ServerVersion(ApiModel):
 
 
 class Health(ApiModel):
-    """Confirmation that the server is alive or ready."""
+    """The status of the server: alive or ready."""
 
     status: Literal["alive", "ready"]

@@ -10,14 +10,14 @@ from ampcore.api.base import ApiModel
 
 
 class Role(StrEnum):
-    """What a token may do."""
+    """The role of a token."""
 
     ADMIN = "admin"
     """Everything, in every project."""
     MEMBER = "member"
-    """Submit and steer the jobs of its project."""
+    """Submit and control the jobs of its project."""
     VIEWER = "viewer"
-    """Read what is in its project."""
+    """Read the jobs of its project."""
 
 
 AnyRole = Annotated[Role | str, Field(union_mode="left_to_right")]
@@ -25,7 +25,7 @@ AnyRole = Annotated[Role | str, Field(union_mode="left_to_right")]
 
 
 class Session(ApiModel):
-    """Who asks, and what they may do."""
+    """The token of a request, with its role and project."""
 
     token_id: str
     token_name: str

@@ -18,29 +18,29 @@ def _check_future(moment: datetime) -> datetime:
     with suppress(OverflowError):  # the last year of the calendar, in a time zone behind UTC
         if datetime.now(UTC) < moment.astimezone(UTC):
             return moment
-    raise PydanticCustomError("in_the_past", "a moment to come")
+    raise PydanticCustomError("in_the_past", "a time in the future")
 
 
 class TokenRequest(BaseModel):
-    """A token to make."""
+    """The request to create a token."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name = Field(description="Whose token it is.")
+    name: Name = Field(description="The name of the token, for example its owner's.")
     role: Role = Role.MEMBER
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
 
 
 class Token(StoredModel):
-    """A token; its secret is not kept."""
+    """A token, without its secret, which is not stored."""
 
     id: str
     name: str
     role: AnyRole
     project: str
     created_at: datetime
-    created_by: str | None = Field(description="The name of the token that made it.")
+    created_by: str | None = Field(description="The name of the token that created it.")
     expires_at: datetime | None
     revoked_at: datetime | None
 
@@ -52,6 +52,6 @@ class CreatedToken(Token):
 
 
 class TokenList(ApiModel):
-    """Every token there ever was, the newest first."""
+    """All tokens, including revoked and expired ones, newest first."""
 
     items: list[Token]

@@ -8,48 +8,50 @@ from ampcore.api.base import ApiModel, open_enum
 
 
 class Finding(ApiModel):
-    """Something worth knowing about a valid spec."""
+    """A finding of the preflight about a valid spec."""
 
-    code: str = Field(description="What was found, for programs.")
+    code: str = Field(description="The finding, as a code.")
     severity: Annotated[str, open_enum("info", "warning", "error")] = Field(
-        description="error: the job cannot run as it is; warning: it will disappoint."
+        description="error: the job cannot run; warning: it will probably not do what is intended."
     )
-    pointer: str = Field(description="The JSON pointer of the part of the spec to change.")
-    message: str = Field(description="What was found, for people.")
-    data: dict[str, Any] = Field(description="The numbers behind it.")
+    pointer: str = Field(description="JSON pointer to the part of the spec to change.")
+    message: str = Field(description="The finding, as text.")
+    data: dict[str, Any] = Field(description="The values of the finding.")
 
 
 class Memory(ApiModel):
-    """Bytes at the peak of a training step, estimated; without the data and the libraries."""
+    """The estimated peak memory of a training step in bytes, without data and libraries."""
 
     weights: int
     casts: int = Field(description="16-bit copies of the weights, in bytes.")
     gradients: int
-    optimizer: int = Field(description="Its slots: momentum, second moment.")
+    optimizer: int = Field(description="The optimizer's slots, for example momentum.")
     ema: int
-    activations: int = Field(description="What a batch keeps for its backward pass.")
+    activations: int = Field(description="The activations saved for the backward pass.")
     total: int
 
 
 class Figures(ApiModel):
-    """The size of a job, from its layers."""
+    """The size of a job, computed from its layers."""
 
-    policy: str = Field(description="`auto` is settled on a device of an online worker.")
+    policy: str = Field(description="`auto` is resolved for a device of an online worker.")
     parameters: int
     trainable_parameters: int
-    networks: dict[str, int] = Field(description="The parameters of each network.")
+    networks: dict[str, int] = Field(description="The number of parameters of each network.")
     flops_per_step: int = Field(
-        description="Of matrix products: about 3 × the forward pass × batch_size × accumulate."
+        description="Of the matrix products: about 3 × forward pass × batch_size × accumulate."
     )
-    share_in_16_bit: float = Field(description="Of those FLOPs, from 0 to 1.")
-    memory: dict[str, Memory] = Field(description="By policy: float32, and the one chosen.")
+    share_in_16_bit: float = Field(description="The share of these FLOPs in 16 bits, from 0 to 1.")
+    memory: dict[str, Memory] = Field(
+        description="The memory by policy: float32, and the policy of the job."
+    )
 
 
 class Layer(ApiModel):
-    """One layer; shapes and counts are of one example."""
+    """One layer; shapes and counts are per example."""
 
     network: str
-    path: str = Field(description="What `precision.overrides` match.")
+    path: str = Field(description="The path that `precision.overrides` match.")
     kind: str
     output_shape: list[int]
     parameters: int
@@ -59,9 +61,9 @@ class Layer(ApiModel):
 
 
 class Validation(ApiModel):
-    """A spec that would be accepted, and what the preflight says of it."""
+    """A valid spec, and the result of its preflight."""
 
     spec: dict[str, Any]
     findings: list[Finding]
-    figures: Figures | None = Field(description="null: known when the job starts.")
-    layers: list[Layer] = Field(description="Empty: known when the job starts.")
+    figures: Figures | None = Field(description="null: known only when the job starts.")
+    layers: list[Layer] = Field(description="Empty: known only when the job starts.")

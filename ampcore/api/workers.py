@@ -9,26 +9,28 @@ from ampcore.api.base import ApiModel, StoredModel, open_enum
 
 
 class Worker(StoredModel):
-    """A worker process and what it runs on."""
+    """A worker process and its hardware."""
 
     id: str
     hostname: str
     pid: int
     slots: int
     state: Annotated[str, open_enum("online", "lost", "stopped")]
-    draining: bool = Field(description="It was asked to give its jobs back and to end.")
+    draining: bool = Field(description="The worker was asked to requeue its jobs and to exit.")
     version: str
-    queues: list[str] = Field(description="It takes the jobs of these queues alone.")
-    hardware: dict[str, Any] | None = Field(description="As its trainer process saw it.")
-    usage: dict[str, Any] | None = Field(description="What it measures of itself now and then.")
-    jobs: list[str] = Field(
-        description="The ids of the jobs that it runs, of those that the token sees."
+    queues: list[str] = Field(description="The worker runs only jobs of these queues.")
+    hardware: dict[str, Any] | None = Field(
+        description="The hardware that its trainer process detected."
     )
+    usage: dict[str, Any] | None = Field(
+        description="Measurements of the worker, updated regularly."
+    )
+    jobs: list[str] = Field(description="The ids of its running jobs that the token may see.")
     started_at: datetime
     last_seen_at: datetime
 
 
 class WorkerList(ApiModel):
-    """Every worker, the newest first."""
+    """All workers, newest first."""
 
     items: list[Worker]

@@ -11,7 +11,7 @@ from ampcore.architectures.layers import DataShape, NetworkBuilder, NetworkConfi
 from ampcore.spec.model import Gan
 
 UPSAMPLINGS: Final = 2
-"""The generator doubles its image so often."""
+"""How many times the generator doubles the image size."""
 KERNEL: Final = 5
 DROPOUT: Final = 0.4
 
@@ -52,7 +52,7 @@ def _discriminator(spec: Gan, shape: Shape) -> NetworkConfig:
         builder.add("MaxPooling2D", f"pool_{index + 1}", pool_size=2)
         builder.add("Dropout", f"dropout_{index + 1}", rate=DROPOUT)
     builder.add("Flatten", "flatten")
-    # Checkpoints and overrides know the layer by this name.
+    # Checkpoints and overrides use this name of the layer.
     builder.add("Dense", "verdict", units=1)
     return builder.network()
 

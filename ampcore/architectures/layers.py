@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 Shape = tuple[int, ...]
 
 POSITION_NUMBERS: Final = "PositionNumbers"
-"""The one kind of layer that is no Keras class: the numbers 0 … T - 1 of T tokens, (1, T)."""
+"""The only kind of layer without a Keras class: the positions 0 … T - 1 of T tokens, (1, T)."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class LayerConfig:
     """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
     name: str
     arguments: Mapping[str, Any]
-    """Those of the constructor, but for the name."""
+    """The arguments of the constructor, without the name."""
     inputs: tuple[str, ...]
-    """The names of the layers, or of the network's input, whose outputs it is called with."""
+    """The names of the layers, or of the network's input, whose outputs are its inputs."""
     call_arguments: Mapping[str, Any] = field(default_factory=dict)
     spec_fields: Mapping[str, str] = field(default_factory=dict)
     """By dimension of its matrix product, the field of the spec that decides the size."""
@@ -53,7 +53,7 @@ class NetworkConfig:
 
 
 class NetworkBuilder:
-    """Collects the layers of a network, by default each on top of the one before."""
+    """Collects the layers of a network; by default each takes the output of the previous one."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class NetworkBuilder:
         self._input_shape, self._input_dtype = input_shape, input_dtype
         self._layers: list[LayerConfig] = []
         self.output = input_name
-        """The name of the newest layer, which the next one is called with."""
+        """The name of the last layer, whose output is the next layer's default input."""
 
     def add(
         self,
@@ -82,7 +82,7 @@ class NetworkBuilder:
         Args:
             kind: The name of its Keras class.
             name: Its path, which a spec's overrides match.
-            *inputs: The names of other layers to call it with than the newest one.
+            *inputs: The names of the layers whose outputs it takes, instead of the last layer.
             spec_fields: By dimension, the field of the spec that decides it; None leaves it out.
             call_arguments: Keyword arguments of the call.
             **arguments: Keyword arguments of the constructor.

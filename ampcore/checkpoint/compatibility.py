@@ -27,10 +27,10 @@ CHANGEABLE_FIELDS: Final = (
     "train.eval_every_epochs",
     "train.checkpoint_every_s",
 )
-"""The fields that a job may change between two of its runs, with all that is in them."""
+"""The fields that a job may change between two runs, including everything in them."""
 
 MAX_NAMED: Final = 8
-"""The most differences that a message names; the rest is counted."""
+"""The maximum number of differences in a message; the others are only counted."""
 
 ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
 """By name of an array: its shape and the name of its dtype."""
@@ -115,7 +115,7 @@ def _cast_to_expected(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]
 
 
 def _normalised(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """With the fields that were added since then, if it can still be read."""
+    """The spec with the fields that later versions added, if it can be parsed."""
     try:
         return JobSpec.model_validate(spec).to_json()
     except ValidationError:
@@ -123,7 +123,7 @@ def _normalised(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _differences(field: str, before: JsonValue, now: JsonValue) -> Iterator[Difference]:
-    """The smallest fields that differ; of parts of two kinds, the kind alone."""
+    """The innermost fields that differ; for sections of different kinds, only the kind."""
     if before == now:
         return
     if not isinstance(before, dict) or not isinstance(now, dict):

@@ -1,7 +1,7 @@
 """The checkpoint file: safetensors, whose last tensor is the SHA-256 of every byte before it.
 
 Eight bytes with the length of the header (little endian); the header, a JSON object of name →
-dtype, shape and place, with the manifest in its metadata; the bytes of the arrays, without a gap.
+dtype, shape and offsets, with the manifest in its metadata; the bytes of the arrays, without gaps.
 
 Source: https://github.com/huggingface/safetensors#format
 """
@@ -26,13 +26,13 @@ FORMAT_WITH_GOOD_STATE: Final = f"{FORMAT_PREFIX}2"
 """Holds the arrays of a second state, which readers of the first format do not know."""
 FORMATS: Final = (FORMAT, FORMAT_WITH_GOOD_STATE)
 GOOD_STATE: Final = "good_state:"
-"""How the names of that state's arrays begin."""
+"""The prefix of the names of that state's arrays."""
 METADATA: Final = "__metadata__"
 DIGEST: Final = "__sha256__"
 DIGEST_SIZE: Final = hashlib.sha256().digest_size
 LENGTH_SIZE: Final = 8
 MAX_HEADER_SIZE: Final = 100_000_000
-"""In bytes; that of the safetensors library."""
+"""The limit of the safetensors library, in bytes."""
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "BOOL": np.dtype(np.bool_),
@@ -49,15 +49,15 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "F32": np.dtype(np.float32),
     "F64": np.dtype(np.float64),
 }
-"""What an array can be, by the names of safetensors; the bytes are little endian."""
+"""The dtypes of arrays by their names in safetensors; little endian."""
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The state of a run: its manifest, and its arrays by name (of the dtypes in `DTYPES`).
 
-    `good_arrays` are those of an earlier state that the run goes back to when it no longer
-    learns; None when it is this one, or none is wanted.
+    `good_arrays` are the arrays of an earlier state for a rollback; None when that is this state,
+    or no rollback state is kept.
     """
 
     manifest: Manifest

@@ -1,4 +1,4 @@
-"""Finds arrays with non-finite values: a state that holds some is not saved."""
+"""Finds arrays with non-finite values: a state with such arrays is not saved."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 FLOATS: Final = {np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, float)}
 
 CHUNK_ELEMENTS: Final = 2**18
-"""Elements looked at in one go: what is computed about them stays in the processor's cache."""
+"""Elements checked at a time, so that the intermediate results fit into the CPU's cache."""
 
 
 def nonfinite_names(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -19,7 +19,7 @@ def nonfinite_names(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
 
 
 def array_is_finite(array: NDArray[Any]) -> bool:
-    """Whether no element is NaN or infinite; those of other dtypes than floats never are."""
+    """Whether all elements are finite; True for dtypes other than floats."""
     if array.dtype not in FLOATS:
         return True
     flat = array.reshape(-1)

@@ -1,4 +1,4 @@
-"""The checkpoints of one run in their folder: a whole one is left whenever the process ends."""
+"""The checkpoint folder of a run: a complete checkpoint survives a crash at any time."""
 
 import fcntl
 import os
@@ -28,16 +28,16 @@ class StoredCheckpoint(NamedTuple):
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint; its file appears when every byte of it is on the disk.
+    """Write a checkpoint; its file appears once all its bytes are on disk.
 
     Raises:
-        CheckpointFailed: It cannot be written, on a full disk for instance; the others stay.
+        CheckpointFailed: It cannot be written, for example on a full disk; the others stay.
     """
     writer = CheckpointWriter.from_checkpoint(checkpoint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(folder)
-        # Numbered in the order of saving: a run that starts anew begins at step 0 again.
+        # Numbered in the order of saving: a restarted run begins at step 0 again.
         number = max((_order(file)[0] for file in _files(folder)), default=0) + 1
         file = folder / f"checkpoint-{number:06}-step-{checkpoint.manifest.step}.safetensors"
         with _unfinished(folder) as (temporary, descriptor):
@@ -53,10 +53,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 def newest(
     folder: Path, on_unreadable: Callable[[UnreadableCheckpoint], object] | None = None
 ) -> StoredCheckpoint | None:
-    """The checkpoint that was saved last; None when there is none.
+    """The last saved checkpoint; None if there is none.
 
     Args:
-        folder: That of the checkpoints; it need not exist.
+        folder: The checkpoint folder; it need not exist.
         on_unreadable: Called for each newer one that cannot be read, or that holds non-finite
             values, as earlier versions saved them.
 
@@ -87,7 +87,7 @@ def _load_finite(file: Path) -> Checkpoint:
 
 
 def prune(folder: Path, keep: int = 2) -> None:
-    """Remove every checkpoint that is older than the `keep` newest whole ones. Raises OSError."""
+    """Remove all checkpoints but the `keep` newest complete ones. Raises OSError."""
     files = _files(folder)
     whole = [file for file in files if is_whole(file)]
     if len(whole) > keep:
@@ -96,7 +96,7 @@ def prune(folder: Path, keep: int = 2) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The checkpoints, oldest first; none when there is no folder."""
+    """The checkpoints, oldest first; empty if the folder does not exist."""
     try:
         files = [file for file in folder.iterdir() if _NAME.fullmatch(file.name)]
     except FileNotFoundError:
@@ -111,12 +111,14 @@ def _order(file: Path) -> tuple[int, int]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[tuple[Path, int]]:
-    """A new file that is gone afterwards, unless it was given another name."""
+    """A new temporary file, which is removed at the end unless it was renamed."""
     temporary = folder / f".checkpoint-{uuid.uuid4().hex}.unfinished"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        # Held for as long as this process lives: the others see that the file is not left over.
-        with suppress(OSError):  # a network's file system may have no locks; then nobody removes it
+        # The lock is held while this process lives: others see that the file is in use.
+        with suppress(
+            OSError
+        ):  # a network file system may not support locks; then the file is never removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield temporary, descriptor
     finally:
@@ -126,7 +128,7 @@ def _unfinished(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what processes left behind that were killed while they were saving."""
+    """Remove temporary files of processes that were killed while saving."""
     for file in folder.glob(_UNFINISHED):
         with suppress(OSError), file.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,7 +136,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Sync the directory entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

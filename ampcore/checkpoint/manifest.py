@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: the job, the step and the versions that its arrays belong to."""
+"""The manifest of a checkpoint: the job, the step and the library versions of its arrays."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from ampcore.telemetry.json_values import NON_FINITE, json_safe
 
 
 def _numbers(value: Any) -> Any:
-    """`value` with the names of the non-finite numbers as those numbers."""
+    """`value` with the strings of non-finite numbers replaced by the numbers."""
     if isinstance(value, str):
         return NON_FINITE.get(value, value)
     if isinstance(value, dict):
@@ -21,28 +21,28 @@ def _numbers(value: Any) -> Any:
 
 
 Facts = Annotated[dict[str, JsonValue], BeforeValidator(_numbers), PlainSerializer(json_safe)]
-"""JSON values; as everywhere, the string "NaN" stands for the number."""
+"""JSON values; non-finite numbers are strings such as "NaN"."""
 
 
 class Manifest(SpecModel):
     """The description of a checkpoint; its file lists the arrays itself."""
 
-    # A later version may add fields: what is unknown here is not needed to resume.
+    # A later version may add fields: unknown fields are not needed to resume.
     model_config = ConfigDict(allow_inf_nan=True, extra="ignore")
 
     step: int = Field(ge=0)
-    """How many steps are done; the next one has this number."""
+    """The number of completed steps, which is also the number of the next step."""
     spec: dict[str, JsonValue]
     """The job, normalised: `JobSpec.to_json()`."""
     policy: str
     """The precision policy, resolved for the device: never `auto`."""
     loss_scales: dict[str, Facts]
-    """By network: the kind and the constants of its loss scale."""
+    """The kind and the constants of each network's loss scale."""
     engine: str
-    """The engine so far, which a resumed run keeps: engines differ in the last bits."""
+    """The engine of the run, which a resumed run keeps: engines differ in the last bits."""
     device: str
     versions: dict[str, str]
-    """By distribution: of ampcore, Python and the libraries that compute."""
+    """The versions of ampcore, Python and the numeric libraries, by distribution."""
     counters: Facts = Field(default_factory=dict)
     """The counters of the run so far: `ampcore.train.counters.RunCounters`."""
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))

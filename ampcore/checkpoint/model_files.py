@@ -1,4 +1,4 @@
-"""Saves the trained models, each under its final name only when it is whole."""
+"""Saves the trained models; a file gets its final name once it is complete."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from ampcore.models.task import Network
 
 
 def save_models(networks: Sequence[Network], folder: Path) -> Iterator[Path]:
-    """Each network as `<name>.keras` in the folder, which is made when it is not there."""
+    """Save each network as `<name>.keras` in the folder, which is created if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     for network in networks:
         file = folder / f"{network.name}.keras"

@@ -1,6 +1,6 @@
-"""Reading a checkpoint file: every byte is checked, no code is run, and nothing is taken on trust.
+"""Reads a checkpoint file: verifies every byte, executes no code, and trusts no input.
 
-Memory is taken only for arrays that, by their dtypes and shapes, fill the file exactly.
+Memory is allocated only for arrays whose dtypes and shapes fill the file exactly.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ from ampcore.errors import UnreadableCheckpoint
 
 MAX_DIMENSIONS: Final = 32
 MAX_SHOWN_CHARS: Final = 80
-"""So many characters of what was found stand in a message."""
+"""The maximum number of characters of a received value in a message."""
 
 _Size = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _Entry(BaseModel):
-    """What an array is, and where it lies behind the header."""
+    """The dtype, shape and offsets of an array."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +60,7 @@ _ENTRIES: Final = TypeAdapter(dict[str, _Entry])
 
 @dataclass(frozen=True)
 class _Header:
-    """The bytes before the arrays and what they say; the last entry is the digest."""
+    """The parsed header; the last entry is the digest."""
 
     data: bytes
     format: str
@@ -69,7 +69,7 @@ class _Header:
 
 
 class _FormatError(Exception):
-    """What stands in the file in place of what should."""
+    """The file is not valid: the expected and the received content."""
 
     def __init__(self, expected: str, received: object) -> None:
         text = str(received)
@@ -79,9 +79,9 @@ class _FormatError(Exception):
 
 
 def load(file: Path) -> Checkpoint:
-    """Read a checkpoint. Raises UnreadableCheckpoint when a single byte of it has changed."""
+    """Read a checkpoint. Raises UnreadableCheckpoint if any byte of it has changed."""
     try:
-        if not file.is_file():  # to open a named pipe would take for ever
+        if not file.is_file():  # opening a named pipe would block forever
             raise _FormatError(
                 "a regular file", "something else" if file.exists() else "no such file"
             )
@@ -94,7 +94,7 @@ def load(file: Path) -> Checkpoint:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file has the header of a checkpoint, and the length that it promises."""
+    """Whether a file has the header of a checkpoint and the length stated in it."""
     try:
         with file.open("rb") as stream:
             _read_header(stream)
@@ -150,7 +150,7 @@ def _refuse_format(made: object, metadata: Any) -> NoReturn:
     except (KeyError, TypeError, ValueError, RecursionError):
         version = "of an unknown version"
     expected = f"a format that ampcore {__version__} reads, {' or '.join(FORMATS)}"
-    raise _FormatError(expected, f"{made}, made by ampcore {version}")
+    raise _FormatError(expected, f"{made}, written by ampcore {version}")
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _read_bytes(stream: BufferedReader, size: int) -> Array:
 def _array(buffer: Array, entry: _Entry) -> Array:
     try:
         return buffer.view(DTYPES[entry.dtype]).reshape(entry.shape)
-    except ValueError as error:  # without elements, its other dimensions may be beyond measure
+    except ValueError as error:  # with a dimension of 0, the others may be arbitrarily large
         raise _FormatError("a shape that NumPy can hold", error) from None
 
 

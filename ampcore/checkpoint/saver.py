@@ -1,4 +1,4 @@
-"""Decides when a run is saved, and saves it."""
+"""Decides when to save a checkpoint of a run, and saves it."""
 
 import platform
 import time
@@ -13,27 +13,27 @@ from ampcore.errors import CheckpointFailed
 from ampcore.telemetry import Event, EventType
 
 FOLDER: Final = "checkpoints"
-"""In a job's output folder."""
+"""The checkpoint folder, in a job's output folder."""
 
 KEEP_CHECKPOINTS: Final = 2
-"""Whole checkpoints: the newest, and one before it."""
+"""How many complete checkpoints are kept: the newest two."""
 
 LIBRARIES: Final = ("keras", "numpy", "tensorflow-cpu", "tensorflow")
 
 
 class CheckpointSaver:
-    """Saves a run every so often; where a checkpoint cannot be saved, the run goes on.
+    """Saves a run at intervals; if a checkpoint cannot be saved, the run continues.
 
     Args:
-        folder: Where checkpoints are saved; without it, nowhere.
-        every_s: The seconds from one checkpoint to the next; None for none but at the end.
+        folder: The folder of the checkpoints; None: none are saved.
+        every_s: The seconds between two checkpoints; None: only one at the end.
     """
 
     def __init__(self, folder: Path | None, every_s: float | None) -> None:
         self._folder, self._every_s = folder, every_s
         self._saved_at = time.monotonic()
         self.saved_steps: int | None = None
-        """The steps that were done when the newest checkpoint was made; None without one."""
+        """The number of steps in the newest checkpoint; None without one."""
 
     @property
     def is_enabled(self) -> bool:
@@ -41,17 +41,17 @@ class CheckpointSaver:
         return self._folder is not None
 
     def is_due(self) -> bool:
-        """Whether the interval has passed since this was last true, or since the start."""
+        """Whether the interval has passed since the last True, or since the start."""
         if self._every_s is None or time.monotonic() - self._saved_at < self._every_s:
             return False
         self._saved_at = time.monotonic()
         return True
 
     def save(self, made: Checkpoint) -> Event:
-        """Save it, and remove older ones than the newest `KEEP_CHECKPOINTS`.
+        """Save it, and remove all but the newest `KEEP_CHECKPOINTS`.
 
         Returns:
-            That it was saved, or a warning that says why it was not.
+            The event that it was saved, or a warning with the error.
         """
         start, folder = time.perf_counter(), self._folder or Path()
         last = made.manifest.step - 1 if made.manifest.step else None

@@ -1,7 +1,7 @@
-"""The whole state of a run as named arrays: what a checkpoint holds, and a rollback goes back to.
+"""The complete state of a run as named arrays, for checkpoints and rollbacks.
 
-Where the data stands is not here: the order of the examples and the noise of a step depend on
-the job's seed and the number of the step alone.
+The position in the data is not included: the order of the examples and the noise of a step depend
+only on the job's seed and the number of the step.
 """
 
 import re
@@ -17,7 +17,7 @@ from ampcore.precision import LossScaleState, LossScaleStates
 
 Arrays = dict[str, NDArray[Any]]
 
-# Keras numbers what has no name of its own by what else this process has made.
+# Keras numbers unnamed objects with a counter of the process.
 _AUTO_NUMBER_SUFFIX: Final = re.compile(r"_\d+(?=/|$)")
 
 _LOSS_SCALE: Final = "/loss_scale/"
@@ -26,7 +26,7 @@ _LOSS_SCALE: Final = "/loss_scale/"
 def named_variables(
     networks: Sequence[Network], optimizers: Sequence[Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Every variable of a run by a name that stays the same from process to process.
+    """Every variable of a run by a name that is the same in every process.
 
     The weights and other variables of each network (BatchNorm statistics, dropout seeds), and
     its optimizer's slots, counts and averages.
@@ -46,7 +46,7 @@ def stable_path(variable: Any) -> str:
 def capture(
     networks: Sequence[Network], optimizers: Sequence[Any], states: LossScaleStates
 ) -> Arrays:
-    """Copies on the host of everything that the next step depends on."""
+    """Copy everything that the next step depends on to the host."""
     arrays = {
         # The TensorFlow variable's own `numpy` is the only copy; Keras's makes one more.
         name: np.asarray(variable.value.numpy())
@@ -56,7 +56,7 @@ def capture(
 
 
 def capture_scales(networks: Sequence[Network], states: LossScaleStates) -> Arrays:
-    """Copies on the host of the states of the loss scales."""
+    """Copy the states of the loss scales to the host."""
     return {
         _scale_name(network, field): np.array(value.numpy())
         for network, state in zip(networks, states, strict=True)
@@ -67,7 +67,7 @@ def capture_scales(networks: Sequence[Network], states: LossScaleStates) -> Arra
 def restore(
     networks: Sequence[Network], optimizers: Sequence[Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Assign what `capture` copied, but for the loss scales; see `scale_states`."""
+    """Assign what `capture` copied, except for the loss scales; see `scale_states`."""
     for name, variable in named_variables(networks, optimizers):
         variable.assign(arrays[name])
 
@@ -88,7 +88,7 @@ def scale_states(
 
 
 def is_loss_scale(name: str) -> bool:
-    """Whether a name of `capture` is that of a loss scale's state."""
+    """Whether a name in `capture` belongs to the state of a loss scale."""
     return _LOSS_SCALE in name
 
 

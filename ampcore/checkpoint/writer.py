@@ -30,14 +30,14 @@ _DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)
 
 @dataclass(frozen=True)
 class CheckpointWriter:
-    """All bytes of the file but the last ones, which are the digest of these."""
+    """Writes all bytes of the file, followed by their digest."""
 
     pieces: tuple[memoryview, ...]
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
         """The file of a checkpoint. Raises ValueError for a name or dtype that it cannot hold."""
-        # Wide items first, as in the safetensors library: so every array lies aligned.
+        # Wide dtypes first, as in the safetensors library, so that every array is aligned.
         arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
         format_ = FORMAT if checkpoint.good_arrays is None else FORMAT_WITH_GOOD_STATE
         header = _header(format_, checkpoint.manifest, arrays)
@@ -50,7 +50,7 @@ class CheckpointWriter:
         return sum(map(len, self.pieces)) + DIGEST_SIZE
 
     def write(self, descriptor: int) -> None:
-        """Write the file, hashing it in a second thread meanwhile. Raises OSError."""
+        """Write the file and hash it in a second thread at the same time. Raises OSError."""
         digest = hashlib.sha256()
         with ThreadPoolExecutor(max_workers=1) as hashing:
             for piece in self.pieces:
@@ -89,5 +89,5 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _write_all(descriptor: int, piece: memoryview) -> None:
-    while piece:  # one call writes 2 GiB at most, or what there is still room for
+    while piece:  # one call writes at most 2 GiB, or as much as there is room for
         piece = piece[os.write(descriptor, piece) :]

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model must know of the data: shape and dtype of one example, and the classes."""
+    """What a model needs to know about the data: example shape and dtype, and the classes."""
 
     input_shape: tuple[int, ...]
     input_dtype: InputDtype

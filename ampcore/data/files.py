@@ -32,7 +32,7 @@ def open_data_file(path: str, data_root: Path | None) -> Iterator[BinaryIO]:
     """Open the file at `path` to read. Raises InvalidData, also for errors while reading."""
     file = resolve_path(path, data_root)
     try:
-        # is_file first: opening a pipe or a device could block for ever.
+        # is_file first: opening a pipe or a device could block forever.
         if not file.is_file():
             raise InvalidData(path, None, expected="a file", received="no file of this name")
         with file.open("rb") as stream:

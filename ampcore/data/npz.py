@@ -22,10 +22,10 @@ Examples = NDArray[np.float32]
 
 @register("npz")
 def npz(spec: Npz, seed: int, data_root: Path | None) -> Dataset:
-    """The archive's examples; integers are taken for pixels and divided by 255.
+    """The archive's examples; integers are treated as pixels and divided by 255.
 
-    With `validation_split` 0 its own x_test and y_test evaluate, where it has them;
-    otherwise the last share of x_train does. Raises InvalidData.
+    With `validation_split` 0 its own x_test and y_test are used for validation, if present;
+    otherwise the last share of x_train is. Raises InvalidData.
     """
     arrays = _read(spec.path, data_root)
     x, y = _examples(spec.path, "x_train", arrays), _labels(spec.path, "train", arrays)

@@ -27,10 +27,10 @@ def register(kind: str) -> Callable[[Loader], Loader]:
 def load(
     spec: DataSpec, *, seed: int, data_root: Path | None = None, accumulate: int = 1
 ) -> Dataset:
-    """The data that a spec asks for, with at least one whole step of batches to train on.
+    """The data of a spec, with training examples for at least one step.
 
-    A path in the spec is relative to `data_root` and cannot leave it; without a root any
-    path will do. Raises InvalidData.
+    A path in the spec is relative to `data_root` and cannot leave it; without a root any path is
+    allowed. Raises InvalidData.
     """
     dataset = LOADERS[spec.kind](spec, seed, data_root)
     if spec.batch_size > len(dataset.x_train):

@@ -1,7 +1,7 @@
 """Generates clicks from a seed, for the sparse embedding model.
 
-The keys are drawn as in NVIDIA's SparseOperationKit example. Its labels are coin flips, from
-which nothing can be learnt; here they come from a hidden logistic model.
+The keys are drawn as in NVIDIA's SparseOperationKit example. Its labels are random and cannot be
+learned; here they come from a hidden logistic model.
 """
 
 import sys
@@ -34,7 +34,7 @@ def synthetic_clicks(spec: SyntheticClicks, seed: int, data_root: Path | None) -
         raise InvalidData(
             spec.kind,
             "vocabulary",
-            expected=f"at least {spec.slots}, a key for each slot",
+            expected=f"at least {spec.slots}, one key per slot",
             received=str(spec.vocabulary),
         )
     if spec.examples * spec.slots * spec.nnz > sys.maxsize // np.dtype(np.int32).itemsize:

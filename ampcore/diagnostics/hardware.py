@@ -39,7 +39,7 @@ CPU_FEATURES: Final = (
     "amx_tile",
 )
 ACCELERATORS: Final = ("GPU", "XPU")
-"""The device types beside the CPU, in order of preference; XPU is Intel's plugin."""
+"""The device types other than the CPU, in order of preference; XPU is Intel's plugin."""
 
 CPUINFO_PATH: Final = Path("/proc/cpuinfo")
 PROCESS_STATUS: Final = Path("/proc/self/status")
@@ -106,8 +106,8 @@ def has_tensor_cores() -> bool:
 def peak_memory(device: Device) -> PeakMemory:
     """The peak memory of TensorFlow on the first device of this kind.
 
-    On a CPU, where TensorFlow does not count: the peak resident set of this process, libraries and
-    data included.
+    On a CPU, where TensorFlow does not track it: the peak resident set of this process, including
+    libraries and data.
     """
     if device == "cpu":
         return PeakMemory(_peak_resident_bytes(), "process")

@@ -33,10 +33,10 @@ class LayerOutput(NamedTuple):
 def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
     """A context in which the list collects the outputs of layers, in the order of their calls.
 
-    To be entered while a function is traced. The tensors are those that the next layers receive, so
-    that gradients can be taken by them. A layer that runs inside a loop, such as the cell of a
-    recurrent layer, is left out: its values cannot leave the loop. So is a layer that the task does
-    not call.
+    Enter it while a function is traced. The tensors are the inputs of the next layers, so that
+    gradients with respect to them can be computed. Layers inside a loop, such as the cell of a
+    recurrent layer, are left out because their values cannot leave the loop; so are layers that the
+    task does not call.
     """
     outputs: list[LayerOutput] = []
     graph = tf.compat.v1.get_default_graph()
@@ -52,8 +52,8 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
         for found in walk_layers(network.model)
     ]
     for layer, layer_ref in watched:
-        # Keras has no hooks: an attribute of the object hides the method of its class until it is
-        # deleted below. __dict__ avoids __setattr__, by which Keras would track it.
+        # Keras has no hooks: an attribute of the object hides the method of its class until it is #
+        # deleted below. __dict__ avoids __setattr__, with which Keras would track it.
         layer.__dict__["call"] = _recording(layer.call, layer_ref, record)
     try:
         yield outputs

@@ -24,7 +24,7 @@ CountMultiplyAdds = Callable[[Any, Shape, Shape], int]
 
 
 def tables_from_model(task: Task, policies: LayerPolicies) -> tuple[LayerTable, ...]:
-    """Every layer of a task's networks, with its actual dtypes."""
+    """The layer tables of a task's networks, with their actual dtypes."""
     return tuple(_table(network, policies) for network in task.networks)
 
 

@@ -35,8 +35,8 @@ def preflight_events(
 ) -> Iterator[Event]:
     """The figures of a job as one event, then one event for each finding.
 
-    `steps`: the length of the run, where the spec alone does not decide it. The data of every event
-    has `code`, `severity`, `pointer`, `message` and `data`, in the first one the figures.
+    `steps`: the length of the run, if it depends on the data. The data of every event has `code`,
+    `severity`, `pointer`, `message` and `data`; the first event has the figures as `data`.
     """
     report = preflight_task(task, spec, device, policies, steps)
     if report.figures is not None:
@@ -52,14 +52,14 @@ def preflight_task(
     policies: LayerPolicies,
     steps: int | None = None,
 ) -> PreflightReport:
-    """The findings and figures of a job, from its real layers."""
+    """The findings and figures of a job, from its actual layers."""
     tables = tuple(_with_spec_pointers(tables_from_model(task, policies), spec, task))
     length = total_steps(spec.data, spec.train) if steps is None else steps
     return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=length))
 
 
 def preflight_on_device(spec: JobSpec, data_root: Path | None = None) -> PreflightReport:
-    """The findings and figures of a job on this machine, from its real data and models.
+    """The findings and figures of a job on this machine, from its actual data and models.
 
     Raises TrainingError when they cannot be loaded and built.
     """
@@ -77,7 +77,7 @@ def preflight_on_device(spec: JobSpec, data_root: Path | None = None) -> Preflig
 def _figures_event(figures: Figures) -> Event:
     memory = figures.memory[figures.policy].total
     message = (
-        f"{figures.parameters:,} parameters; {format_count(figures.flops_per_step)}FLOPs a step, "
+        f"{figures.parameters:,} parameters; {format_count(figures.flops_per_step)}FLOPs per step, "
         f"{figures.share_in_16_bit:.1%} of them in 16 bits; about {format_bytes(memory)} of memory."
     )
     finding = {"code": "figures", "severity": "info", "pointer": "", "message": message}

@@ -80,7 +80,7 @@ def nonfinite_gradients(
 
 
 def first_nonfinite(replay: Replay, replayed: ReplayResult) -> JsonObject | None:
-    """What became non-finite first, as JSON values; None when everything is finite.
+    """The first non-finite value of the step, as JSON values; None if all values are finite.
 
     In the forward pass it is a layer's output or the loss; in the backward pass of the first
     network with such gradients it is the gradient by a variable or by a layer's output.

@@ -74,11 +74,11 @@ class OverflowDiagnostics:
 
     @property
     def is_due(self) -> bool:
-        """Whether the run is to halt after the next skip, to explain it."""
+        """Whether the run should halt after the next skip, to explain it."""
         return self.budget.is_due(self._run_s)
 
     def observe(self, skips: int) -> None:
-        """Count skips, explained ones included; to be called after their explanation."""
+        """Count skips, including explained ones; call it after their explanation."""
         self.budget.skips += skips
 
     def explain(
@@ -95,7 +95,7 @@ class OverflowDiagnostics:
             step = SkippedStep([float(scale) for scale in scales], batch, seed, position)
             facts = explain_step(self._replay, self._in_float32, step)
         except Exception as error:
-            # A diagnosis that fails, most likely for lack of memory, must not end the run.
+            # A failed diagnosis, most likely out of memory, must not end the run.
             facts = _unknown_cause(error)
         seconds = self._clock() - began
         self.budget.record_explanation(seconds)
@@ -116,7 +116,7 @@ class OverflowDiagnostics:
         return self.budget.run_s + self._clock() - self._began
 
     def _in_float32(self) -> Replay:
-        """The float32 replay, with the present values."""
+        """The float32 replay, with the current values."""
         if self._float32_replay is None:
             task = self._make_float32_task()
             self._float32_replay = Replay(task, [NoLossScale()] * len(task.networks))

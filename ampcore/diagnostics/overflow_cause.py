@@ -39,7 +39,7 @@ class CauseDetails:
     """The largest power of two at which its gradients are finite."""
     layer: str | None = None
     layers: Sequence[str] = ()
-    """The layers that would have to compute in float32."""
+    """The layers that need to compute in float32."""
     damaged: Sequence[str] = ()
     """The variables that were not finite before the step."""
     bad_examples: Sequence[int] = ()
@@ -56,8 +56,8 @@ def explain_cause(found: CauseDetails) -> str:
     match found.cause:
         case OverflowCause.WEIGHTS:
             return (
-                f"{join_names(found.damaged)} held values that are not finite before this step, so "
-                "no batch can be trained: resume from an earlier checkpoint and lower "
+                f"{join_names(found.damaged)} contained non-finite values before this step, so "
+                "training cannot continue: resume from an earlier checkpoint and lower "
                 "optimizer.learning_rate."
             )
         case OverflowCause.DATA:
@@ -82,13 +82,13 @@ def _explain_data(found: CauseDetails) -> str:
     examples = f"training examples {join_names(found.bad_examples)}"
     if found.bad_inputs:
         return (
-            f"The inputs of {examples} hold values that are not finite: repair or remove them. "
+            f"The inputs of {examples} contain non-finite values: repair or remove them. "
             "The weights are unchanged, because the step was skipped."
         )
     which = f" for {examples}" if found.bad_examples else ""
     return (
-        f"The loss is not finite{which}, in float32 either, though inputs and weights are finite: "
-        "look for outliers and wrong labels. If there are none, the run has diverged (its largest "
+        f"The loss is not finite{which}, even in float32, although inputs and weights are finite: "
+        "check for outliers and wrong labels. If there are none, the run has diverged (its largest "
         f"weight is {found.largest_weight:.3g}): lower optimizer.learning_rate."
     )
 
@@ -135,8 +135,8 @@ def _explain_operation(found: CauseDetails) -> str:
 def _explain_float32(found: CauseDetails) -> str:
     layer = f" (first at {found.layer})" if found.layer else ""
     return (
-        f"The loss is finite but its gradients are not, in float32 either{layer}: neither the "
-        "loss scale nor the precision is the cause. Look for outliers (the inputs reach "
+        f"The loss is finite but its gradients are not, even in float32{layer}: neither the "
+        "loss scale nor the precision is the cause. Check for outliers (the inputs reach "
         f"{found.largest_input:.3g}, the weights {found.largest_weight:.3g}) and for an unbounded "
         "derivative (a square root or logarithm at 0), or lower optimizer.learning_rate."
     )

@@ -30,13 +30,13 @@ Clock = Callable[[], float]
 MIN_RUN_S: Final = 10.0
 """Shorter runs are not sampled."""
 MIN_GAP_S: Final = 5.0
-"""The least time between two samples."""
+"""The minimum time between two samples."""
 MAX_TIME_SHARE: Final = 0.01
 """The share of the run's time that samples may take."""
 MAX_VALUES: Final = 2**18
-"""The most values of one gradient that are counted, evenly spaced."""
+"""The maximum number of counted values per gradient, evenly spaced."""
 MAX_VARIABLES: Final = 100
-"""The most variables in an event, the largest ones."""
+"""The maximum number of variables in an event; the largest ones are kept."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ class ScaleTable:
             _, replayed = next(self._replay.step(scales, batch, seed))
             self._count(step, [float(scale) for scale in scales], replayed)
         except (tf.errors.OpError, MemoryError):
-            # Most likely for lack of memory; the run continues without samples.
+            # Most likely out of memory; the run continues without samples.
             self._failed = True
         self._spent_s += self._clock() - began
         self._last_s = self._run_s

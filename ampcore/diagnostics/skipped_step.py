@@ -27,7 +27,7 @@ LOWEST_EXPONENT: Final = -24
 """The lowest exponent tried: a gradient that needs a lower scale is above 2^39."""
 MAX_VARIABLES: Final = 20
 MAX_EXAMPLES: Final = 64
-"""The most examples that the data lists; their total number is there too."""
+"""The maximum number of listed examples; their total is recorded as well."""
 
 
 class BatchPosition(NamedTuple):
@@ -67,9 +67,9 @@ class NonfiniteStep:
 
 
 def explain_step(replay: Replay, in_float32: Callable[[], Replay], step: SkippedStep) -> JsonObject:
-    """The data of a skipped step's event: what was not finite, where it began, why, what to do.
+    """The data of a skipped step's event: non-finite variables, first layer, cause and advice.
 
-    `in_float32` returns a replay of the same task in float32, with the present weights.
+    `in_float32` returns a replay of the same task in float32, with the current weights.
     """
     overflow = _overflow(replay, step)
     found, finite_below = _CauseSearch(replay, in_float32, step).find_cause(overflow)
@@ -137,7 +137,7 @@ class _CauseSearch:
         """For each network that overflowed, the largest power of two at which it is finite."""
         bad = [number for number, finite in enumerate(overflow.replayed.finite) if not finite]
         if not overflow.replayed.finite_forward:
-            # The loss scale multiplies the loss: it changes nothing in the forward pass.
+            # The loss scale multiplies only the loss and does not affect the forward pass.
             return dict.fromkeys(bad)
         return {number: self._finite_below(overflow.first, number) for number in bad}
 

@@ -1,4 +1,4 @@
-"""Training on several devices: what the replicas of a job exchange in a step."""
+"""Training on several devices: the communication between the replicas of a job."""
 
 from ampcore.distributed.replicas import ReduceOp, Replicas, SingleReplica
 

@@ -1,4 +1,4 @@
-"""The gradients of all replicas as one: the only place in a step where replicas communicate."""
+"""All-reduce of the gradients: the only communication between replicas in a step."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -16,17 +16,17 @@ Tensor = Any
 def all_reduce_gradients(
     replicas: Replicas, before: NonTrainable, found: Gradients, bad_micro_batches: Tensor
 ) -> tuple[Gradients, Tensor]:
-    """Combine what each replica found, once a step: every replica then makes the same update.
+    """Combine the results of all replicas once per step, so that all make the same update.
 
     Losses and gradients become their means, statistics of the forward pass too; of overwritten
     variables (float8 scales and amax histories) the largest value counts, as between
-    micro-batches. Infinities and NaN go through the mean, so that all replicas agree whether the
-    step is skipped, without asking each other again.
+    micro-batches. Infinities and NaN propagate through the mean, so that all replicas agree whether
+    the step is skipped, without further communication.
 
     Args:
-        replicas: Those that train together; with one, everything is returned as it is.
-        before: The non-trainable values before the step: what is still the same object did not
-            change. Integers, such as the seeds of Dropout, are each replica's own.
+        replicas: The replicas of the job; with one, everything is returned unchanged.
+        before: The non-trainable values before the step: values that are still the same object
+            did not change. Integers, such as the seeds of Dropout, are separate per replica.
         found: The unscaled float32 gradients of this replica.
         bad_micro_batches: How many micro-batches had non-finite gradients, float32.
 
@@ -70,7 +70,7 @@ def _reduce_present(
 def _reduce_statistics(
     replicas: Replicas, before: NonTrainable, after: NonTrainable
 ) -> NonTrainable:
-    """The mean of the floats that changed; everything else as it is."""
+    """The mean of the floats that changed; all other values unchanged."""
     statistics = [
         [
             new if new is not old and new.dtype.is_floating else None

@@ -8,7 +8,7 @@ ReduceOp = Literal["mean", "sum", "max"]
 
 
 class Replicas(Protocol):
-    """How many replicas train together, which one this is, and how they combine tensors."""
+    """The number of replicas, the rank of this one, and the all-reduce between them."""
 
     @property
     def size(self) -> int:
@@ -28,7 +28,7 @@ class Replicas(Protocol):
 
 
 class SingleReplica:
-    """The only replica: it has nothing to exchange, and adds no operation to a step."""
+    """A single replica: no communication, and no additional operation in a step."""
 
     @property
     def size(self) -> int:

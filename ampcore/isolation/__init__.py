@@ -1,4 +1,4 @@
-"""Confine a trainer: own folder, own user, no other process, bounded memory and processes.
+"""Confine a trainer: own folder, own user, no access to other processes, resource limits.
 
 Standard library only: it runs between the fork of a trainer and its first line of TensorFlow.
 """

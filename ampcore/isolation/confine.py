@@ -1,4 +1,4 @@
-"""Irrevocably takes away from this process what a trainer does not need."""
+"""Irrevocably drops all rights of this process that a trainer does not need."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ SET_DUMPABLE: Final = 4  # linux/prctl.h
 CAPBSET_DROP: Final = 24
 CAPABILITY_VERSION_3: Final = 0x20080522  # linux/capability.h
 TEMP_FOLDER: Final = "tmp"
-"""In a trainer's folder."""
+"""The folder for temporary files, in a trainer's folder."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Confinement:
     restrict_files: bool = False
     """Restrict files by Landlock, and signals and connections where the kernel supports it."""
     processes: int | None = None
-    """How many processes and threads its user may have beside the existing ones."""
+    """How many processes and threads its user may have besides the existing ones."""
     memory_bytes: int | None = None
     """How much private memory each of its processes may allocate."""
 
@@ -52,15 +52,15 @@ class Confinement:
 def confine(
     confinement: Confinement, imported: Sequence[Path], extra_writable: Sequence[Path] = ()
 ) -> None:
-    """Confine this process, which must have one thread only; everything after it is confined too.
+    """Confine this process, which must have a single thread, and all processes that it starts.
 
     Args:
-        confinement: What it is left with.
+        confinement: The rights that it keeps.
         imported: What `imported_files` found.
-        extra_writable: More that may be changed.
+        extra_writable: Further paths that it may write.
 
     Raises:
-        OSError: The system does not do it. The process must not go on: it may be half confined.
+        OSError: A system call failed. The process must exit: it may be partly confined.
         RuntimeError: It has another thread, which would not be confined.
     """
     if confinement.restrict_files and (threads := len(os.listdir("/proc/self/task"))) > 1:
@@ -82,9 +82,9 @@ def confine(
 
 
 def hide_memory(*, hidden: bool = True) -> None:
-    """Let no other process of this user read this one's memory and environment, or trace it.
+    """Prevent other processes of this user from reading this one's memory or tracing it.
 
-    No core is dumped either. A program that is executed later is not protected by it.
+    It also disables core dumps. A program that this process executes later is not protected.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_DUMPABLE, int(not hidden), 0, 0, 0)
@@ -100,7 +100,7 @@ def _set_home_and_tmpdir(folder: Path) -> None:
 def _set_limits(confinement: Confinement) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if confinement.processes is not None:
-        # A user of its own has none yet; of root Linux does not count them.
+        # A trainer's own user has no processes yet; Linux does not count those of root.
         existing = count_threads(os.getuid()) if confinement.user is None and os.getuid() else 0
         _limit(resource.RLIMIT_NPROC, existing + confinement.processes)
     if confinement.memory_bytes is not None:
@@ -143,10 +143,12 @@ def _switch_user(user: int) -> None:
 
 
 def _give_up_capabilities() -> None:
-    """Root without its capabilities; it still owns root's files."""
+    """Drop the capabilities of root; root's files remain accessible by ownership."""
     libc = ctypes.CDLL(None, use_errno=True)
     for number in range(64):
-        libc.prctl(CAPBSET_DROP, number, 0, 0, 0)  # an unknown one is an error, and the last
+        libc.prctl(
+            CAPBSET_DROP, number, 0, 0, 0
+        )  # fails at the first unknown capability, which ends the loop
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
     if libc.capset(header, data):

@@ -1,4 +1,4 @@
-"""The files of the machine that a trainer needs beside its own folder and the datasets."""
+"""The files of the machine that a trainer needs besides its own folder and the datasets."""
 
 import os
 import sys
@@ -16,11 +16,11 @@ SYSTEM_PATHS: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Programs, libraries and kernel files; no user's own files."""
+"""Programs, libraries and kernel files; no user files."""
 DEVICE_NAMES: Final = ("null", "zero", "full", "random", "urandom", "dxg", "kfd", "dri")
 GPU_DEVICE_PATTERN: Final = "nvidia*"
 PATH_VARIABLES: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
-"""Environment variables with folders that the operator wants to be readable."""
+"""Environment variables with folders that trainers may read."""
 
 
 def imported_files() -> list[Path]:
@@ -37,7 +37,7 @@ def imported_files() -> list[Path]:
 
 
 def system_files() -> list[Path]:
-    """The other files that may be read."""
+    """The other readable files."""
     configured = [
         part
         for name in PATH_VARIABLES
@@ -48,7 +48,7 @@ def system_files() -> list[Path]:
 
 
 def devices() -> list[Path]:
-    """Devices to be read, written and asked; and where the service is that shares a GPU."""
+    """Devices for reading, writing and ioctl, and the pipe folder of CUDA MPS."""
     folder = Path("/dev")
     shared = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # noqa: S108 - CUDA's
     return [

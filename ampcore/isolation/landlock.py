@@ -1,8 +1,8 @@
 """Landlock: a process irrevocably restricts its access to files, signals and connections.
 
-What it starts afterwards is restricted too; threads that run already are not, so this comes
-before TensorFlow makes any. A restricted process cannot trace, or read the memory and the
-environment of, a process outside of its restriction.
+Processes and threads that it starts later are restricted too; existing threads are not, so this
+runs before TensorFlow starts any. A restricted process cannot trace a process outside of its
+restriction, or read that process's memory and environment.
 
 Source: Linux, landlock(7) and include/uapi/linux/landlock.h.
 """
@@ -76,16 +76,15 @@ def abi() -> int:
         return 0
     try:
         return _call(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
-    except OSError:  # it is not built in, or switched off, or a filter refuses the call
+    except OSError:  # not built in, disabled, or blocked by a seccomp filter
         return 0
 
 
 def restrict(readable: Iterable[Path], usable: Iterable[Path], writable: Iterable[Path]) -> None:
     """Restrict this thread, and all that it starts, to these files and folders.
 
-    There is no TCP any more where the kernel can forbid it, and no signal to a process, or
-    connection to an abstract socket, that is not restricted by the same call. A path that does
-    not exist is left out. Raises OSError.
+    Where the kernel supports it, TCP is forbidden, and so are signals and connections to abstract
+    sockets outside of the restriction. Paths that do not exist are left out. Raises OSError.
     """
     version = abi()
     files = max(rights for since, rights in FILE_RIGHTS_BY_ABI.items() if since <= version)
@@ -111,7 +110,7 @@ def restrict(readable: Iterable[Path], usable: Iterable[Path], writable: Iterabl
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         here = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # it is not there, or not for this user: then there is nothing to allow
+    except OSError:  # missing or not accessible for this user: nothing to allow
         return
     try:
         if not stat.S_ISDIR(os.fstat(here).st_mode):

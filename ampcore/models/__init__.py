@@ -1,4 +1,4 @@
-"""What can be trained, by `kind` of model; each module registers its builder and its task."""
+"""The models by `kind`; each module registers its builder and its task."""
 
 from ampcore.models import (
     cnn,

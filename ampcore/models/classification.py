@@ -1,4 +1,4 @@
-"""The task of telling classes apart: mean cross-entropy of float32 logits."""
+"""The classification task: mean cross-entropy of float32 logits."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ class Classification(Task):
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Sparse categorical cross-entropy of each label, float32, in the shape of `labels`."""
-    # In 16 bits the sum over the classes would lose what the small probabilities say.
+    # In 16 bits the sum over the classes would lose the small probabilities.
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
 
 

@@ -22,8 +22,8 @@ from ampcore.spec.model import Embedding
 class ClickPrediction(Task):
     """One network from keys (n, slots, nnz) to a logit (n, 1) of the label being 1.
 
-    The table's rows are gathered straight from its variable. Keras's layer would read the whole
-    table first, which TensorFlow copies once rows of it are updated in place.
+    The table's rows are gathered directly from its variable. Keras's layer would read the whole
+    table first, which TensorFlow copies when rows of it are updated in place.
     """
 
     metrics = ("loss", "accuracy")
@@ -49,7 +49,7 @@ class ClickPrediction(Task):
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
     ) -> dict[str, Tensor]:
-        """Each example's loss, and whether the likelier label is the right one."""
+        """Each example's loss, and whether the predicted label is correct."""
         logits, _ = self._logits(weights, non_trainable, batch.x, training=False)
         right = tf.equal(logits > 0, batch.y > 0)
         return {

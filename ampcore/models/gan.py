@@ -1,4 +1,4 @@
-"""A generator of images and a discriminator that tells them from real ones.
+"""A generator of images and a discriminator between generated and real images.
 
 Source: Goodfellow et al. 2014, arXiv:1406.2661; networks, labels and losses are those of the
 GAN in the profiling lessons of Argonne's ALCF, in which fake is 1.
@@ -19,18 +19,18 @@ from ampcore.spec.model import Gan
 
 REAL_LABEL: Final = 0.01
 FAKE_LABEL: Final = 0.99
-"""What the discriminator is to say; exactly 0 and 1 would let it grow too sure of itself."""
+"""The discriminator's target for fakes: label smoothing keeps its logits bounded."""
 
 FLIPPED_ONE_IN: Final = 10
-"""One label in so many is told the wrong way round, which slows the discriminator down."""
+"""One label in this many is flipped, which slows down the discriminator."""
 
 
 class GanTask(Task):
-    """A generator and a discriminator, each with a loss of its own.
+    """A generator and a discriminator, each with its own loss.
 
-    Both losses come from the weights as they are before the step, and the discriminator sees
-    the generated images once. (The original program runs everything again for the second
-    network, after the first one's update.)
+    Both losses use the weights before the step, and the discriminator processes the generated
+    images once. (The original program runs the forward pass again for the second network, after the
+    first one's update.)
     """
 
     metrics = ("loss", "loss/generator", "loss/discriminator", "accuracy")

@@ -1,4 +1,4 @@
-"""The losses of one batch and their gradients: nothing is assigned.
+"""The losses of one batch and their gradients; assigns no variable.
 
 The order is that of Micikevicius et al. 2018, arXiv:1710.03740: float32 weights → 16-bit compute →
 float32 loss → times the loss scale → gradients → divided by the loss scale, in float32.
@@ -24,20 +24,20 @@ Tensor = Any
 
 
 class Gradients(NamedTuple):
-    """What one batch says about each network of a task, in the order of its networks.
+    """The losses, gradients and state updates of one batch, for each network in order.
 
     Attributes:
         losses: Float32 scalars, unscaled.
-        gradients: One for each trainable variable: float32 and unscaled; IndexedSlices, in which
-            a row may be named several times, for a table that was only looked up; None for a
-            variable that the loss does not depend on, and for one with a value in `overwrites`.
+        gradients: One for each trainable variable, float32 and unscaled; IndexedSlices with
+            possible duplicate rows for embedding tables; None for a variable that the loss does not
+            depend on, and for one with a value in `overwrites`.
         state_updates: The next values of the non-trainable variables; the same objects where
             nothing changed.
-        overwrites: The next values of those trainable variables that take what the tape calls
-            their gradient (float8 scales and amax histories); None for all others.
-        recompute_gradients: For each network, a function that makes its `gradients` once more
-            from the scaled ones; None where that would take more than a division. A branch that
-            is seldom taken calls it instead of keeping `gradients` in memory.
+        overwrites: The next values of trainable variables that are overwritten with their
+            "gradient" (float8 scales and amax histories); None for all others.
+        recompute_gradients: For each network, a function that computes its `gradients` again from
+            the scaled ones; None where that takes more than a division. A branch that is rarely
+            taken calls it instead of keeping `gradients` in memory.
     """
 
     losses: list[Tensor]
@@ -55,7 +55,7 @@ def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the f
     batch: Batch,
     seed: Tensor,
 ) -> Gradients:
-    """Differentiate the loss of each network by the weights of that network, as they now stand.
+    """Differentiate the loss of each network with respect to its current weights.
 
     Duplicate rows of sparse gradients are not added up: see `accumulate_gradients`.
 
@@ -63,7 +63,7 @@ def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the f
         task: The networks and their losses.
         loss_scales: One for each network.
         states: Their states.
-        non_trainable: The values that the forward pass starts from.
+        non_trainable: The values before the forward pass.
         batch: The examples.
         seed: Int64 (2,): decides the noise that the task draws itself.
     """

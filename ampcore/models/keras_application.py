@@ -29,7 +29,7 @@ def keras_application(spec: KerasApplication, signature: Signature) -> Any:
     if "include_preprocessing" in inspect.signature(architecture).parameters:
         arguments["include_preprocessing"] = False
     elif spec.name.startswith("EfficientNet"):
-        # The first version divides by 255 itself, whether it is asked to or not.
+        # The first version always divides by 255 itself.
         x = layers.Rescaling(PIXEL_MAX, name="pixels")(x)
     model = architecture(
         weights=None,
@@ -45,8 +45,8 @@ def keras_application(spec: KerasApplication, signature: Signature) -> Any:
 def _logits(model: Any) -> Any:
     """The output of the layer that computes the logits.
 
-    The MobileNets put an activation that does nothing behind it. As the model's output layer
-    it alone would stay in float32, and the logits would be computed in 16 bits.
+    The MobileNets end with an identity activation. As the model's output layer only that activation
+    would stay in float32, and the logits would be computed in 16 bits.
     """
     last = model.layers[-1]
     return last.input if isinstance(last, layers.Activation) else model.output

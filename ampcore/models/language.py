@@ -1,4 +1,4 @@
-"""Language models: from the characters so far to the next one, at every position at once.
+"""Language models: predict the next character at every position.
 
 Sources: Hochreiter and Schmidhuber 1997, "Long short-term memory"; Vaswani et al. 2017,
 arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-2).

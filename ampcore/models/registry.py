@@ -1,4 +1,4 @@
-"""Which function builds the networks of which kind of model, and which task trains them."""
+"""The registry of models: the builder and the task of each kind."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +20,7 @@ class DtypePolicies(Protocol):
 
 
 class RegisteredModel(NamedTuple):
-    """How one kind of model is made and trained."""
+    """The builder and the task of one kind of model."""
 
     build: Builder
     task: type[Task]
@@ -40,9 +40,9 @@ def register(kind: str, task: type[Task]) -> Callable[[Builder], Builder]:
 
 
 def build(spec: ModelSpec, signature: Signature, policies: DtypePolicies) -> Task:
-    """The task that a spec's model part asks for, with every network in its precision.
+    """Build the task of a spec's model section, with the dtype policies applied.
 
-    Raises InvalidModel when the model cannot take such data.
+    Raises InvalidModel if the model does not support the data.
     """
     kind = BUILDERS[spec.kind]
     made = kind.build(spec, signature)

@@ -1,4 +1,4 @@
-"""The seeds of the noise that a step draws: one for each step, replica and micro-batch."""
+"""The random seeds of a step: one for each step, replica and micro-batch."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from ampcore.distributed import Replicas, SingleReplica
 
 Tensor = Any
 
-# Named so that every engine and device derives the same seeds.
+# A fixed algorithm, so that every engine and device derives the same seeds.
 _ALGORITHM: Final = "philox"
 
 
@@ -18,7 +18,7 @@ def step_seed(seed: int, step: Tensor, replicas: Replicas | None = None) -> Tens
     Args:
         seed: That of the job.
         step: The number of the step, an int64 scalar.
-        replicas: Where several train together, each draws noise of its own.
+        replicas: With several replicas, each draws its own noise.
     """
     replicas = replicas or SingleReplica()
     own = tf.stack([tf.constant(seed, tf.int64), step])

@@ -1,4 +1,4 @@
-"""What is trained: networks, and their losses as pure functions of weights and a batch."""
+"""Task: the networks to train, and their losses as pure functions of weights and a batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Network:
 
 
 class Task(ABC):
-    """Networks and their losses. Nothing here assigns a variable."""
+    """Networks and their losses. Its methods assign no variables."""
 
     metrics: ClassVar[tuple[str, ...]]
     """The names of the metrics that `measure` returns."""
@@ -49,7 +49,7 @@ class Task(ABC):
             weights: Of each network, the values of its trainable variables.
             non_trainable: Of each network, the values of its other variables.
             batch: The examples.
-            seed: Int64 (2,), another one in every micro-batch: the noise that a task draws
+            seed: Int64 (2,), different in every micro-batch: for the noise that a task draws
                 itself.
 
         Returns:
@@ -73,14 +73,14 @@ class Task(ABC):
         return batch_size
 
     def weights(self) -> Weights:
-        """The trainable values as they stand: the variables themselves, not copies."""
+        """The trainable variables themselves, not copies."""
         return [
             [variable.value for variable in network.model.trainable_variables]
             for network in self.networks
         ]
 
     def non_trainable(self) -> NonTrainable:
-        """The non-trainable values as they stand: the variables themselves, not copies."""
+        """The non-trainable variables themselves, not copies."""
         return [
             [variable.value for variable in network.model.non_trainable_variables]
             for network in self.networks
@@ -96,7 +96,7 @@ def call_stateless(
         The outputs on `x`, and the next non-trainable values: the same objects where nothing
         changed.
     """
-    # Keras would read variables anew, and then nobody could tell which values it changed.
+    # Keras would read the variables again, so that unchanged values could not be recognised.
     before = [tf.convert_to_tensor(value) for value in non_trainable]
     outputs, after = model.stateless_call(weights, before, x, training=training)
     rows = zip(non_trainable, before, after, strict=True)

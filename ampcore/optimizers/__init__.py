@@ -1,4 +1,4 @@
-"""How weights are updated: a lean Keras optimizer, its rules, schedules and averages."""
+"""Optimizers: a Keras optimizer with fused and sparse updates, rules, schedules and averages."""
 
 from ampcore.optimizers.builder import RULES, build
 from ampcore.optimizers.moving_average import assign_averages, averaged

@@ -1,6 +1,6 @@
 """Optimizers by the spec's `kind`.
 
-Clipping is not theirs: the training step clips after unscaling, before the update.
+They do not clip: the training step clips after unscaling, before the update.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ _NOT_RULE_FIELDS = {
 def build(spec: OptimizerSpec, total_steps: int) -> Optimizer:
     """A Keras optimizer for a run of `total_steps` updates.
 
-    What its rule takes has the same names in the spec. Its own name is its kind, whatever else
-    the process has made, so that its variables have the same paths in every process.
+    The arguments of its rule have the same names in the spec. Its name is its kind, so that its
+    variables have the same paths in every process.
     """
     return Optimizer(
         RULES[spec.kind](**spec.model_dump(exclude=_NOT_RULE_FIELDS)),

@@ -1,12 +1,12 @@
 """An exponential moving average of the weights, kept among an optimizer's variables.
 
-average ← m · average + (1 − m) · weight after every update, in float32, as Keras has it: it starts
-as the weights after the first update. So there is no bias towards 0 to correct for, as in Adam's
-moments, but one towards those weights: after t updates they still count for m^(t − 1).
+average ← m · average + (1 − m) · weight after every update, in float32, as in Keras: it starts with
+the weights after the first update. So it has no bias towards 0, as Adam's moments have, but one
+towards those weights: after t updates their share is m^(t − 1).
 
-The rows of a table that an update does not touch are left behind, and caught up with when they
-are next touched or asked for: after k updates without a change of the weight,
-average = weight + m^k · (average − weight).
+The averages of table rows that an update does not touch are brought up to date lazily, when they
+are next touched or read: after k updates without a change of the weight, average = weight + m^k ·
+(average − weight).
 
 Source: Polyak and Juditsky 1992, doi:10.1137/0330046; Keras, optimizers/base_optimizer.py.
 """
@@ -24,7 +24,7 @@ Tensor = Any
 class Average(NamedTuple):
     """The average of one variable, float32, and for each of its rows the updates it has seen.
 
-    `seen` (rows,), int64, is 0 where there is nothing to catch up with: in variables whose
+    `seen` (rows,), int64, is 0 where no lazy update is needed: in variables whose
     gradients are dense, and in rows that were never touched.
     """
 
@@ -45,7 +45,7 @@ def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
 
 
 def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
-    """Make the averages the weights, for good: the end of a training. Without averages, nothing."""
+    """Replace the weights by the averages, at the end of training; nothing without averages."""
     for variable in variables:
         average = optimizer.average_of(variable)
         if average is None:
@@ -59,9 +59,9 @@ def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
 def update(
     average: Average, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
 ) -> None:
-    """Take in a weight that was updated as a whole; `updates` is the number of those before.
+    """Update the average of a densely updated weight; `updates` is the number of updates before.
 
-    Where it was not `applied`, nothing changes.
+    If the update was not `applied`, nothing changes.
     """
     gap = average.value.value - tf.cast(weight, tf.float32)
     change = gap * (1.0 - _momentum(ema, updates))
@@ -78,7 +78,7 @@ def update_rows(
     updates: Tensor,
     applied: Tensor | None,
 ) -> None:
-    """Take in the `touched` rows (n,) of a weight, which went from `before` (n, …) to `after`.
+    """Update the average of the `touched` rows (n,), changed from `before` (n, …) to `after`.
 
     Where the update was not `applied`, nothing changes.
     """
@@ -100,12 +100,12 @@ def _momentum(ema: float, updates: Tensor) -> Tensor:
 def _caught_up(
     weight: Tensor, average: Tensor, seen: Tensor, ema: float, updates: Tensor
 ) -> Tensor:
-    """The average of rows after `updates`, of which it has `seen` but a part."""
+    """The average of rows brought up to date to `updates`, of which it has `seen` fewer."""
     missed = tf.where(seen > 0, updates - seen, 0)
     missed = tf.reshape(missed, [-1] + [1] * (weight.shape.rank - 1))
-    behind = tf.pow(ema, tf.cast(missed, tf.float32)) * (average - weight)
-    # Exactly the average where there is nothing to catch up with.
-    return tf.where(missed == 0, average, weight + behind)
+    difference = tf.pow(ema, tf.cast(missed, tf.float32)) * (average - weight)
+    # Exactly the average if it is up to date.
+    return tf.where(missed == 0, average, weight + difference)
 
 
 def _current(optimizer: Any, variable: Any) -> Tensor:

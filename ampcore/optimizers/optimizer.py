@@ -1,12 +1,12 @@
-"""A Keras optimizer that reads and writes memory once, and never a table's untouched rows.
+"""A Keras optimizer with one pass over memory, which never touches unused rows of tables.
 
-How it differs from Keras's own optimizers, with the same results:
+Differences from Keras's own optimizers, with the same results:
 
-- A sparse gradient updates the rows that it names, of weights and slots, and no others: an
+- A sparse gradient updates only its own rows, of weights and slots: an
   untouched row keeps its momenta and is not decayed ("lazy", as PyTorch's SparseAdam). Keras
-  makes a dense gradient of it and passes over the whole table, a dozen times.
-- A dense float32 variable is updated by one TensorFlow kernel, where there is one.
-- The arithmetic and the slots are float32 also where weights are stored in 16 bit: the square of
+  converts it to a dense gradient and passes over the whole table a dozen times.
+- A dense float32 variable is updated by one fused TensorFlow kernel, if there is one.
+- The arithmetic and the slots are float32 even if weights are stored in 16 bits: the square of
   a float16 gradient of 1e-4 would be 0. The weights are then rounded to nearest.
 - The scalars of an update (rate, bias corrections) are computed once for all variables.
 - It does not all-reduce over tf.distribute: the training step has reduced the gradients already.
@@ -28,12 +28,12 @@ Tensor = Any
 
 
 class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Moves weights by a rule.
+    """Updates weights with a rule.
 
     Args:
-        rule: How a gradient moves a weight.
+        rule: The update formula.
         learning_rate: A float, or a Keras LearningRateSchedule.
-        name: The first part of the paths of its variables.
+        name: The prefix of the paths of its variables.
         weight_decay: An update multiplies a weight by 1 - learning_rate * weight_decay.
         ema: The momentum of a moving average of the weights; None for no average.
     """
@@ -55,7 +55,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         self._applied: Tensor | None = None
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Make the slots, and the averages, which start as the weights.
+        """Create the slots, and the averages, which start as the weights.
 
         A variable that is overwritten with its "gradient" has neither.
         """
@@ -80,7 +80,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     ) -> None:
         """As `apply` where `applied`, a boolean scalar, is true; else nothing changes.
 
-        For XLA, which copies what a branch around `apply` may or may not change; nothing else can
+        For XLA, which copies every variable that a branch around `apply` may change; only XLA can
         execute it.
         """
         # Keras assigns these itself, whatever `update_step` makes of `applied`.
@@ -120,7 +120,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         sparse_rows.scatter([variable, *slots], touched, [moved, *new_values])
         average = self.average_of(variable)
         if self.ema is not None and average is not None:
-            # What is averaged is the weight as it is stored.
+            # The stored weight is averaged, after rounding.
             stored = tf.cast(tf.cast(moved, variable.dtype), tf.float32)
             moving_average.update_rows(
                 average,
@@ -147,7 +147,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         weight, *values = [tf.convert_to_tensor(part) for part in (variable, *slots)]
         new_values = self.rule.new_slots(grad, values, scalars)
         if scalars.applied is not None and values:
-            # Or XLA works the slots out twice, and keeps copies of the old ones for it.
+            # Otherwise XLA computes the slots twice, and keeps copies of the old ones.
             new_values = xla.optimization_barrier(
                 *sparse_rows.select(scalars.applied, new_values, values)
             )
@@ -196,7 +196,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
             self.update_step(grad, variable.value, scalars)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
-        """Nothing: the update of each variable decays what it touches."""
+        """Do nothing: the update of each variable applies the decay."""
 
 
 def _float32(grad: Any) -> Any:
@@ -205,5 +205,5 @@ def _float32(grad: Any) -> Any:
 
 
 def _dotted_path(path: str) -> str:
-    # A Keras name may have no slash, and with an underscore two paths could become one.
+    # A Keras name cannot contain a slash, and an underscore could make two paths equal.
     return path.replace("/", ".")

@@ -18,7 +18,7 @@ Tensor = Any
 
 
 def build(schedule: Schedule, learning_rate: float, total_steps: int) -> Any:
-    """What a Keras optimizer takes as its learning rate, for a run of `total_steps` updates."""
+    """The learning rate argument of a Keras optimizer, for a run of `total_steps` updates."""
     warmup_steps = schedule.warmup_steps
     after: Any
     match schedule:
@@ -41,10 +41,10 @@ def build(schedule: Schedule, learning_rate: float, total_steps: int) -> Any:
 
 
 class Warmup(LearningRateSchedule):  # type: ignore[misc]
-    """A straight rise to `learning_rate`, then `after`, which counts its steps from there.
+    """A linear rise to `learning_rate`, then `after`, whose steps count from there.
 
-    Step 0 trains at 1 / warmup_steps of the rate; the last step of the rise, and the first one
-    after it, at all of it.
+    Step 0 trains at 1 / warmup_steps of the rate; the last step of the rise, and the first step
+    after it, at the full rate.
     """
 
     def __init__(self, after: Any, learning_rate: float, warmup_steps: int) -> None:
@@ -71,7 +71,7 @@ class StepDecay(LearningRateSchedule):  # type: ignore[misc]
     """`learning_rate` times `factor` at each of the `boundaries`, from that step on.
 
     Keras's PiecewiseConstantDecay changes one step later, and adds half a dozen operations to
-    every training step for each boundary; here their number stays.
+    every training step for each boundary; here their number is constant.
     """
 
     def __init__(self, learning_rate: float, boundaries: Sequence[int], factor: float) -> None:

@@ -1,4 +1,4 @@
-"""Rows of tables: gathered, and put back changed, without a tensor of a table's size."""
+"""Gathers and scatters rows of tables, without a tensor of the table's size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ Tensor = Any
 
 
 def gather(tables: Sequence[Any], rows: Tensor) -> list[Tensor]:
-    """The rows (n,) of each table; 16-bit ones in float32, integers as they are."""
+    """The rows (n,) of each table; 16-bit floats become float32, integers stay."""
     taken = [tf.gather(table, rows) for table in tables]
     return [tf.cast(part, tf.float32) if part.dtype.is_floating else part for part in taken]
 
 
 def scatter(tables: Sequence[Any], rows: Tensor, values: Sequence[Tensor]) -> None:
-    """Overwrite the rows (n,) of each table, each named once, with values rounded to its dtype."""
+    """Overwrite distinct rows (n,) of each table with values rounded to its dtype."""
     for table, value in zip(tables, values, strict=True):
         # Not scatter_sub: on a CPU it takes five times as long.
         tf.raw_ops.ResourceScatterUpdate(

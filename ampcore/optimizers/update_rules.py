@@ -1,9 +1,8 @@
-"""The formulas of the optimizers, as values: which slots a weight has, and how they move.
+"""The update formulas of the optimizers, and the slots that they need.
 
-`new_slots` and `new_weight` are the formula itself, on float32 tensors: whole weights or some of
-their rows. `apply_fused` does the same to float32 variables in one TensorFlow kernel and one pass
-over memory, where such a kernel exists. The formulas are those of Keras's optimizers of the same
-names.
+`new_slots` and `new_weight` are the formula, on float32 tensors: whole weights or some of their
+rows. `apply_fused` does the same on float32 variables in one TensorFlow kernel and one pass over
+memory, if such a kernel exists. The formulas are those of Keras's optimizers of the same names.
 """
 
 from collections.abc import Sequence
@@ -28,11 +27,11 @@ class UpdateScalars(NamedTuple):
     corrections: tuple[Tensor, ...]
     """Scalars that the rule derives from these two."""
     applied: Tensor | None = None
-    """Whether the update counts; None where a branch around the update decides."""
+    """Whether the update is applied; None if a branch around the update decides."""
 
 
 class Rule(Protocol):
-    """How a gradient moves a weight."""
+    """The update formula of an optimizer."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -129,7 +128,7 @@ class Adam:
         return ("momentum", "velocity")
 
     def corrections(self, updates: Tensor, rate: Tensor) -> tuple[Tensor, ...]:
-        """β₁ᵗ, β₂ᵗ, and the rate that makes up for what they leave of the moments' zero start."""
+        """β₁ᵗ, β₂ᵗ, and the rate with the bias correction of the moments."""
         t = tf.cast(updates + 1, tf.float32)
         power_1, power_2 = tf.pow(self.beta_1, t), tf.pow(self.beta_2, t)
         return power_1, power_2, rate * tf.sqrt(1.0 - power_2) / (1.0 - power_1)
@@ -152,7 +151,7 @@ class Adam:
         return weight - rate * m / (tf.sqrt(v) + self.epsilon)
 
     def has_fused_kernel(self, weight: Any) -> bool:
-        """Not for small variables on a CPU, where the kernel always calls on all threads."""
+        """Not for small variables on a CPU, where the kernel always uses all threads."""
         return weight.shape.num_elements() >= _MIN_FUSED_SIZE or "CPU" not in weight.device
 
     def apply_fused(
@@ -211,7 +210,7 @@ class RmsProp:
         return scalars.rate * grad / tf.sqrt(v + self.epsilon)
 
     def has_fused_kernel(self, weight: Any) -> bool:
-        """With momentum only: the kernel wants a slot for it."""
+        """Only with momentum: the kernel requires its slot."""
         return self.momentum > 0
 
     def apply_fused(

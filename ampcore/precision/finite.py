@@ -9,18 +9,18 @@ Tensor = Any
 
 
 class DeduplicatedSlices(tf.IndexedSlices):  # type: ignore[misc]
-    """A sparse gradient that names every row once.
+    """A sparse gradient without duplicate rows.
 
-    Duplicates must not be looked for again: under XLA, tf.unique of what tf.unique returned takes
-    its padding for values.
+    It must not be deduplicated again: under XLA, tf.unique treats the padding of an earlier
+    tf.unique as values.
     """
 
 
 def all_finite(grads: Sequence[Any]) -> Tensor:
     """A boolean scalar: no element of any gradient is NaN or infinite.
 
-    Of sparse gradients (IndexedSlices) it is the rows with their duplicates added up that must be
-    finite; they stay sparse. None counts as finite.
+    For sparse gradients (IndexedSlices) the sums of duplicate rows must be finite; they stay
+    sparse. None counts as finite.
     """
     [finite] = each_finite([grads], [global_norm(grads)])
     return finite
@@ -32,10 +32,10 @@ def each_finite(
     """For each group of gradients, whether all of them are finite; `norms` are their global norms.
 
     A finite norm proves that every element is finite, and that the sums of duplicate rows are:
-    their elements are below 1.8e19 then. An infinite norm may be mere overflow of the squares
-    (elements above 1.8e19): only then duplicates are added up and every element is checked. A
-    group may be a function that makes the gradients in that case: XLA keeps in memory what a
-    branch might read.
+    their elements are then below 1.8e19. An infinite norm may be only an overflow of the squares
+    (elements above 1.8e19): only then duplicates are summed and every element is checked. A group
+    may be a function that computes the gradients in that case: XLA keeps everything in memory that
+    a branch might read.
     """
     if not groups:
         return []

@@ -1,9 +1,9 @@
-"""What float16 needs on a CPU: ways around two kernels that take hundreds of times too long.
+"""Workarounds for two float16 kernels that are hundreds of times too slow on CPUs.
 
-TensorFlow hands float16 to oneDNN where a CPU has AVX512-FP16. There the gradient of a kernel of a
-convolution, and a matrix product that is fused with its bias and activation, have no code of their
-own and are computed by a reference implementation. Whoever simulates a GPU's float16 on such a
-machine waits for nothing else. Source: `ONEDNN_VERBOSE=1`, where these say `ref`.
+TensorFlow uses oneDNN for float16 if the CPU has AVX512-FP16. oneDNN has no optimised code for the
+gradient of a convolution's kernel, nor for a matrix product that is fused with its bias and
+activation, and computes them with a reference implementation, which then dominates the time of a
+step. Source: `ONEDNN_VERBOSE=1`, which lists these as `ref`.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from ampcore.spec.precision import Precision, compute_dtypes
 
 CONVOLUTIONS: Final = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 REMAPPING_OPTION: Final = "remapping"
-"""Grappler's name for making one operation of several."""
+"""Grappler's name for the fusion of operations."""
 
 Layer = Any
 
 
 @contextmanager
 def without_op_fusion(precision: Precision, device: DeviceInfo) -> Iterator[None]:
-    """Have graphs keep their operations apart, where a layer may compute in float16 on a CPU.
+    """Disable the fusion of operations, if a layer may compute in float16 on a CPU.
 
-    It holds for all graphs of this process that run in the meantime.
+    It affects all graphs of this process that run inside the context.
     """
     policy = resolve_policy(precision.policy, device)
     if device.kind != "cpu" or "float16" not in compute_dtypes(precision, policy):
@@ -43,23 +43,22 @@ def without_op_fusion(precision: Precision, device: DeviceInfo) -> Iterator[None
 
 
 def use_float32_kernel_gradient(layer: Layer) -> None:
-    """Give a convolution that computes in float16 a kernel gradient that is computed in float32.
+    """Compute the kernel gradient of a float16 convolution in float32.
 
-    It is rounded to float16 at the end, as the kernel does that it stands for: the values are the
-    same, and what overflows float16 overflows still. Layers of another kind or dtype are left
-    alone.
+    The result is rounded to float16, as in the replaced kernel: the values are the same, and values
+    above float16's range still overflow. Layers of other kinds or dtypes are unchanged.
     """
     if isinstance(layer, CONVOLUTIONS) and layer.compute_dtype == "float16":
         layer.convolution_op = _with_float32_kernel_gradient(layer.convolution_op)
 
 
 def _with_float32_kernel_gradient(convolve: Any) -> Any:
-    """The same convolution with another way to its gradient."""
+    """The same convolution with another gradient function."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def convolution(inputs: Any, kernel: Any) -> Any:
         def gradients(upstream: Any) -> tuple[Any, Any]:
-            # No gradient needs the outputs, so a graph drops what is convolved here once more.
+            # No gradient needs the outputs, so the graph removes this second convolution.
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 outputs = convolve(inputs, kernel)
@@ -74,7 +73,7 @@ def _with_float32_kernel_gradient(convolve: Any) -> Any:
         return convolve(inputs, kernel), gradients
 
     def of_values(inputs: Any, kernel: Any) -> Any:
-        # Keras casts a variable where the dtypes differ; a gradient of ours is of values alone.
+        # Keras casts a variable if the dtypes differ; a custom gradient only gets values.
         return convolution(inputs, tf.convert_to_tensor(keras.ops.convert_to_tensor(kernel)))
 
     return of_values

@@ -1,4 +1,4 @@
-"""Places: the layers of a Keras model under the paths that a spec's overrides match."""
+"""The layers of a Keras model by the paths that a spec's overrides match."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ SHAPE_ONLY_LAYERS: Final = (
     keras.layers.Permute,
     keras.layers.Reshape,
 )
-"""Layers that hand values on: what computes an output is the layer before them."""
+"""Layers that only reshape: the output is computed by the layer before them."""
 
 Layer = Any
 Model = Any
@@ -24,7 +24,7 @@ Model = Any
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """Where a layer stands: its facts, and what it is part of, the nearest first."""
+    """A layer with its properties and its ancestors, the nearest first."""
 
     layer: Layer
     info: LayerInfo
@@ -33,7 +33,7 @@ class LayerEntry:
 
 
 def walk_layers(model: Model) -> Iterator[LayerEntry]:
-    """Every layer once, under the path by which it is found first; parents before children."""
+    """Every layer once, under the first path that leads to it; parents before children."""
     outputs = _output_layers(model)
     seen: set[int] = set()
 
@@ -58,24 +58,23 @@ def walk_layers(model: Model) -> Iterator[LayerEntry]:
 
 
 def children(layer: Layer) -> list[Layer]:
-    """The layers directly inside of a model or of another layer."""
-    # Keras names no public way to a layer's sub-layers; its own quantization takes this one.
+    """The direct sub-layers of a model or layer."""
+    # Keras has no public attribute for a layer's sub-layers; its quantization uses this one.
     inner = layer.layers if isinstance(layer, keras.Model) else None
     found = layer._flatten_layers(include_self=False, recursive=False) if inner is None else inner
     return [child for child in found if not isinstance(child, keras.layers.InputLayer)]
 
 
 def is_network(layer: Layer) -> bool:
-    """Whether a layer is a functional or sequential model, a graph of layers of their own."""
+    """Whether a layer is a functional or sequential model, with a graph of its own layers."""
     return isinstance(layer, keras.Model) and getattr(layer, "outputs", None) is not None
 
 
 def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
     """The names of layers as parts of a path.
 
-    Keras's layers leave some of their parts without a name, and number those by what else the
-    process has made; here they are numbered within their layer, so that an expression which
-    matches them in one run does so in the next.
+    Keras numbers unnamed sub-layers with a counter of the process; here they are numbered within
+    their layer, so that an override that matches them in one run also matches in the next.
     """
     if parent is None or is_network(parent) or not _is_of_keras(type(parent)):
         return [layer.name for layer in layers]
@@ -90,7 +89,7 @@ def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
 
 
 def _kind(layer: Layer) -> str:
-    """The name of the Keras class that a layer is, or is made from."""
+    """The name of a layer's Keras class, or of the base class in Keras."""
     return next(base for base in type(layer).__mro__ if _is_of_keras(base)).__name__
 
 

@@ -1,7 +1,16 @@
 """Loss scaling: keep float16 gradients inside float16's range.
 
-The kinds are values that share `init / scale / unscale / adjust`: a training step needs no branch
-for the kind it has. Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+The kinds are values that share `init / scale / unscale / adjust`, so a training step needs no
+branch for the kind:
+
+    loss_scale = DynamicLossScale()
+    state = loss_scale.init()
+    for batch in batches:
+        ...  # the gradients of loss_scale.scale(state, loss)
+        grads = loss_scale.unscale(state, grads)
+        state, applied = apply_if_finite(loss_scale, state, [(optimizer, grads, variables)])
+
+Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
 """
 
 import math
@@ -30,7 +39,7 @@ Gradients = Any
 
 
 class LossScaleState(NamedTuple):
-    """What changes from step to step, as scalar tensors; a structure that tf.while_loop carries.
+    """The state that changes from step to step, as scalar tensors, for tf.while_loop.
 
     `scale` is float32, the counters are int32: `good_steps` and `bad_steps` are the finite and
     the non-finite steps in a row since the scale last changed, `round_steps` the steps of the
@@ -78,7 +87,7 @@ class NoLossScale:
         return state
 
     def clamp(self, state: LossScaleState) -> LossScaleState:
-        """The state with the only scale there is, 1."""
+        """The state with the scale 1."""
         return state._replace(scale=tf.ones_like(state.scale))
 
 
@@ -107,7 +116,7 @@ class _Scaling:
 
 @dataclass(frozen=True)
 class FixedLossScale(_Scaling):
-    """A constant loss scale; steps with non-finite gradients are to be skipped."""
+    """A constant loss scale; the caller skips steps with non-finite gradients."""
 
     value: float = 1024.0
 
@@ -128,7 +137,7 @@ class FixedLossScale(_Scaling):
         return state
 
     def clamp(self, state: LossScaleState) -> LossScaleState:
-        """The state with a scale that float32 can multiply and divide by."""
+        """The state with its scale limited to the range that float32 can multiply and divide by."""
         return _clamped(state, SMALLEST_SCALE, LARGEST_SCALE)
 
 
@@ -175,7 +184,7 @@ class DynamicLossScale(_Scaling):
         return _state(self.initial)
 
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
-        """The state after a step whose gradients were all finite, or not.
+        """The state after a step; `finite` tells whether its gradients were all finite.
 
         `finite` has the shape of the state: a scalar for one scale.
         """
@@ -192,18 +201,18 @@ class DynamicLossScale(_Scaling):
         )
 
     def clamp(self, state: LossScaleState) -> LossScaleState:
-        """The state with its scale brought into `minimum` … `maximum`."""
+        """The state with its scale limited to `minimum` … `maximum`."""
         return _clamped(state, self.minimum, self.maximum)
 
 
 @dataclass(frozen=True)
 class CalibratedLossScale(DynamicLossScale):
-    """A loss scale that is dynamic for a while, then frozen, and audited now and then.
+    """A loss scale that is dynamic during calibration and frozen between calibrations.
 
     A round is `calibration_steps` steps as DynamicLossScale makes them, then `audit_interval`
     steps at the scale found; then the next round begins, from that scale. Non-finite steps of a
     frozen scale are skipped like all others; the `hysteresis`-th of them in a row shows that the
-    scale has become too large: it backs off, and a new round begins at once.
+    scale has become too large: it backs off, and a new round begins immediately.
     """
 
     growth_interval: int = 100
@@ -232,7 +241,7 @@ class CalibratedLossScale(DynamicLossScale):
         ended = state.round_steps + 1 >= self.calibration_steps + self.audit_interval
         return LossScaleState(
             scale=tf.where(holds, state.scale, moved.scale),
-            # Nothing is learnt about a larger scale while this one is frozen.
+            # A frozen scale gives no information about larger scales.
             good_steps=tf.where(holds, 0, moved.good_steps),
             bad_steps=tf.where(holds, bad, moved.bad_steps),
             round_steps=tf.where(tf.logical_or(too_large, ended), 0, state.round_steps + 1),
@@ -245,11 +254,12 @@ LossScaleSpec = ResolvedScaleSpec | AutoScale
 
 
 def from_spec(spec: LossScaleSpec, compute_dtypes: Collection[str] = ()) -> LossScale:
-    """The loss scale that a job spec asks for.
+    """The loss scale of a job spec.
 
     Args:
         spec: Its kind and constants.
-        compute_dtypes: Those of the model's layers on the device, which decide what `auto` is.
+        compute_dtypes: The compute dtypes of the model's layers on the device, which resolve
+            `auto`.
     """
     match resolve_loss_scale(spec, compute_dtypes):
         case NoScale():
@@ -294,7 +304,7 @@ def _float32(grad: Any, factor: Tensor | None) -> Any:
 
 
 def _check_finite_flag(state: LossScaleState, finite: Any) -> None:
-    """One flag moves one scale: a flag of another shape would give a state of mixed shapes."""
+    """Check that the flag has the shape of the scale; otherwise the state's shapes would differ."""
     flag, shape = tf.convert_to_tensor(finite), tf.convert_to_tensor(state.scale).shape
     known = flag.shape.is_fully_defined() and shape.is_fully_defined()
     if flag.dtype != tf.bool or (known and flag.shape != shape):

@@ -1,7 +1,7 @@
-"""How a step is written for the compiler that runs it: TensorFlow's graph executor, or XLA.
+"""Two forms of the norms and the update of a step: for TensorFlow's graph executor and for XLA.
 
-Both give the same result; what is cheap for one is dear for the other. Source of the numbers:
-measurements on two CPU cores.
+Both give the same result, but have different costs. Source of the numbers: measurements on two CPU
+cores.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ StateUpdates = Sequence[tuple[Any, Tensor]]
 """Variables with the values that they take in an applied step."""
 
 SMALL_SIZE: Final = 4096
-"""So many elements XLA adds up in a few microseconds, however it goes about it."""
+"""XLA sums this many elements in a few microseconds, in any form."""
 PARTIAL_SUMS: Final = 32
-"""Partial sums side by side: enough to fill a CPU's vector registers."""
+"""The number of parallel partial sums: enough to fill a CPU's vector registers."""
 
 
 @dataclass(frozen=True)
 class GraphLowering:
-    """For TensorFlow's executor: a branch costs little, and one kernel adds up all squares."""
+    """For TensorFlow's executor: branches are cheap, and one kernel computes the sum of squares."""
 
     def global_norm(self, grads: Sequence[Any]) -> Tensor:
         """The L2 norm of all gradients together, float32."""
@@ -53,10 +53,10 @@ class GraphLowering:
 
 @dataclass(frozen=True)
 class XlaLowering:
-    """For XLA, which copies what a branch may change, and on a CPU adds up element by element."""
+    """For XLA, which copies variables that a branch may change, and sums serially on a CPU."""
 
     def global_norm(self, grads: Sequence[Any]) -> Tensor:
-        """The L2 norm of all gradients together, float32; rounded otherwise than on the graph."""
+        """The L2 norm of all gradients together, float32; its rounding differs from the graph's."""
         values = dense_values(grads)
         return tf.sqrt(_sum_of_squares(values)) if values else tf.constant(0.0)
 
@@ -87,10 +87,10 @@ def _check_can_choose(groups: Sequence[UpdateGroup]) -> None:
 
 
 def _sum_of_squares(values: Sequence[Tensor]) -> Tensor:
-    """The sum over all elements, as additions of whole vectors.
+    """The sum of squares over all elements, with vector additions.
 
-    On a CPU XLA adds up an array element by element, each waiting for the one before, and makes
-    such a sum even of two sums over one axis each: 40 µs for 50,000 elements, here it takes 8.
+    On a CPU XLA sums an array serially, and fuses even two sums over one axis each into such a sum:
+    40 µs for 50,000 elements, instead of 8 µs here.
     """
     return tf.add_n([_vector_sum(tf.square(tf.reshape(value, [-1]))) for value in values])
 

@@ -1,7 +1,7 @@
 """Variables whose "gradient" is their next value: the scales and amax histories of float8 layers.
 
-Keras marks them with `overwrite_with_gradient`; its optimizers assign the "gradient" as it is. To
-a loss scale, a finite check, a norm or a clip it is no gradient.
+Keras marks them with `overwrite_with_gradient`; its optimizers assign the "gradient" unchanged.
+Loss scaling, the finite check, norms and clipping must leave it out.
 """
 
 from collections.abc import Sequence

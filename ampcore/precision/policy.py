@@ -24,10 +24,10 @@ from ampcore.spec.text import join_names
 ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
     {"output", "softmax", "input", "embedding"}
 )
-"""Why a layer stays in float32 whatever the spec says of it."""
+"""The reasons for which a layer stays in float32 regardless of the spec."""
 
 MAX_PATHS: Final = 12
-"""The layer paths that a message names."""
+"""The maximum number of layer paths in a message."""
 
 ORTHOGONAL_INITIALIZERS: Final = ("Orthogonal", "OrthogonalInitializer")
 """TensorFlow has no QR decomposition in bfloat16; the values are copied into the clone anyway."""
@@ -37,7 +37,7 @@ Model = Any
 
 
 def layer_policies(precision: Precision, device: DeviceInfo | None = None) -> "LayerPolicies":
-    """The policies that a spec asks for, with `auto` resolved for the device."""
+    """The dtype policies of a spec, with `auto` resolved for the device."""
     on_cpu = device is not None and device.kind == "cpu"
     return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu)
 
@@ -50,20 +50,20 @@ class LayerPolicies:
     name: str
     """The policy, with `auto` resolved."""
     on_cpu: bool = False
-    """Whether float16 layers get what they need there."""
+    """Whether float16 layers get the workarounds for CPUs."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
-    """The dtypes by layer path of every network so far; `attention/query` is a sub-layer."""
+    """The dtypes by layer path, of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
 
     def apply(self, model: Model) -> Model:
-        """The same network with the dtypes of this policy; Keras's global policy stays.
+        """The same network with the dtypes of this policy; Keras's global policy is not changed.
 
         Args:
             model: A functional or sequential keras.Model in float32, nested ones included.
 
         Returns:
-            A clone with the values of the weights, rounded where they are stored in 16 bits; the
-            model itself where nothing changes.
+            A clone with the same weights, rounded if they are stored in 16 bits; the model itself
+            if nothing changes.
 
         Raises:
             InvalidModel: An override of a sub-layer that its layer cannot follow.
@@ -75,7 +75,7 @@ class LayerPolicies:
         clone = keras.models.clone_model(
             model, clone_function=lambda layer: _clone_with_policy(layer, wanted), recursive=True
         )
-        # A sub-layer that its layer makes itself takes no dtype from a config.
+        # A sub-layer that its parent creates gets no dtype from a config.
         for entry, made in zip(found, walk_layers(clone), strict=True):
             self._set_policy(made.layer, entry.info.path, wanted[id(entry.layer)])
             if self.on_cpu:
@@ -90,7 +90,7 @@ class LayerPolicies:
 
     @property
     def kept_float32(self) -> dict[str, LayerDtypes]:
-        """By path, the layers that stayed in float32 whatever the spec says of them."""
+        """By path, the layers that stayed in float32 regardless of the spec."""
         return {
             path: dtypes
             for path, dtypes in self.layers.items()
@@ -118,7 +118,7 @@ class LayerPolicies:
             self._paths.update((entry.info.path, *entry.ancestors))
             own = self._dtypes(entry)
             parent = wanted.get(id(entry.parent))
-            # What is part of a matrix product's layer computes as it does: dropout in attention.
+            # Parts of a layer with matrix products compute in its dtype: dropout in attention.
             softmax = entry.info.softmax
             if own.float32_reason == "level" and not softmax and parent is not None:
                 own = parent
@@ -126,7 +126,7 @@ class LayerPolicies:
         return wanted
 
     def _dtypes(self, entry: LayerEntry) -> LayerDtypes:
-        """The dtypes of one layer; where no override names it, its ancestors' overrides count."""
+        """The dtypes of one layer; without an override of its own, those of its ancestors apply."""
         paths = [entry.info.path, *entry.ancestors]
         named = (path for path in paths if matching_override(self.precision, path) is not None)
         info = replace(entry.info, path=next(named, entry.info.path))
@@ -149,7 +149,7 @@ class LayerPolicies:
 
 
 def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
-    """A layer like this one, not built yet, with the dtypes that are wanted of it."""
+    """An unbuilt copy of this layer with its new dtypes."""
     if not isinstance(layer, keras.layers.Layer):
         return layer  # an operation has neither weights nor a dtype of its own
     config = _config(copy.deepcopy(layer.get_config()), layer, wanted)
@@ -157,7 +157,7 @@ def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
 
 
 def _config(config: dict[str, Any], layer: Layer, wanted: dict[int, LayerDtypes]) -> dict[str, Any]:
-    """A layer's config with its dtype, and those of the layers that it is configured with."""
+    """A layer's config with its dtype, and the dtypes of the layers in its config."""
     inside = {child.name: child for child in children(layer)}
 
     def rewrite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An update that happens as a whole or not at all."""
+"""All-or-nothing updates: apply a step completely if its gradients are finite, else skip it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -15,11 +15,11 @@ Tensor = Any
 
 
 class Outcome(NamedTuple):
-    """What became of a step.
+    """The outcome of a step.
 
     Attributes:
         states: The states of the next step, one for each loss scale.
-        applied: A boolean scalar: whether the step changed anything but these.
+        applied: A boolean scalar: whether the step was applied; if not, only the states changed.
         finite: Boolean scalars: for each group, whether its gradients were finite.
     """
 
@@ -50,7 +50,7 @@ def apply_if_finite(
     """
     states = [state] * len(groups)
     outcome = apply_all_if_finite([loss_scale] * len(groups), states, groups, state_updates)
-    # A group's own finiteness moves its own scale; the one scale here follows the whole step.
+    # Each group's finiteness adjusts its own scale; here one scale follows the whole step.
     return loss_scale.adjust(state, outcome.applied), outcome.applied
 
 
@@ -62,20 +62,20 @@ def apply_all_if_finite(
 ) -> Outcome:
     """Apply the gradients of every group, each under its own loss scale, or change nothing.
 
-    The step is applied when the gradients of all groups are finite; each scale is adjusted by
-    those of its own group. A skipped step leaves weights, slots and iteration counts of all
-    optimizers as they were. Groups without a finite check (NoLossScale) hold nothing back.
+    The step is applied if the gradients of all groups are finite; each scale is adjusted by the
+    gradients of its own group. A skipped step does not change weights, slots and iteration counts
+    of any optimizer. Groups without a finite check (NoLossScale) never cause a skip.
 
     A variable that is overwritten with its "gradient" (a float8 scale or amax history) takes its
-    new value in an applied step; whether that is finite is not asked.
+    new value in an applied step, which is not checked for finiteness.
 
     Args:
         loss_scales: One for each group.
         states: Their states in this step.
         groups: An optimizer, its unscaled gradients and their variables, for each group.
         state_updates: Variables with new values that are committed together with the step: what
-            `model.stateless_call` returns for BatchNorm statistics and dropout seeds. A forward
-            pass that assigns them itself cannot be taken back.
+            `model.stateless_call` returns for BatchNorm statistics and dropout seeds. Assignments
+            inside the forward pass could not be undone.
 
     Raises:
         ValueError: For an optimizer that would unscale the gradients once more, and for one of
@@ -94,7 +94,7 @@ def commit_or_skip(
     norms: Sequence[Tensor] | None = None,
     recompute_gradients: Sequence[Callable[[], Sequence[Any]]] | None = None,
 ) -> Outcome:
-    """As `apply_all_if_finite`, with what a training step already has at hand.
+    """As `apply_all_if_finite`, with values that a training step has already computed.
 
     Args:
         loss_scales: One for each group.
@@ -104,8 +104,8 @@ def commit_or_skip(
         lowering: How norms and the update are written for the compiler in use.
         norms: The global norms of the groups' gradients, without overwrites: a finite one proves
             that all elements are finite.
-        recompute_gradients: For each group, makes its gradients, unclipped and without
-            overwrites, once more: called where a norm is not finite.
+        recompute_gradients: For each group, computes its gradients again, unclipped and without
+            overwrites: called if a norm is not finite.
     """
     state_updates = list(state_updates)
     _check_optimizers(groups)
@@ -150,7 +150,7 @@ def _refuse_scaling_optimizer(received: str) -> NoReturn:
 
 
 def _build(groups: Sequence[UpdateGroup]) -> None:
-    """Slots must exist before the branch that may or may not use them is traced."""
+    """Build the optimizers: slots must exist before the branch that uses them is traced."""
     for optimizer, _, variables in groups:
         if not optimizer.built:
             with tf.init_scope():

@@ -56,8 +56,8 @@ class Case:
         if self.tables is not None:
             found = {layer.compute_dtype for layer in self.layers}
         else:
-            asked = (override.dtype for override in self.spec.precision.overrides)
-            found = {COMPUTE_DTYPE[self.policy], *asked}
+            requested = (override.dtype for override in self.spec.precision.overrides)
+            found = {COMPUTE_DTYPE[self.policy], *requested}
         return tuple(sorted(found - {"float32"}))
 
     @property

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 HEADINGS: Final = ("layer", "kind", "output", "parameters", "multiply-adds", "compute", "weights")
+MEMORY_LABELS: Final = {"casts": "16-bit copies of the weights"}
+"""Labels of parts of the memory, where the name of the field is not clear enough."""
 SUFFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -33,7 +35,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     )
     for policy, memory in figures["memory"].items():
         parts = ", ".join(
-            f"{name} {format_bytes(size)}"
+            f"{MEMORY_LABELS.get(name, name)} {format_bytes(size)}"
             for name, size in memory.items()
             if size and name != "total"
         )

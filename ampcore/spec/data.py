@@ -1,4 +1,4 @@
-"""What a job may train on: one class per kind of data."""
+"""The kinds of data that a job can train on, one class each."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from ampcore.spec.base import Probability, SpecModel, Units
 
 
 class Data(SpecModel):
-    """What every kind of data has in common."""
+    """The fields that all kinds of data have in common."""
 
     batch_size: int = Field(default=128, ge=1, le=1_048_576)
     validation_split: Probability = 0.2
@@ -47,7 +47,7 @@ class Npz(Data):
 
 
 class Text(Data):
-    """A text file in UTF-8, cut into windows of `sequence` characters; labels are the next ones."""
+    """A UTF-8 text file in windows of `sequence` characters; labels are the next characters."""
 
     kind: Literal["text"] = "text"
     path: str = Field(min_length=1, max_length=1024)

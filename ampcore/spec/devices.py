@@ -48,7 +48,7 @@ class DeviceInfo:
     def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:
         """The devices in a worker's hardware as `diagnostics.hardware.describe` returns it.
 
-        Of a document of any other form, what can be read: it may be another version's.
+        Parts that cannot be read are left out: the document may be another version's.
         """
         features = frozenset(map(str, _items(document.get("cpu_features"))))
         memory = document.get("memory_bytes")

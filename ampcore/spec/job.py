@@ -26,7 +26,7 @@ def _default_loss_scale(valid: dict[str, Any]) -> Any:
 
 
 class JobSpec(SpecModel):
-    """Everything that decides how a job trains. Unknown fields are an error."""
+    """The complete description of a training job. Unknown fields are an error."""
 
     model: ModelSpec
     data: DataSpec
@@ -43,10 +43,10 @@ class JobSpec(SpecModel):
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """The spec that a decoded JSON or YAML document stands for.
+        """Parse a decoded JSON or YAML document.
 
-        Raises SpecValidationError with every mistake at once: those of each field, those between
-        fields, and the fields that this version cannot carry out yet.
+        Raises SpecValidationError with all mistakes: of single fields, between fields, and fields
+        that this version does not support yet.
         """
         try:
             spec = cls.model_validate(document)
@@ -64,7 +64,7 @@ class JobSpec(SpecModel):
         return cls.parse(parse_yaml(Path(path).read_text(encoding="utf-8")))
 
     def to_json(self) -> dict[str, Any]:
-        """The normalised document: every default written out."""
+        """The normalised document, with all defaults filled in."""
         document: dict[str, Any] = self.model_dump(mode="json")
         return document
 

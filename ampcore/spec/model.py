@@ -1,4 +1,4 @@
-"""What a job may train: one class per model kind."""
+"""The kinds of model that a job can train, one class each."""
 
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -10,10 +10,10 @@ Activation = Literal["relu", "gelu", "tanh", "sigmoid", "elu", "selu", "silu", "
 
 
 class Model(SpecModel):
-    """What every kind of model has in common."""
+    """The properties that all kinds of model have in common."""
 
     networks: ClassVar[tuple[str, ...]] = ("model",)
-    """The names of its networks, each with an optimizer and a loss scale of its own."""
+    """The names of its networks, each with its own optimizer and loss scale."""
 
 
 class Mlp(Model):
@@ -54,19 +54,19 @@ class ResNet(Model):
 
 
 class Gan(Model):
-    """A generator and a discriminator, each with an optimizer and a loss scale of its own."""
+    """A generator and a discriminator, each with its own optimizer and loss scale."""
 
     kind: Literal["gan"] = "gan"
     networks: ClassVar[tuple[str, ...]] = ("generator", "discriminator")
     latent: Units = 100
     generator: LayerSizes = Field(default=(64, 32, 8), min_length=2)
-    """Filters of the convolutions; the image doubles after each of the first two."""
+    """Filters of the convolutions; the image size doubles after each of the first two."""
     discriminator: LayerSizes = Field(default=(24, 64, 128), min_length=1, max_length=16)
     """Filters of the convolutions, each followed by a 2 × 2 pool."""
 
     @property
     def min_image_size(self) -> int:
-        """Height and width that leave something after the discriminator's pools."""
+        """The minimum height and width for the discriminator's pools."""
         return max(4, 1 << len(self.discriminator))
 
 
@@ -148,7 +148,7 @@ MIN_IMAGE_SIZES: Final[dict[str, int]] = {
     "InceptionV3": 75,
     "Xception": 71,
 }
-"""The smallest height and width of those that do not take 32 × 32."""
+"""The minimum height and width of architectures that do not support 32 × 32."""
 
 
 class KerasApplication(Model):
@@ -159,7 +159,7 @@ class KerasApplication(Model):
 
     @property
     def min_image_size(self) -> int:
-        """The smallest height and width that the architecture takes."""
+        """The minimum height and width of the architecture's images."""
         return MIN_IMAGE_SIZES.get(self.name, 32)
 
 

@@ -1,4 +1,4 @@
-"""How the weights are updated: one class per optimizer kind, and the learning-rate schedules."""
+"""The optimizers and the learning-rate schedules, one class per kind."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class BaseSchedule(SpecModel):
-    """What every schedule has in common: steps count updates of the weights, from 0.
+    """The fields that all schedules have in common; steps count weight updates, from 0.
 
     In step n of the warm-up the rate is (n + 1) / warmup_steps of the learning rate.
     """
@@ -67,16 +67,16 @@ Schedule = Annotated[Constant | Cosine | Exponential | Step, Field(discriminator
 
 
 class Optimizer(SpecModel):
-    """What every optimizer has in common."""
+    """The fields that all optimizers have in common."""
 
     learning_rate: Rate = 0.001
     schedule: Schedule = Constant()
     clip_norm: float | None = Field(default=None, gt=0)
-    """Largest global norm of the unscaled gradients."""
+    """Maximum global norm of the unscaled gradients."""
     clip_value: float | None = Field(default=None, gt=0)
-    """Largest magnitude of an unscaled gradient's element."""
+    """Maximum magnitude of an element of an unscaled gradient."""
     ema: float | None = Field(default=None, gt=0, lt=1)
-    """Momentum of an exponential moving average of the weights, to evaluate and to save."""
+    """Momentum of an exponential moving average of the weights, used to evaluate and to save."""
 
 
 class Sgd(Optimizer):

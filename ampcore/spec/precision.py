@@ -1,7 +1,7 @@
 """The precision policy and the loss scale of a job.
 
-Source: Micikevicius et al. 2018, arXiv:1710.03740; the constants' defaults are Keras's,
-with the floor of jmp and DeepSpeed and a cap that float32 arithmetic keeps finite.
+Source: Micikevicius et al. 2018, arXiv:1710.03740; the defaults are Keras's, with the minimum of
+jmp and DeepSpeed and a maximum at which float32 arithmetic stays finite.
 """
 
 import re
@@ -40,16 +40,16 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
     "O2": "float16",
     "O3": "float16",
 }
-"""The compute dtype that each policy stands for; the worker's device resolves `auto`."""
+"""The compute dtype of each policy; `auto` is resolved on the worker's device."""
 
 SMALLEST_SCALE = 2.0**-96
 LARGEST_SCALE = 2.0**96
-"""Between them a scale and its inverse are normal float32 numbers, and so is a product of two."""
+"""Within these bounds a scale, its inverse and products of two are normal float32 numbers."""
 
 Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_SCALE)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Steps = Annotated[int, Field(ge=1, le=2**30 - 1)]
-"""Two of them are added in int32."""
+"""The bound allows adding two of them in int32."""
 
 
 def _check_regex(pattern: str) -> str:
@@ -58,7 +58,7 @@ def _check_regex(pattern: str) -> str:
         raise ValueError("a regular expression of ASCII characters")
     try:
         re.compile(pattern)
-    # The last two: of numbers that are too large, and of too many parentheses.
+    # OverflowError: a repeat count is too large; RecursionError: too many nested parentheses.
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"a valid regular expression of Python's re ({error})") from None
     if matching_is_slow([pattern]):
@@ -80,7 +80,7 @@ def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, 
 
 
 class Precision(SpecModel):
-    """The policy of the whole model, and the layers that differ from it."""
+    """The policy of the whole model, and overrides for layers."""
 
     policy: Policy = "float32"
     overrides: Annotated[
@@ -104,7 +104,7 @@ class FixedScale(SpecModel):
 
 
 class AdaptiveScale(SpecModel):
-    """The constants of a loss scale that seeks the largest value at which nothing overflows."""
+    """The constants of a loss scale that adapts to the largest value without overflow."""
 
     mode: str
     initial: Scale = 2.0**15
@@ -130,7 +130,7 @@ class CalibratedScale(AdaptiveScale):
     """
 
     mode: Literal["calibrated"] = "calibrated"
-    # Short enough to come from the initial scale to the maximum in one calibration.
+    # Short enough to grow from the initial scale to the maximum in one calibration.
     growth_interval: Count = 100
     # A single bad batch says nothing about the scale.
     hysteresis: Count = 2
@@ -150,15 +150,15 @@ LossScaleSpec = Annotated[
 
 
 def compute_dtypes(precision: Precision, policy: str) -> set[Dtype]:
-    """The dtypes that layers may compute in under `policy`; `auto` stands for none of its own."""
+    """The dtypes that layers may compute in under `policy`; `auto` adds none itself."""
     own = {COMPUTE_DTYPE[policy]} if policy in COMPUTE_DTYPE else set()
     return own | {override.dtype for override in precision.overrides}
 
 
 def default_loss_scale(precision: Precision) -> NoScale | DynamicScale | AutoScale:
-    """Dynamic where any layer may compute in float16, however that is said; else none.
+    """Dynamic if any layer may compute in float16, by policy or override; else none.
 
-    With the policy `auto` the worker's device decides that.
+    With the policy `auto` it is resolved on the worker's device.
     """
     if "float16" in compute_dtypes(precision, precision.policy):
         return DynamicScale()

@@ -14,7 +14,7 @@ from ampcore.spec.text import plural
 Location = tuple[int | str, ...]
 MAX_RECEIVED = 80
 MAX_PROBLEMS = 100
-"""Of further problems only the number is reported: each takes a search for suggestions."""
+"""Beyond this number problems are only counted, because suggestions take time to compute."""
 BOUNDS = ("greater than", "less than")
 MISSING = "missing"
 """The code of a problem whose field is required and absent."""
@@ -98,7 +98,7 @@ def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem
     ]
     problems = [_problem(details, root) for details in found[:MAX_PROBLEMS]]
     if len(found) > MAX_PROBLEMS:
-        expected = f"at most {MAX_PROBLEMS} mistakes (only these are listed)"
+        expected = f"at most {MAX_PROBLEMS} problems (only these are listed)"
         problems.append(Problem("", "too_many_problems", expected, str(len(found))))
     return problems
 

@@ -28,7 +28,7 @@ is not an integer. All errors are reported at once. For practical advice see
 `/datasets`, `/optimizers` and `/policies` return the same as JSON.*
 """
 DERIVED_DEFAULTS: Final = {
-    "loss_scale": "dynamic where a layer computes in float16, else none",
+    "loss_scale": "dynamic if a layer computes in float16, else none",
     "name": "the model's kind and the policy",
 }
 """Defaults that depend on the rest of the spec."""

@@ -1,4 +1,4 @@
-"""Rules across the parts of a spec; each rule looks only at parts that are valid themselves."""
+"""Rules across the sections of a spec; each rule checks only sections that are valid."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -26,11 +26,11 @@ DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "lstm_lm": ("text",),
     "transformer_lm": ("text",),
 }
-"""By kind of model, the kinds of data that it trains on."""
+"""The kinds of data that each kind of model can train on."""
 
 
 def train_examples(examples: int, validation_split: float) -> int:
-    """How many of `examples` train when the last share of them only evaluates, as in Keras."""
+    """The number of training examples: without the last share for validation, as in Keras."""
     return int(examples * (1.0 - validation_split))
 
 
@@ -71,7 +71,7 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
         yield Problem(
             "/data/batch_size",
             "batch_too_large",
-            f"at most {training}, the training examples of {data.kind} "
+            f"at most {training}, the number of training examples of {data.kind} "
             f"with validation_split {data.validation_split:g}",
             str(data.batch_size),
         )
@@ -79,8 +79,8 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
         yield Problem(
             "/train/accumulate",
             "batch_too_large",
-            f"at most {training // data.batch_size}, the whole batches of {data.batch_size} in "
-            f"{training} training examples of {data.kind}",
+            f"at most {training // data.batch_size}, the number of batches of {data.batch_size} in "
+            f"the {training} training examples of {data.kind}",
             str(train.accumulate),
         )
 
@@ -120,7 +120,7 @@ def image_shape(parts: Parts) -> Iterator[Problem]:
 
 
 def _too_small(model: Any, height: int, width: int) -> tuple[str, str] | None:
-    """The field to change and the expected images; None where the model takes these."""
+    """The field to change and the expected images; None if the model supports the size."""
     match model:
         case Cnn():
             least = len(model.filters) * (model.kernel - 1) + 2
@@ -152,7 +152,7 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
         yield Problem(
             "/data/vocabulary",
             "out_of_bounds",
-            f"at least {data.slots}, a key for each slot",
+            f"at least {data.slots}, one key per slot",
             str(data.vocabulary),
         )
     if not (isinstance(model, Embedding) and isinstance(data, SyntheticClicks)):

@@ -54,7 +54,7 @@ def source_states(target: State) -> frozenset[State]:
 
 
 class Reason(StrEnum):
-    """Why a job ended; stored beside its state, and stable for programs."""
+    """Why a job ended, as a stable code that is stored with its state."""
 
     USER_REQUEST = "user_request"
     INVALID_DATA = "invalid_data"

@@ -1,4 +1,4 @@
-"""How long a job trains, when it gives up, and where it runs."""
+"""The length of the training, the guard against divergence, and where the job runs."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from ampcore.spec.base import SpecModel
 
 
 class Train(SpecModel):
-    """The length of the training and what happens along the way."""
+    """The length of the training, evaluation and checkpoints."""
 
     epochs: int = Field(default=1, ge=1, le=10_000_000)
     steps: int | None = Field(default=None, ge=1, le=2**53)
@@ -21,13 +21,13 @@ class Train(SpecModel):
 
 
 class Guard(SpecModel):
-    """What happens to a run that no longer learns."""
+    """Ends or recovers a run that no longer learns."""
 
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
     """Limit of consecutive skipped steps; without a finite check, of non-finite steps."""
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
     keep_state_every_steps: int = Field(default=500, ge=1, le=2**53)
-    """Steps between two states kept for a rollback; the first come after 1, 2, 4, 8, … steps."""
+    """Steps between two states kept for a rollback; before the first, after 1, 2, 4, 8, … steps."""
 
 
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -42,7 +42,7 @@ class Runtime(SpecModel):
     priority: int = Field(default=5, ge=0, le=9)
     """A waiting job with a higher priority starts first."""
     max_attempts: int = Field(default=3, ge=1, le=100)
-    """Number of attempts, if they fail for a reason that allows a retry."""
+    """Maximum number of attempts that may fail for a reason that allows a retry."""
     timeout_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86_400)
     """Total seconds that the job may run, over all attempts; null: no limit."""
     device: Literal["auto", "cpu", "gpu"] = "auto"

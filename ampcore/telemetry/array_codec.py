@@ -1,6 +1,6 @@
-"""Encodes small arrays as compressed bytes; for few numbers ten times as fast as Arrow.
+"""Encodes small arrays as compressed bytes; ten times as fast as Arrow for few numbers.
 
-A line of JSON names the arrays, their dtypes and lengths; the arrays follow one another.
+A line of JSON with names, dtypes and lengths precedes the bytes of the arrays.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Buckets lie on a grid: a bucket of `size` steps holds the steps s with the same `s // size`. So the
 result does not depend on the blocks in which the steps arrived, nor on the finer buckets that were
-merged. No bucket hides an event: beside the mean it keeps the minimum, the maximum, the first and
+merged. No bucket hides an event: besides the mean it keeps the minimum, the maximum, the first and
 the last value, and the number of skipped steps.
 """
 

@@ -1,9 +1,9 @@
-"""A pyramid of buckets: each level has more steps per bucket, so any range can be read quickly.
+"""Levels of buckets with increasing size, so that a range of any length can be read quickly.
 
 A level is stored in chunks of a fixed number of buckets. `extend_levels` returns the chunks that
 new steps create or change; `downsample` reads a range from the stored chunks. Only whole buckets
-are stored: steps after the last bucket, and a part of a bucket at the end of a range, are read
-from finer levels, and at last from the steps themselves.
+are stored: steps after the last bucket, and a part of a bucket at the end of a range, are read from
+finer levels, or from the steps themselves.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ LEVELS: Final = tuple(64 * LEVEL_FACTOR**level for level in range(8))
 BUCKETS_PER_CHUNK: Final = 4096
 """Buckets stored together."""
 DIRECT_READ_STEPS: Final = 16_384
-"""Up to so many steps are read directly instead of from finer levels."""
+"""Up to this many steps are read directly instead of from finer levels."""
 MAX_RUN_STEPS: Final = 65_536
-"""So many steps are aggregated at a time, which bounds the memory of a reader."""
+"""The number of steps that are aggregated at a time, to bound the memory of a reader."""
 
 EMPTY_BLOCK: Final = StepBlock(0, {name: [] for name in COLUMNS})
 
@@ -67,8 +67,8 @@ def extend_levels(
     """
     made: dict[int, list[Buckets]] = {}
     end = blocks[-1].end_step if blocks else 0
-    begin, behind = covered_until(last.get(LEVELS[0])), end // LEVELS[0] * LEVELS[0]
-    pieces = [Buckets.of(block.between(begin, behind), LEVELS[0]) for block in blocks]
+    begin, full_end = covered_until(last.get(LEVELS[0])), end // LEVELS[0] * LEVELS[0]
+    pieces = [Buckets.of(block.between(begin, full_end), LEVELS[0]) for block in blocks]
     for size, coarser in pairwise((*LEVELS, 0)):
         tail = [last[size]] if size in last else []
         if not any(len(piece) for piece in pieces):
@@ -76,8 +76,8 @@ def extend_levels(
         level = Buckets.concat([*tail, *pieces])
         made[size] = list(_chunks(level))
         if coarser:
-            begin, behind = covered_until(last.get(coarser)), end // coarser * coarser
-            pieces = [level.between(begin, behind).merged(coarser)]
+            begin, full_end = covered_until(last.get(coarser)), end // coarser * coarser
+            pieces = [level.between(begin, full_end).merged(coarser)]
     return made
 
 
@@ -123,14 +123,14 @@ def _level_of(size: int) -> int:
 def _read(series: StepReader, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
     """The range in buckets of `size`, a multiple of `level`, read from that level."""
     first = -(-start // level) * level
-    behind = min(series.covered_until(level), end) // level * level if level > 1 else 0
-    if first >= behind:
+    full_end = min(series.covered_until(level), end) // level * level if level > 1 else 0
+    if first >= full_end:
         yield from _edge(series, start, end, level, size)
         return
     yield from _edge(series, start, first, level, size)
-    for buckets in series.buckets(level, first, behind):
+    for buckets in series.buckets(level, first, full_end):
         yield buckets.merged(size)
-    yield from _edge(series, behind, end, level, size)
+    yield from _edge(series, full_end, end, level, size)
 
 
 def _edge(series: StepReader, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:

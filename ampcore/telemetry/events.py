@@ -1,4 +1,4 @@
-"""Events: the entries of a job's event log, which holds all that happened beside its steps."""
+"""Events: the entries of a job's event log, which records everything except the steps."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,5 +39,5 @@ class Event:
 
     @classmethod
     def warning(cls, code: str, message: str, step: int | None = None) -> Self:
-        """A warning for people (`message`) and programs (`code`)."""
+        """A warning with a text (`message`) and a stable `code`."""
         return cls(EventType.WARNING, step, {"code": code, "message": message})

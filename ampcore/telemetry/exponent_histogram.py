@@ -1,4 +1,4 @@
-"""Histograms of gradient exponents, and what float16 would make of them at every loss scale.
+"""Histograms of gradient exponents, and their underflow and overflow at each loss scale.
 
 Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
 """
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 MAX_EXPONENT: Final = 15
 """The exponent of the largest float16 numbers: they lie below 2^16."""
 MIN_NORMAL_EXPONENT: Final = -14
-"""The exponent of the smallest float16 numbers that have all their bits."""
+"""The exponent of the smallest normal float16 numbers."""
 UNDERFLOW_EXPONENT: Final = -26
-"""Of the numbers that round to 0: those below 2^-25, half of the smallest float16 number."""
+"""The exponent of numbers that round to 0: below 2^-25, half of the smallest float16 number."""
 
 SCALE_EXPONENTS: Final = range(-10, 25)
 """The exponents of the loss scales in a scale table."""
@@ -78,9 +78,9 @@ class ExponentHistogram:
         )
 
     def shares(self, exponent: int) -> Float16Shares:
-        """What float16 makes of the values times 2^`exponent`.
+        """The shares of the values times 2^`exponent` that float16 cannot represent well.
 
-        Only exponents are looked at: a value of exactly 2^-25 underflows without being counted, and
+        It considers only exponents: a value of exactly 2^-25 underflows without being counted, and
         one from 65520 to 65536 overflows without being counted.
         """
         total = sum(self.counts.values())
@@ -125,7 +125,7 @@ OVERFLOW_HEADROOM: Final = 2.0
 
 
 class ScaleSuggestion(NamedTuple):
-    """The exponents of the loss scales that suit; none does when `lowest` is above `highest`."""
+    """The exponents of suitable loss scales; there are none if `lowest` is above `highest`."""
 
     lowest: int
     """At this scale at most MAX_UNDERFLOW_SHARE of the values underflow."""
@@ -136,7 +136,7 @@ class ScaleSuggestion(NamedTuple):
 def suggest_scales(
     gradients: ExponentHistogram, largest: float = 0.0, exponents: range = SCALE_EXPONENTS
 ) -> ScaleSuggestion | None:
-    """Which loss scales suit gradients like these; None when there are none that are not 0.
+    """The suitable loss scales for these gradients; None if all gradients are 0.
 
     `largest` is the magnitude of other values that the loss scale makes larger, such as the
     gradients by the layers' outputs. Neither exponent leaves `exponents`.

@@ -74,7 +74,7 @@ class KeySteps:
 
     @classmethod
     def of(cls, block: StepBlock, before: LastLossScales) -> "KeySteps":
-        """Those of a block; what the scales were `before` counts if it follows at once."""
+        """The key steps of a block; `before` are the last scales of the previous block."""
         known = before.values if before.end_step == block.first_step else {}
         names = sorted(name for name in block.names if is_loss_scale(name))
         found = [_changes(block, name, known.get(name)) for name in names]
@@ -83,7 +83,7 @@ class KeySteps:
 
     @classmethod
     def concat(cls, parts: Sequence["KeySteps"]) -> "KeySteps":
-        """One behind the other."""
+        """Concatenate the parts."""
         nothing = np.empty(0, np.int64)
         skipped = np.concatenate([nothing, *(part.skipped for part in parts)])
         return cls(skipped, _joined([part.changes for part in parts]))
@@ -123,7 +123,7 @@ def _changes(block: StepBlock, name: str, before: float | None) -> ScaleChanges:
     chain = np.concatenate(
         [values[:1] if before is None else np.array([before], np.float32), values]
     )
-    # NaN stands where the column was missing: what it changed from is not known.
+    # NaN means that the column was missing: the previous value is unknown.
     at = np.flatnonzero((chain[1:] != chain[:-1]) & ~np.isnan(chain[1:] + chain[:-1]))
     names = np.full(len(at), name, np.object_)
     return ScaleChanges(block["step"][at], names, chain[at], chain[at + 1])

@@ -1,4 +1,4 @@
-"""The health of a loss scale in one word, from its newest steps."""
+"""The health of a loss scale, derived from its latest steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,27 +11,27 @@ from numpy.typing import ArrayLike, NDArray
 from ampcore.telemetry.block import StepBlock
 
 WINDOW_STEPS: Final = 500
-"""The number of newest steps that are looked at."""
+"""The number of latest steps that are considered."""
 STABLE_STEPS: Final = 100
 """Steps without a change after which a scale that was only lowered is stable."""
 COSTLY_SKIP_SHARE: Final = 0.01
 """The share of skipped steps from which a scale that rises and falls is oscillating."""
 MIN_REVERSALS: Final = 2
-"""An oscillating scale rises and falls at least so often in the window."""
+"""An oscillating scale rises and falls at least this often in the window."""
 
 
 class ScaleHealth(StrEnum):
     """The health of a loss scale: the first of these that holds, in this order.
 
     FIXED: it does not change; without loss scaling it is 1.
-    FLOOR: it is at its minimum, and a step at the minimum was skipped: it would go lower.
-    CAP: it was at its maximum in the whole window, and no step was skipped: it would go higher.
+    FLOOR: it is at its minimum, and a step at the minimum was skipped: it would decrease further.
+    CAP: it was at its maximum in the whole window without a skipped step: it would grow further.
     WARMING_UP: fewer than STABLE_STEPS steps were seen, or the calibration is not over; or the
     scale has never reversed, and it last grew less than two growth intervals ago or last shrank
     less than STABLE_STEPS steps ago.
     OSCILLATING: in the window it rose at least MIN_REVERSALS times and fell as often, and at
     least COSTLY_SKIP_SHARE of the steps were skipped.
-    STEADY: otherwise. It includes a skip now and then, when the scale tries a higher value.
+    STEADY: otherwise, including occasional skips when the scale tries a higher value.
     """
 
     FIXED = "fixed"
@@ -50,7 +50,7 @@ class ScaleBounds:
     maximum: float = 2.0**24
     growth_interval: int = 2000
     calibration_steps: int = 0
-    """The first steps, which choose the value of a scale that is frozen afterwards."""
+    """The number of first steps that determine the value of a frozen scale."""
 
     @classmethod
     def of(cls, constants: object) -> Self | None:
@@ -62,7 +62,7 @@ class ScaleBounds:
 
 
 class ScaleHealthMonitor:
-    """Watches one loss scale, in memory that does not grow with the run.
+    """Monitors one loss scale, in constant memory.
 
     Args:
         bounds: None for a scale that does not change.
@@ -76,9 +76,9 @@ class ScaleHealthMonitor:
         self._steps = 0
         self._changed_at: int | None = None
         self._grew = False
-        """The last change was up."""
+        """Whether the last change was an increase."""
         self._reversed = False
-        """The scale has gone up as well as down."""
+        """Whether the scale has both increased and decreased."""
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block of steps into account."""
@@ -96,7 +96,7 @@ class ScaleHealthMonitor:
             return
         chain = np.concatenate([self._scales[-1:], new])
         moves = np.sign(np.diff(chain))
-        # The first step of all has no scale before it.
+        # The very first step has no previous scale.
         first = self._steps + len(new) - len(moves)
         if len(changes := np.flatnonzero(moves)):
             directions = moves[changes] > 0
@@ -134,7 +134,7 @@ class ScaleHealthMonitor:
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on from what `to_json` wrote."""
+        """Restore the state that `to_json` wrote."""
         document = {**self.to_json(), **document}
         self._scales = np.asarray(document["scales"], np.float32)
         self._skipped = np.zeros(len(self._scales), np.bool_)

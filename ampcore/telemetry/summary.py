@@ -42,7 +42,7 @@ class StepSummary:
     """The totals of a job so far.
 
     `steps`, `skipped`, `duration_s` (compute time), `skipped_s` (the part of skipped steps) and
-    `best_loss` (the smallest finite one) count each step up to the present one once. Steps that an
+    `best_loss` (the smallest finite one) count each step up to the current one once. Steps that an
     earlier attempt computed after the checkpoint are computed again; the first computation counts
     in `repeated_steps` and `repeated_s`.
     """

@@ -1,4 +1,4 @@
-"""The trainer: from a job spec to a trained model, every step accounted for."""
+"""The trainer: trains the model of a job spec and records every step."""
 
 from ampcore.train.result import TrainResult
 from ampcore.train.trainer import Trainer

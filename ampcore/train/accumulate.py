@@ -14,7 +14,7 @@ from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
 ComputeGradients = Callable[[NonTrainable, Batch, Tensor], Gradients]
-"""`models.gradients.gradients` of a task at the present loss scales."""
+"""`models.gradients.gradients` of a task at the current loss scales."""
 
 
 def accumulate_gradients(
@@ -26,27 +26,27 @@ def accumulate_gradients(
 ) -> tuple[Gradients, Tensor]:
     """The mean losses and gradients of `count` equal parts of `batch`, one after the other.
 
-    Sparse gradients stay sparse, with the duplicate rows of all parts added up. Of values that
-    overwrite variables the largest counts, as in Keras.
+    Sparse gradients stay sparse, with the duplicate rows of all parts summed. For values that
+    overwrite variables the largest is used, as in Keras.
 
     Args:
-        compute: Makes the gradients of one part from the non-trainable values that the part
-            before it has left.
+        compute: Computes the gradients of one part from the non-trainable values after the previous
+            part.
         count: The number of parts.
-        non_trainable: The values that the first part starts from.
+        non_trainable: The values before the first part.
         batch: The examples of the step; `count` divides their number.
         seed: Int64 (2,), that of the step.
 
     Returns:
-        The gradients, which can be recomputed where one part made them and all are dense; and
-        how many parts had a non-finite gradient, float32: not counted with one part.
+        The gradients, which can be recomputed if there is one part and all are dense; and the
+        number of parts with a non-finite gradient, float32, which is not counted for a single part.
     """
     if count == 1:
         found, bad = compute(non_trainable, batch, seed), tf.constant(0.0)
     else:
         found, bad = _accumulate(compute, count, non_trainable, batch, seed)
     if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
-        # Once, after the last part: the rows of a part need a static shape to be collected.
+        # Once, after the last part: collecting the rows of a part requires a static shape.
         summed = [sum_duplicate_rows(own) for own in found.gradients]
         found = found._replace(gradients=summed, recompute_gradients=None)
     return found, bad
@@ -75,7 +75,7 @@ def _accumulate(
         carried = sums.add(carried, index, found)
         return index + 1, found.state_updates, bad + _has_nonfinite(found), carried
 
-    # Variables that no part has changed are read here, since a loop carries tensors.
+    # Variables that no part has changed are read here, because a loop carries tensors.
     initial_values = tf.nest.map_structure(tf.convert_to_tensor, first.state_updates)
     _, after, bad, carried = tf.while_loop(
         lambda index, *_: index < count,
@@ -84,7 +84,7 @@ def _accumulate(
         maximum_iterations=count - 1,
     )
     losses, grads, overwrites = sums.means(carried)
-    # The same object says that nothing has changed, though it went through the loop.
+    # Return the same object for unchanged values, although they went through the loop.
     state_updates = [
         [old if new is old else last for old, new, last in zip(*rows, strict=True)]
         for rows in zip(non_trainable, first.state_updates, after, strict=True)
@@ -102,7 +102,7 @@ Carried = tuple[list[Tensor], list[Any], list[Tensor]]
 
 
 class _Accumulator:
-    """What is added up over the parts; sparse gradients are collected in TensorArrays."""
+    """The sums over the parts; sparse gradients are collected in TensorArrays."""
 
     def __init__(self, first: Gradients, count: int) -> None:
         self._count = count
@@ -150,12 +150,12 @@ class _Accumulator:
 
 
 def _flatten_not_none(groups: Sequence[Sequence[Any]]) -> list[Any]:
-    """All values of all networks that are not None, one behind the other."""
+    """All values of all networks that are not None, in one list."""
     return [value for own in groups for value in own if value is not None]
 
 
 def _unflatten(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:
-    """The values in the places that `_flatten_not_none` took them from."""
+    """The inverse of `_flatten_not_none`."""
     rest = iter(values)
     return [[None if old is None else next(rest) for old in own] for own in groups]
 

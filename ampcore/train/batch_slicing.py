@@ -1,4 +1,4 @@
-"""Cuts a batch out of a window of examples."""
+"""Slices a batch out of a window of examples."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Tensor = Any
 
 
 def slice_batch(window: Batch, number: Tensor, size: int) -> Batch:
-    """Batch `number` of the window's batches of `size`: no copy, in TensorFlow's own executor."""
+    """Batch `number` of the window's batches of `size`; without a copy on the graph executor."""
 
     def rows(part: Tensor) -> Tensor:
         others = part.shape[1:]
@@ -20,7 +20,7 @@ def slice_batch(window: Batch, number: Tensor, size: int) -> Batch:
 
 
 def gather_batch(window: Batch, number: Tensor, size: int) -> Batch:
-    """The same batch for XLA, which would compile a slice anew for each place it starts at.
+    """The same batch for XLA, which would compile a slice again for each start index.
 
     The window must hold whole batches only.
     """

@@ -1,4 +1,4 @@
-"""Passes a run's blocks and events on, in order; the small blocks of short epochs as one."""
+"""Passes a run's blocks and events to its callbacks, in order; small blocks are merged."""
 
 import math
 import time
@@ -11,11 +11,11 @@ OnBlock = Callable[[StepBlock], object]
 OnEvent = Callable[[Event], object]
 
 FLUSH_INTERVAL_S: Final = 0.2
-"""Blocks are passed on together, not oftener than this."""
+"""The minimum time between two calls with blocks; blocks in between are merged."""
 
 
 class CallbackBuffer:
-    """The first block is passed on at once; whoever fills an outbox flushes it at the end."""
+    """Buffers blocks, except for the first one; the user of the buffer calls `flush` at the end."""
 
     def __init__(self, on_block: OnBlock | None, on_event: OnEvent | None) -> None:
         self._on_block = on_block or _ignore
@@ -25,20 +25,20 @@ class CallbackBuffer:
         self._flushed_at = -math.inf
 
     def event(self, event: Event) -> None:
-        """Pass an event on, behind the blocks that wait."""
+        """Pass on an event, after the buffered blocks."""
         self._events.append(event)
         if not self._blocks:
             self.flush()
 
     def block(self, block: StepBlock) -> None:
-        """Pass a block on."""
+        """Pass on a block, now or with later ones."""
         self._blocks.append(block)
         if time.monotonic() - self._flushed_at >= FLUSH_INTERVAL_S:
             self.flush()
             self._flushed_at = time.monotonic()
 
     def flush(self) -> None:
-        """Pass on what waits: the blocks as one, then the events in order."""
+        """Pass on what is buffered: the merged blocks, then the events in order."""
         blocks, self._blocks = self._blocks, []
         events, self._events = self._events, []
         if blocks:
@@ -48,4 +48,4 @@ class CallbackBuffer:
 
 
 def _ignore(_: object) -> None:
-    """The callback of somebody who does not want to know."""
+    """The default callback, which does nothing."""

@@ -34,10 +34,10 @@ class RunCounters(BaseModel):
     """Bad steps in a row."""
     warned_of_damage: bool = False
     in_float32: bool = False
-    """The run has fallen back to float32."""
+    """Whether the run has fallen back to float32."""
     diagnosis: dict[str, Any] = Field(default_factory=dict)
     good_state: GoodStateCounters | None = None
-    """Of the state to go back to, when the checkpoint holds the arrays of one."""
+    """The counters of the rollback state, if the checkpoint contains its arrays."""
 
     def to_json(self) -> dict[str, Any]:
         """Every field, copied."""

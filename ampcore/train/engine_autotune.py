@@ -1,10 +1,10 @@
 """Chooses the engine by measuring the candidates on the job's own first steps.
 
-Measuring leaves no trace in the result: the state is copied before and restored after it. It is
-bounded: no candidate is compiled that the run is too short to pay back, or that the one before has
-shown to be too slow. On CPUs XLA makes small dense networks faster and convolutions slower, inside
-a compiled loop by two orders of magnitude; so the operations of a step decide first whether
-measuring is worth it in a short run.
+Measuring does not affect the result: the state is copied before and restored after it. Its cost is
+bounded: a candidate is not compiled if the run is too short to amortise the compilation, or if the
+previous candidate was too slow. On CPUs XLA makes small dense networks faster and convolutions
+slower, inside a compiled loop by two orders of magnitude; so for short runs the operations of a
+step first decide whether measuring is worth it.
 """
 
 import math
@@ -22,7 +22,7 @@ from ampcore.train.session import Session
 MEASURE_S: Final = 0.15
 """Seconds of steps to measure."""
 MIN_STEPS: Final = 50
-"""Fewer are not worth the two or three that measuring takes."""
+"""Runs with fewer steps are not worth the two or three steps of measuring."""
 SHORT_RUN_S: Final = 20.0
 """Seconds on graph: a shorter run is not measured, unless its steps are overhead-bound."""
 QUICK_MEASURE_S: Final = 0.03
@@ -35,25 +35,25 @@ SLOW_UNDER_XLA: Final = ("Conv", "Pool", "Scatter", "Unique", "Segment", "Tensor
 """Parts of the names of operations that XLA makes no faster on a CPU, or far slower: convolutions,
 rows of tables, loops over a sequence."""
 FUSED_TIME_RATIO: Final = 0.5
-"""Of the time of an overhead-bound step that is left in a compiled loop."""
+"""The time of an overhead-bound step in a compiled loop, as a share of its time on graph."""
 LOOP_COMPILE_RATIO: Final = 6.0
-"""So many times longer than TensorFlow traces, XLA takes for the loop of an overhead-bound step."""
+"""XLA's compile time of an overhead-bound loop, as a multiple of TensorFlow's tracing time."""
 MAX_RUN_SHARE: Final = 0.1
 """The share of the run that measuring may take, up to MAX_AUTOTUNE_S."""
 MAX_AUTOTUNE_S: Final = 60.0
 STEP_COMPILE_RATIO: Final = 5.0
-"""So many times longer than TensorFlow traces, at the worst that was seen."""
+"""The largest compile time observed, as a multiple of TensorFlow's tracing time."""
 GIVE_UP_RATIO: Final = 1.5
-"""So much slower than graph step by step: a compiled loop would be slower still."""
+"""If xla_step takes this many times graph's time, a compiled loop would be even slower."""
 MAX_TIME_RATIO: Final = 0.95
 """A compiled engine must take at most this share of graph's time."""
 
 
 @dataclass(frozen=True)
 class EngineTiming:
-    """One candidate: seconds to trace and compile, and seconds a step; or why there are none.
+    """One candidate: seconds to trace and compile, and seconds per step; or why it has none.
 
-    `steps` were measured.
+    `steps` is the number of measured steps.
     """
 
     engine: EngineName
@@ -124,7 +124,7 @@ class _Autotuner:
         return self._decide_compute_bound(self._time("graph", compile_s, is_enough=self._is_short))
 
     def _decide_overhead_bound(self, graph: EngineTiming) -> tuple[EngineDecision, Loop]:
-        """Of a step that XLA makes faster: only whether compiling it pays in this run."""
+        """For a step that XLA makes faster: whether the compilation is amortised in this run."""
         expected_s = graph.step_s * self._left
         saved_s = (1.0 - FUSED_TIME_RATIO) * expected_s
         if saved_s < LOOP_COMPILE_RATIO * graph.compile_s:
@@ -201,12 +201,12 @@ class _Autotuner:
         is_enough: Callable[[float], bool],
         measure_s: float = MEASURE_S,
     ) -> EngineTiming:
-        """One step; more, unless `is_enough` knows enough from it. The fastest run counts."""
+        """Measure one step, and more unless `is_enough`. The fastest measurement counts."""
         loop = self._loops[engine]
         count, step_s, steps, seconds = 1, math.inf, 0, 0.0
         while True:
             took_s = self._run(loop, count)
-            # Whatever else the machine does makes steps slower, never faster.
+            # Other load on the machine makes steps slower, never faster.
             step_s = min(step_s, took_s / count)
             steps, seconds = steps + count, seconds + took_s
             if seconds >= measure_s or is_enough(step_s):
@@ -214,7 +214,7 @@ class _Autotuner:
             count = max(2 * count, int(0.5 * measure_s * count / max(took_s, 1e-6)))
 
     def _run(self, loop: Loop, steps: int) -> float:
-        """Seconds that so many steps take, as often over the window's steps as it takes."""
+        """Seconds for this many steps, repeating the window's steps as often as needed."""
         window = self._session.window(self._first_step)
         done, start = 0, time.perf_counter()
         while done < steps:

@@ -11,7 +11,7 @@ from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
 Evaluation = dict[str, float]
-"""By metric (`val_loss`, and `val_accuracy` where a task has it): the mean over the examples."""
+"""The mean over the examples by metric: `val_loss`, and `val_accuracy` if the task has it."""
 
 
 class Evaluator:
@@ -20,7 +20,7 @@ class Evaluator:
     def __init__(self, task: Task, dataset: Dataset, batch_size: int) -> None:
         self._task, self._count = task, len(dataset.y_val)
         batches = -(-self._count // batch_size)
-        # Batches of one size, as even as they go: the fewest rows of padding.
+        # Batches of equal size, chosen for the least padding.
         size = -(-self._count // batches)
         padding = batches * size - self._count
         self._data = Batch(_padded(dataset.x_val, padding), _padded(dataset.y_val, padding))

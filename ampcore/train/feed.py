@@ -1,7 +1,7 @@
-"""Hands the loop the training examples in the order of each epoch, a window at a time.
+"""Provides the loop with the training examples in the order of each epoch, window by window.
 
-A window is a run of whole steps that lie in order on the device. Data that fits makes one window
-of the whole epoch; larger data streams through tf.data, window by window, read ahead.
+A window holds the examples of consecutive steps in order on the device. Data that fits is one
+window with the whole epoch; larger data is streamed with tf.data, with prefetched windows.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from ampcore.data import Batch, Dataset
 SEED_SALT = 2
 
 WINDOW_BYTES: Final = 64 * 2**20
-"""Of a streamed window, unless one step needs more."""
+"""The size of a streamed window, unless one step needs more."""
 PREFETCH_WINDOWS: Final = 2
-"""Windows that are read before they are needed."""
+"""How many windows are prefetched."""
 
 
 class Window(NamedTuple):
@@ -36,7 +36,7 @@ class Feed(Protocol):
     order: "ExampleOrder"
 
     def window(self, epoch: int, batch: int) -> Window:
-        """The window that holds step `batch` of `epoch`; asked for in the order of training."""
+        """The window with step `batch` of `epoch`; called in the order of training."""
 
 
 def feed_for(
@@ -44,7 +44,7 @@ def feed_for(
 ) -> Feed:
     """A resident feed when it takes at most `budget_bytes` on the device, else a streamed one.
 
-    `step_examples` is how many examples a step takes; what is left of an epoch is left out.
+    `step_examples` is the number of examples per step; the remainder of an epoch is left out.
     """
     order = ExampleOrder(len(dataset.y_train), step_examples, shuffle=shuffle, seed=seed)
     copies = 2 if shuffle else 1
@@ -54,9 +54,9 @@ def feed_for(
 
 
 class ExampleOrder:
-    """The order of the examples that train in an epoch: a permutation of (seed, epoch), or none.
+    """The order of the training examples of an epoch: a permutation by (seed, epoch), or none.
 
-    Of `count` examples those train that make whole steps of `step_examples`.
+    Of `count` examples only whole steps of `step_examples` are used.
     """
 
     def __init__(self, count: int, step_examples: int, *, shuffle: bool, seed: int) -> None:
@@ -81,13 +81,13 @@ class ExampleOrder:
 class ResidentFeed:
     """All examples on the device.
 
-    With shuffling a second copy of them lies in the epoch's order, because batches cut from it
-    need no copying.
+    With shuffling there is a second copy in the epoch's order, so that batches are slices of it
+    without copying.
     """
 
     def __init__(self, dataset: Dataset, order: ExampleOrder) -> None:
         self.order = order
-        # All of them are kept: with shuffling each epoch leaves others out.
+        # Keep all of them: with shuffling each epoch leaves out different ones.
         count = None if order.shuffle else order.steps * order.step_examples
         self._examples = Batch(
             tf.constant(dataset.x_train[:count]), tf.constant(dataset.y_train[:count])
@@ -102,7 +102,7 @@ class ResidentFeed:
         if not self.order.shuffle:
             return self._examples
         if self._ordered is None or self._ordered[0] != epoch:
-            # Let go of the last epoch first: two copies are the budget, not three.
+            # Release the last epoch first: the budget is two copies, not three.
             self._ordered = None
             order = tf.constant(self.order.of_epoch(epoch))
             self._ordered = (epoch, Batch(*(tf.gather(part, order) for part in self._examples)))
@@ -125,7 +125,7 @@ class StreamedFeed:
         self._current: tuple[int, Batch] | None = None
 
     def window(self, epoch: int, batch: int) -> Window:
-        """Some steps of the epoch; every window is equally long, so the last may overlap."""
+        """Some steps of the epoch; all windows have the same length, so the last may overlap."""
         number = epoch * self._windows + batch // self._window_steps
         if self._current is None or self._current[0] != number:
             self._current = (number, self._next(number))
@@ -143,14 +143,14 @@ class StreamedFeed:
         kinds = (self._x.dtype, self._y.dtype)
         shapes = ((size, *self._x.shape[1:]), (size, *self._y.shape[1:]))
 
-        # Autograph would write it to a file, which a process that is killed leaves behind.
+        # Autograph would write it to a file, which would remain if the process is killed.
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def read(number: Any) -> Any:
             parts = tf.numpy_function(self._read, [number], kinds, stateful=False)
             return tuple(map(tf.ensure_shape, parts, shapes))
 
         windows = tf.data.Dataset.counter(first, dtype=tf.int64)
-        # One reader: the order of the last epoch is kept, and need not be guarded.
+        # Only one reader thread: the order of the last epoch is cached without a lock.
         return windows.map(read, num_parallel_calls=1, deterministic=True).prefetch(
             PREFETCH_WINDOWS
         )

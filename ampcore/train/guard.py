@@ -1,7 +1,7 @@
 """Detects a run that no longer learns: too many bad steps in a row, or a damaged state.
 
-Damage means non-finite values. A weight of 3e30 is useless as well, but cannot be told from a
-weight that is merely large.
+Damage means non-finite values. A weight of 3e30 is useless as well, but cannot be distinguished
+from a large valid weight.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class TooManyBadSteps:
     first_step: int
     last_step: int
     checked: bool
-    """The steps were skipped; without a finite check their losses or gradients were not finite."""
+    """True: the steps were skipped. False: without a finite check, they were applied."""
 
     @property
     def message(self) -> str:
@@ -50,11 +50,11 @@ _NONFINITE_APPLIED = "a non-finite loss or gradient"
 
 @dataclass(frozen=True)
 class DamagedState:
-    """A state that is not finite, or was made by gradients that were not."""
+    """A state that is not finite, or was updated with non-finite gradients."""
 
     last_step: int
     description: str
-    """What is wrong: a clause without a full stop."""
+    """The damage, as a clause without a full stop."""
 
     @property
     def first_step(self) -> int:
@@ -72,7 +72,7 @@ class DamagedState:
 
 
 GuardFailure = TooManyBadSteps | DamagedState
-"""Why a run cannot go on as it is."""
+"""Why a run cannot continue."""
 
 
 def nonfinite_advice(spec: JobSpec) -> str:
@@ -92,15 +92,15 @@ class Guard:
     def __init__(self, limit: int, *, checked: bool, consecutive_bad_steps: int = 0) -> None:
         self._limit, self._checked = limit, checked
         self.consecutive_bad_steps = consecutive_bad_steps
-        """The bad steps in a row up to now."""
+        """The current number of bad steps in a row."""
         self._bad_loss_at: int | None = None
-        """The newest step that was applied, if its loss is not finite."""
+        """The last applied step, if its loss is not finite."""
         self._bad_gradients_at: int | None = None
-        """The first applied step whose gradient norm is not finite: no later step repairs that."""
+        """The first applied step with a non-finite gradient norm; no later step can repair it."""
 
     @property
     def damage(self) -> str | None:
-        """Why the present state counts as damaged, a clause without a full stop; else None."""
+        """Why the current state counts as damaged, as a clause without a full stop; else None."""
         if self._bad_gradients_at is not None:
             return f"the gradient norm of step {self._bad_gradients_at} was not finite"
         if self._bad_loss_at is not None:
@@ -158,7 +158,7 @@ def _advice(spec: JobSpec) -> str:
 
 
 def _consecutive_counts(bad: NDArray[np.bool_], before: int) -> NDArray[np.int64]:
-    """At each step, how many bad ones in a row end there, with `before` of them earlier."""
+    """For each step, the bad steps in a row up to it, with `before` of them before the block."""
     steps = np.arange(1, len(bad) + 1)
     last_good = np.maximum.accumulate(np.where(bad, 0, steps))
     return np.where(last_good == 0, steps + before, steps - last_good) * bad

@@ -29,7 +29,7 @@ ENGINES: Final[tuple[EngineName, ...]] = ("graph", "xla_step", "xla_loop")
 xla_loop: all of it in one XLA program."""
 
 MAX_STEPS: Final = 4096
-"""In one call of xla_loop, whose shapes are fixed when it is compiled."""
+"""The maximum number of steps per call of xla_loop, whose shapes are fixed at compile time."""
 
 _LOSS, _SKIPPED, _GRAD_NORM = map(STEP_COLUMNS.index, ("loss", "skipped", "grad_norm"))
 
@@ -37,8 +37,8 @@ _LOSS, _SKIPPED, _GRAD_NORM = map(STEP_COLUMNS.index, ("loss", "skipped", "grad_
 class Halt(NamedTuple):
     """When a block ends before its last step: after `limit` bad steps in a row.
 
-    A bad step was skipped; without a finite check, one with a loss or a gradient norm that is not
-    finite. `bad_steps` of them in a row came right before the block.
+    A bad step is a skipped step; without a finite check, one with a non-finite loss or gradient
+    norm. `bad_steps` is the number of bad steps directly before the block.
     """
 
     bad_steps: int = 0
@@ -51,21 +51,21 @@ HALT_ON_SKIP: Final = Halt(limit=1)
 
 
 def engine_name(text: str) -> EngineName:
-    """The engine of this name; graph where a checkpoint of another version names an unknown one."""
+    """The engine with this name; graph for an unknown name in another version's checkpoint."""
     return next((name for name in ENGINES if name == text), "graph")
 
 
 class Loop:
     """The compiled loop over the steps of one window of examples.
 
-    It is traced when it is made; XLA compiles it in the first call of `run`.
+    It is traced when it is created; XLA compiles it in the first call of `run`.
 
     Args:
-        step: What one step does.
+        step: The function of one step.
         states: The states of the loss scales in the next step; the attribute follows the steps.
-        window: Examples of the shapes and dtypes that `run` takes.
+        window: Examples with the shapes and dtypes for `run`.
         batch_size: The examples of a micro-batch.
-        engine: Who executes it.
+        engine: The engine that executes it.
         seed: That of the job.
     """
 
@@ -122,12 +122,12 @@ class Loop:
             window: The examples.
             first_batch: The batch of the window that the first step trains on.
             first_step: The number of that step.
-            count: The most steps.
-            halt: After which bad steps the block ends; when the last step was skipped, all but
-                the loss scale is as it was before that step.
+            count: The maximum number of steps.
+            halt: After which bad steps the block ends; if the last step was skipped, only the loss
+                scale has changed since before that step.
 
         Returns:
-            One row for each step made, float32 (steps, columns), at least one.
+            One row per completed step, float32 (steps, columns), at least one.
         """
         count = min(count, MAX_STEPS) if self.engine == "xla_loop" else count
         self.states, records, done = self._call(
@@ -188,9 +188,9 @@ def _make_block(  # noqa: PLR0917 - what is fixed when the loop is traced
             states, row = step(states, batch, seed)
             is_bad = bad(row)
             bad_steps = tf.where(is_bad, bad_steps + 1, 0)
-            # A run that failed at its limit may begin with as many: a good step is no halt then.
+            # A run that failed at its limit may start with as many: a good step must not halt it.
             halted = tf.logical_and(is_bad, bad_steps >= halt.limit)
-            # One row for all values: a write costs the same for one number as for five.
+            # One row for all values: writing one number costs as much as writing five.
             return index + 1, bad_steps, halted, states, records.write(index, row)
 
         start = (tf.constant(0), halt.bad_steps, tf.constant(False), states, records)

@@ -1,4 +1,4 @@
-"""How a run is divided: into epochs and steps, and into blocks of steps between two calls."""
+"""Divides a run into epochs and steps, and into blocks of steps."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -6,10 +6,9 @@ from typing import Final, Self
 from ampcore.spec.training import Train
 
 BLOCK_S: Final = 0.5
-"""What a block of steps should take."""
+"""The target duration of a block of steps."""
 GROWTH: Final = 8
-"""By how much a block is longer than the one before it, at most: the time of a short one says
-little."""
+"""The maximum growth from one block to the next, because the times of short blocks are noisy."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Plan:
 
     @classmethod
     def from_spec(cls, train: Train, steps_per_epoch: int) -> Self:
-        """`train.steps` when it is given, else whole epochs."""
+        """`train.steps` if given, else whole epochs."""
         total = train.steps or train.epochs * steps_per_epoch
         return cls(total, steps_per_epoch, train.eval_every_epochs)
 
@@ -43,9 +42,9 @@ class Plan:
 
 
 class AdaptiveBlockSize:
-    """How many steps the next call of the loop runs: as many as take about `block_s` seconds.
+    """The number of steps in the next block: as many as take about `block_s` seconds.
 
-    The first block is one step, so that the first values come fast.
+    The first block is one step, so that the first values arrive quickly.
     """
 
     def __init__(self, block_s: float = BLOCK_S) -> None:
@@ -57,6 +56,6 @@ class AdaptiveBlockSize:
         return min(self._size, remaining)
 
     def observe(self, steps: int, seconds: float) -> None:
-        """Learn from a block of `steps` that took `seconds`."""
+        """Adapt to a block of `steps` that took `seconds`."""
         fitting = int(self._block_s * steps / max(seconds, 1e-9))
         self._size = max(1, min(fitting, self._size * GROWTH))

@@ -1,8 +1,7 @@
-"""Recovers a run that the guard stops: it fails, rolls back, or falls back to float32.
+"""Recovers a run after a guard failure: it fails, rolls back, or falls back to float32.
 
 After a rollback the run continues with the next batches: repeating the same ones would fail again.
-Which states are kept depends on the number of the step alone, so that a run with rollbacks can be
-repeated.
+Which states are kept depends only on the step number, so that a run with rollbacks is reproducible.
 """
 
 from dataclasses import dataclass
@@ -15,49 +14,49 @@ from ampcore.train.guard import GuardFailure
 
 ROLLBACK_SCALE_FACTOR: Final = 0.5
 MAX_ROLLBACKS: Final = 8
-"""To one good state: the scale is 256 times smaller by then, so it is not the cause."""
+"""Maximum rollbacks to one state: the scale is then 256 times smaller and not the cause."""
 
 
 @dataclass
 class GoodState:
-    """A state that a run can go back to, and the steps that were done then."""
+    """A state for a rollback, and its number of completed steps."""
 
     arrays: Arrays
     steps: int
     counters: dict[str, Any] | None = None
-    """Those of a checkpoint of this state; None for one that came out of a checkpoint."""
+    """The counters for a checkpoint of this state; None if it was read from a checkpoint."""
     rollbacks: int = 0
-    """How often the run has gone back to it."""
+    """The number of rollbacks to it."""
 
 
 class Recovery:
-    """Keeps the newest good state, and decides what a run that is stopped goes back to."""
+    """Keeps the newest good state, and decides how to recover from a guard failure."""
 
     def __init__(self, spec: JobSpec, *, in_float32: bool = False) -> None:
         self._spec = spec
         self._every = spec.guard.keep_state_every_steps
         self.good: GoodState | None = None
         self.in_float32 = in_float32
-        """The run has fallen back to float32 before."""
+        """Whether the run has already fallen back to float32."""
 
     @property
     def can_recover(self) -> bool:
-        """Whether the run may go back to a good state: not when it is to fail, nor in float32."""
+        """Whether a rollback is possible: not with `on_exceeded: fail`, and not in float32."""
         return self._spec.guard.on_exceeded != "fail" and not self.in_float32
 
     def next_snapshot_step(self, done: int) -> int:
-        """How many steps will be done when the next good state is to be kept."""
+        """The number of steps after which the next good state is kept."""
         if done >= self._every:
             return (done // self._every + 1) * self._every
-        # Doubling: a run that is shorter than the interval has states to go back to as well.
+        # Doubling, so that runs shorter than the interval also have states for a rollback.
         return min(1 << done.bit_length(), self._every)
 
     def is_due(self, done: int) -> bool:
-        """Whether the state after so many steps is to be kept if it is good."""
+        """Whether to keep the state after `done` steps if it is good."""
         return self.next_snapshot_step(done - 1) == done
 
     def keep(self, good: GoodState) -> None:
-        """Go back to this state from now on."""
+        """Use this state for later rollbacks."""
         self.good = good
 
     def discard(self) -> None:
@@ -65,11 +64,11 @@ class Recovery:
         self.good = None
 
     def mark_float32_fallback(self) -> None:
-        """Record that the run is in float32 now; it can go back no further."""
+        """Record that the run is in float32 now; there are no further rollbacks."""
         self.in_float32, self.good = True, None
 
     def take_recovery_state(self, failure: GuardFailure) -> GoodState:
-        """The state to go back to; raises the guard's error when there is nothing left to try."""
+        """The state for the recovery. Raises the guard's error if there is no option left."""
         good = self.good
         if good is None or not self.can_recover or good.rollbacks >= MAX_ROLLBACKS:
             raise failure.error(self._spec)
@@ -78,7 +77,7 @@ class Recovery:
 
 
 def rollback_event(failure: GuardFailure, good: GoodState, scale_after: float) -> Event:
-    """The event of a rollback that was done."""
+    """The event of a rollback."""
     message = (
         f"{failure.message}: rolled back to the weights and optimizer state after "
         f"{good.steps} steps; the loss scale is now {scale_after:.10g}."
@@ -97,7 +96,7 @@ def rollback_event(failure: GuardFailure, good: GoodState, scale_after: float) -
 
 
 def fallback_event(failure: GuardFailure, good: GoodState, policy: str) -> Event:
-    """The event of a fallback to float32 that was done."""
+    """The event of a fallback to float32."""
     message = (
         f"{failure.message}: the run continues in float32 from the weights and optimizer "
         f"state after {good.steps} steps."

@@ -13,11 +13,10 @@ from ampcore.models.task import Network
 class TrainResult:
     """The outcome of a run; `val_loss` and `val_accuracy` are None without validation data.
 
-    `final_loss` is that of the newest step that was applied. `weights_digest` is the SHA-256 of
+    `final_loss` is the loss of the last applied step. `weights_digest` is the SHA-256 of
     all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
     compilation) when there is more than one. `peak_memory_bytes` is the device's where TensorFlow
-    reports it, else the process's. `stopped`: the run ended early because it was asked to, and
-    saved no model.
+    reports it, else the process's. `stopped`: the run ended early on request, and saved no model.
     """
 
     steps: int
@@ -43,7 +42,7 @@ class TrainResult:
         return self.model_files[0] if self.model_files else None
 
     def to_json(self) -> dict[str, Any]:
-        """The summary stored with a job; the model's file by its name in the output folder."""
+        """The summary stored with a job; the model file as its name in the output folder."""
         return {
             "steps": self.steps,
             "skipped": self.skipped,

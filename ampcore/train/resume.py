@@ -1,4 +1,4 @@
-"""A session's checkpoint: what it holds, which one a run resumes from, and how it is restored."""
+"""Checkpoints of a session: its manifest, the checkpoint to resume from, and restoring it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,12 +44,12 @@ def newest(
     """The newest checkpoint that can be read.
 
     Returns:
-        The checkpoint, None where there is none; what the job has changed since it was saved; and
-        a warning for each newer one that cannot be read.
+        The checkpoint, or None; the job's changes since it was saved; and a warning for each newer
+        checkpoint that cannot be read.
 
     Raises:
-        UnreadableCheckpoint: There are checkpoints, and none can be read.
-        IncompatibleCheckpoint: The newest one is another job's.
+        UnreadableCheckpoint: There are checkpoints, but none can be read.
+        IncompatibleCheckpoint: The newest one belongs to another job.
     """
     unreadable: list[UnreadableCheckpoint] = []
     found = checkpoint.newest(folder, unreadable.append)
@@ -65,10 +65,9 @@ def newest(
 
 
 def restore(session: Session, found: Checkpoint) -> None:
-    """Put a session into the state of a checkpoint, of another precision or not.
+    """Restore a session from a checkpoint, which may have another precision.
 
-    The loss scales are taken over where they are of the same kind, within the bounds that hold
-    now; others begin anew.
+    Loss scales of the same kind are restored, within their current bounds; others start again.
 
     Raises:
         IncompatibleCheckpoint: Its arrays are not those of the session's variables.
@@ -79,7 +78,7 @@ def restore(session: Session, found: Checkpoint) -> None:
 
 
 def good_arrays(session: Session, found: Checkpoint) -> Arrays | None:
-    """The good state in a checkpoint, as `Session.restore` takes it; None when it holds none.
+    """The good state in a checkpoint, for `Session.restore`; None without one.
 
     Raises:
         IncompatibleCheckpoint: Its arrays are not those of the session's variables.
@@ -98,13 +97,13 @@ def _arrays_for_session(
     before: Mapping[str, Any] = next(iter(made.loss_scales.values()))
     now = session.scale_spec
     is_same = before["mode"] == now["mode"] and before.get("scale") == now.get("scale")
-    # A version that counted less of a scale's state has left out the rest.
+    # A version with fewer counters in a scale's state did not write the others.
     kept = session.first_scales | scales if is_same else session.first_scales
     return checkpoint.match_arrays(variables, session.expected_arrays()), kept
 
 
 def resumed_event(found: StoredCheckpoint, differences: list[Difference]) -> Event:
-    """The event of a run that resumes: from which checkpoint, and what the job has changed."""
+    """The event of a resumed run: the checkpoint, and the job's changes since."""
     made = found.checkpoint.manifest
     data = {
         "file": f"{FOLDER}/{found.file.name}",

@@ -1,4 +1,4 @@
-"""One run of a job: it trains block by block, and does what is due between two blocks."""
+"""One run of a job: trains block by block; evaluates, saves and recovers between blocks."""
 
 import math
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class RunContext:
     device: DeviceInfo
 
     def build_session(self, *, float32: bool = False) -> Session:
-        """The job on the device, in its own precision or in float32 without a loss scale."""
+        """Build the job's session, in its own precision or in float32 without a loss scale."""
         plain = {"precision": Precision(), "loss_scale": NoScale()}
         spec = self.spec.model_copy(update=plain) if float32 else self.spec
         policies = precision.layer_policies(spec.precision, self.device)
@@ -56,7 +56,7 @@ class RunContext:
 
 
 class Run:
-    """A run under way: its session, and everything that is counted beside it."""
+    """A run in progress: its session and its counters."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Run:
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
         self._warned_unsaved = False
-        """A warning has said that the present state is too damaged to be saved."""
+        """Whether a warning was emitted that the current state is too damaged to be saved."""
         self._engine_before = "graph"
         self._use_session(context.build_session(float32=float32))
 
@@ -91,12 +91,12 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether every step of the plan has been made."""
+        """Whether all steps of the plan are completed."""
         return self.steps_left <= 0
 
     @property
     def steps_left(self) -> int:
-        """The steps of the plan that have not been made."""
+        """The number of remaining steps of the plan."""
         return self._plan.total_steps - self.totals.steps
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class Run:
         self.totals.add(block, is_warm=self._compiled)
         self._compiled = True
         self._callback_buffer.block(block)
-        # Now, while the state is still the one in which the last step was skipped.
+        # Now, while the state is still that of the skipped last step.
         overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
             self._callback_buffer.event(event)
@@ -129,7 +129,7 @@ class Run:
             self.save()
 
     def check_result(self) -> None:
-        """Check the weights, statistics, averages and loss of a run that is done.
+        """Check the weights, statistics, averages and loss of a completed run.
 
         Raises:
             NonFiniteResult: One of them is damaged, or every step was skipped.
@@ -153,7 +153,7 @@ class Run:
         )
 
     def save(self) -> None:
-        """Save the present state; where it is damaged, the last good one instead."""
+        """Save the current state; if it is damaged, the last good one instead."""
         if not self._saver.is_enabled:
             return
         arrays = self.session.capture()
@@ -162,7 +162,7 @@ class Run:
             return
         good = self.recovery.good if self.recovery.can_recover else None
         if good is not None and good.steps == self.totals.steps:
-            good = None  # the same one
+            good = None  # the same state
         self._warned_unsaved = False
         counters = self._counters(good).to_json()
         self._save(self.totals.steps, arrays, counters, good.arrays if good else None)
@@ -191,7 +191,7 @@ class Run:
         # A resumed run does not report the steps before its checkpoint again.
         self._callback_buffer.flush()
         device = self._context.device.kind
-        # A run that was done when it was resumed uses none.
+        # A run that was already complete when it was resumed has no engine.
         engine = self.session.engine or self._engine_before
         made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
         self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good)))
@@ -199,18 +199,18 @@ class Run:
             self.recovery.discard()
 
     def emit_scale_table(self) -> None:
-        """Emit the table of what each loss scale would have lost, if gradients were sampled."""
+        """Emit the loss-scale table (underflow and overflow at each scale), if sampled."""
         if table := self.diagnostics.scale_table(self.totals.steps - 1):
             self._callback_buffer.event(table)
 
     @property
     def _needs_snapshots(self) -> bool:
-        """Whether good states are kept: to go back to, or while there is no checkpoint yet."""
+        """Whether good states are kept: for rollbacks, or while there is no checkpoint yet."""
         no_checkpoint = self._saver.is_enabled and self._saver.saved_steps is None
         return self.recovery.can_recover or no_checkpoint
 
     def _steps_to_snapshot(self) -> int | None:
-        """The steps to the end of the block after which a state is kept; None: to no end."""
+        """The steps until the next state is kept; None: no state is kept."""
         done = self.totals.steps
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
 
@@ -224,7 +224,7 @@ class Run:
         self._saver.saved_steps = found.manifest.step
         counters = RunCounters.from_manifest(found.manifest)
         self.totals = counters.totals
-        # A run that failed at the limit, and is tried again, may have as many bad steps again.
+        # A run that failed at the limit and is retried may have as many bad steps again.
         limit = self._spec.guard.max_consecutive_skips
         self.guard.consecutive_bad_steps = counters.guard_row if counters.guard_row < limit else 0
         self._warned_of_damage = counters.warned_of_damage
@@ -237,7 +237,7 @@ class Run:
     ) -> GoodState:
         arrays = good_arrays(self.session, found)
         if arrays is None or counters is None:
-            # Amid bad steps, too: what was good before them is not there any more.
+            # Also during bad steps: the good state before them no longer exists.
             return GoodState(self.session.capture(), self.totals.steps)
         return GoodState(arrays, counters.steps, rollbacks=counters.rollbacks)
 
@@ -253,11 +253,11 @@ class Run:
         )
 
     def _apply_guard(self, block: StepBlock) -> Arrays | None:
-        """Recover a run that does not learn; returns the present state where it is to be kept."""
+        """Recover a run that no longer learns; returns the current state if it is to be kept."""
         failure: GuardFailure | None = self.guard.observe(block)
         done = self.totals.steps
         if failure is None and self._needs_snapshots and self.recovery.is_due(done):
-            # Amid bad steps the guard's limit decides.
+            # During bad steps the guard's limit decides.
             if self.guard.consecutive_bad_steps:
                 return None
             arrays = self.session.capture()
@@ -269,7 +269,7 @@ class Run:
         return self._recover(failure) if failure else None
 
     def _damage(self, arrays: Arrays) -> str | None:
-        """What is wrong with the present state, a clause without a full stop; else None."""
+        """The damage of the current state, as a clause without a full stop; else None."""
         if names := nonfinite_names(arrays):
             return f"{join_names(names)} hold non-finite values"
         return self.guard.damage
@@ -279,7 +279,7 @@ class Run:
         if batch == 0:
             self._callback_buffer.event(self.totals.close_epoch(epoch - 1))
         elif self.is_done:
-            # It stays open: a run that is given more steps continues it.
+            # The epoch stays open: a run with more steps continues it.
             self._callback_buffer.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
 
     def _evaluate(self) -> None:
@@ -288,7 +288,7 @@ class Run:
             self._callback_buffer.event(self.totals.keep(evaluation))
 
     def _recover(self, failure: GuardFailure) -> Arrays | None:
-        """Go back to the good state; returns the state that takes its place, if one does."""
+        """Roll back to the good state; returns the state that replaces it, if any."""
         good = self.recovery.take_recovery_state(failure)
         if self._spec.guard.on_exceeded == "rollback":
             self.session.restore(good.arrays)

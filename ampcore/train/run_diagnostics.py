@@ -1,4 +1,4 @@
-"""What a run finds out about its own precision: why steps are skipped, which loss scales suit."""
+"""Diagnostics of a run: causes of skipped steps, loss-scale health and suitable loss scales."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from ampcore.train.session import Session
 
 
 class RunDiagnostics:
-    """Watches one session; steps that are not skipped cost nothing."""
+    """Monitors one session; steps that are not skipped cost nothing."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -33,17 +33,17 @@ class RunDiagnostics:
 
     @property
     def explains_next_skip(self) -> bool:
-        """Whether the next skip is to be explained, which its state is needed for."""
+        """Whether the next skip is explained, which requires the state of that step."""
         return self._session.checks_finite and self._overflow_causes.is_due
 
     def before_block(self, step: int) -> None:
-        """Sample the gradients of the step that comes next, now and then."""
+        """Sample the gradients of the next step, if a sample is due."""
         if self._scale_table is not None and self._scale_table.is_due(step):
             scales = list(self._session.scale_by_network.values())
             self._scale_table.sample(step, scales, *self._session.step_inputs(step))
 
     def after_block(self, block: StepBlock, *, stopped_at_skip: bool) -> OverflowCauses:
-        """Take a block in; explains its last step when the block halted there."""
+        """Observe a block, and explain its last step if the block stopped at a skip."""
         found: dict[int, dict[str, Any]] = {}
         last = block.end_step - 1
         if stopped_at_skip and block["skipped"][-1]:
@@ -58,7 +58,7 @@ class RunDiagnostics:
 
     @property
     def scale_health(self) -> str:
-        """A word for the loss scale; of several, that of the first one that is not well."""
+        """The health of the loss scale; of several, of the first that is not steady or fixed."""
         states = [health.current for health in self._scale_health.values()]
         unhealthy = (
             current for current in states if current not in (ScaleHealth.STEADY, ScaleHealth.FIXED)
@@ -66,12 +66,12 @@ class RunDiagnostics:
         return next(unhealthy, states[0])
 
     def scale_table(self, step: int) -> Event | None:
-        """The table of what the loss scales would have lost, if gradients were sampled."""
+        """The loss-scale table: underflow and overflow at each scale; None without samples."""
         facts = self._scale_table.event_data() if self._scale_table is not None else None
         return Event(EventType.SCALE_TABLE, step, facts) if facts else None
 
     def to_json(self) -> dict[str, Any]:
-        """What is counted, for a checkpoint."""
+        """The counters, for a checkpoint."""
         return {
             "verdicts": self._overflow_causes.to_json(),
             "table": self._scale_table.to_json() if self._scale_table is not None else None,
@@ -79,9 +79,9 @@ class RunDiagnostics:
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on counting from what `to_json` wrote, as far as this session counts it.
+        """Restore the counters that `to_json` wrote, as far as this session has them.
 
-        What the document of another version does not say is counted from the beginning.
+        Counters that another version did not write start from the beginning.
         """
         self._overflow_causes.restore(document.get("verdicts") or {})
         if self._scale_table is not None:

@@ -1,4 +1,4 @@
-"""Turns the rows of the loop into blocks of steps, and blocks into scale events."""
+"""Converts the rows of the loop into blocks of steps, and blocks into scale events."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -11,7 +11,7 @@ from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.block import COLUMNS
 
 MAX_EVENTS: Final = 100
-"""The most scale events of a block; its columns `skipped` and `loss_scale` hold the rest."""
+"""The maximum number of scale events per block; its columns contain all skips and scales."""
 
 LOSS_SCALE: Final = "loss_scale"
 
@@ -26,7 +26,7 @@ def step_block(
     seconds: float,
     examples: int,
 ) -> StepBlock:
-    """The block of steps that took `seconds` together; one row a step, `examples` in each."""
+    """The block of steps that took `seconds` in total; one row per step, with `examples` each."""
     count = len(rows)
     values = {name: rows[:, index] for index, name in enumerate(columns)}
     shared = {

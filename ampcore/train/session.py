@@ -1,4 +1,4 @@
-"""A job on its device, in one precision: its networks, optimizers, loss scales and its loop."""
+"""A job on its device, in one precision: its networks, optimizers, loss scales and loop."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from ampcore.train.step import Clip, TrainStep
 class Session:
     """The networks of a job with their optimizers, loss scales and the loop that trains them.
 
-    A block never crosses the end of an epoch, nor that of a window of the feed.
+    A block never crosses the end of an epoch or of a window of the feed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def checks_finite(self) -> bool:
-        """Whether steps with gradients that are not finite are skipped."""
+        """Whether steps with non-finite gradients are skipped."""
         return any(loss_scale.checks_finite for loss_scale in self.loss_scales)
 
     @property
@@ -109,7 +109,7 @@ class Session:
         self.use_loop(self.build_loop(engine, first_step))
 
     def use_loop(self, loop: Loop) -> None:
-        """Train the next steps with this loop of this session, from the present state on."""
+        """Train the next steps with this loop of this session, from the current state on."""
         loop.states = self.states
         self._loop = loop
 
@@ -125,7 +125,7 @@ class Session:
         )
 
     def float32_task(self) -> Task:
-        """The same task in float32, with weights of its own."""
+        """The same task in float32, with its own weights."""
         plain = precision.layer_policies(Precision())
         return models.build(self._model, self._signature, plain)
 
@@ -157,7 +157,7 @@ class Session:
 
         Args:
             first_step: The number of the first one.
-            max_steps: The most there may be.
+            max_steps: The maximum number of steps.
             halt: After which bad steps the block ends.
         """
         if self._loop is None:
@@ -184,7 +184,7 @@ class Session:
         )
 
     def evaluation_weights(self) -> list[list[Any]]:
-        """The weights to evaluate: their moving averages where the optimizer has them."""
+        """The weights to evaluate: their moving averages if the optimizer has them."""
         return [
             optimizers.averaged(optimizer, network.model.trainable_variables)
             for optimizer, network in zip(self.optimizers, self.networks, strict=True)
@@ -208,7 +208,7 @@ class Session:
         return [name for name, is_finite in found.items() if not is_finite]
 
     def capture(self) -> state.Arrays:
-        """Copies on the host of everything that the next step depends on."""
+        """Copy everything that the next step depends on to the host."""
         return state.capture(self.networks, self.optimizers, self.states)
 
     def expected_arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:

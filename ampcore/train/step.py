@@ -2,7 +2,7 @@
 
     gradients (see `gradients`) → accumulate → all-reduce → norms → clip → commit or skip
 
-Gradients are unscaled, float32, and their duplicate rows added up before anything looks at them.
+Gradients are unscaled, float32, and their duplicate rows are summed before any other use.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,8 +47,8 @@ class Clip:
 
         Args:
             grads: Unscaled and not clipped yet.
-            norm: Their global norm, infinite where its squares overflowed; a limit makes that
-                harmless, and then the true norm is returned.
+            norm: Their global norm, infinite if its squares overflowed; with a limit that is
+                harmless, and the true norm is returned.
         """
         if self.norm is None and self.value is None:
             return norm
@@ -56,14 +56,15 @@ class Clip:
         return tf.where(tf.math.is_finite(exact), exact, norm)
 
     def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
-        """The gradients within the limits; those that are not finite stay so.
+        """Clip the gradients to the limits; non-finite ones stay non-finite.
 
         Args:
             grads: Unscaled.
             norm: Their global norm.
         """
         if self.norm is not None:
-            # Gradients that are not finite stay so: their norm is NaN, or infinity times zero is.
+            # Non-finite gradients stay non-finite: their norm is NaN, or infinity times zero is
+            # NaN.
             factor = tf.minimum(1.0, self.norm / exact_norm(grads, norm))
             grads = map_values(lambda value: value * factor, grads)
         if self.value is not None:
@@ -95,15 +96,15 @@ class TrainStep:
     _lowering: Lowering = field(default=GRAPH, repr=False)
 
     def for_xla(self) -> Self:
-        """The same step in the form that XLA compiles best."""
+        """The same step in the form for XLA."""
         return replace(self, _lowering=XLA)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the values in a step's row, in order.
 
-        With several networks `loss` is the sum of theirs, `loss_scale` the smallest one,
-        `grad_norm` that of all gradients, `learning_rate` the first network's.
+        With several networks `loss` is the sum of their losses, `loss_scale` the smallest scale,
+        `grad_norm` the norm of all gradients, and `learning_rate` that of the first network.
         """
         names = [network.name for network in self.task.networks]
         extras = [f"{column}/{name}" for name in names for column in NETWORK_COLUMNS]
@@ -115,28 +116,28 @@ class TrainStep:
     ) -> tuple[LossScaleStates, Tensor]:
         """Train on `accumulate` equal micro-batches.
 
-        It assigns the variables of the networks and their optimizers. A skipped step assigns
-        none of them, and only the states of the loss scales change.
+        It assigns the variables of the networks and their optimizers. A skipped step assigns none
+        of them; only the states of the loss scales change.
 
         Args:
             states: The states of the loss scales.
             batch: The examples of all micro-batches.
-            seed: Int64 (2,), another one in every step: the noise of the task.
+            seed: Int64 (2,), different in every step: for the noise of the task.
 
         Returns:
             The states of the next step, and the row: a float32 vector with a value for each of
-            `columns`. Losses and norms in it are unscaled, the norms unclipped.
+            `columns`. Its losses and norms are unscaled, and the norms are those before clipping.
         """
         before = self.task.non_trainable()
         compute = partial(gradients, self.task, self.loss_scales, states)
         found, bad = accumulate_gradients(compute, self.accumulate, before, batch, seed)
-        # Nothing below may communicate: norms, checks and commit contain branches.
+        # No communication between replicas below: norms, checks and commit contain branches.
         found, bad = all_reduce_gradients(self.replicas, before, found, bad)
         norms = [
             clip.reported_norm(grads, self._lowering.global_norm(grads))
             for clip, grads in zip(self.clips, found.gradients, strict=True)
         ]
-        # Read before the step counts: a schedule's next value belongs to the next step.
+        # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
         groups = [
             (
@@ -183,7 +184,7 @@ def _telemetry_row(
 
 
 def _with_overwrites(grads: list[Any], overwrites: list[Any]) -> list[Any]:
-    """What an optimizer takes: each variable's gradient, or the value that overwrites it."""
+    """The optimizer's input: each variable's gradient, or the value that overwrites it."""
     rows = zip(grads, overwrites, strict=True)
     return [grad if value is None else value for grad, value in rows]
 
@@ -197,7 +198,7 @@ def _clip_by_value(grad: Tensor, limit: float) -> Tensor:
 def _changed_variables(
     networks: Sequence[Network], before: NonTrainable, after: NonTrainable
 ) -> Iterator[tuple[Any, Tensor]]:
-    """The variables that the forward pass would have assigned, with their new values."""
+    """The variables that the forward pass changes, with their new values."""
     for network, *values in zip(networks, before, after, strict=True):
         rows = zip(network.model.non_trainable_variables, *values, strict=True)
         yield from ((variable, new) for variable, old, new in rows if new is not old)

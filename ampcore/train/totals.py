@@ -1,4 +1,4 @@
-"""The sums over a run's blocks: steps, skips, losses, throughput. Checkpoints hold them."""
+"""The sums over a run's blocks: steps, skips, losses, throughput; stored in checkpoints."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from ampcore.train.evaluate import Evaluation
 
 @dataclass
 class Epoch:
-    """The sums of one epoch; its loss is that of the applied steps."""
+    """The sums of one epoch; its loss is the mean over the applied steps."""
 
     loss_sum: float = 0.0
     steps: int = 0
@@ -41,11 +41,11 @@ class Totals:
     examples: int = 0
     seconds: float = 0.0
     first_examples_per_s: float = 0.0
-    """Of the first block, whose time includes the compilation: it is in neither sum."""
+    """The throughput of the first block, whose time includes compilation; in neither sum."""
     epoch: Epoch = field(default_factory=Epoch)
-    """The epoch under way."""
+    """The current epoch."""
     evaluation: dict[str, float] = field(default_factory=dict)
-    """The last one, by metric."""
+    """The last evaluation, by metric."""
 
     @property
     def examples_per_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Trainer: runs one job spec from its data to its saved model, and reports every step."""
+"""Trainer: trains one job spec, from loading the data to saving the model."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -38,22 +38,21 @@ RESIDENT_SHARE: Final = 0.25
 """The share of a device's memory that training examples may take; larger data is streamed."""
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
-"""How the fields of a spec begin that say in which precision a job trains."""
+"""The sections of a spec that determine the precision of a job."""
 
 NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
-"""To go on from."""
+"""The values without a checkpoint to resume from."""
 
 
 class Trainer:
-    """Trains the job that a spec describes, on this machine.
+    """Trains the job of a spec on this machine.
 
     Args:
-        spec: What to train, on what, how, for how long.
-        data_root: The folder that a path in the spec is relative to and cannot leave;
-            without it any path will do.
-        output_dir: Where the trained model and the checkpoints are saved; without it, nowhere.
-        resume: Resume from the newest checkpoint in `output_dir`; from the beginning where there
-            is none.
+        spec: The job to train.
+        data_root: The folder that a path in the spec is relative to and cannot leave; None: any
+            path is allowed.
+        output_dir: The folder for the trained model and the checkpoints; None: they are not saved.
+        resume: Resume from the newest checkpoint in `output_dir`; from the beginning without one.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Trainer:
 
     @property
     def scale_health(self) -> str | None:
-        """The state of the loss scale in one word; None before the run begins."""
+        """The health of the loss scale; None before the run begins."""
         return self._current_run.diagnostics.scale_health if self._current_run else None
 
     def run(
@@ -81,7 +80,7 @@ class Trainer:
         on_event: OnEvent | None = None,
         should_stop: ShouldStop | None = None,
     ) -> TrainResult:
-        """Train, calling back with every block of steps and every event as they happen.
+        """Train, and call back with every block of steps and every event.
 
         Seeds Python, NumPy and TensorFlow with `train.seed`: on a CPU, two runs of one spec with
         the same engine are equal bit for bit.
@@ -126,11 +125,11 @@ class Trainer:
             if run.is_done:
                 run.check_result()
         except TrainingError:
-            # After the cause is mended, a run can resume from there.
+            # After the cause is fixed, the job can resume from there.
             run.save()
             raise
         finally:
-            # A run that failed needs it most.
+            # A failed run needs it most.
             run.emit_scale_table()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.spec.train.checkpoint_every_s is not None:
@@ -139,14 +138,14 @@ class Trainer:
         return self._result(run, train_s, peak_memory.bytes, callback_buffer)
 
     def _start_or_resume(self, context: RunContext, callback_buffer: CallbackBuffer) -> Run:
-        """The run as it stands before its first step, or before the next one."""
+        """Create the run: from the beginning, or resumed from a checkpoint."""
         spec, folder = self.spec, self._output_dir and self._output_dir / FOLDER
         found, differences, warnings = (
             newest(folder, spec) if folder and self._resume else NO_CHECKPOINT
         )
         saved = found.checkpoint if found else None
         saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
-        # A new precision replaces the fallback from the former one.
+        # A new precision replaces the fallback from the previous one.
         precision_changed = any(
             difference.field.startswith(PRECISION_FIELDS) for difference in differences
         )
@@ -224,7 +223,7 @@ def _use_engine(
         session.use_engine(engine, step)
         return EngineDecision(engine, "set by runtime.engine")
     made = saved.manifest if saved else None
-    # On another device or in another precision the measurements do not hold.
+    # On another device or in another precision the measurements are not valid.
     if made and (made.device, made.policy) == (device, session.policies.name):
         pinned = engine_name(made.engine)
         session.use_engine(pinned, step)

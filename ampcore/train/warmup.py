@@ -1,4 +1,4 @@
-"""Trains a tiny job in a waiting process, so that the next job reaches its first step sooner."""
+"""Trains a tiny job in a standby process, so that the next job reaches its first step sooner."""
 
 import gc
 
@@ -7,8 +7,8 @@ import tensorflow as tf
 from ampcore.spec import JobSpec
 from ampcore.train.trainer import Trainer
 
-# The next job traces its graph in 0.49 s of a core instead of 0.67. A CNN in float16, with the
-# engines measured, takes twice as long to rehearse and saves no more.
+# The next job traces its graph in 0.49 s of a core instead of 0.67. Warming up with a CNN in #
+# float16 and engine measurements takes twice as long and saves no more.
 WARMUP_JOB = {
     "name": "rehearsal",
     "model": {"kind": "mlp", "hidden": [4]},
@@ -23,10 +23,10 @@ def warm_up() -> None:
     """Train a tiny job to load the code that it needs; not on a machine with a GPU.
 
     Keras's lazy parts, TensorFlow's kernels and its graph optimizer are then in memory. On a
-    machine with a GPU nothing happens: a waiting process must not take its memory.
+    machine with a GPU nothing happens: a standby process must not allocate its memory.
     """
     if not tf.config.list_physical_devices("GPU"):
         Trainer(JobSpec.parse(WARMUP_JOB)).run()
-    # What it loaded stays: the garbage collector need not walk it while the job's graph is traced.
+    # The loaded objects stay: exclude them from garbage collection while the job is traced.
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Compares candidates side by side: interleaved rounds, each in a process with its libraries.
 
-A process prepares all of its contestants once, and then answers every "run <contestant>" with the
+A process prepares all of its candidates once, and then answers every "run <candidate>" with the
 milliseconds that one step took. Because the rounds are interleaved, whatever else the machine does
-hits all contestants alike; what counts are ratios of medians.
+affects all candidates alike; the results are ratios of medians.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, Self
 BENCHMARKS = Path(__file__).parent.parent
 PEERS_PYTHON = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
 CORES = os.cpu_count() or 1
-# Threads that still spin for work from the round before would disturb the next contestant.
+# Threads that still spin for work from the round before would disturb the next candidate.
 SETTLE_S = 0.02
 STARTUP_RUNS = 9
 STARTUP_STATEMENT = (
@@ -62,7 +62,7 @@ class CandidateProcess:
         process = subprocess.Popen(
             [str(program.python), "-m", program.module, *variants],
             cwd=BENCHMARKS,
-            # torch and what else counts by OpenMP; TensorFlow and JAX take every core anyway.
+            # For torch and other users of OpenMP; TensorFlow and JAX use every core anyway.
             env={**os.environ, "OMP_NUM_THREADS": str(CORES), "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -152,10 +152,10 @@ def rotated(candidates: Sequence[Candidate], by: int) -> Sequence[Candidate]:
 
 
 def python_startup_ms() -> float:
-    """The start of a Python process with some of its library: how fast the machine is just now.
+    """The start time of a Python process, as a measure of the machine's current speed.
 
-    The speed of a virtual machine moves with its neighbours and from one host to the next; figures
-    of two runs can be compared where this one is the same.
+    The speed of a virtual machine varies with its neighbours and between hosts; the figures of two
+    runs can be compared if this one is the same.
     """
     taken = []
     for _ in range(STARTUP_RUNS):

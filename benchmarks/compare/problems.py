@@ -33,7 +33,7 @@ class Wide:
     BATCH, STEPS = 512, 4
     INPUT = (2048,)
     HIDDEN = (2048, 2048, 2048)
-    # Forward, and backward by the weights and by what comes in, which the first layer omits.
+    # Forward, and backward for the weights and for the inputs; the first layer omits the latter.
     FLOPS = 2 * BATCH * (3 * 3 * 2048 * 2048 - 2048 * 2048 + 3 * 2048 * CLASSES)
 
 

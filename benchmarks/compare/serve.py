@@ -1,6 +1,6 @@
 """The candidates' side: prepare once, then answer each "run" with milliseconds per step.
 
-Imported by every contestant whatever its environment, and so needs nothing but Python.
+Every candidate imports it in its own environment, so it needs only the standard library.
 """
 
 import importlib.metadata
@@ -22,9 +22,9 @@ TRIALS = 3
 def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
     """Serve the candidates whose variants the command line names.
 
-    `variants` prepare a Round, or a mapping of several of which the fastest is to compete.
+    `variants` prepare a TimedRound, or a mapping of several, of which the fastest is measured.
     """
-    # Whatever the libraries print must not be taken for an answer.
+    # The output of libraries must not be taken for a response.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     rounds, chosen = {}, {}
     for name in sys.argv[1:]:
@@ -42,7 +42,7 @@ def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
 
 
 def step_ms(run_steps: TimedRound) -> float:
-    """Milliseconds a step of one round."""
+    """Milliseconds per step of one round."""
     start = time.perf_counter()
     steps = run_steps()
     return (time.perf_counter() - start) / steps * 1e3

@@ -1,1 +1,1 @@
-"""ampcore's own contestants: the trainer's loop, as a job would run it."""
+"""The candidates of ampcore: the training loop as a job runs it."""

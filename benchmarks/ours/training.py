@@ -1,8 +1,8 @@
-"""ampcore's loop on the problems of a compare, on data of the same sizes as everybody's.
+"""ampcore's loop on the problems of a comparison, with data of the same sizes.
 
 A variant is named `<problem>-<policy>-<loss scale>-<engine>`; the engine `any` tries all of them,
-as a job's own trial does. Every step's record is written and handed over, but for variants with
-`-last` or `-silent` behind them: no job runs like that, they show what the records cost.
+as a job's autotuning does. Every step is recorded and passed on, except in variants with the suffix
+`-last` or `-silent`: no job runs like that; they show the cost of the records.
 """
 
 import sys
@@ -61,7 +61,7 @@ PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 
 
 def session(problem: str, policy: str, loss_scale: str) -> Session:
-    """Everything a job has, before its first step."""
+    """The state of a job before its first step."""
     steps, model, examples = PROBLEMS[problem]
     spec = JobSpec.parse(
         {
@@ -91,9 +91,9 @@ def run(own: Session, engine: Any) -> TimedRound:
 
 
 def run_silently(own: Session, engine: str, *, last: bool) -> TimedRound:
-    """An epoch in one call of a loop that remembers the record of its last step, or none.
+    """An epoch in one call of a loop that keeps the record of its last step, or no record.
 
-    With none, losses, norms and rates are left out of the program where nothing else needs them.
+    Without a record, XLA and TensorFlow can remove losses, norms and rates from the program.
     """
     xla = engine == "xla_loop"
     step, window, cut = (
@@ -125,7 +125,7 @@ def run_silently(own: Session, engine: str, *, last: bool) -> TimedRound:
 
 
 def prepared(variant: str) -> TimedRound | dict[str, TimedRound]:
-    """What competes under a variant's name."""
+    """The candidate with a variant's name."""
     problem, policy, loss_scale, engine, *silent = variant.split("-")
     own = session(problem, policy, loss_scale)
     if silent:

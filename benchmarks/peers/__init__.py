@@ -1,1 +1,1 @@
-"""What others offer, each at its best: every module is one contestant's program."""
+"""Other products at their fastest settings: every module is the program of one candidate."""

@@ -1,6 +1,6 @@
 """JAX on the MLP: the whole epoch in one compiled `lax.scan`, Adam from optax.
 
-JAX has no loss scaling of its own: one is written by hand as its users write it, one is flax's.
+JAX has no loss scaling of its own: one variant is written by hand, the other uses flax.
 """
 
 import itertools
@@ -18,7 +18,7 @@ GROWTH_INTERVAL = 2000
 
 
 class State(NamedTuple):
-    """What the scan carries."""
+    """The carry of the scan."""
 
     weights: Any
     slots: Any
@@ -54,7 +54,7 @@ def plain(state: State, batch: Any) -> tuple[State, Any]:
 
 
 def dynamic(state: State, batch: Any) -> tuple[State, Any]:
-    """A step with a dynamic loss scale; one that is not finite changes only the scale."""
+    """A step with a dynamic loss scale; non-finite gradients change only the scale."""
     scaled, grads = jax.value_and_grad(lambda w: mean_loss(w, *batch) * state.scale)(state.weights)
     grads = jax.tree.map(lambda grad: grad / state.scale, grads)
     finite = jnp.all(jnp.array([jnp.isfinite(grad).all() for grad in jax.tree.leaves(grads)]))

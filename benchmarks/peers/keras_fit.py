@@ -1,6 +1,6 @@
 """Keras's `fit` on the MLP with its LossScaleOptimizer, at its fastest settings.
 
-What a user can turn is tried: compiled by XLA or not, and how many steps a call executes.
+The settings vary: compiled by XLA or not, and the number of steps per execution.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ STEPS_PER_EXECUTION = (1, 20, 100)
 
 
 def fits() -> dict[str, TimedRound]:
-    """A Round for each combination of settings."""
+    """A TimedRound for each combination of settings."""
     data = tf.data.Dataset.from_tensor_slices(batches(Mlp)).prefetch(tf.data.AUTOTUNE)
     return {
         f"jit_compile={jit} steps_per_execution={steps}": fit(data, jit=jit, steps=steps)

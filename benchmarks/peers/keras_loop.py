@@ -1,4 +1,4 @@
-"""Keras's custom training loop: one call of a tf.function for each step, as its guide has it."""
+"""Keras's custom training loop: one call of a tf.function for each step, as in its guide."""
 
 from collections.abc import Callable
 from typing import Any

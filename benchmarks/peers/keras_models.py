@@ -1,4 +1,4 @@
-"""The problems as Keras models, for both of Keras's ways to train them."""
+"""The problems as Keras models, for `fit` and for the custom training loop."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def cnn() -> Any:
 
 
 def adam(*, dynamic: bool) -> Any:
-    """Adam, inside Keras's dynamic loss scaling or not."""
+    """Adam, with or without Keras's dynamic loss scaling."""
     optimizer = keras.optimizers.Adam(LEARNING_RATE)
     return keras.optimizers.LossScaleOptimizer(optimizer) if dynamic else optimizer
 

@@ -22,7 +22,7 @@ def loop() -> TimedRound:
         with tf.GradientTape() as tape:
             loss = loss_function(y[:, None], model(x, training=True))
             scaled = optimizer.scale_loss(loss)
-        # The table's own tape entry, which arrives as rows and not as a whole table.
+        # The gradient of the table is an IndexedSlices of rows, not a dense table.
         grads = tape.gradient(scaled, [variable.value for variable in model.trainable_variables])
         optimizer.apply(grads, model.trainable_variables)
         return loss

@@ -1,13 +1,14 @@
-"""MLflow's tracking server and client, asked for what a telemetry of steps is asked for.
+"""MLflow's tracking server and client, for the same requests as the telemetry of steps.
 
-One JSON command a line on stdin, one JSON answer a line on stdout, until stdin ends. The server
-stands on SQLite, on loopback, with as many workers as it comes with; its jobs are off. Its uvicorn
-takes uvloop where that is installed; without it most answers wait 40 ms for a delayed TCP
-acknowledgement.
+Reads one JSON command per line from stdin and writes one JSON result per line to stdout, until
+stdin ends. The server uses SQLite, loopback and the default number of workers; job execution is
+disabled. Its uvicorn uses uvloop if that is installed; without it most responses wait 40 ms for a
+delayed TCP acknowledgement.
 
-MLflow stores infinities as the largest floats of their signs, so an infinite gradient norm is read
-back as 1.797e308; NaN it keeps. The plots of its interface read at most so many values of a run,
-one for each of as many equal buckets of its rows: whether a skipped step is among them is chance.
+MLflow stores an infinity as the largest float of the same sign, so an infinite gradient norm is
+read back as 1.797e308; it keeps NaN. The plots of its user interface read a limited number of
+values of a run, one for each equal bucket of its rows, so they contain a skipped step only by
+chance.
 """
 
 import argparse
@@ -46,7 +47,7 @@ SETTINGS = {
 
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
-    """The port of a server that answers; its process group ends with the block."""
+    """The port of a ready server; its process group is terminated at the end of the block."""
     port = _free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / DATABASE}"]
@@ -69,7 +70,7 @@ def serving(folder: Path) -> Iterator[int]:
 
 
 class Tracking:
-    """The commands, by their names; `steps` counts what this process has logged."""
+    """The commands by their names; `steps` counts the steps that this process has logged."""
 
     def __init__(self, folder: Path, port: int) -> None:
         from mlflow import MlflowClient
@@ -90,11 +91,11 @@ class Tracking:
         metrics: list[str],
         skips: list[int],
     ) -> dict[str, Any]:
-        """Log steps in calls of `batch`, or of fewer where 1,000 metrics are reached before.
+        """Log steps in calls of `batch` steps, or fewer: a call has at most 1,000 metrics.
 
-        `seconds` are those within `log_batch`: what it is given is made outside of them, and the
-        worker that answers has been asked before. A skipped step has an infinite `grad_norm`, and
-        1 for `skipped` where `metrics` name that too.
+        `seconds` is the time within `log_batch`, without the creation of its arguments and without
+        the first request. A skipped step has an infinite `grad_norm`, and 1 for `skipped` if
+        `metrics` includes that.
         """
         from mlflow.entities import Metric
 
@@ -117,9 +118,9 @@ class Tracking:
     def read(
         self, *, run: str, metric: str, points: int, start: int, end: int, times: int
     ) -> dict[str, Any]:
-        """Ask as the plots of the interface ask, on a connection that has been used once before.
+        """Send the request of the user interface's plots, on a connection that is already open.
 
-        A time ends with the last byte of the answer, before anything is parsed.
+        A time ends with the last byte of the response, before it is parsed.
         """
         query = {
             "run_ids": self._runs[run],
@@ -140,14 +141,14 @@ class Tracking:
         return {"ms": taken, "points": len(found), "steps": found}
 
     def size(self) -> dict[str, Any]:
-        """The bytes of the database's files, an empty log ahead of it where it keeps one."""
+        """The size of the database's files in bytes, after a checkpoint of the write-ahead log."""
         with closing(sqlite3.connect(self._database)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         files = self._database.parent.glob(f"{DATABASE}*")
         return {"bytes": sum(file.stat().st_size for file in files), "steps": self._steps}
 
     def about(self) -> dict[str, Any]:
-        """What took part."""
+        """The versions of MLflow and Python."""
         version = importlib.metadata.version("mlflow")
         return {"mlflow": version, "python": platform.python_version()}
 
@@ -158,7 +159,7 @@ class Tracking:
 
 
 def value(metric: str, step: int, *, skipped: bool) -> float:
-    """What a trainer might report, all digits of a float included."""
+    """A plausible value of a trainer, with all digits of a float."""
     match metric:
         case "loss":
             return 0.1 + 2.2 * math.exp(-step / 5000) + 0.05 * random.random()
@@ -195,7 +196,7 @@ def _wait_until_answering(server: "subprocess.Popen[bytes]", port: int) -> None:
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:
-    """Ask the whole group to end, and kill what is left of it."""
+    """Terminate the process group, and kill the processes that remain."""
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -211,12 +212,12 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """Start the server, and answer until stdin ends."""
+    """Start the server, and execute commands until stdin ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="for the server's files")
     folder = parser.parse_args().folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    # Whatever MLflow prints must not be taken for an answer, nor its settings here be another's.
+    # The output of MLflow must not be taken for a result; its settings come only from SETTINGS.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         del os.environ[name]

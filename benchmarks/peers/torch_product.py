@@ -8,7 +8,7 @@ from compare.serve import TimedRound, serve
 
 
 def products(dtype: torch.dtype) -> dict[str, TimedRound]:
-    """A Round for each shape; what it counts as steps are GFLOP."""
+    """A TimedRound for each shape; its steps are GFLOP."""
     return {str(shape): product(*shape, dtype) for shape in Product.SHAPES}
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's GradScaler, asked for its decisions: flags in, scales out, one JSON line each."""
+"""The decisions of PyTorch's GradScaler: reads flags and prints scales, one JSON line each."""
 
 import importlib.metadata
 import json
@@ -8,11 +8,11 @@ import torch
 
 
 def scales(flags: list[bool], initial: float, interval: int) -> list[float]:
-    """The scale after each step, of which a flag says whether its gradient was finite."""
+    """The scale after each step; a flag states whether the gradient of the step was finite."""
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], 0.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=initial, growth_interval=interval)
-    scaler.scale(weight.sum())  # its scale is made when it is first used
+    scaler.scale(weight.sum())  # the scale is created at its first use
     found = []
     for finite in flags:
         weight.grad = torch.tensor([1.0 if finite else torch.inf])

@@ -67,12 +67,12 @@ class Connection:
     def _receive(self) -> None:
         data = self._socket.recv(READ_BYTES)
         if not data:
-            raise ConnectionError("the server hung up")
+            raise ConnectionError("the server closed the connection")
         self._left += data
 
 
 def _length(head: bytes) -> int:
     before, name, after = head.partition(b"\r\ncontent-length:")
     if not name:
-        raise RuntimeError(f"an answer without a length: {before[:300]!r}")
+        raise RuntimeError(f"a response without a length: {before[:300]!r}")
     return int(after.partition(b"\r\n")[0])

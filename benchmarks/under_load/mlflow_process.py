@@ -21,7 +21,7 @@ BATCH = 250
 
 @contextmanager
 def mlflow_process(python: Path) -> Iterator[JsonProcess]:
-    """It answers the commands of `peers.mlflow_tracking`; its files are in a temporary folder."""
+    """Handles the commands of `peers.mlflow_tracking`; its files are in a temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="ampcore-bench-") as folder,
         JsonProcess.with_module(python, ["peers.mlflow_tracking", "--folder", folder]) as process,
@@ -31,7 +31,7 @@ def mlflow_process(python: Path) -> Iterator[JsonProcess]:
 
 @dataclass(frozen=True)
 class MlflowRun:
-    """A run of MLflow's, and which of its steps were skipped."""
+    """A run in MLflow, and its skipped steps."""
 
     peer: JsonProcess
     steps: int
@@ -39,14 +39,14 @@ class MlflowRun:
 
     @classmethod
     def logged(cls, peer: JsonProcess, steps: int, skips: int) -> Self:
-        """One of so many steps, with so many skipped at random."""
+        """A run with this many steps, of which some are skipped at random."""
         skipped = sorted(random.Random(0).sample(range(steps), skips))
         about = {"first_step": 0, "batch": BATCH, "metrics": METRICS, "skips": skipped}
         peer.call("log", run=RUN, steps=steps, **about)
         return cls(peer, steps, skipped)
 
     def plotted(self, points: int) -> tuple[float, int]:
-        """Milliseconds that a plot of all of it takes, and how many skipped steps are in it."""
+        """Milliseconds for a plot of all steps, and the number of skipped steps in it."""
         about = {"points": points, "start": 0, "end": self.steps, "times": 1}
         answer = self.peer.call("read", run=RUN, metric=PLOTTED, **about)
         return answer["ms"][0], len(set(self.skips) & set(answer["steps"]))

@@ -8,9 +8,9 @@ STEP_TABLES = ("step_blocks", "step_levels", "step_points")
 
 
 def storage_size(kind: str, steps: int, size: int) -> dict[str, float]:
-    """What is in use, and what the files grow by; the steps came in blocks of `size`.
+    """The bytes in use, and the growth of the files; the steps were stored in blocks of `size`.
 
-    Merging leaves room in the files, which the next job takes.
+    Merging leaves free space in the files, which the next job uses.
     """
     with service_environment(kind) as service:
         sizes = [size_bytes(service.database)]
@@ -27,7 +27,7 @@ def storage_size(kind: str, steps: int, size: int) -> dict[str, float]:
 
 
 def size_bytes(database: Database, *, packed: bool = False) -> int:
-    """Of the database, of PostgreSQL's tables of steps; packed: without room that is free."""
+    """The size of the database, or of PostgreSQL's step tables; packed: without free space."""
     with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         ask = connection.exec_driver_sql
         if database.engine.dialect.name == "sqlite":

@@ -89,7 +89,7 @@ function ReloadPrompt() {
   );
 }
 
-/** Shows an error if a page fails to render; another route starts afresh. */
+/** Shows an error if a page fails to render; another route resets it. */
 class ErrorBoundary extends Component<{ children: ComponentChildren }, { message: string | null }> {
   override state = { message: null };
 

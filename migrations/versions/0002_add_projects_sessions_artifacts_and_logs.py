@@ -1,4 +1,4 @@
-"""Let the service keep its promises
+"""Add projects, sessions, artifacts and logs
 
 Revision ID: 0002
 Revises: 0001
@@ -23,7 +23,7 @@ DEFAULTS = {
     "tokens": ["role", "project"],
     "workers": ["queues"],
 }
-"""Columns that need a value in the rows that are there; new rows get theirs from the program."""
+"""Columns that need a value in existing rows; the program sets it in new rows."""
 
 
 def upgrade() -> None:
@@ -199,7 +199,7 @@ def upgrade() -> None:
         with op.batch_alter_table(table, schema=None) as batch_op:
             for name in names:
                 batch_op.alter_column(name, server_default=None)
-    # Last, and by itself: SQLite rebuilds a table without the order of an index.
+    # Last, and separately: SQLite rebuilds a table without the sort order of an index.
     op.create_index(
         "ix_jobs_in_turn",
         "jobs",

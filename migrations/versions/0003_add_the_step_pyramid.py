@@ -1,4 +1,4 @@
-"""Keep steps at every scale
+"""Add the downsampling levels of steps
 
 Revision ID: 0003
 Revises: 0002
@@ -17,13 +17,13 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 DEFAULTS = ["examples", "duration_s", "skipped_s"]
-"""Columns that need a value in the rows that are there; new rows get theirs from the program."""
+"""Columns that need a value in existing rows; the program sets it in new rows."""
 
 
 PAYLOAD_LAST: list[tuple[str, ...]] = [
     ("seq", "examples", "duration_s", "skipped_s", "best_loss", "created_at", "marks", "payload")
 ]
-"""SQLite reads a row from its beginning: what is small must not lie behind what is large."""
+"""SQLite reads a row from its beginning: small columns must come before large ones."""
 
 
 def upgrade() -> None:
@@ -45,7 +45,7 @@ def upgrade() -> None:
     ) as batch_op:
         for name in DEFAULTS:
             batch_op.alter_column(name, server_default=None)
-    # Last, and by itself: SQLite rebuilds a table without the condition of an index.
+    # Last, and separately: SQLite rebuilds a table without the condition of an index.
     op.create_index(
         "ix_step_blocks_loose",
         "step_blocks",

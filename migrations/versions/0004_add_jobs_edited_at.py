@@ -1,4 +1,4 @@
-"""Note when jobs are edited
+"""Record when jobs are edited
 
 Revision ID: 0004
 Revises: 0003

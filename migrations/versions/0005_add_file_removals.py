@@ -1,4 +1,4 @@
-"""Note files that are to be deleted
+"""Record files to delete
 
 Revision ID: 0005
 Revises: 0004

@@ -1,4 +1,4 @@
-"""Rename columns and indexes after what they hold, and count an artifact's steps from 1
+"""Rename columns and indexes after their content, and count an artifact's steps from 1
 
 Revision ID: 0006
 Revises: 0005
@@ -20,7 +20,7 @@ COLUMNS = [
     ("jobs", "woken_at", "dispatched_at"),
     ("step_blocks", "marks", "merge_index"),
 ]
-"""Table, column until 0005, column from 0006 on."""
+"""Table, column name until 0005, column name from 0006 on."""
 
 
 # Both databases rename a column in place, in its indexes too. No batch mode: it would copy every

@@ -36,7 +36,7 @@ MAX_SUSPECT_LOOKUPS: Final = 1
 class CredentialKind(StrEnum):
     """How a secret was sent."""
 
-    TOKEN = "token"  # noqa: S105 - a word
+    TOKEN = "token"  # noqa: S105 - not a secret
     COOKIE = "cookie"
 
 

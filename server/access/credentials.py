@@ -23,7 +23,7 @@ HINT: Final = "Send the header 'Authorization: Bearer <token>'"
 SECRET_PARAMETERS: Final = frozenset(
     {"token", "access_token", "auth_token", "api_key", "apikey", "key"}
 )
-"""Query parameters in which people put secrets."""
+"""Query parameters that commonly contain secrets by mistake."""
 
 
 def read(scope: Scope) -> Credential:
@@ -54,7 +54,8 @@ def invalid_token_error(scope: Scope) -> Unauthorized:
     """The error for a secret that is wrong, expired or revoked."""
     first, *others = _challenges(scope)
     return Unauthorized(
-        f"{HINT}; the one received is not valid here.", (f'{first}, error="invalid_token"', *others)
+        f"{HINT}; the token received is not valid on this server.",
+        (f'{first}, error="invalid_token"', *others),
     )
 
 
@@ -63,13 +64,13 @@ def _challenges(scope: Scope) -> tuple[str, ...]:
 
 
 def _describe_received(scope: Scope) -> str:
-    """Raise Unauthorized for a secret in the URL: URLs end up in logs and histories."""
+    """What the request contains instead of a credential; URLs end up in logs and histories."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=None)
     if any(
         name.lower() in SECRET_PARAMETERS or value.startswith(SECRET_PREFIX)
         for name, value in pairs
     ):
-        return "a secret in the address, where it is never read: it may be in logs now"
+        return "a secret in the URL, which is not accepted; it may now be in logs"
     return "none"
 
 

@@ -17,11 +17,11 @@ from limits.strategies import FixedWindowRateLimiter
 from server.errors import TooManyRequests
 
 MAX_COUNTERS: Final = 10_000
-"""Above so many counters, expired ones are removed."""
+"""Above this number of counters, expired ones are removed."""
 
 
 class RateLimit:
-    """At most so many hits per window; a window starts with its first hit."""
+    """Limits the number of hits per window; a window starts with its first hit."""
 
     def __init__(self, rate: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._item = parse(rate)
@@ -30,12 +30,12 @@ class RateLimit:
         self._limiter = FixedWindowRateLimiter(self._counters)
 
     def hit(self, key: str) -> None:
-        """Count one more for the key. Raises TooManyRequests."""
+        """Count a hit for the key. Raises TooManyRequests."""
         if not self._limiter.hit(self._item, key):
             raise self._refusal(key)
 
     def check(self, key: str) -> None:
-        """Raise TooManyRequests if the next hit would; does not count."""
+        """Raise TooManyRequests if the next hit would raise it; counts nothing."""
         if not self._limiter.test(self._item, key):
             raise self._refusal(key)
 
@@ -55,7 +55,7 @@ class Counter:
 
 
 class MemoryCounters(Storage):
-    """In-memory counters; those of the library have no bound, and start threads to expire."""
+    """In-memory counters; those of the library are unbounded and start threads for the expiry."""
 
     STORAGE_SCHEME = None
     base_exceptions = ()
@@ -78,7 +78,7 @@ class MemoryCounters(Storage):
             return counter.count
 
     def set(self, key: str, count: int, until: float) -> None:
-        """Replace the count, and when the window ends."""
+        """Replace the count and the end of the window."""
         with self._changing:
             if key not in self._counters:
                 self._make_room(self._clock())

@@ -43,7 +43,7 @@ def check_same_origin(scope: Scope) -> None:
         return
     raise CrossOrigin(
         f"Expected the header 'Origin: {own}', received {origin or 'none'}. A proxy in front must "
-        "hand on Host and X-Forwarded-Proto, and be named in AMPCORE_TRUSTED_PROXIES."
+        "forward Host and X-Forwarded-Proto, and be listed in AMPCORE_TRUSTED_PROXIES."
     )
 
 

@@ -1,4 +1,4 @@
-"""The rate limit of requests over all servers: counted here, and added up in Redis."""
+"""The rate limit of requests over all servers: each process counts, Redis holds the totals."""
 
 import asyncio
 import logging
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 OFF: Final = "off"
 KEY_PREFIX: Final = "ampcore.rate_limit"
 SHARE_S: Final = 0.25
-"""How often counts are shared: until then a server does not know of requests to another one."""
+"""Seconds between two exchanges of counts; until then a server misses hits on other servers."""
 TIMEOUT_S: Final = 2.0
 
 
 class SharedRateLimit(RateLimit):
-    """At most so many hits per window over all servers that share their counts.
+    """Limits the number of hits per window over all servers that share their counts.
 
     No hit waits for Redis. Hits that cannot be shared count for this process alone.
     """
@@ -35,15 +35,15 @@ class SharedRateLimit(RateLimit):
         self._unshared: Counter[str] = Counter()
 
     def hit(self, key: str) -> None:
-        """Count one more for the key. Raises TooManyRequests."""
+        """Count a hit for the key. Raises TooManyRequests."""
         self._unshared[key] += 1
         super().hit(key)
 
     async def share(self, totals: RedisStorage) -> bool:
-        """Add this process's hits to the totals, and take over what the totals are then.
+        """Add this process's hits to the totals in Redis, and adopt the new totals.
 
-        False if there were none. Raises RedisError and OSError; hits that were not added count for
-        this process alone.
+        Returns False if there were no hits. Raises RedisError and OSError; hits that were not
+        added count for this process alone.
         """
         unshared, self._unshared = self._unshared, Counter()
         for key, hits in unshared.items():
@@ -64,7 +64,7 @@ async def share_counts(limit: SharedRateLimit, redis_url: str) -> None:
         retry=Retry(NoBackoff(), 0),
     )
     totals = RedisStorage(
-        "redis://",  # the URL is the pool's
+        "redis://",  # not used: the pool has the URL
         implementation="redispy",
         key_prefix=KEY_PREFIX,
         connection_pool=pool,

@@ -1,1 +1,1 @@
-"""Work that a server does beside its requests: reconcile, dispatch again, compact, clean up."""
+"""Background work of the server: reconcile, dispatch again, compact, clean up."""

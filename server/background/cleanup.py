@@ -7,7 +7,7 @@ from store.database import Database
 
 DAY_S: Final = 86_400.0
 WORKER_RETENTION_S: Final = 7 * DAY_S
-"""A worker that has been gone for so long is deleted."""
+"""A worker that stopped longer ago is deleted."""
 
 
 def delete_expired_rows(database: Database) -> None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 INTERVAL_S: Final = 1.0
 CLEANUP_INTERVAL_S: Final = 60.0
 RECENT_ROUNDS: Final = 3
-"""The shortest of so many rounds is the usual duration of a round on this machine."""
+"""The shortest of this many rounds is taken as the usual duration of a round."""
 EXPIRE_LEASES: Final = "expiring leases"
 
 

@@ -12,9 +12,9 @@ from store.tables import Job
 log = logging.getLogger(__name__)
 
 REDISPATCH_AFTER_S: Final = 3.0
-"""A queued job without a message for so long gets another one, if its queue has none."""
+"""A queued job gets another message this long after the last one, if its queue is empty."""
 FALLBACK_AFTER_S: Final = 60.0
-"""A job that prefers a GPU is offered to every worker after so long."""
+"""A job that prefers a GPU is offered to every worker after this time."""
 BATCH: Final = 100
 
 

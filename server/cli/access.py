@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from store.audit import Actor
     from store.tables import Token
 
-token_app = typer.Typer(help="Who may speak to the server.", no_args_is_help=True)
-project_app = typer.Typer(help="Whose jobs they are, and how many.", no_args_is_help=True)
+token_app = typer.Typer(help="Create, list and revoke access tokens.", no_args_is_help=True)
+project_app = typer.Typer(help="List projects and set their quotas.", no_args_is_help=True)
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 NO_LIMIT: Final = "none"
@@ -29,7 +29,7 @@ NO_LIMIT: Final = "none"
 def _duration(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text, re.ASCII)
     if match is None:
-        raise typer.BadParameter(f"expected a time as in 30d, 12h or 90m, received {text!r}.")
+        raise typer.BadParameter(f"expected a duration such as 30d, 12h or 90m, received {text!r}.")
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
@@ -57,11 +57,14 @@ Quota = Annotated[
 
 @token_app.command()
 def create(
-    name: Annotated[str, typer.Argument(parser=_name, help="Whose token it is.")],
+    name: Annotated[
+        str, typer.Argument(parser=_name, help="Name of the token, for example its owner's.")
+    ],
     role: Annotated[
         Role,
         typer.Option(
-            help="admin: everything, everywhere; member: the jobs of its project; viewer: reads."
+            help="admin: everything, in all projects; member: the jobs of its project; viewer: "
+            "read-only."
         ),
     ] = Role.MEMBER,
     project: Annotated[str, typer.Option(help="Created if it does not exist.")] = "default",
@@ -82,7 +85,7 @@ def create(
     with _transaction() as (session, actor):
         secret = tokens.create(session, name, role=role, project=project, expires_at=expires_at)
         token = tokens.get_by_secret(session, secret)
-        assert token is not None  # noqa: S101 - it was made in this transaction
+        assert token is not None  # noqa: S101 - created in this transaction
         details = {"name": name, "role": role}
         audit.record(session, actor, "token.create", token.id, project=project, **details)
     typer.echo(secret)
@@ -101,14 +104,14 @@ def list_tokens() -> None:
 
 @token_app.command()
 def revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """Revoke a token: it is refused from now on."""
+    """Revoke a token, immediately and permanently."""
     from store import audit, tokens
 
     try:
         with _transaction() as (session, actor):
             token = tokens.get(session, token_id)
             if token is None:
-                fail(f"There is no token {token_id!r}; `ampserver token list` lists them.")
+                fail(f"There is no token {token_id!r}; `ampserver token list` lists the tokens.")
             if tokens.revoke(session, token):
                 audit.record(session, actor, "token.revoke", token.id, project=token.project)
     except tokens.LastAdminToken as error:
@@ -141,7 +144,7 @@ def set_quotas(
 
 @project_app.command("list")
 def list_projects() -> None:
-    """List the projects, their quotas, and how many of their jobs wait and run."""
+    """List the projects with their quotas and their queued and running jobs."""
     with _transaction() as (session, _actor):
         table = _projects(session)
     typer.echo(table)

@@ -69,10 +69,13 @@ def up(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
     port: Port = DEFAULT_PORT,
     workers: Annotated[
-        int, typer.Option("--workers", "--slots", min=1, help="Jobs that train at one time.")
+        int,
+        typer.Option(
+            "--workers", "--slots", min=1, help="Number of jobs that run at the same time."
+        ),
     ] = 1,
 ) -> None:
-    """Run everything on this machine: SQLite, Redis, the API and a worker."""
+    """Run the whole service on this machine: SQLite, Redis, the API and a worker."""
     from server.embedded.stack import up as run
 
     hide_memory()
@@ -102,7 +105,7 @@ def api() -> None:
     if warning := exposure_warning(listener):
         typer.echo(warning, err=True)
     try:
-        serve(settings, listener, lambda: typer.echo(f"ampcore answers at {url_of(listener)}"))
+        serve(settings, listener, lambda: typer.echo(f"ampcore is ready at {url_of(listener)}"))
     except KeyboardInterrupt:
         typer.echo("Stopped.")
     _exit_now()
@@ -112,7 +115,7 @@ def api() -> None:
 def worker() -> None:
     """Run only a worker. AMPCORE_* variables set the database, Redis and the number of slots."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell is meant
+    os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell needed
 
 
 @app.command()

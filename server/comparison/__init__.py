@@ -1,1 +1,1 @@
-"""Comparison of jobs: their steps on one grid, and the differences of specs and results."""
+"""Comparison of jobs: their steps on a common grid, and the differences of specs and results."""

@@ -16,7 +16,8 @@ MAX_JOBS: Final = 10
 DEFAULT_POINTS: Final = 500
 
 Jobs = Annotated[
-    str, Query(max_length=1000, description=f"{MIN_JOBS} to {MAX_JOBS} ids with commas between.")
+    str,
+    Query(max_length=1000, description=f"{MIN_JOBS} to {MAX_JOBS} job ids, separated by commas."),
 ]
 Baseline = Annotated[
     str | None,
@@ -24,7 +25,7 @@ Baseline = Annotated[
         max_length=64, description="Job that the others are compared with; default: the first one."
     ),
 ]
-MaxPoints = Annotated[int, Query(ge=2, le=2000, description="Of each job.")]
+MaxPoints = Annotated[int, Query(ge=2, le=2000, description="Maximum number of points per job.")]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _compare_query(
 ) -> CompareQuery:
     ids = [job_id.strip() for job_id in jobs.split(",")]
     if len(set(ids)) != len(ids) or not MIN_JOBS <= len(ids) <= MAX_JOBS:
-        expected = f"{MIN_JOBS} to {MAX_JOBS} different ids of jobs with commas between"
+        expected = f"{MIN_JOBS} to {MAX_JOBS} different job ids, separated by commas"
         raise RequestInvalid(
             [Problem("/query/jobs", "invalid_value", expected, format_value(jobs))]
         )

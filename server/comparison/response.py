@@ -50,45 +50,45 @@ class Compared:
     curve: "Curve"
 
 
-def visible_jobs(session: Session, asked: CompareQuery, visible_project: str | None) -> list[Job]:
+def visible_jobs(session: Session, query: CompareQuery, visible_project: str | None) -> list[Job]:
     """The jobs in the requested order. Raises NotFound for one that is not visible."""
-    rows = {row.id: row for row in jobs.get_rows(session.connection(), asked.jobs)}
-    for job_id in asked.jobs:
+    rows = {row.id: row for row in jobs.get_rows(session.connection(), query.jobs)}
+    for job_id in query.jobs:
         if job_id not in rows or visible_project not in (None, rows[job_id].project):
             raise job_not_found(job_id)
-    return [job_from_row(rows[job_id]) for job_id in asked.jobs]
+    return [job_from_row(rows[job_id]) for job_id in query.jobs]
 
 
-def etag(session: Session, asked: CompareQuery, found: Sequence[Job]) -> str:
+def etag(session: Session, query: CompareQuery, found: Sequence[Job]) -> str:
     """The ETag of the comparison: it changes with any of the jobs."""
     seqs = [jobs.project_and_seq(session, job.id) for job in found]
-    return etag_of(asked, seqs, [job.updated_at for job in found])
+    return etag_of(query, seqs, [job.updated_at for job in found])
 
 
-def compare(session: Session, asked: CompareQuery, found: Sequence[Job]) -> Iterator[bytes]:
+def compare(session: Session, query: CompareQuery, found: Sequence[Job]) -> Iterator[bytes]:
     """Compare the jobs. Raises RequestInvalid for a column that none of them has."""
     from server.comparison import curves
 
     tracks = [curves.steps_of_job(session, job.id) for job in found]
-    if asked.columns is not None and any(each.ranges for each in tracks):
+    if query.columns is not None and any(each.ranges for each in tracks):
         known = [
             name
             for each in tracks
             for name in steps.column_names(session, each.job_id, each.ranges)
         ]
-        check_columns(asked.columns, list(dict.fromkeys(known)))
-    size = curves.steps_per_point(tracks, asked.max_points)
-    baseline = asked.jobs.index(asked.baseline)
+        check_columns(query.columns, list(dict.fromkeys(known)))
+    size = curves.steps_per_point(tracks, query.max_points)
+    baseline = query.jobs.index(query.baseline)
     compared = [
         Compared(
             job,
             _speedup(job, found[baseline]),
             curves.loss_drift(session, each, tracks[baseline]),
-            curves.curve(session, each, size, asked.columns),
+            curves.curve(session, each, size, query.columns),
         )
         for job, each in zip(found, tracks, strict=True)
     ]
-    return _json_document(asked, size, compared)
+    return _json_document(query, size, compared)
 
 
 def _speedup(job: Job, baseline: Job) -> float | None:
@@ -107,9 +107,9 @@ def _results(found: Sequence[Job]) -> Iterator[Result]:
         yield Result(name=name, values=[getattr(job.summary, name, None) for job in found])
 
 
-def _json_document(asked: CompareQuery, size: int, compared: Sequence[Compared]) -> Iterator[bytes]:
+def _json_document(query: CompareQuery, size: int, compared: Sequence[Compared]) -> Iterator[bytes]:
     found = [each.job for each in compared]
-    yield b'{"baseline":%b,"steps_per_point":%d,"jobs":[' % (dumps(asked.baseline).encode(), size)
+    yield b'{"baseline":%b,"steps_per_point":%d,"jobs":[' % (dumps(query.baseline).encode(), size)
     for index, each in enumerate(compared):
         yield b"," if index else b""
         yield from _one(each)

@@ -26,17 +26,17 @@ class DataFolder:
         self.database_url = sqlite_url(self.path)
 
     def create(self) -> None:
-        """Make the folder and those in it, for their owner alone. Raises StartFailed.
+        """Create the folder and its subfolders, readable only by their owner. Raises StartFailed.
 
-        What an older version left for others to read is closed to them. Where the owner is root,
-        others can read the data sets, and go through the folder to them.
+        Files that an older version left readable for other users become private. If the owner is
+        root, other users can still read the data sets, because trainers run as other users.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.logs, self.run, self.datasets):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StartFailed(f"The data folder {self.path} cannot be made: {error}.") from None
+            raise StartFailed(f"The data folder {self.path} cannot be created: {error}.") from None
         self._close()
 
     def _close(self) -> None:
@@ -92,7 +92,7 @@ class DataFolder:
         connection = {"url": url, "token": self.token()}
         _write_private(self.connection_file, json.dumps(connection) + "\n")
 
-    def forget_connection(self) -> None:
+    def remove_connection(self) -> None:
         """Delete the connection file."""
         self.connection_file.unlink(missing_ok=True)
 

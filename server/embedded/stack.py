@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from store.database import Database
 
 FIRST_JOB: Final = '{"model": {"kind": "mlp"}, "data": {"kind": "digits"}}'
-"""The spec in the suggested first command: valid in any folder, and trained in seconds."""
+"""The spec in the suggested first command: works in any folder and trains in seconds."""
 MIGRATION_GRACE_S: Final = 5.0
 REDIS_GRACE_S: Final = 3.0
 WORKER_GRACE_S: Final = 30.0
@@ -48,7 +48,7 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     listener = stack.enter_context(listen(host, port))
     folder.create()
     stack.enter_context(folder.lock())
-    folder.forget_connection()
+    folder.remove_connection()
     settings = _settings(folder, host, port)
     set_up_logging(settings.log_format, folder.logs / "server.log")
     redis = start_redis(folder.run, folder.logs / "redis.log")
@@ -69,7 +69,7 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     )
     keeper.start()
     stack.callback(keeper.stop)
-    stack.callback(folder.forget_connection)
+    stack.callback(folder.remove_connection)
 
     def announce() -> None:
         folder.write_connection(url_of(listener))
@@ -124,7 +124,7 @@ def _prepare_database(
         with database.write() as session:
             tokens.ensure_admin(session, "ampserver up", folder.token())
     except tokens.TokenRevoked as error:
-        raise StartFailed(f"{error} Delete {folder.token_file} to have a new one made.") from None
+        raise StartFailed(f"{error} Delete {folder.token_file} to create a new token.") from None
     _end_orphaned_jobs(database)
     return database
 
@@ -144,8 +144,7 @@ def _migrate(stack: ExitStack, migration: ChildProcess, folder: DataFolder) -> N
 
     if migration.wait() != 0:
         raise StartFailed(
-            f"The database in {folder.path} cannot be migrated; "
-            f"{folder.logs / 'migrate.log'} tells why."
+            f"The database in {folder.path} cannot be migrated; see {folder.logs / 'migrate.log'}."
         )
 
 
@@ -169,7 +168,7 @@ def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
         "ampcore is ready.",
         "",
         f"  address  {url}",
-        f"           a browser shows the dashboard; sign in with the token in {folder.token_file}",
+        f"           open it in a browser and sign in with the token in {folder.token_file}",
         f"  docs     {url}/api/v1/docs",
         f"           sign in with any user name; the password is the token in {folder.token_file}",
         "           to try an operation there, press Authorize and paste the token",

@@ -15,7 +15,7 @@ POLL_INTERVAL_S: Final = 0.25
 FIRST_DELAY_S: Final = 0.5
 MAX_DELAY_S: Final = 30.0
 DELAY_RESET_S: Final = 60.0
-"""After a child has run for so long, its delay is reset."""
+"""After a child has run this long, its delay is reset."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _check_child(watch: SupervisedChild) -> None:
             watch.delay_s = FIRST_DELAY_S
         watch.restart_at = now + watch.delay_s
         name, code = watch.child.name, watch.child.exit_code
-        log.warning("%s ended (%s); it starts again in %g s", name, code, watch.delay_s)
+        log.warning("%s exited (%s); restarting in %g s", name, code, watch.delay_s)
         watch.on_end()
         watch.delay_s = min(2 * watch.delay_s, MAX_DELAY_S)
     elif now >= watch.restart_at:
@@ -89,4 +89,4 @@ def _check_child(watch: SupervisedChild) -> None:
         try:
             watch.child.start()
         except OSError as error:
-            log.warning("%s does not start: %s", watch.child.name, error)
+            log.warning("cannot start %s: %s", watch.child.name, error)

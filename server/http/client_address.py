@@ -1,7 +1,7 @@
 """The client's address and scheme, as the trusted proxies in front of the server report them.
 
-Each proxy appends the address that it received the request from to `X-Forwarded-For`. What stands
-left of the entries of trusted proxies was sent by the client, who can write anything there.
+Each proxy appends the address that it received the request from to `X-Forwarded-For`. Entries to
+the left of those of trusted proxies come from the client and cannot be trusted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:  # the worker's image has this module, but no web framework
 Network = IPv4Network | IPv6Network
 
 MAX_HOPS: Final = 20
-"""Entries of X-Forwarded-For that are looked at, from the right."""
+"""The maximum number of X-Forwarded-For entries that are read, from the right."""
 SCHEMES: Final = frozenset({"http", "https"})
 
 
 class Client(NamedTuple):
-    """Where a request comes from; the port is 0 where nobody reported it."""
+    """The address of a client; the port is 0 if unknown."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class ClientAddress:
     """ASGI middleware: sets `client` and `scheme` of a request that came through a trusted proxy.
 
     Args:
-        app: What answers.
+        app: The ASGI application.
         trusted: The addresses of the proxies. The headers of all other peers are ignored.
     """
 
@@ -60,7 +60,7 @@ class ClientAddress:
 
 
 def trusted_checker(networks: Sequence[Network]) -> Callable[[str], bool]:
-    """A function that tells whether an address lies in one of the networks."""
+    """A function that returns whether an address is in one of the networks."""
 
     @lru_cache(maxsize=4096)
     def is_trusted(host: str) -> bool:
@@ -80,7 +80,7 @@ def normalized_address(host: str) -> str:
 def _nearest_untrusted(
     peer: Client, hops: Sequence[str], is_trusted: Callable[[str], bool]
 ) -> tuple[int, Client]:
-    """The client, and how many entries from the right it stands; the peer itself is at 0."""
+    """The index of the client's entry from the right (0 is the peer), and the client."""
     client, depth = peer, 0
     for hop in reversed(hops[-MAX_HOPS:]):
         reported = _client(hop)

@@ -87,12 +87,12 @@ def read_json(body: bytes) -> Any:
 
 
 def _refuse_constant(word: str) -> Never:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _parse_finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is too large a number")
+        raise ValueError(f"the number {text} is too large")
     return number
 
 
@@ -100,7 +100,7 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {format_value(twice)} stands in an object twice")
+        raise ValueError(f"duplicate key {format_value(twice)} in an object")
     return document
 
 
@@ -129,11 +129,13 @@ def _walk(document: Any) -> Iterator[tuple[Location, Any]]:
 
 
 def _hint(body: bytes) -> str:
-    """A hint for a body that is not an object or list, and so perhaps YAML."""
+    """A hint for a body that is not an object or list, which may be YAML."""
     if not body.strip() or body.lstrip().startswith((b"{", b"[")):
         return ""
-    return " The API takes JSON alone; a spec in YAML is for `ampctl submit`."
+    return " The API accepts only JSON; `ampctl submit` also accepts YAML."
 
 
 def _too_deep() -> str:
-    return f"Expected a JSON document nested at most {MAX_DEPTH} deep, received a deeper one."
+    return (
+        f"Expected a JSON document nested at most {MAX_DEPTH} levels deep, received a deeper one."
+    )

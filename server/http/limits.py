@@ -30,7 +30,9 @@ class HeaderLimit:
         headers = scope.get("headers", ())
         size = sum(len(name) + len(value) for name, value in headers)
         if scope["type"] == "http" and (size > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS):
-            message = f"Expected at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes in all."
+            message = (
+                f"Expected at most {MAX_HEADERS} headers with {MAX_HEADER_BYTES} bytes in total."
+            )
             await problem_response(HeadersTooLarge(message))(scope, receive, send)
         else:
             await self.app(scope, receive, send)

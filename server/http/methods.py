@@ -36,7 +36,7 @@ class HeadAsGet:
 def allowed_methods(request: Request) -> list[str]:
     """The methods that the path of a request supports.
 
-    Starlette's router reports only those of the first matching route.
+    Starlette's router reports only the methods of the first matching route.
     """
     methods = [method for method in METHODS if _takes(request, method)]
     return sorted([*methods, "HEAD"]) if "GET" in methods else methods

@@ -66,7 +66,7 @@ def _from_router(request: Request, error: Exception) -> Exception:
     """Replace the 404 and 405 of Starlette's router by our errors; return any other unchanged."""
     match error:
         case HTTPException(status_code=404):
-            slash = " with a slash at its end" if request.url.path[1:].endswith("/") else ""
+            slash = " with a trailing slash" if request.url.path[1:].endswith("/") else ""
             return NotFound(f"There is no route at this path{slash}; see /api/v1/docs.")
         case HTTPException(status_code=405):
             return MethodNotAllowed(allowed_methods(request))
@@ -98,27 +98,27 @@ def _detail(error: Exception, kind: HttpProblem) -> str:
 
 def _detail_of_database(error: Exception, kind: HttpProblem) -> str:
     if kind is UNAVAILABLE:
-        log.error("the database does not answer: %s", error)
-        return "The database does not answer, and nothing was done; try again soon."
+        log.error("the database is unavailable: %s", error)
+        return "The database is unavailable, and nothing was changed; try again soon."
     if isinstance(error, OutcomeUnknown):
         log.error("the connection to the database was lost during a commit: %s", error)
         return (
             "The database connection was lost during the commit, so the change may or may not have "
-            "been made. Check, or send the request again with the same Idempotency-Key; it is "
-            "carried out at most once."
+            "been made. Check it, or repeat the request with the same Idempotency-Key: it is "
+            "applied at most once."
         )
     log.error("a database query failed because of a bug in the server", exc_info=error)
     return UNEXPECTED_DETAIL
 
 
 def _detail_of_storage(error: StorageFailed) -> str:
-    """A message for the client; the log alone says where the storage is and what it said."""
+    """A message for the client; the details of the storage are only in the log."""
     if isinstance(error, PathInvalid | FileNotStored):
         return "The job has no such file, or it was deleted."
     log.error("%s", error)
     if isinstance(error, FileDamaged):
         return "The stored file does not match its SHA-256; see the server's log."
-    return "The storage of files does not answer; try again soon."
+    return "The file storage is unavailable; try again soon."
 
 
 def _problems(error: Exception) -> Sequence[Problem]:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 HEADER: Final = b"x-request-id"
 ID_PATTERN: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 MAX_LOGGED_PATH: Final = 200
-"""The most characters of a path in the log."""
+"""The maximum number of characters of a path in the log."""
 
 
 class RequestId:
@@ -32,17 +32,17 @@ class RequestId:
             return
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _id_from_client(scope) or secrets.token_hex(8)
-        answer = _ResponseObserver(send, request_id)
+        observer = _ResponseObserver(send, request_id)
         before = context.set({**context.get(NO_CONTEXT), "request_id": request_id})
         try:
-            await self.app(scope, receive, answer)
+            await self.app(scope, receive, observer)
         except Exception:
             # The client has the response already, or sees the connection close.
             log.exception("the request failed")
-            if not answer.complete:
+            if not observer.complete:
                 raise
         finally:
-            _log_request(scope, answer)
+            _log_request(scope, observer)
             context.reset(before)
 
 
@@ -78,15 +78,15 @@ def _id_from_client(scope: Scope) -> str | None:
     return None
 
 
-def _log_request(scope: Scope, answer: _ResponseObserver) -> None:
+def _log_request(scope: Scope, observer: _ResponseObserver) -> None:
     """Log the request, without its query string: people put secrets there."""
     if not access.isEnabledFor(logging.INFO) or scope["state"].get("unlogged"):
         return
     facts: dict[str, Any] = {
         "method": scope["method"],
         "path": scope["path"][:MAX_LOGGED_PATH],
-        "status": answer.status,
-        "duration_ms": answer.duration_ms,
+        "status": observer.status,
+        "duration_ms": observer.duration_ms,
     }
     principal = scope["state"].get("principal")
     if principal is not None:

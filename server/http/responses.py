@@ -34,15 +34,15 @@ class ModelResponse(Response):
         return content.model_dump_json(by_alias=True).encode()
 
 
-def mark_replayed(answer: StoredResponse) -> StoredResponse:
+def mark_replayed(stored: StoredResponse) -> StoredResponse:
     """The stored response with the header Idempotency-Replayed."""
-    return StoredResponse(answer.status, answer.headers | REPLAYED, answer.body)
+    return StoredResponse(stored.status, stored.headers | REPLAYED, stored.body)
 
 
-def to_response(answer: StoredResponse) -> Response:
+def to_response(stored: StoredResponse) -> Response:
     """A stored response as it is sent."""
-    media_type = "application/json" if answer.body else None
-    return Response(answer.body, answer.status, answer.headers, media_type)
+    media_type = "application/json" if stored.body else None
+    return Response(stored.body, stored.status, stored.headers, media_type)
 
 
 def dumps(content: Any) -> str:

@@ -110,11 +110,11 @@ class JobActions:
             changed.append(job)
             return StoredResponse(202 if job.state is later else 200, {}, job.model_dump_json())
 
-        answer = respond_once(self.database, self.idempotent_request, make)
+        stored = respond_once(self.database, self.idempotent_request, make)
         self.notifier.notify(job_id)
         if action in QUEUEING_ACTIONS:
             dispatch_jobs(self.database, self.dispatcher, changed)
-        return to_response(answer)
+        return to_response(stored)
 
     def remove(self, job_id: str) -> Response:
         """Delete a finished job, then its files. Raises NotFound, Conflict and KeyReused.
@@ -128,9 +128,9 @@ class JobActions:
             removals.extend(file_removals.schedule(session, job_id))
             return StoredResponse(204, {}, "")
 
-        answer = respond_once(self.database, self.idempotent_request, make)
+        stored = respond_once(self.database, self.idempotent_request, make)
         remove_files(self.database, self.storage, removals)
-        return to_response(answer)
+        return to_response(stored)
 
     def _apply_change(
         self,
@@ -156,8 +156,8 @@ def _refusal(action: Action, job: tables.Job) -> Conflict:
     allowed = [other.name for other in ACTIONS if known in other.states]
     state = job.state if known else f"{job.state!r}, a state that this version does not know"
     return Conflict(
-        f"Expected a job that is {' or '.join(allowing)} to {action.name}, "
-        f"received one that is {state}, which allows: {', '.join(allowed) or 'nothing'}."
+        f"Cannot {action.name} the job: expected the state {' or '.join(allowing)}, received "
+        f"{state}. Possible actions in this state: {', '.join(allowed) or 'none'}."
     )
 
 

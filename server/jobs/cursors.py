@@ -20,15 +20,15 @@ from store.search import MOVED_AT, PagePosition, Search, Sort
 
 def cursor_of(position: PagePosition, search: Search, sort: Sort) -> str:
     """The cursor for the page after a position."""
-    value, walk_started_at = (
+    value, listing_started_at = (
         each.isoformat() if isinstance(each, datetime) else each
-        for each in (position.value, position.walk_started_at)
+        for each in (position.value, position.listing_started_at)
     )
     parts = [
         _query_fingerprint(search, sort),
         value,
         position.job_id,
-        walk_started_at,
+        listing_started_at,
         position.is_in_moved_jobs,
     ]
     text = json.dumps(parts, ensure_ascii=False)
@@ -40,19 +40,19 @@ def read_cursor(cursor: str, search: Search, sort: Sort) -> PagePosition:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         document = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
-        mark, value, job_id, walk_started_at, is_in_moved_jobs = document
+        mark, value, job_id, listing_started_at, is_in_moved_jobs = document
         if mark != _query_fingerprint(search, sort):
-            raise _invalid(cursor, "the cursor of a list with the same sort and the same filters")
+            raise _invalid(cursor, "a cursor of a list with the same sort and filters")
         field = "created_at" if is_in_moved_jobs is True else sort.field
         moves = sort.field in MOVED_AT
         return PagePosition(
             VALUE_PARSERS[field](value),
             _parse_job_id(job_id),
-            _parse_time(walk_started_at) if moves else None,
+            _parse_time(listing_started_at) if moves else None,
             moves and is_in_moved_jobs is True,
         )
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise _invalid(cursor, "the next_cursor of an earlier answer") from None
+        raise _invalid(cursor, "the next_cursor of an earlier response") from None
 
 
 def _query_fingerprint(search: Search, sort: Sort) -> str:

@@ -1,7 +1,7 @@
 """Read single jobs: concurrent requests share one query.
 
-Finding out why a queued job waits takes longer than everything else, so it has its own batches;
-reads of other jobs do not wait for it.
+Finding out why a queued job waits is the slowest part, so it has its own batches, and reads of
+other jobs do not wait for it.
 """
 
 from collections.abc import Sequence

@@ -25,24 +25,27 @@ from store.search import Search, Sort
 MAX_PAGE_BYTES: Final = 1_000_000
 """A page ends before the job that would exceed this size; its first job is always included."""
 
-States = Annotated[list[State], Query(description="Only in these states; may be repeated.")]
+States = Annotated[list[State], Query(description="Only jobs in these states; may be repeated.")]
 Labels = Annotated[
     list[Annotated[str, Query(max_length=321)]],
-    Query(max_length=64, description="Only with these: `key=value`, or `key`; may be repeated."),
+    Query(
+        max_length=64,
+        description="Only jobs with this label: `key=value`, or `key`; may be repeated.",
+    ),
 ]
 NameOrId = Annotated[
     str | None,
-    Query(max_length=200, description="A part of the name, or the beginning of the id."),
+    Query(max_length=200, description="Part of the name, or the start of the id."),
 ]
-Policy = Annotated[str | None, Query(max_length=32, description="Only with this policy.")]
-Model = Annotated[str | None, Query(max_length=32, description="Only with this kind of model.")]
-Project = Annotated[str | None, Query(max_length=64, description="For admins: only of this one.")]
-CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only those posted later.")]
+Policy = Annotated[str | None, Query(max_length=32, description="Only jobs with this policy.")]
+Model = Annotated[str | None, Query(max_length=32, description="Only this kind of model.")]
+Project = Annotated[str | None, Query(max_length=64, description="Only this project (for admins).")]
+CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only jobs created later.")]
 SortOrder = Annotated[
     Sort,
     Query(
-        description="With a dash the largest, or newest, comes first. By `created_at` each job is "
-        "listed once; by anything else a job that changes while pages are read may come again."
+        description="`-` sorts in descending order. By `created_at` each job is listed once; by "
+        "other fields a job that changes while pages are read may be listed again."
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -60,7 +63,7 @@ class ListField(StrEnum):
 
 Fields = Annotated[
     list[ListField],
-    Query(description="Further fields of each job, which may be large; may be repeated."),
+    Query(description="Additional fields of each job, which may be large; may be repeated."),
 ]
 
 
@@ -144,10 +147,11 @@ async def _job_list_query(
 
 
 def _project(principal: Principal, wanted: str | None) -> str | None:
-    """The project to list; None for every one."""
+    """The project to list; None for all projects."""
     if wanted is not None and principal.visible_project not in (None, wanted):
         raise Forbidden(
-            f"Expected the project {principal.visible_project!r}: only admins see other ones."
+            f"Expected the project {principal.visible_project!r}: only admins can list other "
+            "projects."
         )
     return principal.visible_project or wanted
 
@@ -166,7 +170,7 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     try:
         return moment.astimezone(UTC) if moment is not None else None
     except OverflowError:
-        expected, received = "a moment of the years 1 to 9999 in UTC", format_value(str(moment))
+        expected, received = "a time in the years 1 to 9999 in UTC", format_value(str(moment))
         pointer = "/query/created_after"
         raise RequestInvalid([Problem(pointer, "invalid_value", expected, received)]) from None
 

@@ -3,7 +3,7 @@
 The file follows a submission: `submit_spec` and `submit_clone` read the request, `_submit` returns
 the stored response if the request is a repeat, and `JobSubmitter` checks, writes and dispatches.
 Submissions that arrive at the same moment are written in one transaction; each gets its own
-response or error, as if it had been alone.
+response or error, as if it were the only one.
 """
 
 from collections import Counter

@@ -38,7 +38,7 @@ class JobMetrics:
         yield jobs_by_state
         oldest = GaugeMetricFamily(
             "ampcore_queue_oldest_seconds",
-            "How long the oldest due job of the queue has been waiting.",
+            "Waiting time of the oldest due job of the queue.",
             labels=["queue"],
         )
         for queue, wait_s in metrics_queries.oldest_wait_s_by_queue(session).items():
@@ -62,7 +62,7 @@ class JobMetrics:
         yield files
         yield GaugeMetricFamily(
             "ampcore_running_job_silence_seconds",
-            "Seconds since the least recently heard-from running job wrote steps or a heartbeat.",
+            "Longest time since a running job last wrote steps or a heartbeat.",
             value=metrics_queries.longest_silence_s(session),
         )
 
@@ -73,7 +73,7 @@ class JobMetrics:
         between = [count - less for less, count in pairwise([0, *counts])]
         grown = accumulate(map(self._waits.total, bounds, between))
         wait_histogram = HistogramMetricFamily(
-            "ampcore_queue_wait_seconds", "How long jobs waited before a worker took them."
+            "ampcore_queue_wait_seconds", "Time that jobs waited before a worker claimed them."
         )
         buckets = list(zip(bounds, grown, strict=True))
         wait_histogram.add_metric([], buckets, self._waits.total("sum", sum_s))

@@ -23,7 +23,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ReconcilerStatus(Protocol):
-    """What is measured of the reconciler (`server.background.reconciler`)."""
+    """The measured properties of the reconciler (`server.background.reconciler`)."""
 
     @property
     def last_success_at(self) -> float | None:
@@ -31,7 +31,7 @@ class ReconcilerStatus(Protocol):
 
     @property
     def leases_expired(self) -> int:
-        """Attempts that this server took from workers whose lease had expired."""
+        """Attempts that this server ended because the worker's lease had expired."""
 
 
 class Metrics:
@@ -61,18 +61,20 @@ class ServerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The version, and the status of the reconciler."""
         build = GaugeMetricFamily(
-            "ampcore_build_info", "Which version runs here.", labels=["version", "schema"]
+            "ampcore_build_info",
+            "Version of the server and of the database schema.",
+            labels=["version", "schema"],
         )
         build.add_metric([ampcore.__version__, schema.HEAD], 1)
         yield build
         yield GaugeMetricFamily(
             "ampcore_reconciler_last_success_timestamp_seconds",
-            "When this server last compared the database, the queue and the clock; 0: not yet.",
+            "Time of the last successful round of the reconciler; 0 before the first.",
             value=self._reconciler.last_success_at or 0,
         )
         yield CounterMetricFamily(
             "ampcore_leases_lost",
-            "Attempts that this server took from workers that were not heard of.",
+            "Attempts that this server ended because the worker's lease expired.",
             value=self._reconciler.leases_expired,
         )
 
@@ -85,7 +87,7 @@ class DatabaseCollector(Collector):
         self._parts = (JobMetrics(), WorkerMetrics())
 
     def collect(self) -> Iterator[Metric]:
-        """All of them; while the database is unavailable, only that it is."""
+        """All metrics; while the database is unavailable, only `ampcore_database_up`."""
         found: list[Metric] = []
         try:
             with self._database.read() as session:
@@ -95,6 +97,6 @@ class DatabaseCollector(Collector):
             log.warning("cannot read metrics from the database: %s", error)
             found = []
         yield GaugeMetricFamily(
-            "ampcore_database_up", "1 when the database answered.", value=bool(found)
+            "ampcore_database_up", "1 if the database is available, else 0.", value=bool(found)
         )
         yield from found

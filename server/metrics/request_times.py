@@ -17,7 +17,7 @@ def histogram(registry: CollectorRegistry) -> Histogram:
     """The histogram, in seconds."""
     return Histogram(
         "ampcore_http_request_duration_seconds",
-        "From the head of a request until the start of its response.",
+        "Time from a request's headers to the start of its response.",
         ["method", "route", "status"],
         buckets=BUCKETS,
         registry=registry,

@@ -14,9 +14,9 @@ from store.tables import Worker
 
 STATES: Final = ("online", "lost", "stopped")
 GPU_METRICS: Final = {
-    "utilization": ("ampcore_gpu_utilization_ratio", "How busy a GPU is, from 0 to 1."),
-    "memory_used_bytes": ("ampcore_gpu_memory_used_bytes", "Memory of a GPU that is in use."),
-    "memory_total_bytes": ("ampcore_gpu_memory_bytes", "Memory that a GPU has."),
+    "utilization": ("ampcore_gpu_utilization_ratio", "Utilization of a GPU, from 0 to 1."),
+    "memory_used_bytes": ("ampcore_gpu_memory_used_bytes", "Used memory of a GPU."),
+    "memory_total_bytes": ("ampcore_gpu_memory_bytes", "Total memory of a GPU."),
 }
 
 
@@ -35,7 +35,7 @@ class WorkerMetrics:
         for worker, _ in listing:
             self._steps.total(worker.id, _measured(worker, "steps_total"))
         yield CounterMetricFamily(
-            "ampcore_steps_ingested", "Training steps that were stored.", value=self._steps.sum()
+            "ampcore_steps_ingested", "Training steps stored.", value=self._steps.sum()
         )
         yield GaugeMetricFamily(
             "ampcore_ingest_lag_seconds",
@@ -54,10 +54,10 @@ def _by_state(counts: Counter[str]) -> Metric:
 
 def _slots(online: Sequence[Worker], busy: Any) -> Iterator[Metric]:
     slots = GaugeMetricFamily(
-        "ampcore_worker_slots", "Jobs that an online worker can run.", labels=["worker"]
+        "ampcore_worker_slots", "Slots of an online worker.", labels=["worker"]
     )
     taken = GaugeMetricFamily(
-        "ampcore_worker_slots_busy", "Jobs that an online worker runs.", labels=["worker"]
+        "ampcore_worker_slots_busy", "Slots of an online worker that run a job.", labels=["worker"]
     )
     for worker in online:
         slots.add_metric([worker.id], worker.slots)

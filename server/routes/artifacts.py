@@ -22,7 +22,7 @@ router = APIRouter(prefix="/jobs/{job_id}/artifacts", tags=["artifacts"])
 BYTES: Final[dict[str, Any]] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
 }
-FilePath = Annotated[str, Path(description="A `path` of the list.")]
+FilePath = Annotated[str, Path(description="The `path` of the file, as in the list.")]
 
 
 @router.get(
@@ -45,8 +45,8 @@ def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Re
     response_class=Response,
     responses={
         200: {"content": BYTES, "description": "The file; its ETag is its SHA-256."},
-        206: {"content": BYTES, "description": "The bytes that `Range` asks for."},
-        304: {"description": "The client has it already."},
+        206: {"content": BYTES, "description": "The bytes that `Range` requests."},
+        304: {"description": "The client already has this version."},
         **problems(404, 416, 502),
     },
 )
@@ -60,7 +60,7 @@ async def download(
     streams: StreamsDep,
     authenticator: AuthenticatorDep,
 ) -> Response:
-    """Download a file, or with `Range` a part of it."""
+    """Download a file, or a part of it with `Range`."""
     file = await run_sync(_find, database, job_id, check_path(path))
     return await downloads.file_response(request, file, storage, streams, authenticator)
 

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
     responses={**ETAG_RESPONSES, **problems(404)},
 )
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
-    """List every time that a worker took a job, and how it ended."""
+    """List the attempts at a job with their workers and outcomes."""
     with database.read() as session:
         items = [from_row(Attempt, row) for row in attempts.listing(session, job_id)]
     return respond_unless_body_cached(request, ModelResponse(AttemptList(items=items)))

@@ -14,13 +14,13 @@ router = APIRouter(prefix="/audit", tags=["access"])
 
 Cursor = Annotated[
     str | None,
-    Query(pattern="^[1-9][0-9]{0,17}$", description="`next_cursor` of a page."),
+    Query(pattern="^[1-9][0-9]{0,17}$", description="The `next_cursor` of a page."),
 ]
 Limit = Annotated[int, Query(ge=1, le=100)]
 FilterText = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
 
 
-@router.get("", summary="Read the audit", responses=problems(403, 422))
+@router.get("", summary="Read the audit log", responses=problems(403, 422))
 def page(
     *,
     _admin: AdminDep,
@@ -31,7 +31,7 @@ def page(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> AuditPage:
-    """Read who did what, the newest first."""
+    """Read the audit log, newest first."""
     wanted = {"action": action, "project": project, "token_id": token_id}
     before = int(cursor) if cursor is not None else None
     with database.read() as session:

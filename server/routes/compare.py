@@ -19,18 +19,18 @@ router = APIRouter(prefix="/compare", tags=["compare"])
     response_model=Comparison,
     responses={**ETAG_RESPONSES, **problems(404)},
 )
-async def compare(asked: CompareQueryDep, request: Request) -> Response:
-    """Compare jobs: their steps in points of one grid, and what differs in specs and results."""
+async def compare(query: CompareQueryDep, request: Request) -> Response:
+    """Compare jobs: their steps on a common grid, and the differences of specs and results."""
     # Limited, as other reads of many steps.
-    return await run_sync(_answer, request, asked, limiter=services_of(request).step_readers)
+    return await run_sync(_comparison, request, query, limiter=services_of(request).step_readers)
 
 
-def _answer(request: Request, asked: CompareQuery) -> Response:
+def _comparison(request: Request, query: CompareQuery) -> Response:
     with services_of(request).database.read() as session:
-        found = response.visible_jobs(session, asked, principal_of(request).visible_project)
+        found = response.visible_jobs(session, query, principal_of(request).visible_project)
 
         def compared() -> Response:
-            body = b"".join(response.compare(session, asked, found))
+            body = b"".join(response.compare(session, query, found))
             return Response(body, media_type="application/json")
 
-        return respond_unless_cached(request, response.etag(session, asked, found), compared)
+        return respond_unless_cached(request, response.etag(session, query, found), compared)

@@ -16,15 +16,21 @@ from store import events
 
 router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
 
-After = Annotated[int, Query(ge=0, le=2**53, description="Only later events: poll with `next`.")]
+After = Annotated[
+    int, Query(ge=0, le=2**53, description="Only events after this seq; to poll, pass `next`.")
+]
 Before = Annotated[
     int | None,
-    Query(ge=0, le=2**53, description="Only earlier events, the last of them: read back."),
+    Query(ge=0, le=2**53, description="Only the last events before this seq."),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Types = Annotated[list[EventType], Query(description="Only of these types; may be repeated.")]
-Start = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="Only of this step or later.")]
-End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="Only of steps before this.")]
+Types = Annotated[
+    list[EventType], Query(description="Only events of these types; may be repeated.")
+]
+Start = Annotated[
+    int | None, Query(ge=0, le=MAX_STEP, description="Only events from this step on.")
+]
+End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="Only events before this step.")]
 
 
 @router.get(
@@ -45,7 +51,7 @@ def read(
     start: Start = None,
     end: End = None,
 ) -> Response:
-    """Read what happened to a job beside its steps, in order."""
+    """Read the event log of a job, in order."""
     with database.read() as session:
         rows = events.read(
             session,

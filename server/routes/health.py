@@ -14,15 +14,15 @@ root = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@root.get("/healthz", summary="Is the server alive?")
+@root.get("/healthz", summary="Check liveness")
 async def alive() -> Health:
-    """Answers as long as the process runs. Needs no token."""
+    """Respond as long as the process runs. Needs no token."""
     return Health(status="alive")
 
 
-@root.get("/readyz", summary="Can the server do its work?", responses=problems(503))
+@root.get("/readyz", summary="Check readiness", responses=problems(503))
 def ready(database: DatabaseDep, dispatcher: DispatcherDep, storage: StorageDep) -> Health:
-    """Says whether database, Redis and storage are usable; 503 names each that is not.
+    """Check database, Redis and storage; the 503 response names each that is unavailable.
 
     Needs no token.
     """
@@ -32,16 +32,16 @@ def ready(database: DatabaseDep, dispatcher: DispatcherDep, storage: StorageDep)
 
 @root.get(
     "/metrics",
-    summary="What Prometheus scrapes",
+    summary="Read the metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(metrics: MetricsDep) -> Response:
-    """Numbers on this server, and on all jobs and workers, in Prometheus's text format."""
+    """Return the metrics of this server, the jobs and the workers in Prometheus's text format."""
     return Response(metrics.render(), media_type=CONTENT_TYPE)
 
 
-@router.get("/version", summary="Which version is this?")
+@router.get("/version", summary="Read the version")
 def version() -> ServerVersion:
-    """The version of the server, of the API, and of the database schema that it was made for."""
+    """Return the versions of the server and the API, and the schema revision that it needs."""
     return ServerVersion(version=ampcore.__version__, api="v1", schema=schema.HEAD)

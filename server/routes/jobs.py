@@ -54,19 +54,19 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
     openapi_extra={**SPEC_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
 async def submit(request: Request) -> Response:
-    """Queue a job. What was answered 201 is in the database and will not be lost."""
+    """Queue a job. After the response 201 the job is stored durably."""
     return await submit_spec(request)
 
 
 @router.post(
     "/validate",
-    summary="Check a spec",
+    summary="Validate a spec",
     openapi_extra=SPEC_BODY,
 )
 def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
-    """Check a spec as POST /jobs would, and queue nothing.
+    """Validate a spec as POST /jobs does, without queuing a job.
 
-    Returns an estimate of memory and FLOPs and warnings for the workers that are online now.
+    Returns an estimate of memory and FLOPs, and findings for the workers that are online now.
     """
     with database.read() as session:
         machines = workers.online_devices(session)
@@ -77,9 +77,9 @@ def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
 
 @router.get("", summary="List jobs", response_model=JobPage, responses=ETAG_RESPONSES)
 def listing(wanted: JobListQueryDep, database: DatabaseDep, request: Request) -> Response:
-    """List jobs: those of the token's project, for an admin those of every one.
+    """List the jobs of the token's project; for admins, of all projects.
 
-    A page ends early where its jobs are large; `next_cursor` is null on the last one only.
+    A page with large jobs may have fewer than `limit`; only the last page has no `next_cursor`.
     """
     page = Response(wanted.page(database), media_type="application/json")
     return respond_unless_body_cached(request, page)
@@ -93,7 +93,7 @@ def listing(wanted: JobListQueryDep, database: DatabaseDep, request: Request) ->
     openapi_extra=JOB_ID_PARAMETER,
 )
 async def read(request: Request) -> Response:
-    """Read a job as it stands now; while it is queued, with why it waits."""
+    """Read the current state of a job; for a queued job, also why it waits."""
     job_id = job_id_of(request)
     job = await services_of(request).job_reader.read(job_id)
     if job is None or principal_of(request).visible_project not in (None, job.project):
@@ -111,7 +111,7 @@ async def read(request: Request) -> Response:
     openapi_extra=EDIT_BODY,
 )
 def edit(job_id: JobId, changes: JobChangesDep, actions: JobActionsDep) -> Response:
-    """Give a job another name, other labels, or another priority; what is left out stays."""
+    """Change the name, labels or priority of a job; fields that are left out stay."""
     return actions.change(EDIT, job_id, partial(jobs.edit, changes=changes), **changes)
 
 
@@ -134,7 +134,7 @@ def delete(job_id: JobId, actions: JobActionsDep) -> Response:
     responses={**accepted_response(Job, "stop"), **problems(404, 409)},
 )
 def cancel(job_id: JobId, actions: JobActionsDep) -> Response:
-    """Cancel a job: a queued one at once; a running one is `cancelled` once its process is gone."""
+    """Cancel a job: a queued one immediately, a running one once its process has ended."""
     return actions.change(CANCEL, job_id, jobs.request_cancel, later=State.STOPPING)
 
 
@@ -145,7 +145,7 @@ def cancel(job_id: JobId, actions: JobActionsDep) -> Response:
     responses={**accepted_response(Job, "pause"), **problems(404, 409)},
 )
 def pause(job_id: JobId, actions: JobActionsDep) -> Response:
-    """Pause a job: a queued one at once; a running one saves a checkpoint first."""
+    """Pause a job: a queued one immediately, a running one after a checkpoint."""
     return actions.change(PAUSE, job_id, jobs.request_pause, later=State.PAUSING)
 
 
@@ -156,18 +156,18 @@ def pause(job_id: JobId, actions: JobActionsDep) -> Response:
     responses=problems(404, 409),
 )
 def resume(job_id: JobId, actions: JobActionsDep) -> Response:
-    """Put a paused job into the queue again; it goes on from its checkpoint."""
+    """Queue a paused job again; it resumes from its checkpoint."""
     return actions.change(RESUME, job_id, jobs.resume)
 
 
 @router.post(
     "/{job_id}/retry",
-    summary="Retry a job that failed",
+    summary="Retry a failed or cancelled job",
     response_model=Job,
     responses=problems(404, 409),
 )
 def retry(job_id: JobId, actions: JobActionsDep) -> Response:
-    """Put a failed or cancelled job into the queue again; it goes on from its last checkpoint."""
+    """Queue a failed or cancelled job again; it resumes from its last checkpoint."""
     return actions.change(RETRY, job_id, jobs.retry)
 
 
@@ -180,7 +180,7 @@ def retry(job_id: JobId, actions: JobActionsDep) -> Response:
     openapi_extra={**CLONE_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
 async def clone(job_id: JobId, changes: CloneChangesDep, request: Request) -> Response:
-    """Queue another job with the spec of this one, some fields of it set anew."""
+    """Queue a new job with the spec of this one and some changed fields."""
     return await submit_clone(request, job_id, changes)
 
 

@@ -32,16 +32,25 @@ TEXT: Final = "text/plain"
 NDJSON: Final = "application/x-ndjson"
 FORMS: Final[dict[str, Any]] = {
     TEXT: {"schema": {"type": "string"}},
-    NDJSON: {"schema": {"type": "string", "description": "An entry a line; empty lines between."}},
+    NDJSON: {
+        "schema": {
+            "type": "string",
+            "description": "One entry per line; empty lines are keep-alives.",
+        }
+    },
 }
 
-After = Annotated[int, Query(ge=0, le=2**53, description="Only later pieces: poll with `next`.")]
+After = Annotated[
+    int, Query(ge=0, le=2**53, description="Only entries after this seq; to poll, pass `next`.")
+]
 Before = Annotated[
     int | None,
-    Query(ge=0, le=2**53, description="Only earlier pieces, the last of them, in a page of JSON."),
+    Query(ge=0, le=2**53, description="Only the last entries before this seq, in a page of JSON."),
 ]
-Limit = Annotated[int, Query(ge=1, le=1000, description="Pieces in a page of JSON.")]
-Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt's.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Entries in a page of JSON.")]
+Attempt = Annotated[
+    int | None, Query(ge=1, le=2**31 - 1, description="Only entries of this attempt.")
+]
 Follow = Annotated[
     bool, Query(description="Keep the response open and send new text until the job has ended.")
 ]
@@ -66,9 +75,9 @@ async def read(
     attempt: Attempt = None,
     follow: Follow = False,
 ) -> Response:
-    """Read what a job's processes printed: a page of JSON, or the text itself by `Accept`.
+    """Read the log of a job: a page of JSON, or the text itself, as `Accept` requests.
 
-    With `follow` the answer is text, or a JSON entry a line, and goes on until the job has ended.
+    With `follow` the response is text or NDJSON, and continues until the job has ended.
     """
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
     form = accept.preferred_media_type(request.headers.get("accept", ""), forms)

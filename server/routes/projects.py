@@ -21,7 +21,7 @@ router = APIRouter(prefix="/projects", tags=["access"], route_class=JsonRoute)
 
 @router.get("", summary="List projects", responses=problems(403))
 def listing(_admin: AdminDep, database: DatabaseDep) -> ProjectList:
-    """List every project with its quotas, and how many of its jobs wait and run."""
+    """List all projects with their quotas and the numbers of queued and running jobs."""
     with database.read() as session:
         load = projects.load_by_project(session)
         rows = projects.listing(session)
@@ -45,7 +45,7 @@ def update(
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
-    """Set both quotas; a project that is not there yet is made."""
+    """Set both quotas; a project that does not exist is created."""
     limits = quotas.model_dump()
 
     def make(session: Session) -> StoredResponse:

@@ -73,7 +73,7 @@ async def _authenticated_token(
 
 @router.post(
     "",
-    summary="Sign a browser in",
+    summary="Sign in with a browser",
     status_code=201,
     responses=problems(400, 403, 413, 422, 429),
     openapi_extra=TOKEN_BODY,
@@ -85,7 +85,7 @@ def create(
     database: DatabaseDep,
     authenticator: AuthenticatorDep,
 ) -> Session:
-    """Exchange a token for a cookie that scripts cannot read; it ends after 12 hours."""
+    """Exchange a token for an HttpOnly cookie, which expires after 12 hours."""
     principal = principal_of_token(valid)
     with database.write() as session:
         browser_sessions.remove(session, _digest(request))  # the previous session of this browser
@@ -97,14 +97,14 @@ def create(
     return Session.model_validate({**vars(principal), "expires_at": expires_at})
 
 
-@router.get("", summary="Who am I?")
+@router.get("", summary="Read the current session")
 async def read(principal: PrincipalDep, response: Response) -> Session:
-    """The token of the request, and when the session expires."""
+    """Return the token of the request, and when the session expires."""
     response.headers["Cache-Control"] = "no-store"
     return Session.model_validate(principal)
 
 
-@router.delete("", summary="Sign a browser out", status_code=204)
+@router.delete("", summary="Sign out a browser", status_code=204)
 def delete(
     request: Request,
     response: Response,
@@ -112,7 +112,7 @@ def delete(
     database: DatabaseDep,
     authenticator: AuthenticatorDep,
 ) -> None:
-    """End the session of the cookie, and let the browser forget it."""
+    """Delete the session of the cookie, and the cookie."""
     with database.write() as session:
         if browser_sessions.remove(session, _digest(request)):
             audit.record(session, actor_of(request, principal), "session.delete")

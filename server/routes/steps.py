@@ -27,10 +27,10 @@ FILES: Final[dict[str, Any]] = {
     responses={**ETAG_RESPONSES, 200: {**ETAG_RESPONSES[200], "content": FILES}, **problems(404)},
 )
 async def read(job_id: JobId, wanted: StepsQueryDep, request: Request) -> Response:
-    """Read every step in a range, exactly once, or the whole range in few points.
+    """Read every step in a range, exactly once, or the whole range downsampled.
 
     Downsampling hides no event: a point has the minimum, maximum, first, last and mean value, and
-    the number of skipped steps; with `max_points` the skipped steps and the changes of the loss
-    scale are also listed one by one. In any format but JSON the whole range is returned.
+    the number of skipped steps; with `max_points` the skipped steps and the loss-scale changes are
+    also listed individually. Formats other than JSON return the whole range.
     """
     return await steps_response(request, job_id, wanted)

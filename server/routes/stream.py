@@ -23,7 +23,7 @@ EVENTS: Final[dict[str, Any]] = {
     MEDIA_TYPE: {
         "schema": {
             "type": "object",
-            "description": "Of each event; `data` is JSON.",
+            "description": "One Server-Sent Event; `data` is JSON.",
             "properties": {
                 "event": {"enum": ["steps", "event", "state", "log", "lag", "end"]},
                 "data": {"type": "string"},
@@ -34,15 +34,15 @@ EVENTS: Final[dict[str, Any]] = {
 After = Annotated[int, Query(ge=0, le=2**53, description="Only entries after this seq.")]
 LastEventId = Annotated[
     int | None,
-    Header(ge=0, le=2**53, description="As `after`; what a browser sends when it comes again."),
+    Header(ge=0, le=2**53, description="As `after`; a browser sends it when it reconnects."),
 ]
-Kinds = Annotated[list[StreamKind], Query(description="Only these; may be repeated.")]
+Kinds = Annotated[list[StreamKind], Query(description="Only these kinds; may be repeated.")]
 Columns = Annotated[
     str | None,
     Query(
         max_length=4000,
-        description="Of steps, names with commas between, "
-        "unknown names are ignored; `skipped` is always included.",
+        description="Comma-separated columns of the steps; unknown names are ignored and "
+        "`skipped` is always included.",
     ),
 ]
 
@@ -62,14 +62,14 @@ async def stream(
     authenticator: AuthenticatorDep,
     after: After = 0,
     last_event_id: LastEventId = None,
-    kinds: Kinds = list(StreamKind),  # noqa: B006 - nobody changes it
+    kinds: Kinds = list(StreamKind),  # noqa: B006 - never changed
     columns: Columns = None,
 ) -> Response:
     """Stream all steps, events and log lines of a job, in order, as Server-Sent Events.
 
     `steps` (columns of consecutive steps of one attempt), `event`, `state` and `log` have their
-    seq as id: a client that reconnects with the last id continues after it, without a gap or a
-    repeat. `end` is the last: the job has ended, and everything is sent.
+    seq as id: a client that reconnects with the last id continues after it, without gaps or
+    repeats. `end` is the last event: the job has ended, and all entries are sent.
     """
     owner = owner_of(request)
     streams.followers.check(owner)

@@ -26,14 +26,14 @@ Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="
 
 @router.get("", summary="List tokens", responses=problems(403))
 def listing(_admin: AdminDep, database: DatabaseDep) -> TokenList:
-    """List every token, the newest first; those that are revoked or expired too."""
+    """List all tokens, newest first, including revoked and expired ones."""
     with database.read() as session:
         return TokenList(items=[from_row(Token, row) for row in tokens.listing(session)])
 
 
 @router.post(
     "",
-    summary="Make a token",
+    summary="Create a token",
     status_code=201,
     response_model=CreatedToken,
     responses=problems(403, 409, 422),
@@ -45,31 +45,33 @@ def create(
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
     request: Request,
-    asked: TokenRequest,
+    token_request: TokenRequest,
 ) -> Response:
-    """Make a token; the answer tells its secret, which cannot be read again."""
-    maker, secret = secret_of(request.scope), ""
+    """Create a token; only this response contains its secret."""
+    creator_secret, secret = secret_of(request.scope), ""
 
     def derived(token_id: str) -> str:
-        return tokens.derived_secret(
-            token_id, key=idempotent_request.key if idempotent_request else "", maker=maker
+        return tokens.derive_secret(
+            token_id,
+            key=idempotent_request.key if idempotent_request else "",
+            creator_secret=creator_secret,
         )
 
     def make(session: Session) -> StoredResponse:
         nonlocal secret
-        values = {**asked.model_dump(), "created_by": admin.token_name}
+        values = {**token_request.model_dump(), "created_by": admin.token_name}
         secret = tokens.create(session, **values, secret_of=derived if idempotent_request else None)
         token = from_row(Token, tokens.get_by_secret(session, secret))
         facts = {"name": token.name, "role": token.role}
         audit.record(session, actor, "token.create", token.id, project=token.project, **facts)
         return StoredResponse(201, {"Cache-Control": "no-store"}, token.model_dump_json())
 
-    answer = respond_once(database, idempotent_request, make)
-    token = Token.model_validate_json(answer.body)
+    stored = respond_once(database, idempotent_request, make)
+    token = Token.model_validate_json(stored.body)
     if not secret:  # the request is a repeat
         secret = _repeat_secret(database, token.id, derived(token.id))
     made = CreatedToken(**token.model_dump(), secret=secret)
-    return to_response(replace(answer, body=made.model_dump_json()))
+    return to_response(replace(stored, body=made.model_dump_json()))
 
 
 def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
@@ -78,8 +80,8 @@ def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
         known = tokens.get_by_secret(session, secret)
     if known is None or known.id != token_id:
         raise Conflict(
-            f"This request made the token {token_id!r} before; its secret is returned only to "
-            "the token or session that made it. Revoke it, and make another with another key."
+            f"This request already created the token {token_id!r}; its secret is returned only to "
+            "the token or session that created it. Revoke it and create another with a new key."
         )
     return secret
 

@@ -24,7 +24,7 @@ WorkerId = Annotated[str, Path(description="The worker's id.")]
 
 @router.get("", summary="List workers", response_model=WorkerList, responses=ETAG_RESPONSES)
 def listing(database: DatabaseDep, principal: PrincipalDep, request: Request) -> Response:
-    """List every worker, the newest first, with what it runs of the jobs that the token sees."""
+    """List all workers, newest first, each with its running jobs that the token may see."""
     with database.read() as session:
         jobs = workers.jobs_by_worker(session, project=principal.visible_project)
         found = workers.listing(session)
@@ -41,7 +41,7 @@ def listing(database: DatabaseDep, principal: PrincipalDep, request: Request) ->
 def read(
     worker_id: WorkerId, database: DatabaseDep, principal: PrincipalDep, request: Request
 ) -> Response:
-    """Read a worker as it was last heard of."""
+    """Read the last reported state of a worker."""
     with database.read() as session:
         worker = _get_worker(session, worker_id, principal.visible_project)
     return respond_unless_body_cached(request, ModelResponse(worker))
@@ -61,11 +61,11 @@ def drain(
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
-    """Ask a worker to take no more, to give its jobs back behind a checkpoint, and to end."""
+    """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit."""
 
     def make(session: Session) -> StoredResponse:
         if _get_worker(session, worker_id).state == "stopped":
-            raise Conflict(f"The worker {worker_id!r} has stopped already.")
+            raise Conflict(f"The worker {worker_id!r} has already stopped.")
         workers.request_drain(session, worker_id)
         audit.record(session, actor, "worker.drain", worker_id)
         return StoredResponse(202, {}, _get_worker(session, worker_id).model_dump_json())

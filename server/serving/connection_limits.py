@@ -12,7 +12,7 @@ MAX_CONNECTIONS: Final = 4000
 PER_ADDRESS: Final = 1000
 """Connections per address; trusted proxies may have more."""
 UNFINISHED_PER_ADDRESS: Final = 500
-"""Connections without a complete request per address: a burst of clients, but no slow attack."""
+"""Connections per address without a complete request: allows bursts, limits slow attacks."""
 MAX_REFUSED: Final = 100
 """Refused connections that are kept open to send the reason; beyond that they are reset."""
 
@@ -40,11 +40,11 @@ class TrackedConnection(Protocol):
 class Admission(Enum):
     """The decision about a new connection."""
 
-    ADMITTED = "kept"
+    ADMITTED = "admitted"
     ADDRESS_FULL = "address full"
     SERVER_FULL = "server full"
     """Refused, with a response that says why."""
-    RESET = "unheard"
+    RESET = "reset"
     """Refused and closed at once: too many refused ones are open already."""
 
 
@@ -121,11 +121,11 @@ class OpenConnections:
         if not self._by_address[connection.address]:
             del self._by_address[connection.address]
 
-    def _refuse(self, new: TrackedConnection, verdict: Admission) -> Admission:
+    def _refuse(self, new: TrackedConnection, admission: Admission) -> Admission:
         if len(self._refused) >= MAX_REFUSED:
             return Admission.RESET
         self._refused.add(new)
-        return verdict
+        return admission
 
     def _make_room(self) -> bool:
         """Close a waiting connection of the address that has most of them."""

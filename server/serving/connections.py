@@ -35,15 +35,15 @@ class Connection(ProblemProtocol):
                 most = f"This address has {self.open_connections.limits.per_address} connections"
                 self._refuse_all(TooManyOpen(f"{most} open, the maximum."))
             case Admission.SERVER_FULL:
-                most = f"This server keeps {self.open_connections.limits.total} connections"
-                self._refuse_all(Unavailable(f"{most} open and no more; try again soon."))
+                most = f"This server has {self.open_connections.limits.total} connections"
+                self._refuse_all(Unavailable(f"{most} open, the maximum; try again soon."))
             case Admission.RESET:
                 self.drop()
                 return
         self._wait(HEAD_TIMEOUT_S)
 
     def on_message_begin(self) -> None:
-        """A request begins, perhaps while the one before it is being handled."""
+        """A request begins, possibly while the previous one is being handled."""
         self._request_is_complete = False
         if not self._is_answering:
             self.open_connections.enter(self, Phase.UNFINISHED)
@@ -106,6 +106,6 @@ class Connection(ProblemProtocol):
             self.transport.close()
 
 
-def connection_class(among: OpenConnections) -> type[Connection]:
-    """The protocol class for a server whose connections are counted in `connections`."""
-    return type("CountedConnection", (Connection,), {"open_connections": among})
+def connection_class(open_connections: OpenConnections) -> type[Connection]:
+    """The protocol class for a server whose connections are counted in `open_connections`."""
+    return type("CountedConnection", (Connection,), {"open_connections": open_connections})

@@ -10,7 +10,7 @@ from server.http.limits import MAX_HEADER_BYTES
 from server.http.problem_responses import problem_response
 
 HEAD_SIZE_FACTOR: Final = 2
-"""The head may be so many times MAX_HEADER_BYTES long, with the request line."""
+"""The maximum size of the head, with the request line, in multiples of MAX_HEADER_BYTES."""
 
 
 class ProblemProtocol(HttpToolsProtocol):

@@ -34,7 +34,7 @@ SPARE_FILES: Final = 500
 
 
 class StartFailed(Exception):
-    """The server cannot start; the message says in one sentence what to do."""
+    """The server cannot start; the message says why."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -70,9 +70,9 @@ def exposure_warning(listener: socket.socket) -> str | None:
     if ipaddress.ip_address(host).is_loopback:
         return None
     lines = [
-        f"WARNING: {host} is reachable from other machines, and without TLS.",
+        f"WARNING: {host} is reachable from other machines, without TLS.",
         "Anyone on the network path can read every token and every job.",
-        "Put a proxy that speaks TLS in front, or listen on 127.0.0.1.",
+        "Use a TLS proxy in front of the server, or listen on 127.0.0.1.",
     ]
     width = max(map(len, lines))
     edge = "!" * (width + 6)
@@ -107,7 +107,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
                 await asyncio.to_thread(_warn_if_no_valid_token, app.state.services.database)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Streams end now; otherwise each would delay the shutdown by SHUTDOWN_S.
+            # Streams end now; otherwise each would delay the shutdown by SHUTDOWN_TIMEOUT_S.
             app.state.services.streams.shutting_down.set()
             await super().shutdown(sockets=sockets)
 
@@ -131,14 +131,14 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
 def _warn_if_exposed(listener: socket.socket) -> None:
     if exposure_warning(listener):
         host = listener.getsockname()[0]
-        log.warning("%s is reachable from other machines, and without TLS", host)
+        log.warning("%s is reachable from other machines, without TLS", host)
 
 
 def _warn_of_old_setting() -> None:
     """Warn about FORWARDED_ALLOW_IPS, which earlier versions let uvicorn read."""
     if os.environ.get("FORWARDED_ALLOW_IPS"):
         log.warning(
-            "FORWARDED_ALLOW_IPS is not read any more: name the proxies in AMPCORE_TRUSTED_PROXIES"
+            "FORWARDED_ALLOW_IPS is no longer used: list the proxies in AMPCORE_TRUSTED_PROXIES"
         )
 
 
@@ -156,7 +156,7 @@ def _warn_if_no_valid_token(database: Database) -> None:
                     "`ampserver token create NAME --role admin`"
                 )
     except SQLAlchemyError as error:
-        log.warning("the database does not answer yet: %s", error)
+        log.warning("the database is unavailable: %s", error)
 
 
 def _connection_limits() -> ConnectionLimits:

@@ -95,7 +95,7 @@ class Feed(Generic[Item]):
                     if self.is_over:
                         return
                 with anyio.move_on_after(pause_s):
-                    await self._streams.wait_for_news_or_shutdown(self._subscription)
+                    await self._streams.wait_for_update_or_shutdown(self._subscription)
                     await anyio.sleep(BATCH_DELAY_S)
                 pause_s = min(1.5 * pause_s, MAX_POLL_S)
 

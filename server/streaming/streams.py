@@ -30,7 +30,8 @@ MAX_LOADERS: Final = 4
 """Threads that read files, for all downloads together."""
 AUTH_CHECK_S: Final = 0.4
 """How often a stream checks that its client is still authorized. Together with the lifetime of a
-cached principal (`server.access.authenticator.FRESH_S`) a revoked token stops within two seconds.
+cached principal (`server.access.authenticator.CACHE_TTL_S`), streams end within two seconds of a
+revocation.
 """
 SHUTDOWN_GRACE_S: Final = 2.0
 """How long a client may still read what was sent before the server began to stop."""
@@ -40,11 +41,11 @@ STREAMING_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",  # a log is never rendered as a page
 }
 SEND_TIMEOUT_S: Final = 60.0
-"""A client that reads nothing for so long is disconnected; it can reconnect and continue."""
+"""A client that reads nothing for this long is disconnected; it can reconnect and continue."""
 
 
 class Streams:
-    """What all long responses of an application share: limits, threads, subscriptions, shutdown."""
+    """Shared by all long responses of an application: limits, threads, subscriptions, shutdown."""
 
     def __init__(self) -> None:
         self.shutting_down = asyncio.Event()
@@ -59,7 +60,7 @@ class Streams:
     def _open(self) -> int:
         return self.followers.count + self.files.count
 
-    async def wait_for_news_or_shutdown(self, subscription: asyncio.Event) -> None:
+    async def wait_for_update_or_shutdown(self, subscription: asyncio.Event) -> None:
         """Wait for a notification of the subscription, or until the server begins to stop."""
         async with anyio.create_task_group() as group:
 
@@ -81,7 +82,7 @@ class LongResponse(StreamingResponse):
         owner: who requested it, for that limit.
         allowed: whether the client is still authorized; checked every AUTH_CHECK_S.
         stop: ends the body when the client no longer is; without it the connection is closed.
-        send_timeout_s: the connection is closed if the client reads nothing for so long.
+        send_timeout_s: the connection is closed if the client reads nothing for this long.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class LongResponse(StreamingResponse):
 def authorization_check(
     request: Request, authenticator: Authenticator
 ) -> Callable[[], Awaitable[bool]]:
-    """A function that tells whether the credential of the request is still valid."""
+    """A function that returns whether the credential of the request is still valid."""
 
     async def allowed() -> bool:
         try:
@@ -160,7 +161,7 @@ def authorization_check(
         except TooManyRequests:
             return False
         except DATABASE_ERRORS as error:
-            return is_outage(error)  # asked again when it is back
+            return is_outage(error)  # checked again when it is available
 
     return allowed
 

@@ -1,4 +1,4 @@
-"""Subscribe to job updates in Redis, and wake the streams that wait for them."""
+"""Subscribe to job updates in Redis, and notify the streams that wait for them."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 RECONNECT_S: Final = 2.0
 HEALTH_CHECK_S: Final = 10.0
-"""A connection without a message for so long is pinged."""
+"""A connection without a message for this long is pinged."""
 
 
 class Subscriptions:

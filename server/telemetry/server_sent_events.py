@@ -18,7 +18,7 @@ from store.tables import EventRow, LogRow
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 1000
 LAG_ENTRIES: Final = 1000
-"""A reader that had caught up and falls so many entries behind gets a `lag` event."""
+"""A reader that had caught up and falls this many entries behind gets a `lag` event."""
 
 
 def encode_as_events(read: Read[StreamEntry]) -> Read[bytes]:

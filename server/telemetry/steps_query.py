@@ -13,10 +13,10 @@ from server.telemetry.formats import FORMATS, JSON, FormatName
 
 MAX_STEP: Final = 2**53
 DEFAULT_LIMIT: Final = 10_000
-Start = Annotated[int, Query(ge=0, le=MAX_STEP, description="The first step wanted.")]
+Start = Annotated[int, Query(ge=0, le=MAX_STEP, description="The first step.")]
 End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="The step after the last one.")]
 After = Annotated[
-    int | None, Query(ge=-1, le=MAX_STEP, description="Only later steps: poll with `next`.")
+    int | None, Query(ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`.")
 ]
 Columns = Annotated[
     str | None,
@@ -24,14 +24,14 @@ Columns = Annotated[
 ]
 Attempt = Annotated[
     int | None,
-    Query(ge=1, le=2**31 - 1, description="As this attempt made them, superseded ones included."),
+    Query(ge=1, le=2**31 - 1, description="The steps of this attempt, including superseded ones."),
 ]
 Limit = Annotated[
     int | None,
     Query(
         ge=1,
         le=100_000,
-        description=f"The most steps to return. Default: {DEFAULT_LIMIT:,} in JSON, else all.",
+        description=f"The maximum number of steps. Default: {DEFAULT_LIMIT:,} in JSON, else all.",
     ),
 ]
 MaxPoints = Annotated[
@@ -39,12 +39,13 @@ MaxPoints = Annotated[
     Query(
         ge=2,
         le=10_000,
-        description="Tell the whole range in so many points: where there are more steps, each "
-        "point holds several, with their min, max, first, last and mean.",
+        description="Downsample the whole range to at most this many points; a point has the min, "
+        "max, first, last and mean of its steps.",
     ),
 ]
 Form = Annotated[
-    FormatName | None, Query(alias="format", description="Instead of `Accept`, for links.")
+    FormatName | None,
+    Query(alias="format", description="The format, instead of `Accept`; for links."),
 ]
 
 
@@ -86,7 +87,7 @@ def _steps_query(
     else:
         name = str(form)
     if limit is not None and max_points is not None:
-        expected = "no limit beside max_points, which tells of the whole range"
+        expected = "limit or max_points, not both"
         raise RequestInvalid([Problem("/query/limit", "excluded", expected, format_value(limit))])
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     if name == FormatName.TENSORBOARD and names is not None:

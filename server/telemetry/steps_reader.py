@@ -49,7 +49,10 @@ def read_steps(session: Session, job_id: str, wanted: StepsQuery) -> StepsResult
     columns = ColumnSelection(session, job_id, wanted, ranges)
     if wanted.max_points is None:
         return _page(columns)
-    if sum(stretch.end - stretch.start for stretch in columns.inside) <= wanted.max_points:
+    if (
+        sum(attempt_range.end - attempt_range.start for attempt_range in columns.inside)
+        <= wanted.max_points
+    ):
         return _every_step(columns)
     return _buckets(columns, wanted.max_points)
 
@@ -104,23 +107,25 @@ class ColumnSelection:
         Args:
             found: the columns that were read.
         """
-        asked = self.wanted.columns
-        if asked is not None and set(asked) <= {"step", *found}:
-            return [name for name in dict.fromkeys(asked) if name != "step"]
-        if asked is None and found:
+        requested = self.wanted.columns
+        if requested is not None and set(requested) <= {"step", *found}:
+            return [name for name in dict.fromkeys(requested) if name != "step"]
+        if requested is None and found:
             return list(found)
         known = steps.column_names(self.session, self.job_id, self.ranges) or list(COLUMNS)
-        if asked is None:
+        if requested is None:
             return known
         # Without steps yet, a named extra (`loss/generator`) may still appear later.
-        later = [name for name in asked if not self.inside and name.partition("/")[0] in COLUMNS]
-        check_columns(asked, [*known, *later])
-        return [name for name in dict.fromkeys(asked) if name in known]
+        later = [
+            name for name in requested if not self.inside and name.partition("/")[0] in COLUMNS
+        ]
+        check_columns(requested, [*known, *later])
+        return [name for name in dict.fromkeys(requested) if name in known]
 
 
-def check_columns(asked: Sequence[str], known: Sequence[str]) -> None:
+def check_columns(requested: Sequence[str], known: Sequence[str]) -> None:
     """Raise RequestInvalid for unknown columns other than `step`."""
-    unknown = [name for name in asked if name not in ("step", *known)]
+    unknown = [name for name in requested if name not in ("step", *known)]
     if unknown:
         raise RequestInvalid([_unknown(name, known) for name in unknown])
 

@@ -91,7 +91,7 @@ def events(
 
 
 def _pieces(sizes: NDArray[np.intp]) -> Iterator[slice]:
-    """Split where the size of the step's varint changes, and after every PIECE steps."""
+    """Split where the size of the step's varint changes, and after RECORDS_PER_CHUNK steps."""
     edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
     for start, end in pairwise(edges):
         for low in range(start, end, RECORDS_PER_CHUNK):

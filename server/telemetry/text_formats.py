@@ -72,7 +72,7 @@ def json_document(reading: "StepsResult") -> Iterator[bytes]:
         "steps_per_point": reading.steps_per_point,
         "next": reading.last,
         "more": reading.more,
-        "attempts": [vars(stretch) for stretch in reading.ranges],
+        "attempts": [vars(attempt_range) for attempt_range in reading.ranges],
     }
     yield b"," + dumps(rest)[1:].encode()
 

@@ -59,14 +59,14 @@ def test_the_errors_of_a_problem_are_printed_once_each_on_its_line(client, serve
     errors = [{"pointer": "/limit", "code": "too_large", "detail": "Expected at most 100."}]
     document = {
         "code": "invalid_request",
-        "title": "The request has mistakes",
+        "title": "The request is invalid",
         "detail": "/limit: Expected at most 100.",
         "errors": errors,
     }
     server.next_answers = [answer(422, json=document)]
     with pytest.raises(ampclient.InvalidRequest) as caught:
         client.version()
-    assert str(caught.value) == "The request has mistakes\n  /limit: Expected at most 100."
+    assert str(caught.value) == "The request is invalid\n  /limit: Expected at most 100."
     assert caught.value.detail == "/limit: Expected at most 100."
 
 

@@ -101,3 +101,15 @@ def test_a_log_keeps_its_lines_and_colours_and_nothing_else_that_steers():
 )
 def test_nothing_in_a_log_is_written_over_or_hidden(text, shown):
     assert formats.log_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("pinned at the floor", "at minimum scale"),
+        ("pinned at the cap", "at maximum scale"),
+        ("steady", "steady"),
+    ],
+)
+def test_the_health_of_a_scale_is_a_text(value, text):
+    assert formats.scale_health(value) == text

@@ -38,7 +38,7 @@ serve(
 
 @pytest.fixture
 def compare(monkeypatch, tmp_path, request):
-    """The package of the benchmarks, and beside it a program of contestants that take no time."""
+    """The package of the benchmarks, and beside it a program of candidates that take no time."""
     folder = request.config.rootpath / "benchmarks"
     monkeypatch.syspath_prepend(folder)
     import compare

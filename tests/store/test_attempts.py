@@ -161,7 +161,7 @@ def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_us
     job = in_transaction(attempts.mark_failed, job_id, 1, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures, job.dispatched_at) == (State.QUEUED, 1, None)
     assert job.message == (
-        "It was killed. It goes on from its last checkpoint in 5 s: attempt 2 of 2."
+        "It was killed. It resumes from its last checkpoint in 5 s: attempt 2 of 2."
     )
     assert 3 < (job.not_before - job.updated_at).total_seconds() < 7
     assert in_transaction(claim_next) is None
@@ -170,7 +170,7 @@ def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_us
     job = in_transaction(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures) == (State.FAILED, 2)
     assert job.message == (
-        "It was killed. It was tried 2 times. Retry it to go on from its last checkpoint."
+        "It was killed. 2 attempts failed. Retry it to continue from its last checkpoint."
     )
 
 

@@ -31,7 +31,7 @@ def test_a_job_that_loses_every_worker_fails(in_transaction, make_job, put):
         put(job_id, lease_expires_at=after(-1))
         [ended] = in_transaction(lease_expiry.expire)
     assert (ended.state, ended.failures) == (State.FAILED, 2)
-    assert "It was tried 2 times." in ended.message
+    assert "2 attempts failed." in ended.message
 
 
 def test_a_cancelled_job_is_not_said_to_be_gone_while_a_cut_off_worker_may_run_it(

@@ -107,18 +107,20 @@ def test_the_rank_in_the_queue_is_explained(in_transaction, make_job, put, why, 
     make_job(runtime={"device": "cpu"})  # in another queue
     put(first.id, created_at=after(-9))
     put(make_job().id, not_before=after(9), created_at=after(-9))  # not due
-    assert why(second.id) == "It is number 1 in the queue 'default'; a worker takes it in a moment."
+    assert (
+        why(second.id) == "It is number 1 in the queue 'default'; a worker will start it shortly."
+    )
     assert why(last.id).startswith("It is number 3 in the queue 'default'")
     for _ in range(2):
         in_transaction(attempts.claim_next, "w", ["default"])
-    assert why(last.id) == "It is number 1 in the queue 'default', and all 2 slots are taken."
+    assert why(last.id) == "It is number 1 in the queue 'default', and all 2 slots are busy."
 
 
 def test_a_job_that_failed_says_when_it_is_tried_again(make_job, put, why, register):
     register()
     job_id = make_job().id
     put(job_id, not_before=after(30))
-    assert why(job_id) == "Its last attempt failed; it is tried again in 30 s."
+    assert why(job_id) == "Its last attempt failed; the next one starts in 30 s."
     put(job_id, not_before=after(-1))
     assert why(job_id).startswith("It is number 1")
 
@@ -128,8 +130,8 @@ def test_a_full_project_is_named(in_transaction, make_job, why, register):
     in_transaction(projects.update, "small", {"max_running": 1})
     make_job(State.RUNNING, project="small")
     assert why(make_job(project="small").id) == (
-        "The project 'small' runs as many jobs as its quota of 1 allows; "
-        "it starts when one of them ends."
+        "The project 'small' has reached its quota of 1 running jobs; "
+        "this job starts when one of them ends."
     )
 
 
@@ -142,11 +144,13 @@ def test_of_a_long_queue_only_the_first_are_counted(
     first, second, third = (make_job() for _ in range(3))
     for place, job in enumerate((first, second, third)):
         put(job.id, created_at=after(place - 9))
-    assert why(second.id) == "It is number 2 in the queue 'default'; a worker takes it in a moment."
-    assert why(third.id) == "More than 2 jobs are before it in the queue 'default'."
+    assert (
+        why(second.id) == "It is number 2 in the queue 'default'; a worker will start it shortly."
+    )
+    assert why(third.id) == "More than 2 jobs are ahead of it in the queue 'default'."
     in_transaction(attempts.claim_next, "w", ["default"])
     assert why(third.id) == "It is number 2 in the queue 'default', and the only slot of its " + (
-        "workers is taken."
+        "workers is busy."
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks of devices: whether one is there, fast in the policy, and large enough."""
+"""Checks of devices: availability, speed in the policy's dtype, and memory."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -62,7 +62,7 @@ def resolved_auto_policy(case: Case) -> Iterator[Finding]:
 
 
 def slow_policy(case: Case) -> Iterator[Finding]:
-    """A device that computes the policy's 16 bits no faster than float32."""
+    """A device that does not compute the policy's 16-bit dtype faster than float32."""
     for device in case.devices:
         for dtype in case.half_dtypes:
             if not device.computes_fast_in(dtype):

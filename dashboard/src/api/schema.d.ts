@@ -9,12 +9,12 @@ export interface components {
     schemas: {
         /**
          * Artifact
-         * @description A file that a job has left.
+         * @description A file of a job.
          */
         Artifact: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /**
@@ -24,12 +24,12 @@ export interface components {
             path: string;
             /**
              * Kind
-             * @description What it is: checkpoint, model, report.
+             * @description The kind of file: checkpoint, model or report.
              */
             kind: string;
             /**
              * Step
-             * @description The steps done when it was written, of a checkpoint.
+             * @description The number of completed steps; of checkpoints.
              */
             step: number | null;
             /** Attempt */
@@ -46,7 +46,7 @@ export interface components {
         };
         /**
          * ArtifactList
-         * @description Every file of a job, in the order in which they came.
+         * @description All files of a job, in the order in which they were stored.
          */
         ArtifactList: {
             /** Items */
@@ -54,12 +54,12 @@ export interface components {
         };
         /**
          * Attempt
-         * @description One time that a worker took a job.
+         * @description One attempt of a worker to run a job.
          */
         Attempt: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Attempt */
@@ -68,7 +68,7 @@ export interface components {
             worker_id: string;
             /**
              * Outcome
-             * @description How it ended; null while it lasts.
+             * @description How it ended; null while it runs.
              */
             outcome: string | null;
             /** Reason */
@@ -77,12 +77,12 @@ export interface components {
             message: string | null;
             /**
              * Waited S
-             * @description How long the job was in the queue before.
+             * @description Seconds that the job waited in the queue before.
              */
             waited_s: number;
             /**
              * First Step
-             * @description Where it began: 0, or behind a checkpoint.
+             * @description The first step: 0, or the step after the checkpoint.
              */
             first_step: number | null;
             /**
@@ -95,7 +95,7 @@ export interface components {
         };
         /**
          * AttemptList
-         * @description Every attempt at a job, the first one first.
+         * @description All attempts at a job, in order.
          */
         AttemptList: {
             /** Items */
@@ -103,7 +103,7 @@ export interface components {
         };
         /**
          * AttemptRange
-         * @description Steps s with `start` ≤ s < `end`, as one attempt made them.
+         * @description The steps s of one attempt with `start` ≤ s < `end`.
          */
         AttemptRange: {
             /** Attempt */
@@ -120,7 +120,7 @@ export interface components {
         AuditEntry: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -132,17 +132,17 @@ export interface components {
             at: string;
             /**
              * Action
-             * @description As in `job.cancel` and `token.create`.
+             * @description For example `job.cancel` or `token.create`.
              */
             action: string;
             /**
              * Target
-             * @description The id or the name of what was changed.
+             * @description The id or name of the changed object.
              */
             target: string | null;
             /**
              * Project
-             * @description The project that it belongs to.
+             * @description The project of the changed object.
              */
             project: string | null;
             /** Token Id */
@@ -151,7 +151,7 @@ export interface components {
             token_name: string | null;
             /**
              * Address
-             * @description The client's, as the server saw it.
+             * @description The client's address.
              */
             address: string | null;
             /** Request Id */
@@ -163,7 +163,7 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Some entries, the newest first; `next_cursor` leads to older ones.
+         * @description A page of entries, newest first; `next_cursor` is the cursor of older ones.
          */
         AuditPage: {
             /** Items */
@@ -173,24 +173,24 @@ export interface components {
         };
         /**
          * ComparedJob
-         * @description One of the jobs, its steps in points of the common grid.
+         * @description One of the jobs, with its steps downsampled on the common grid.
          */
         ComparedJob: {
             job: components["schemas"]["Job"];
             /**
              * Speedup
-             * @description Its median examples/s over the baseline's.
+             * @description Its median examples/s divided by the baseline's.
              */
             speedup: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Loss Drift
-             * @description Its mean loss in the last tenth of the steps that both have, over the baseline's, minus 1.
+             * @description Its mean loss over the last tenth of the steps that both jobs have, divided by the baseline's, minus 1.
              */
             loss_drift: number | ("NaN" | "Infinity" | "-Infinity") | null;
             skipped_steps: components["schemas"]["SkippedSteps"];
             /**
              * Data
-             * @description As of steps in points, always with `count`, `skipped`, `.min` and so on; and `elapsed_s`: how long the steps took up to the end of the point.
+             * @description As `Steps.data` of downsampled steps; and `elapsed_s`, the seconds that all steps up to the end of the point took.
              */
             data: {
                 [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
@@ -198,14 +198,14 @@ export interface components {
         };
         /**
          * Comparison
-         * @description Several jobs side by side.
+         * @description A comparison of several jobs.
          */
         Comparison: {
             /** Baseline */
             baseline: string;
             /**
              * Steps Per Point
-             * @description Of every job: points with the same `step` // this belong together.
+             * @description The same for every job: points with equal `step` // `steps_per_point` cover the same steps.
              */
             steps_per_point: number;
             /** Jobs */
@@ -222,7 +222,7 @@ export interface components {
         CreatedToken: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -240,7 +240,7 @@ export interface components {
             created_at: string;
             /**
              * Created By
-             * @description The name of the token that made it.
+             * @description The name of the token that created it.
              */
             created_by: string | null;
             /** Expires At */
@@ -255,7 +255,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description A place in which the specs differ.
+         * @description A field in which the specs differ.
          */
         Difference: {
             /**
@@ -265,15 +265,15 @@ export interface components {
             pointer: string;
             /**
              * Values
-             * @description Each job's, in order; null where it has no such place.
+             * @description The value of each job, in order; null if it has no such field.
              */
             values: unknown[];
         };
         /**
          * EventPage
-         * @description Some events in order.
+         * @description A page of events in order.
          *
-         *     To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
+         *     For later events pass `after` = `next`; for earlier ones `before` = the first entry's `seq`.
          */
         EventPage: {
             /** Items */
@@ -291,12 +291,12 @@ export interface components {
         EventType: "state" | "edited" | "preflight" | "started" | "resumed" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
         /**
          * Figures
-         * @description The size of a job, from its layers.
+         * @description The size of a job, computed from its layers.
          */
         Figures: {
             /**
              * Policy
-             * @description `auto` is settled on a device of an online worker.
+             * @description `auto` is resolved for a device of an online worker.
              */
             policy: string;
             /** Parameters */
@@ -305,24 +305,24 @@ export interface components {
             trainable_parameters: number;
             /**
              * Networks
-             * @description The parameters of each network.
+             * @description The number of parameters of each network.
              */
             networks: {
                 [key: string]: number;
             };
             /**
              * Flops Per Step
-             * @description Of matrix products: about 3 × the forward pass × batch_size × accumulate.
+             * @description Of the matrix products: about 3 × forward pass × batch_size × accumulate.
              */
             flops_per_step: number;
             /**
              * Share In 16 Bit
-             * @description Of those FLOPs, from 0 to 1.
+             * @description The share of these FLOPs in 16 bits, from 0 to 1.
              */
             share_in_16_bit: number;
             /**
              * Memory
-             * @description By policy: float32, and the one chosen.
+             * @description The memory by policy: float32, and the policy of the job.
              */
             memory: {
                 [key: string]: components["schemas"]["Memory"];
@@ -330,33 +330,33 @@ export interface components {
         };
         /**
          * Finding
-         * @description Something worth knowing about a valid spec.
+         * @description A finding of the preflight about a valid spec.
          */
         Finding: {
             /**
              * Code
-             * @description What was found, for programs.
+             * @description The finding, as a code.
              */
             code: string;
             /**
              * Severity
-             * @description error: the job cannot run as it is; warning: it will disappoint.
+             * @description error: the job cannot run; warning: it will probably not do what is intended.
              * @enum {string}
              */
             severity: "info" | "warning" | "error";
             /**
              * Pointer
-             * @description The JSON pointer of the part of the spec to change.
+             * @description JSON pointer to the part of the spec to change.
              */
             pointer: string;
             /**
              * Message
-             * @description What was found, for people.
+             * @description The finding, as text.
              */
             message: string;
             /**
              * Data
-             * @description The numbers behind it.
+             * @description The values of the finding.
              */
             data: {
                 [key: string]: unknown;
@@ -370,7 +370,7 @@ export interface components {
         FormatName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
         /**
          * Health
-         * @description Confirmation that the server is alive or ready.
+         * @description The status of the server: alive or ready.
          */
         Health: {
             /**
@@ -381,12 +381,12 @@ export interface components {
         };
         /**
          * Job
-         * @description A job as it stands now.
+         * @description The current state of a job.
          */
         Job: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -399,49 +399,49 @@ export interface components {
             state: components["schemas"]["State"] | string;
             /**
              * Reason
-             * @description Why it is in this state, for programs.
+             * @description The reason for the state, as a code.
              */
             reason: components["schemas"]["Reason"] | string | null;
             /**
              * Message
-             * @description Why it is in this state, for people.
+             * @description The reason for the state, as text.
              */
             message: string | null;
             /**
              * Waiting
-             * @description Why a queued job does not run yet; told only where one job is read.
+             * @description Why a queued job does not run yet; only in responses with a single job.
              */
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9: the highest goes first.
+             * @description From 0 to 9; the highest runs first.
              */
             priority: number;
             /**
              * Queue
-             * @description Only workers that serve it may take the job.
+             * @description Only workers that serve this queue may run the job.
              */
             queue: string;
             /**
              * Attempt
-             * @description How many times a worker has taken it.
+             * @description The number of the current or last attempt; 0 before the first.
              */
             attempt: number;
             /** Max Attempts */
             max_attempts: number;
             /**
              * Failures
-             * @description Attempts that failed since it was posted, or retried.
+             * @description Failed attempts since the job was submitted or retried.
              */
             failures: number;
             /**
              * Step
-             * @description Steps done so far.
+             * @description The number of completed steps.
              */
             step: number;
             /**
              * Total Steps
-             * @description Known once the job runs.
+             * @description Known once the job runs; null before.
              */
             total_steps: number | null;
             /**
@@ -463,27 +463,27 @@ export interface components {
             summary: components["schemas"]["Summary"] | null;
             /**
              * Loss Scale Mode
-             * @description What the spec says of the loss scale.
+             * @description The loss-scale mode in the spec.
              */
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description By the spec: the batch, times `accumulate`.
+             * @description `batch_size` × `accumulate` in the spec.
              */
             examples_per_step: number | null;
             /**
              * Created By
-             * @description The name of the token that posted it.
+             * @description The name of the token that submitted the job.
              */
             created_by: string | null;
             /**
              * Cloned From
-             * @description The id of the job that it is a clone of.
+             * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
             /**
              * Request Id
-             * @description The X-Request-ID with which it was posted.
+             * @description The X-Request-ID of the request that submitted it.
              */
             request_id: string | null;
             /**
@@ -493,7 +493,7 @@ export interface components {
             created_at: string;
             /**
              * Not Before
-             * @description A job that failed waits until then.
+             * @description The job does not run before this time: the delay after a failure.
              */
             not_before: string | null;
             /** Started At */
@@ -514,7 +514,7 @@ export interface components {
         JobEvent: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Seq */
@@ -537,9 +537,9 @@ export interface components {
         };
         /**
          * JobPage
-         * @description Some jobs in the order asked for; `next_cursor` leads to the ones behind them.
+         * @description A page of jobs in the requested order; `next_cursor` is the cursor of the next page.
          *
-         *     A page may hold fewer jobs than `limit`, and `next_cursor` still lead on.
+         *     A page may have fewer jobs than `limit` although there is a next page.
          */
         JobPage: {
             /** Items */
@@ -549,7 +549,7 @@ export interface components {
         };
         /**
          * Latest
-         * @description The values of the last step stored.
+         * @description The values of the last stored step.
          */
         Latest: {
             /** Loss */
@@ -564,20 +564,20 @@ export interface components {
             examples_per_s?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Skipped
-             * @description Steps skipped so far.
+             * @description The number of steps skipped so far.
              */
             skipped?: number | null;
         };
         /**
          * Layer
-         * @description One layer; shapes and counts are of one example.
+         * @description One layer; shapes and counts are per example.
          */
         Layer: {
             /** Network */
             network: string;
             /**
              * Path
-             * @description What `precision.overrides` match.
+             * @description The path that `precision.overrides` match.
              */
             path: string;
             /** Kind */
@@ -601,12 +601,12 @@ export interface components {
         ListField: "spec";
         /**
          * ListedJob
-         * @description A job as it stands now, in a list.
+         * @description The current state of a job, in a list.
          */
         ListedJob: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -619,49 +619,49 @@ export interface components {
             state: components["schemas"]["State"] | string;
             /**
              * Reason
-             * @description Why it is in this state, for programs.
+             * @description The reason for the state, as a code.
              */
             reason: components["schemas"]["Reason"] | string | null;
             /**
              * Message
-             * @description Why it is in this state, for people.
+             * @description The reason for the state, as text.
              */
             message: string | null;
             /**
              * Waiting
-             * @description Why a queued job does not run yet; told only where one job is read.
+             * @description Why a queued job does not run yet; only in responses with a single job.
              */
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9: the highest goes first.
+             * @description From 0 to 9; the highest runs first.
              */
             priority: number;
             /**
              * Queue
-             * @description Only workers that serve it may take the job.
+             * @description Only workers that serve this queue may run the job.
              */
             queue: string;
             /**
              * Attempt
-             * @description How many times a worker has taken it.
+             * @description The number of the current or last attempt; 0 before the first.
              */
             attempt: number;
             /** Max Attempts */
             max_attempts: number;
             /**
              * Failures
-             * @description Attempts that failed since it was posted, or retried.
+             * @description Failed attempts since the job was submitted or retried.
              */
             failures: number;
             /**
              * Step
-             * @description Steps done so far.
+             * @description The number of completed steps.
              */
             step: number;
             /**
              * Total Steps
-             * @description Known once the job runs.
+             * @description Known once the job runs; null before.
              */
             total_steps: number | null;
             /**
@@ -683,27 +683,27 @@ export interface components {
             summary: components["schemas"]["Summary"] | null;
             /**
              * Loss Scale Mode
-             * @description What the spec says of the loss scale.
+             * @description The loss-scale mode in the spec.
              */
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description By the spec: the batch, times `accumulate`.
+             * @description `batch_size` × `accumulate` in the spec.
              */
             examples_per_step: number | null;
             /**
              * Created By
-             * @description The name of the token that posted it.
+             * @description The name of the token that submitted the job.
              */
             created_by: string | null;
             /**
              * Cloned From
-             * @description The id of the job that it is a clone of.
+             * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
             /**
              * Request Id
-             * @description The X-Request-ID with which it was posted.
+             * @description The X-Request-ID of the request that submitted it.
              */
             request_id: string | null;
             /**
@@ -713,7 +713,7 @@ export interface components {
             created_at: string;
             /**
              * Not Before
-             * @description A job that failed waits until then.
+             * @description The job does not run before this time: the delay after a failure.
              */
             not_before: string | null;
             /** Started At */
@@ -727,18 +727,18 @@ export interface components {
             updated_at: string;
             /**
              * Spec
-             * @description The normalised spec; left out unless `fields=spec` asks for it.
+             * @description The normalised spec; only with `fields=spec`.
              */
             spec?: components["schemas"]["JobSpec"] | null;
         };
         /**
          * LogEntry
-         * @description A piece of what a job's processes printed.
+         * @description A piece of the output of a job's processes.
          */
         LogEntry: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Seq */
@@ -760,9 +760,9 @@ export interface components {
         };
         /**
          * LogPage
-         * @description Some entries in order.
+         * @description A page of entries in order.
          *
-         *     To continue, pass `after` = `next`; to read back, `before` = the first entry's `seq`.
+         *     For later entries pass `after` = `next`; for earlier ones `before` = the first entry's `seq`.
          */
         LogPage: {
             /** Items */
@@ -774,7 +774,7 @@ export interface components {
         };
         /**
          * Memory
-         * @description Bytes at the peak of a training step, estimated; without the data and the libraries.
+         * @description The estimated peak memory of a training step in bytes, without data and libraries.
          */
         Memory: {
             /** Weights */
@@ -788,14 +788,14 @@ export interface components {
             gradients: number;
             /**
              * Optimizer
-             * @description Its slots: momentum, second moment.
+             * @description The optimizer's slots, for example momentum.
              */
             optimizer: number;
             /** Ema */
             ema: number;
             /**
              * Activations
-             * @description What a batch keeps for its backward pass.
+             * @description The activations saved for the backward pass.
              */
             activations: number;
             /** Total */
@@ -810,14 +810,14 @@ export interface components {
             name: string;
             /**
              * Compute Dtype
-             * @description null: settled on the worker's device.
+             * @description null: depends on the worker's device.
              */
             compute_dtype: string | null;
             /** Variable Dtype */
             variable_dtype: string | null;
             /**
              * Loss Scale
-             * @description The mode that a spec gets when it names none.
+             * @description The default loss-scale mode of a spec with this policy.
              */
             loss_scale: string | null;
         };
@@ -831,7 +831,7 @@ export interface components {
         };
         /**
          * Project
-         * @description A project, its quotas, and how much of them is used.
+         * @description A project with its quotas and its numbers of queued and running jobs.
          */
         Project: {
             /** Name */
@@ -852,7 +852,7 @@ export interface components {
         };
         /**
          * ProjectList
-         * @description Every project, by name.
+         * @description All projects, ordered by name.
          */
         ProjectList: {
             /** Items */
@@ -860,7 +860,7 @@ export interface components {
         };
         /**
          * Quotas
-         * @description How many jobs of a project may wait and run at one time; null: as many as there are.
+         * @description The maximum numbers of queued and running jobs of a project; null: no limit.
          */
         Quotas: {
             /** Max Queued */
@@ -870,32 +870,32 @@ export interface components {
         };
         /**
          * Reason
-         * @description Why a job ended; stored beside its state, and stable for programs.
+         * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
         Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
         /**
          * Result
-         * @description A figure of the jobs' states and summaries.
+         * @description One result of the jobs, from their states and summaries.
          */
         Result: {
             /** Name */
             name: string;
             /**
              * Values
-             * @description Each job's, in order; null where it is not known.
+             * @description The value of each job, in order; null if unknown.
              */
             values: unknown[];
         };
         /**
          * Role
-         * @description What a token may do.
+         * @description The role of a token.
          * @enum {string}
          */
         Role: "admin" | "member" | "viewer";
         /**
          * ScaleChanges
-         * @description The steps of a range that used another loss scale than the step before; the first of them.
+         * @description The loss-scale changes of a range: their total, and the first of them.
          */
         ScaleChanges: {
             /** Total */
@@ -908,7 +908,7 @@ export interface components {
             after: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             /**
              * Column
-             * @description Whose scale: `loss_scale`, `loss_scale/generator`.
+             * @description The column of the scale: `loss_scale` or, for example, `loss_scale/generator`.
              */
             column: string[];
         };
@@ -929,7 +929,7 @@ export interface components {
         };
         /**
          * Session
-         * @description Who asks, and what they may do.
+         * @description The token of a request, with its role and project.
          */
         Session: {
             /** Token Id */
@@ -945,7 +945,7 @@ export interface components {
         };
         /**
          * SkippedSteps
-         * @description The skipped steps of a range: the first of them, and how many there are.
+         * @description The skipped steps of a range: their total, and the first of them.
          */
         SkippedSteps: {
             /** Total */
@@ -970,7 +970,7 @@ export interface components {
             description: string;
             /**
              * Schema
-             * @description JSON schema of the part.
+             * @description JSON schema of this kind.
              */
             schema: {
                 [key: string]: unknown;
@@ -992,19 +992,19 @@ export interface components {
         State: "queued" | "starting" | "running" | "pausing" | "paused" | "stopping" | "succeeded" | "failed" | "cancelled";
         /**
          * Steps
-         * @description The values of steps or points: one list per column, all of one length.
+         * @description The values of steps or points: one list per column, all of the same length.
          */
         Steps: {
             /**
              * Data
-             * @description step and the columns asked for: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras. Where a point holds several steps: its first `step`, their `count`, how many were `skipped`, and of each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+             * @description step and the requested columns: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras. Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
              */
             data: {
                 [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
             };
             /**
              * Steps Per Point
-             * @description 1: every step is a point of its own.
+             * @description 1: every point is one step.
              */
             steps_per_point: number;
             /** @description With `max_points`. */
@@ -1013,17 +1013,17 @@ export interface components {
             scale_changes?: components["schemas"]["ScaleChanges"] | null;
             /**
              * Attempts
-             * @description Which attempt's steps are told, of the whole job: a stretch that ends earlier than before was superseded from there on, and is to be read again.
+             * @description The attempt of each range of steps, of the whole job. If a range ends earlier than before, a later attempt superseded its steps: read them again.
              */
             attempts: components["schemas"]["AttemptRange"][];
             /**
              * Next
-             * @description The last step in this response, or the request's `after`: to continue, pass it as `after`.
+             * @description The last step in this response, or the request's `after`; pass it as `after` to continue.
              */
             next: number | null;
             /**
              * More
-             * @description Further steps are stored already.
+             * @description Whether more steps are stored.
              */
             more: boolean;
         };
@@ -1035,36 +1035,36 @@ export interface components {
         StreamKind: "steps" | "events" | "logs";
         /**
          * Summary
-         * @description What the steps of a job add up to so far, and what is left of one that succeeded.
+         * @description Totals over the steps of a job so far, and the results of a job that succeeded.
          *
-         *     What is null is not known, or not known yet.
+         *     A null value is not known, or not known yet.
          */
         Summary: {
             /**
              * Steps
-             * @description Steps up to the current one, each counted once.
+             * @description Completed steps, each counted once.
              */
             steps?: number | null;
             /** Skipped */
             skipped?: number | null;
             /**
              * Skipped Share
-             * @description Of those steps, from 0 to 1.
+             * @description The share of skipped steps, from 0 to 1.
              */
             skipped_share?: number | null;
             /**
              * Applied Steps
-             * @description Those that were not skipped.
+             * @description Steps that were not skipped.
              */
             applied_steps?: number | null;
             /**
              * Attempted Steps
-             * @description All steps of all attempts, those done again included.
+             * @description All steps of all attempts, including repeated ones.
              */
             attempted_steps?: number | null;
             /**
              * Repeated Steps
-             * @description Steps behind a checkpoint that a later attempt went back to.
+             * @description Steps that a later attempt repeated from a checkpoint.
              */
             repeated_steps?: number | null;
             /**
@@ -1074,24 +1074,24 @@ export interface components {
             steps_s?: number | null;
             /**
              * Skipped S
-             * @description Seconds lost to skipped steps.
+             * @description Seconds that skipped steps took.
              */
             skipped_s?: number | null;
             /**
              * Repeated S
-             * @description Seconds lost to repeated steps.
+             * @description Seconds that repeated steps took.
              */
             repeated_s?: number | null;
             /** Last Loss */
             last_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Best Loss
-             * @description The least finite one.
+             * @description The lowest finite loss.
              */
             best_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Loss Scale
-             * @description Of the last step.
+             * @description The scale of the last step.
              */
             loss_scale?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /** Last Examples Per S */
@@ -1111,28 +1111,28 @@ export interface components {
             val_accuracy?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /**
              * Examples Per S
-             * @description The mean of the whole training, of a job that succeeded.
+             * @description The mean of the whole training; of a job that succeeded.
              */
             examples_per_s?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /** Parameters */
             parameters?: number | null;
             /**
              * Train S
-             * @description Of the last attempt, of a job that succeeded.
+             * @description Seconds of the last attempt; of a job that succeeded.
              */
             train_s?: number | ("NaN" | "Infinity" | "-Infinity") | null;
             /** Peak Memory Bytes */
             peak_memory_bytes?: number | null;
             /**
              * Policy
-             * @description The one that trained: never `auto`.
+             * @description The policy used for training; never `auto`.
              */
             policy?: string | null;
             /** Engine */
             engine?: string | null;
             /**
              * Scale Health
-             * @description A word for the loss scale.
+             * @description The health of the loss scale, for example `steady`.
              */
             scale_health?: string | null;
             /** Weights Digest */
@@ -1142,12 +1142,12 @@ export interface components {
         };
         /**
          * Token
-         * @description A token; its secret is not kept.
+         * @description A token, without its secret, which is not stored.
          */
         Token: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -1165,7 +1165,7 @@ export interface components {
             created_at: string;
             /**
              * Created By
-             * @description The name of the token that made it.
+             * @description The name of the token that created it.
              */
             created_by: string | null;
             /** Expires At */
@@ -1175,7 +1175,7 @@ export interface components {
         };
         /**
          * TokenList
-         * @description Every token there ever was, the newest first.
+         * @description All tokens, including revoked and expired ones, newest first.
          */
         TokenList: {
             /** Items */
@@ -1183,12 +1183,12 @@ export interface components {
         };
         /**
          * TokenRequest
-         * @description A token to make.
+         * @description The request to create a token.
          */
         TokenRequest: {
             /**
              * Name
-             * @description Whose token it is.
+             * @description The name of the token, for example its owner's.
              */
             name: string;
             /** @default member */
@@ -1203,7 +1203,7 @@ export interface components {
         };
         /**
          * Validation
-         * @description A spec that would be accepted, and what the preflight says of it.
+         * @description A valid spec, and the result of its preflight.
          */
         Validation: {
             /** Spec */
@@ -1212,22 +1212,22 @@ export interface components {
             };
             /** Findings */
             findings: components["schemas"]["Finding"][];
-            /** @description null: known when the job starts. */
+            /** @description null: known only when the job starts. */
             figures: components["schemas"]["Figures"] | null;
             /**
              * Layers
-             * @description Empty: known when the job starts.
+             * @description Empty: known only when the job starts.
              */
             layers: components["schemas"]["Layer"][];
         };
         /**
          * Worker
-         * @description A worker process and what it runs on.
+         * @description A worker process and its hardware.
          */
         Worker: {
             /**
              * Unreadable
-             * @description The fields whose stored values cannot be read; they are null or empty here. Left out where there are none.
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
              */
             unreadable?: string[];
             /** Id */
@@ -1245,33 +1245,33 @@ export interface components {
             state: "online" | "lost" | "stopped";
             /**
              * Draining
-             * @description It was asked to give its jobs back and to end.
+             * @description The worker was asked to requeue its jobs and to exit.
              */
             draining: boolean;
             /** Version */
             version: string;
             /**
              * Queues
-             * @description It takes the jobs of these queues alone.
+             * @description The worker runs only jobs of these queues.
              */
             queues: string[];
             /**
              * Hardware
-             * @description As its trainer process saw it.
+             * @description The hardware that its trainer process detected.
              */
             hardware: {
                 [key: string]: unknown;
             } | null;
             /**
              * Usage
-             * @description What it measures of itself now and then.
+             * @description Measurements of the worker, updated regularly.
              */
             usage: {
                 [key: string]: unknown;
             } | null;
             /**
              * Jobs
-             * @description The ids of the jobs that it runs, of those that the token sees.
+             * @description The ids of its running jobs that the token may see.
              */
             jobs: string[];
             /**
@@ -1287,7 +1287,7 @@ export interface components {
         };
         /**
          * WorkerList
-         * @description Every worker, the newest first.
+         * @description All workers, newest first.
          */
         WorkerList: {
             /** Items */
@@ -1711,7 +1711,7 @@ export interface components {
         };
         /**
          * Gan
-         * @description A generator and a discriminator, each with an optimizer and a loss scale of its own.
+         * @description A generator and a discriminator, each with its own optimizer and loss scale.
          */
         Gan: {
             /**
@@ -1745,7 +1745,7 @@ export interface components {
         };
         /**
          * Guard
-         * @description What happens to a run that no longer learns.
+         * @description Ends or recovers a run that no longer learns.
          */
         Guard: {
             /**
@@ -1953,7 +1953,7 @@ export interface components {
         };
         /**
          * Precision
-         * @description The policy of the whole model, and the layers that differ from it.
+         * @description The policy of the whole model, and overrides for layers.
          */
         Precision: {
             /**
@@ -2251,7 +2251,7 @@ export interface components {
         };
         /**
          * Text
-         * @description A text file in UTF-8, cut into windows of `sequence` characters; labels are the next ones.
+         * @description A UTF-8 text file in windows of `sequence` characters; labels are the next characters.
          */
         Text: {
             /**
@@ -2284,7 +2284,7 @@ export interface components {
         };
         /**
          * Train
-         * @description The length of the training and what happens along the way.
+         * @description The length of the training, evaluation and checkpoints.
          */
         Train: {
             /**
@@ -2346,7 +2346,7 @@ export interface components {
         };
         /**
          * JobSpec
-         * @description Everything that decides how a job trains. Unknown fields are an error.
+         * @description The complete description of a training job. Unknown fields are an error.
          */
         JobSpec: {
             /** Model */
@@ -2424,14 +2424,14 @@ export interface components {
         };
         /**
          * JobChanges
-         * @description What may be changed of a job; what is left out stays as it is.
+         * @description The changes to a job; fields that are left out are not changed.
          */
         JobChanges: {
             /** Name */
             name?: string;
             /**
              * Labels
-             * @description All of them, in place of the old.
+             * @description All labels; they replace the old ones.
              */
             labels?: {
                 [key: string]: string;
@@ -2441,12 +2441,12 @@ export interface components {
         };
         /**
          * CloneChanges
-         * @description What is to be different in a clone.
+         * @description The changes to the spec of a clone.
          */
         CloneChanges: {
             /**
              * Set
-             * @description By dotted path: {"precision.policy": "float32", "train.epochs": 5}.
+             * @description Values by dotted path: {"precision.policy": "float32", "train.epochs": 5}.
              * @example {
              *       "precision.policy": "float32"
              *     }
@@ -2457,7 +2457,7 @@ export interface components {
         };
         /**
          * ProblemDetail
-         * @description One mistake in a request: where (a JSON pointer), what was expected, what was received.
+         * @description One problem of a request: its JSON pointer, the expected and the received value.
          */
         ProblemDetail: {
             /** Pointer */

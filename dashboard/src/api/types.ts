@@ -33,7 +33,7 @@ export type Version = Schemas["ServerVersion"];
 export type Worker = Schemas["Worker"];
 export type WorkerList = Schemas["WorkerList"];
 
-/** A number as the API writes it: non-finite ones are strings. */
+/** A number of the API, where non-finite numbers are strings. */
 export type Numeric = number | "NaN" | "Infinity" | "-Infinity";
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type JsonObject = { [name: string]: Json };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { age, bytes, duration, number, percent, power, lossScale } from "./format.ts";
+import { age, bytes, duration, number, percent, power, lossScale, scaleHealth } from "./format.ts";
 
 test("numbers keep four significant digits, and integers all digits", () => {
   assert.equal(number(0.0123456), "0.01235");
@@ -18,6 +18,12 @@ test("a small share never reads 0 %, and a large one never 100 %", () => {
   assert.equal(percent(0.0312), "3.12 %");
   assert.equal(percent(0.9999), "> 99.9 %");
   assert.equal(percent(1), "100 %");
+});
+
+test("the health of a loss scale is a text", () => {
+  assert.equal(scaleHealth("pinned at the floor"), "at minimum scale");
+  assert.equal(scaleHealth("steady"), "steady");
+  assert.equal(scaleHealth(null), "");
 });
 
 test("a loss scale that is a power of two is shown as one", () => {

@@ -47,6 +47,16 @@ export function lossScale(value: Maybe<Numeric | string>): string {
   return Math.abs(exponent - nearest) < 1e-6 ? power(nearest) : number(plain);
 }
 
+const HEALTH_TEXTS: Readonly<Record<string, string>> = {
+  "pinned at the floor": "at minimum scale",
+  "pinned at the cap": "at maximum scale",
+};
+
+/** The health of a loss scale, as text. */
+export function scaleHealth(value: Maybe<string>): string {
+  return HEALTH_TEXTS[value ?? ""] ?? value ?? "";
+}
+
 /** For example 2²⁴. */
 export function power(exponent: number): string {
   const digits = [...String(Math.abs(exponent))].map((digit) => SUPERSCRIPTS[Number(digit)]);

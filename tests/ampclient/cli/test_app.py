@@ -60,7 +60,7 @@ def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
 
 
 def test_a_server_that_failed_is_told_with_the_id_of_the_request(ampctl, server, answer):
-    document = {"code": "internal_error", "detail": "Sorry.", "title": "The server failed"}
+    document = {"code": "internal_error", "detail": "Sorry.", "title": "Internal server error"}
     headers = {"x-request-id": "4f1c"}
     server.next_answers = [answer(500, json=document, headers=headers)]
     assert ampctl("list").err.splitlines() == [

@@ -9,12 +9,12 @@ FINDING = {
 }
 MEMORY = {
     "weights": 2**20,
-    "casts": 0,
+    "casts": 2**19,
     "gradients": 0,
     "optimizer": 0,
     "ema": 0,
     "activations": 2**21,
-    "total": 3 * 2**20,
+    "total": 3 * 2**20 + 2**19,
 }
 FIGURES = {
     "policy": "mixed_float16",
@@ -49,7 +49,8 @@ def test_validate_shows_figures_and_findings_and_queues_nothing(ampctl, spec_fil
         "policy       mixed_float16",
         "parameters   1,199,882",
         "per step     73.7 GFLOPs in matrix products, 100.0% of them in 16 bits",
-        "memory       3.0 MiB in mixed_float16 (weights 1.0 MiB, activations 2.0 MiB)",
+        "memory       3.5 MiB in mixed_float16 (weights 1.0 MiB, 16-bit copies of the weights "
+        "512.0 KiB, activations 2.0 MiB)",
         "",
         "warning: This GPU has �[31mno Tensor Cores.",
         "  no_tensor_cores at /precision/policy",

@@ -63,7 +63,7 @@ def test_clicks_depend_on_the_seed_alone():
 
 
 def test_fewer_keys_than_slots_are_refused():
-    with pytest.raises(InvalidData, match="at least 10, a key for each slot; received 9") as caught:
+    with pytest.raises(InvalidData, match="at least 10, one key per slot; received 9") as caught:
         data.load(SyntheticClicks(vocabulary=9), seed=0)
     assert caught.value.field == "vocabulary"
 

@@ -33,7 +33,7 @@ def test_the_figures_come_first_and_then_each_finding(events):
     first, *findings = (event.data for event in events)
     assert first["code"] == "figures"
     assert first["data"]["parameters"] == 64 * 15 + 15 + 15 * 10 + 10
-    assert first["message"].startswith("1,135 parameters; 1.7 MFLOPs a step, 86.5% of them in")
+    assert first["message"].startswith("1,135 parameters; 1.7 MFLOPs per step, 86.5% of them in")
     codes = [finding["code"] for finding in findings]
     assert {"no_tensor_cores", "dimension_not_multiple_of_8"} <= set(codes)
     [size] = [one for one in findings if one["code"] == "dimension_not_multiple_of_8"]

@@ -38,4 +38,4 @@ def test_limits_and_defaults_are_written_for_people():
     [ema] = {line for line in lines if line.startswith("| `ema` |")}
     assert "number > 0, < 1 or null | `null` | Momentum of an exponential moving average" in ema
     [filters] = {line for line in lines if line.startswith("| `generator` |")}
-    assert "the image doubles after each of the first two." in filters
+    assert "the image size doubles after each of the first two." in filters

@@ -145,7 +145,7 @@ def test_a_format_that_is_too_new_is_refused_with_both_versions(run_job, folder)
     with pytest.raises(UnreadableCheckpoint) as refused:
         run_job(output_dir=folder.parent, resume=True, **JOB)
     assert f"expected a format that ampcore {__version__} reads" in str(refused.value)
-    assert "received ampcore-checkpoint-9, made by ampcore 9.8.7" in str(refused.value)
+    assert "received ampcore-checkpoint-9, written by ampcore 9.8.7" in str(refused.value)
     assert refused.value.reason is Reason.INVALID_CHECKPOINT
 
 

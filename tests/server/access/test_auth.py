@@ -81,7 +81,7 @@ def test_a_broken_basic_header_is_refused(api, value):
 def test_a_secret_in_the_address_is_not_taken_and_not_repeated(api, name):
     answer = api.anonymous.get("/api/v1/jobs", params={name: api.token})
     assert answer.status_code == 401
-    assert "in the address" in answer.json()["detail"]
+    assert "in the URL" in answer.json()["detail"]
     assert api.token not in answer.text
 
 

@@ -73,8 +73,8 @@ def test_the_connection_file_is_private_and_deleted_at_the_end(folder):
     told = json.loads(folder.connection_file.read_text())
     assert told == {"url": "http://127.0.0.1:1", "token": folder.token()}
     assert mode(folder.connection_file) == 0o600
-    folder.forget_connection()
-    folder.forget_connection()
+    folder.remove_connection()
+    folder.remove_connection()
     assert not folder.connection_file.exists()
     assert not [name for name in os.listdir(folder.path) if name.startswith(".")]
 

@@ -124,5 +124,5 @@ def test_only_this_machine_is_trusted_unless_others_are_named():
 
 @pytest.mark.parametrize("text", ["*", "proxy", "10.0.0.1/8", "10.0.0.1,", "10.0.0.256"])
 def test_a_trusted_proxy_that_is_no_address_is_named_at_the_start(text):
-    with pytest.raises(SettingsInvalid, match="AMPCORE_TRUSTED_PROXIES: expected none, or addr"):
+    with pytest.raises(SettingsInvalid, match="AMPCORE_TRUSTED_PROXIES: expected none, or comma"):
         settings_from(Settings, {"AMPCORE_TRUSTED_PROXIES": text})

@@ -172,7 +172,7 @@ def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state,
     then = dict(pair.split(":") for pair in states.split()).get(state)
     if then is None:
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
-        assert f"one that is {state}" in answer.json()["detail"]
+        assert f"received {state}." in answer.json()["detail"]
     else:
         assert answer.status_code == (202 if then in ("stopping", "pausing") else 200)
         assert answer.json()["state"] == then
@@ -183,8 +183,8 @@ def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state,
 def test_a_refusal_says_what_is_expected_and_what_is_allowed_instead(api, make_job):
     detail = api.client.post(f"/api/v1/jobs/{make_job().id}/retry").json()["detail"]
     assert detail == (
-        "Expected a job that is failed or cancelled to retry, "
-        "received one that is queued, which allows: cancel, pause, edit, clone."
+        "Cannot retry the job: expected the state failed or cancelled, received queued. "
+        "Possible actions in this state: cancel, pause, edit, clone."
     )
 
 

@@ -134,7 +134,7 @@ def test_a_made_up_cursor_is_refused(api, make_job, sort, value, job_id):
     forged = base64.urlsafe_b64encode(json.dumps([mark, value, job_id]).encode()).decode()
     answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
-    assert "earlier answer" in answer.json()["detail"]
+    assert "earlier response" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])

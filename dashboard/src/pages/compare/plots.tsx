@@ -1,5 +1,5 @@
 // The curves of the compared jobs in shared plots, under one legend. Zooming enlarges the loaded
-// points; it does not load finer ones.
+// points; it does not load more points.
 import { useMemo, useState } from "preact/hooks";
 import type { Comparison } from "../../api/types.ts";
 import { EmptyState } from "../../components/load-state.tsx";

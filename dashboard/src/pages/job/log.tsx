@@ -1,4 +1,4 @@
-// The output of the job's processes. It follows the end until one scrolls up.
+// The output of the job's processes. It follows the end until the user scrolls up.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useTail } from "../../api/use-tail.ts";
 import type { LogEntry } from "../../api/types.ts";

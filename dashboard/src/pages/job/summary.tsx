@@ -1,6 +1,6 @@
 // The summary of a job: its most important numbers.
 import type { Job } from "../../api/types.ts";
-import { bytes, duration, MISSING, number, percent, lossScale, integer } from "../../display/format.ts";
+import { bytes, duration, MISSING, number, percent, lossScale, scaleHealth, integer } from "../../display/format.ts";
 
 export function JobSummary({ job }: { job: Job }) {
   const sum = job.summary ?? {};
@@ -8,10 +8,10 @@ export function JobSummary({ job }: { job: Job }) {
   const figures: [string, string, string?][] = [
     ["Step", integer(job.step), job.total_steps ? `of ${integer(job.total_steps)}` : ""],
     ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `best ${number(sum.best_loss)}`],
-    ["Loss scale", lossScale(job.latest?.loss_scale), sum.scale_health ?? ""],
+    ["Loss scale", lossScale(job.latest?.loss_scale), scaleHealth(sum.scale_health)],
     ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
     ["Examples/s", number(sum.median_examples_per_s, 3), "median"],
-    ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} lost to skipped and repeated steps` : ""],
+    ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} on skipped and repeated steps` : ""],
     ["Validation", number(sum.val_accuracy), sum.val_loss == null ? "" : `loss ${number(sum.val_loss)}`],
     ["Peak memory", bytes(sum.peak_memory_bytes)],
     ["Attempt", `${job.attempt} of ${job.max_attempts}`, sum.engine ? `engine ${sum.engine}` : ""],

@@ -72,7 +72,7 @@ function NoJobs({ filters }: { filters: Filters }) {
   }
   return (
     <EmptyState title="No jobs yet">
-      {canEditJobs ? <><a href="#/submit">Submit a job here</a>, or </> : "Your token is read-only. Members can submit jobs "}
+      {canEditJobs ? <><a href="#/submit">Submit a job here</a>, or </> : "Your token is read-only. Members submit jobs "}
       with <code>ampctl submit job.yaml</code>.
     </EmptyState>
   );

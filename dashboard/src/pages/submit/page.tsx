@@ -1,5 +1,5 @@
 // The page to submit a job: a form built from the spec's schema beside the same spec as YAML. Both
-// can be edited; the server validates while one types.
+// can be edited; the server validates while the user types.
 import { useEffect, useState } from "preact/hooks";
 import type { Route } from "../../router.ts";
 import { toApiError } from "../../api/connection.ts";
