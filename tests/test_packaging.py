@@ -1,4 +1,4 @@
-"""What is installed is pinned, and what is shipped is whole."""
+"""Lock files pin every dependency with hashes, and the wheel contains the whole packages."""
 
 import json
 import re
@@ -38,12 +38,12 @@ def logical_lines(lock: Path) -> Iterator[str]:
             yield line
 
 
-def test_there_is_a_lock_for_everything_that_gets_installed() -> None:
+def test_the_expected_lock_files_exist() -> None:
     assert [lock.name for lock in LOCKS] == ["dev.lock", *SHIPPED_LOCKS]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_holds_exact_versions_with_hashes_and_nothing_else(lock: Path) -> None:
+def test_a_lock_contains_only_exact_versions_with_hashes(lock: Path) -> None:
     requirements = [line.split("\t") for line in logical_lines(lock)]
     assert requirements
     for pin, *hashes in requirements:
@@ -53,31 +53,31 @@ def test_a_lock_holds_exact_versions_with_hashes_and_nothing_else(lock: Path) ->
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_names_no_index_and_no_address(lock: Path) -> None:
+def test_a_lock_contains_no_index_and_no_url(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^\s*(#\s*)?--(index|extra-index|find-links|trusted-host)", text, re.M)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_fulfils_what_the_project_asks_for(lock: Path) -> None:
+def test_a_lock_satisfies_the_requirements_of_the_project(lock: Path) -> None:
     pins = dict(line.split("\t")[0].split(";")[0].split("==") for line in logical_lines(lock))
-    asked = list(PROJECT["project"]["dependencies"])
+    required = list(PROJECT["project"]["dependencies"])
     for extra in EXTRAS[lock.name]:
-        asked += PROJECT["project"]["optional-dependencies"][extra]
-    for requirement in map(Requirement, asked):
+        required += PROJECT["project"]["optional-dependencies"][extra]
+    for requirement in map(Requirement, required):
         pinned = pins.get(canonicalize_name(requirement.name))
         assert pinned is not None, f"{requirement} is not in the lock; run `make lock`"
         assert requirement.specifier.contains(pinned.strip()), f"{requirement}: {pinned}"
 
 
 @pytest.mark.parametrize("name", SHIPPED_LOCKS)
-def test_a_lock_brings_what_builds_the_project(name: str) -> None:
+def test_a_lock_contains_setuptools(name: str) -> None:
     names = {line.partition("==")[0] for line in logical_lines(ROOT / "requirements" / name)}
     assert "setuptools" in names  # the project is built without isolation
 
 
-def test_the_lock_of_the_dashboard_holds_hashes_and_no_address() -> None:
+def test_the_lock_of_the_dashboard_contains_hashes_and_no_urls() -> None:
     packages = json.loads((ROOT / "dashboard/package-lock.json").read_text())["packages"]
     libraries = {name: package for name, package in packages.items() if name}
     assert libraries
@@ -131,25 +131,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return set(archive.namelist())
 
 
-def test_the_wheel_carries_every_file_of_the_packages(wheel: set[str]) -> None:
+def test_the_wheel_contains_every_file_of_the_packages(wheel: set[str]) -> None:
     missing = shipped_files() - wheel
     assert not missing
 
 
-def test_the_wheel_carries_what_is_no_python_module(wheel: set[str]) -> None:
+def test_the_wheel_contains_data_files(wheel: set[str]) -> None:
     assert "ampcore/data/digits.npz" in wheel
     assert "migrations/script.py.mako" in wheel
     assert any(fnmatch(name, "migrations/versions/0*.py") for name in wheel)
 
 
-def test_the_wheel_carries_nothing_but_the_packages(wheel: set[str]) -> None:
+def test_the_wheel_contains_only_the_packages(wheel: set[str]) -> None:
     folders = {name.partition("/")[0] for name in wheel}
     expected = {folder.name for folder in package_dirs()}
     assert folders - expected == {f"ampcore-{ampcore.__version__}.dist-info"}
 
 
-def test_a_folder_of_the_same_name_does_not_stand_in_for_the_package(tmp_path):
-    # A script that lies next to a clone named ampcore sees that folder first.
+def test_a_folder_with_the_name_of_the_package_does_not_shadow_it(tmp_path):
+    # For a script next to a clone named ampcore, that folder comes first on the import path.
     (tmp_path / "ampcore").mkdir()
     code = "from ampclient import Client; from ampcore import JobSpec; print(JobSpec, Client)"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

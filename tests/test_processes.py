@@ -1,4 +1,4 @@
-"""Helpers about processes: their answers when a process ends between two calls."""
+"""The helpers of tests/processes.py, also when a process ends between two calls."""
 
 import subprocess
 import sys

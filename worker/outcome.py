@@ -109,7 +109,7 @@ def _timeout_message(timeout_s: float) -> str:
 
 def _crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
     """The reason and the message for a process that ended without a final frame."""
-    last_line = f" Last line of its log: {trainer_exit.last_line}" if trainer_exit.last_line else ""
+    last_line = f" Its last log line: “{trainer_exit.last_line}”." if trainer_exit.last_line else ""
     if trainer_exit.exit_code >= 0:
         ended = (
             f"The trainer process exited with code {trainer_exit.exit_code} and reported no result."

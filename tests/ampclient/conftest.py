@@ -1,4 +1,4 @@
-"""A server of the HTTP contract kept in memory: the network is the one thing that is faked."""
+"""A fake server with the HTTP API in memory; only the network and the server are faked."""
 
 import asyncio
 import hashlib
@@ -67,7 +67,7 @@ FIXED = {
 SESSION = {"token_id": "ab12", "token_name": "anna", "role": "member", "project": "vision"}
 FIXED["/session"] = {**SESSION, "expires_at": None}
 QUEUED_AGAIN = {"resume": ("paused",), "retry": ("failed", "cancelled")}
-Answer = Callable[[httpx.Request], httpx.Response]
+Responder = Callable[[httpx.Request], httpx.Response]
 
 
 def problem(status: int, code: str, detail: str, **more: Any) -> httpx.Response:
@@ -84,8 +84,8 @@ def as_file(name: str) -> dict[str, str]:
     return {"content-disposition": f"attachment; filename=\"{name}\"; filename*=UTF-8''{name}"}
 
 
-def arrow_answer(*pages: dict[str, list[Any]]) -> httpx.Response:
-    """Columns by their names, a record batch for each page."""
+def arrow_response(*pages: dict[str, list[Any]]) -> httpx.Response:
+    """A response with an Arrow stream: columns by name, one record batch per page."""
     types = {"step": pa.int64(), "skipped": pa.bool_()}
     schema = pa.schema([(name, types.get(name, pa.float32())) for name in pages[0]])
     sink = pa.BufferOutputStream()
@@ -97,12 +97,12 @@ def arrow_answer(*pages: dict[str, list[Any]]) -> httpx.Response:
     return httpx.Response(200, content=sink.getvalue().to_pybytes(), headers=headers)
 
 
-def nothing_at(request: httpx.Request) -> httpx.Response:
+def no_such_path(request: httpx.Request) -> httpx.Response:
     return problem(404, "not_found", f"There is nothing at {request.url.path}.")
 
 
 class FakeServer:
-    """Jobs with steps and events; `next_answers` are given, in order, before any real answer."""
+    """Jobs with steps and events; `next_responses` are used, in order, before the normal ones."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -118,31 +118,31 @@ class FakeServer:
         self.tokens: list[dict[str, Any]] = []
         self.projects: dict[str, dict[str, Any]] = {}
         self.audit: list[dict[str, Any]] = []
-        self.kept: dict[str, httpx.Response] = {}
+        self.responses_by_key: dict[str, httpx.Response] = {}
         self.report: dict[str, Any] = {}
         self.requests: list[httpx.Request] = []
-        self.next_answers: list[Answer] = []
+        self.next_responses: list[Responder] = []
         self.steps_per_page = 10_000
         self.jobs_per_page = 100
         self.logs_per_page = 1_000
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        give = self.next_answers.pop(0) if self.next_answers else self.answer
-        return give(request)
+        responder = self.next_responses.pop(0) if self.next_responses else self.handle
+        return responder(request)
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        """The real answer."""
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        """Handle a request normally."""
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "unauthorized", "Expected a valid bearer token.")
         if "idempotency-key" in request.headers:
-            return self._once(request)
-        return self._new_answer(request)
+            return self._idempotent(request)
+        return self._handle_new(request)
 
-    def _new_answer(self, request: httpx.Request) -> httpx.Response:
+    def _handle_new(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/api/v1")
         if path.startswith("/jobs/") and path != "/jobs/validate":
-            return self._job_answer(request, *path.split("/")[2:])
+            return self._handle_job(request, *path.split("/")[2:])
         match request.method, path:
             case "POST", "/jobs":
                 return self._submit(request)
@@ -156,9 +156,9 @@ class FakeServer:
                 return self._audit(request.url.params)
             case "GET", _ if path in FIXED:
                 return httpx.Response(200, json=FIXED[path])
-        return self._access_answer(request, *path.strip("/").split("/"))
+        return self._handle_admin(request, *path.strip("/").split("/"))
 
-    def _access_answer(self, request: httpx.Request, kind: str, *rest: str) -> httpx.Response:
+    def _handle_admin(self, request: httpx.Request, kind: str, *rest: str) -> httpx.Response:
         match kind:
             case "workers":
                 return self._worker(*rest)
@@ -166,9 +166,9 @@ class FakeServer:
                 return self._token(request, *rest)
             case "projects":
                 return self._project(request, *rest)
-        return nothing_at(request)
+        return no_such_path(request)
 
-    def _job_answer(
+    def _handle_job(
         self, request: httpx.Request, job_id: str, action: str = "", *rest: str
     ) -> httpx.Response:
         if job_id not in self.jobs:
@@ -179,7 +179,7 @@ class FakeServer:
             case "":
                 if self.changes.get(job_id):
                     self.changes[job_id].pop(0)()
-                return _tagged(request, self.jobs[job_id])
+                return _with_etag(request, self.jobs[job_id])
             case "steps":
                 return self._steps(job_id, request.url.params)
             case "events":
@@ -192,7 +192,7 @@ class FakeServer:
                 return self._artifacts(request, job_id, "/".join(rest))
             case "stream":
                 return self._stream(request, job_id)
-        return nothing_at(request)
+        return no_such_path(request)
 
     def _change(self, request: httpx.Request, job: dict[str, Any], action: str) -> httpx.Response:
         match request.method, action:
@@ -215,10 +215,10 @@ class FakeServer:
                 return httpx.Response(200, json=job)
             case "POST", "clone":
                 return self._clone(request, job)
-        return nothing_at(request)
+        return no_such_path(request)
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
-        """A queued job, or one with these fields."""
+        """Add a queued job; `fields` replace its fields."""
         self.jobs[job_id] = {
             "id": job_id,
             "name": "digits-fp16",
@@ -255,21 +255,21 @@ class FakeServer:
         return self.jobs[job_id]
 
     def add_steps(self, job_id: str, count: int, **values: Any) -> None:
-        """So many more steps; `values` replaces columns of the last one."""
+        """Add this many steps; `values` replaces columns of the last one."""
         rows = self.steps.setdefault(job_id, [])
         for step in range(len(rows), len(rows) + count):
             rows.append({"step": step, "loss": 1 / (step + 1), "skipped": False})
         rows[-1].update(values)
 
     def add_logs(self, job_id: str, *texts: str, attempt: int = 1) -> None:
-        """A piece of the log for each text."""
+        """Add a log entry for each text."""
         entries = self.logs.setdefault(job_id, [])
         for text in texts:
             entry = {"attempt": attempt, "stream": "stdout", "text": text, "created_at": NOW}
             entries.append({"seq": 10 * (len(entries) + 1), **entry})
 
     def add_attempt(self, job_id: str, **fields: Any) -> None:
-        """One more attempt, or one with these fields."""
+        """Add an attempt; `fields` replace its fields."""
         attempts = self.attempts.setdefault(job_id, [])
         attempts.append(
             {
@@ -287,7 +287,7 @@ class FakeServer:
         )
 
     def change(self, job_id: str, steps: int = 0, **fields: Any) -> None:
-        """At a later request for the job: store `steps` more steps and change the fields."""
+        """At a later request for the job, add `steps` steps and change the fields."""
 
         def apply() -> None:
             if steps:
@@ -330,19 +330,21 @@ class FakeServer:
         items = [{name: job[name] for name in job.keys() - left_out} for job in jobs[start:end]]
         return httpx.Response(200, json={"items": items, "next_cursor": cursor})
 
-    def _stop(self, job: dict[str, Any], on_the_way: str, done: str) -> httpx.Response:
+    def _stop(self, job: dict[str, Any], transitional: str, done: str) -> httpx.Response:
         if job["state"] in TERMINAL:
             return problem(409, "conflict", f"The job has {job['state']}.")
-        job["state"] = on_the_way if job["state"] == "running" else done
-        return httpx.Response(202 if job["state"] == on_the_way else 200, json=job)
+        job["state"] = transitional if job["state"] == "running" else done
+        return httpx.Response(202 if job["state"] == transitional else 200, json=job)
 
-    def _once(self, request: httpx.Request) -> httpx.Response:
-        """The first answer again, where the key of the request was seen before."""
+    def _idempotent(self, request: httpx.Request) -> httpx.Response:
+        """Return the stored response if the idempotency key was used before."""
         key = request.headers["idempotency-key"]
-        answer = self.kept.get(key) or self._new_answer(request)
-        if answer.is_success:
-            self.kept[key] = answer
-        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+        response = self.responses_by_key.get(key) or self._handle_new(request)
+        if response.is_success:
+            self.responses_by_key[key] = response
+        return httpx.Response(
+            response.status_code, content=response.content, headers=response.headers
+        )
 
     def _clone(self, request: httpx.Request, job: dict[str, Any]) -> httpx.Response:
         spec = {**job["spec"], **json.loads(request.content).get("set", {})}
@@ -408,14 +410,14 @@ class FakeServer:
         after = int(request.headers["last-event-id"])
         names = {"steps": {"steps"}, "events": {"event", "state"}, "logs": {"log"}}
         kinds = set().union(*(names[kind] for kind in request.url.params.get_list("kinds")))
-        told = ["retry: 1000\n\n: still here\n\n"]
+        lines = ["retry: 1000\n\n: still here\n\n"]
         for name, entry in self.streams.get(job_id, []):
             if name in kinds and entry["seq"] > after:
-                told.append(f"id: {entry['seq']}\nevent: {name}\ndata: {json.dumps(entry)}\n\n")
+                lines.append(f"id: {entry['seq']}\nevent: {name}\ndata: {json.dumps(entry)}\n\n")
         if self.jobs[job_id]["state"] in TERMINAL:
-            told.append(f'event: end\ndata: {{"state":"{self.jobs[job_id]["state"]}"}}\n\n')
+            lines.append(f'event: end\ndata: {{"state":"{self.jobs[job_id]["state"]}"}}\n\n')
         content_type = {"content-type": "text/event-stream; charset=utf-8"}
-        return httpx.Response(200, text="".join(told), headers=content_type)
+        return httpx.Response(200, text="".join(lines), headers=content_type)
 
     def _artifacts(self, request: httpx.Request, job_id: str, path: str) -> httpx.Response:
         files = self.files.get(job_id, {})
@@ -441,13 +443,13 @@ class FakeServer:
             names = ["step", *(name for name in params["columns"].split(",") if name != "step")]
         if unknown := set(names) - {"step", "loss", "skipped"}:
             return problem(422, "invalid_request", f"There is no column {unknown.pop()}.")
-        if params["format"] != "arrow":  # CSV stands for every other form
+        if params["format"] != "arrow":  # CSV represents every other format
             lines = [names, *([str(row[name]) for name in names] for row in found)]
             content = "".join(",".join(line) + "\n" for line in lines)
             return httpx.Response(200, text=content, headers=as_file("digits-a.csv"))
         columns = {name: [row[name] for row in found] for name in names}
         starts = range(0, max(1, len(found)), self.steps_per_page)
-        return arrow_answer(
+        return arrow_response(
             *({n: c[i : i + self.steps_per_page] for n, c in columns.items()} for i in starts)
         )
 
@@ -469,7 +471,7 @@ def artifact(path: str, content: bytes) -> dict[str, Any]:
     return {**facts, "size_bytes": len(content), "created_at": NOW}
 
 
-def _tagged(request: httpx.Request, document: dict[str, Any]) -> httpx.Response:
+def _with_etag(request: httpx.Request, document: dict[str, Any]) -> httpx.Response:
     tag = f'W/"{hashlib.sha256(json.dumps(document).encode()).hexdigest()}"'
     if request.headers.get("if-none-match") == tag:
         return httpx.Response(304, headers={"etag": tag})
@@ -482,7 +484,7 @@ def _invalid(error: SpecValidationError) -> httpx.Response:
 
 
 class Clock:
-    """Time that passes only when somebody sleeps; `slept` lists for how long."""
+    """A clock that advances only when a test or the client sleeps; `slept` lists the durations."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -516,7 +518,7 @@ def server() -> FakeServer:
 
 @pytest.fixture(params=["sync", "async"])
 def client(request: pytest.FixtureRequest) -> Any:
-    """A client of either face; each test runs once with each."""
+    """A sync or an async client; each test runs once with each."""
     return request.getfixturevalue(f"{request.param}_client")
 
 
@@ -536,33 +538,33 @@ def async_client(server: FakeServer, clock: Clock) -> Iterator[SyncDriver]:
 
 
 @pytest.fixture
-def answer() -> Callable[..., Answer]:
-    """Make an answer for `next_answers`: of a status, or an exception to raise."""
+def respond() -> Callable[..., Responder]:
+    """Creates entries of `next_responses`: a status to respond with, or an exception to raise."""
 
-    def make(status: int | Exception, **options: Any) -> Answer:
-        def give(request: httpx.Request) -> httpx.Response:
+    def make(status: int | Exception, **options: Any) -> Responder:
+        def responder(request: httpx.Request) -> httpx.Response:
             if isinstance(status, Exception):
                 raise status
             return httpx.Response(status, **options)
 
-        return give
+        return responder
 
     return make
 
 
 @pytest.fixture
-def lose(server: FakeServer) -> Answer:
-    """An answer for `next_answers` that the server gives and that never arrives."""
+def lose_response(server: FakeServer) -> Responder:
+    """An entry of `next_responses`: the request is handled, and its response is lost."""
 
-    def give(request: httpx.Request) -> httpx.Response:
-        server.answer(request)
+    def responder(request: httpx.Request) -> httpx.Response:
+        server.handle(request)
         raise httpx.ReadError("reset")
 
-    return give
+    return responder
 
 
-class _CutOff(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Some bytes, in small pieces, and no more."""
+class _CutStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A stream that ends early, with an error unless it is `hidden`."""
 
     def __init__(self, content: bytes, *, hidden: bool) -> None:
         self._content = content
@@ -580,32 +582,32 @@ class _CutOff(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 @pytest.fixture
-def cut(server: FakeServer) -> Callable[..., Answer]:
-    """Make an answer for `next_answers` that breaks off behind so many bytes, or so many too early.
+def cut_response(server: FakeServer) -> Callable[..., Responder]:
+    """Creates entries of `next_responses`: responses cut to `size` bytes, or by -`size` bytes.
 
-    Hidden, as behind a proxy that does not tell, it looks like the end of the answer.
+    A hidden cut looks like the end of the response, as behind a proxy that does not report it.
     """
 
-    def make(size: int, *, hidden: bool = False) -> Answer:
-        def give(request: httpx.Request) -> httpx.Response:
-            whole = server.answer(request)
-            headers = [pair for pair in whole.headers.items() if pair[0] != "content-length"]
-            stream = _CutOff(whole.content[:size], hidden=hidden)
-            return httpx.Response(whole.status_code, headers=headers, stream=stream)
+    def make(size: int, *, hidden: bool = False) -> Responder:
+        def responder(request: httpx.Request) -> httpx.Response:
+            response = server.handle(request)
+            headers = [pair for pair in response.headers.items() if pair[0] != "content-length"]
+            stream = _CutStream(response.content[:size], hidden=hidden)
+            return httpx.Response(response.status_code, headers=headers, stream=stream)
 
-        return give
+        return responder
 
     return make
 
 
 @pytest.fixture
-def arrow() -> Callable[..., Answer]:
-    """Make an answer for `next_answers` out of columns, page after page."""
-    return lambda *pages: lambda request: arrow_answer(*pages)
+def arrow() -> Callable[..., Responder]:
+    """Creates entries of `next_responses`: an Arrow stream of these pages of columns."""
+    return lambda *pages: lambda request: arrow_response(*pages)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Passes real HTTP requests on to a FakeServer."""
+    """Forwards HTTP requests from a socket to a FakeServer."""
 
     fake: FakeServer
     protocol_version = "HTTP/1.1"
@@ -632,7 +634,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address(server: FakeServer) -> Iterator[str]:
-    """The address of the fake server on a real socket, for what runs as a process of its own."""
+    """The URL of the fake server on a socket, for clients in other processes."""
     handler = type("Handler", (_Handler,), {"fake": server})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http_server:
         http_server.daemon_threads = True
@@ -645,7 +647,7 @@ def address(server: FakeServer) -> Iterator[str]:
 
 @pytest.fixture
 def worker() -> Callable[..., dict[str, Any]]:
-    """A worker that is online, or one with other fields."""
+    """Creates an online worker; keyword arguments replace its fields."""
 
     def make(**fields: Any) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""An asynchronous client driven from plain code, so that one test speaks to both faces."""
+"""Drives the async client from sync code, so that one test covers both clients."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -9,7 +9,7 @@ from ampclient._sync_async import Async
 
 
 class SyncDriver:
-    """An object of the asynchronous face; what it awaits is run here, to its end."""
+    """Wraps an object of the async client; its coroutines run to their end on the loop."""
 
     def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._target = target
@@ -29,14 +29,14 @@ class SyncDriver:
 
 
 def unwrap(value: Any) -> Any:
-    """What is behind a driven one."""
+    """The wrapped object of a SyncDriver, also inside lists."""
     if isinstance(value, SyncDriver):
         return value._target
     return [unwrap(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def drive(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
-    """The value, with everything that must be awaited run by the loop."""
+    """Run coroutines in the value on the loop, and wrap async objects."""
     match value:
         case AsyncGenerator():
             return _iterated(value, loop)
@@ -54,7 +54,7 @@ def drive(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
 
 def _callbacks(named: dict[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """What a test's own functions are called with is driven, too."""
+    """Wrap the arguments of a test's callback functions, too."""
     return {
         name: (lambda *args, call=value: call(*(drive(arg, loop) for arg in args)))
         if callable(value)

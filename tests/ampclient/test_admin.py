@@ -6,26 +6,28 @@ import pytest
 from ampclient import Forbidden, NotFound
 
 
-def test_a_token_is_made_with_its_role_project_and_expiry(client, server):
-    until = datetime(2030, 12, 31, tzinfo=UTC)
-    token = client.tokens.create("ci", role="viewer", project="vision", expires_at=until)
+def test_a_token_is_created_with_role_project_and_expiry(client, server):
+    expires_at = datetime(2030, 12, 31, tzinfo=UTC)
+    token = client.tokens.create("ci", role="viewer", project="vision", expires_at=expires_at)
     assert (token.name, token.role, token.project) == ("ci", "viewer", "vision")
-    assert (token.expires_at, token.secret) == (until, "amp_secret")
+    assert (token.expires_at, token.secret) == (expires_at, "amp_secret")
     assert "amp_secret" not in repr(token)
 
 
-def test_left_out_an_expiry_is_not_sent(client, server):
+def test_an_omitted_expiry_is_not_sent(client, server):
     client.tokens.create("ci")
     sent = json.loads(server.requests[0].content)
     assert sent == {"name": "ci", "role": "member", "project": "default"}
 
 
-def test_a_token_whose_answer_is_lost_is_made_once_and_told(client, server, clock, lose):
-    """Fails without a key: it is made twice, or nobody knows its secret."""
-    server.next_answers = [lose]
-    made = client.tokens.create("ci")
-    assert [token["id"] for token in server.tokens] == [made.id]
-    assert made.secret
+def test_a_token_whose_response_is_lost_is_created_once_and_returned(
+    client, server, clock, lose_response
+):
+    """Fails without an idempotency key: it is created twice, or its secret is lost."""
+    server.next_responses = [lose_response]
+    created = client.tokens.create("ci")
+    assert [token["id"] for token in server.tokens] == [created.id]
+    assert created.secret
 
 
 def test_tokens_are_listed_and_revoked(client, server):
@@ -37,9 +39,9 @@ def test_tokens_are_listed_and_revoked(client, server):
         client.tokens.revoke("beef")
 
 
-def test_who_may_not_is_told_so(client, server, answer):
+def test_a_403_response_raises_forbidden(client, server, respond):
     document = {"code": "forbidden", "detail": "Expected an admin.", "title": "No"}
-    server.next_answers = [answer(403, json=document)]
+    server.next_responses = [respond(403, json=document)]
     with pytest.raises(Forbidden, match="admin"):
         client.tokens.list()
 

@@ -14,12 +14,12 @@ def test_kinds_policies_and_the_version_are_read(client):
     assert (version.version, version.api, version.schema_revision) == ("9.8.7", "v1", None)
 
 
-def test_the_session_tells_who_one_is(client):
+def test_the_session_has_token_name_role_and_project(client):
     session = client.session()
     assert (session.token_name, session.role, session.project) == ("anna", "member", "vision")
 
 
-def test_the_audit_follows_every_page_as_it_is_read(client, server):
+def test_the_audit_is_read_lazily_over_all_pages(client, server):
     entry = {"at": "2030-01-02T03:04:05Z", "action": "job.cancel", "target": "a", "data": None}
     who = dict.fromkeys(("project", "token_id", "token_name", "address", "request_id"))
     server.audit = [{"id": number, **entry, **who} for number in (5, 4, 3)]
@@ -29,7 +29,7 @@ def test_the_audit_follows_every_page_as_it_is_read(client, server):
     assert [request.url.params["action"] for request in server.requests] == ["job.cancel"] * 2
 
 
-def test_an_http_client_that_was_handed_in_is_not_closed(server):
+def test_an_http_client_given_by_the_caller_is_not_closed(server):
     http_client = httpx.Client(transport=httpx.MockTransport(server))
     with Client("http://host", "token", http_client=http_client):
         pass
@@ -37,7 +37,7 @@ def test_an_http_client_that_was_handed_in_is_not_closed(server):
     http_client.close()
 
 
-def test_a_proxy_in_the_environment_does_not_hide_this_machine(address, monkeypatch):
+def test_a_proxy_from_the_environment_is_not_used_for_loopback(address, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     with Client(address, "a-secret-token") as client:

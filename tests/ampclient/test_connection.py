@@ -15,12 +15,12 @@ def write(path: Path, url: str = "http://127.0.0.1:8000", token: str = FILE_TOKE
     return path
 
 
-def test_arguments_win_over_the_environment(tmp_path):
+def test_arguments_take_precedence_over_the_environment(tmp_path):
     environ = {"AMPCORE_URL": "http://env:1", "AMPCORE_TOKEN": "from-env"}
     assert resolve("http://arg:1", "from-arg", environ) == Connection("http://arg:1", "from-arg")
 
 
-def test_the_environment_wins_over_the_file(tmp_path):
+def test_the_environment_takes_precedence_over_the_file(tmp_path):
     file = write(tmp_path / "connection.json")
     environ = {
         "AMPCORE_URL": "http://env:1",
@@ -30,7 +30,7 @@ def test_the_environment_wins_over_the_file(tmp_path):
     assert resolve(None, None, environ) == Connection("http://env:1", "from-env")
 
 
-def test_the_file_is_the_one_that_the_environment_names(tmp_path):
+def test_the_environment_selects_the_connection_file(tmp_path):
     named = write(tmp_path / "named.json", token="named")
     write(tmp_path / "data" / "connection.json", token="data-dir")
     environ = {"AMPCORE_CONNECTION": str(named), "AMPCORE_DATA_DIR": str(tmp_path / "data")}
@@ -39,7 +39,7 @@ def test_the_file_is_the_one_that_the_environment_names(tmp_path):
     assert resolve(None, None, environ).token == "data-dir"
 
 
-def test_without_anything_named_the_file_of_ampserver_up_is_read(tmp_path, monkeypatch):
+def test_the_connection_file_of_ampserver_up_is_the_default(tmp_path, monkeypatch):
     for name in ("URL", "TOKEN", "CONNECTION", "DATA_DIR"):
         monkeypatch.delenv(f"AMPCORE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -47,12 +47,12 @@ def test_without_anything_named_the_file_of_ampserver_up_is_read(tmp_path, monke
     assert Client().url == "http://127.0.0.1:4321"
 
 
-def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path):
+def test_a_missing_configuration_is_an_error_that_names_the_options(tmp_path):
     with pytest.raises(NotConfigured, match=r"AMPCORE_URL and AMPCORE_TOKEN.*`ampserver up`"):
         resolve(None, None, {"AMPCORE_DATA_DIR": str(tmp_path)})
 
 
-def test_the_token_of_the_file_is_not_shown_to_another_server(tmp_path):
+def test_the_token_of_the_file_is_not_sent_to_another_server(tmp_path):
     environ = {"AMPCORE_CONNECTION": str(write(tmp_path / "connection.json"))}
     assert resolve("http://127.0.0.1:8000/", None, environ).token == "from-file"
     with pytest.raises(NotConfigured, match="AMPCORE_TOKEN"):
@@ -67,31 +67,31 @@ def test_the_token_of_the_file_is_not_shown_to_another_server(tmp_path):
         ("http://host:1/api/v1", "http://host:1"),
     ],
 )
-def test_the_address_may_be_written_with_a_slash_or_the_prefix(url, normal):
+def test_a_trailing_slash_and_the_api_prefix_are_removed_from_the_url(url, normal):
     assert Connection(url, "token").url == normal
 
 
 @pytest.mark.parametrize("url", ["host:8000", "ftp://host", "http://", ""])
-def test_an_address_that_is_none_is_refused(url):
+def test_an_invalid_url_is_refused(url):
     with pytest.raises(NotConfigured, match=r"such as http://127\.0\.0\.1:8470"):
         Connection(url, "token")
 
 
 @pytest.mark.parametrize("token", ["", " \n", "a\nb", "naïve"])
-def test_a_token_that_no_header_can_carry_is_refused(token):
+def test_a_token_that_is_no_valid_header_value_is_refused(token):
     with pytest.raises(NotConfigured, match="token"):
         Connection("http://host", token)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"url": "http://host"}', "\x00"])
-def test_a_broken_connection_file_is_named(tmp_path, text):
+def test_an_invalid_connection_file_is_named_in_the_error(tmp_path, text):
     path = tmp_path / "connection.json"
     path.write_text(text)
     with pytest.raises(NotConfigured, match=r"connection\.json"):
         Connection.from_file(path)
 
 
-def test_a_missing_connection_file_is_named(tmp_path):
+def test_a_missing_connection_file_is_named_in_the_error(tmp_path):
     with pytest.raises(NotConfigured, match="No such file"):
         Client.from_file(tmp_path / "connection.json")
 
@@ -111,7 +111,7 @@ def test_the_token_is_not_printed():
         ("http://10.0.0.1", False),
     ],
 )
-def test_this_machine_is_known_by_its_loopback_address(url, loopback):
+def test_loopback_addresses_are_recognized(url, loopback):
     assert Connection(url, "token").is_loopback is loopback
 
 
@@ -122,7 +122,7 @@ def logged_in(tmp_path):
     return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "AMPCORE_DATA_DIR": str(tmp_path)}
 
 
-def test_the_login_comes_last(tmp_path, logged_in):
+def test_the_login_has_the_lowest_precedence(tmp_path, logged_in):
     found = resolve(None, None, logged_in)
     assert (found.url, found.token) == ("http://login:1", "of-login")
     assert found.url_from == found.token_from == f"the login {tmp_path}/config/ampcore/login.json"
@@ -131,12 +131,12 @@ def test_the_login_comes_last(tmp_path, logged_in):
     assert resolve("http://login:1/", None, logged_in).token == "of-login"
 
 
-def test_the_login_is_not_used_where_a_file_is_named_that_is_not_there(tmp_path, logged_in):
+def test_the_login_is_not_used_if_the_named_connection_file_is_missing(tmp_path, logged_in):
     with pytest.raises(NotConfigured, match=r"nothing\.json"):
         resolve(None, None, {**logged_in, "AMPCORE_CONNECTION": str(tmp_path / "nothing.json")})
 
 
-def test_the_token_of_the_login_is_not_shown_to_another_server(logged_in):
+def test_the_token_of_the_login_is_not_sent_to_another_server(logged_in):
     with pytest.raises(NotConfigured, match=r"the login .* is for http://login:1"):
         resolve("http://elsewhere:1", None, logged_in)
 
@@ -149,6 +149,6 @@ def test_the_token_of_the_login_is_not_shown_to_another_server(logged_in):
         ({"HOME": "/home/anna"}, "/home/anna/.config/ampcore/login.json"),
     ],
 )
-def test_the_login_is_in_the_users_own_folder(environ, path):
+def test_the_login_file_is_in_the_config_folder_of_the_user(environ, path):
     assert login_path(environ) == Path(path)
     assert login_path({}) is None

@@ -8,12 +8,12 @@ from ampclient.requests import get_job, get_version
 
 @pytest.fixture
 def statuses(client, server, monkeypatch):
-    """The status of each answer."""
+    """The status of each response."""
     seen = []
-    answer = type(server).__call__
+    call = type(server).__call__
 
     def record(self, request: httpx.Request) -> httpx.Response:
-        response = answer(self, request)
+        response = call(self, request)
         seen.append(response.status_code)
         return response
 
@@ -21,14 +21,14 @@ def statuses(client, server, monkeypatch):
     return seen
 
 
-def test_a_job_that_has_not_changed_costs_a_304(client, server, statuses):
+def test_an_unchanged_job_gets_a_304_response(client, server, statuses):
     server.add_job("a")
     first, again = client.jobs.get("a"), client.jobs.get("a")
     assert statuses == [200, 304]
     assert first == again
 
 
-def test_a_job_that_has_changed_is_told_anew(client, server, statuses):
+def test_a_changed_job_is_sent_again(client, server, statuses):
     server.add_job("a")
     job = client.jobs.get("a")
     server.jobs["a"]["state"] = "running"
@@ -37,7 +37,7 @@ def test_a_job_that_has_changed_is_told_anew(client, server, statuses):
     assert statuses == [200, 200, 304]
 
 
-def test_waiting_asks_for_what_is_new_alone(client, server, statuses):
+def test_wait_gets_304_responses_until_the_job_changes(client, server, statuses):
     server.add_job("a", state="running")
     for _ in range(5):
         server.change("a")
@@ -46,13 +46,13 @@ def test_waiting_asks_for_what_is_new_alone(client, server, statuses):
     assert statuses == [200, 304, 304, 304, 304, 200]
 
 
-def test_a_304_that_nobody_asked_for_is_unexpected(client, server, answer):
-    server.next_answers = [answer(304)]
+def test_a_304_response_to_an_unconditional_request_is_an_error(client, server, respond):
+    server.next_responses = [respond(304)]
     with pytest.raises(Exception, match="redirect"):
         client.version()
 
 
-def test_only_so_many_answers_are_kept_and_the_newest_stay():
+def test_the_cache_keeps_only_the_newest_responses():
     cache = EtagCache()
     for number in range(MAX_CACHED_RESPONSES + 1):
         cache.store(get_job(f"{number}"), '"tag"', number)
@@ -60,7 +60,7 @@ def test_only_so_many_answers_are_kept_and_the_newest_stay():
     assert cache.get(get_job(f"{MAX_CACHED_RESPONSES}")).value == MAX_CACHED_RESPONSES
 
 
-def test_an_answer_is_not_kept_without_a_tag_or_where_nobody_polls():
+def test_a_response_without_an_etag_or_for_an_unpolled_path_is_not_cached():
     cache = EtagCache()
     cache.store(get_job("a"), None, 1)
     cache.store(get_version(), '"tag"', 1)

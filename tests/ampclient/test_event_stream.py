@@ -1,4 +1,4 @@
-"""The story of a job, over connections that break."""
+"""The event stream of a job over connections that break."""
 
 import httpx
 import numpy as np
@@ -35,7 +35,7 @@ def log(seq, text):
     return ("log", {"seq": seq, "attempt": 1, "stream": "stdout", "text": text, "created_at": NOW})
 
 
-STORY = [
+ENTRIES = [
     event(1, "state", "state"),
     log(2, "line\u2028one\n"),
     steps(3, 0, 1, 2),
@@ -50,7 +50,7 @@ STORY = [
 @pytest.fixture
 def job(client, server):
     server.add_job("a", state="running")
-    server.streams["a"] = STORY
+    server.streams["a"] = ENTRIES
     return client.jobs.get("a")
 
 
@@ -68,7 +68,7 @@ def streams(server):
     return [request for request in server.requests if request.url.path.endswith("/stream")]
 
 
-def test_the_steps_come_as_they_were_told_with_the_attempt_that_made_them(ended):
+def test_steps_arrive_in_the_blocks_of_the_server_with_their_attempt(ended):
     blocks = list(ended.stream())
     assert all(isinstance(block, StepBlock) for block in blocks)
     assert [(b.seq, b.attempt, b["step"].tolist()) for b in blocks] == [
@@ -80,16 +80,16 @@ def test_the_steps_come_as_they_were_told_with_the_attempt_that_made_them(ended)
     assert repr(blocks[2]) == "<StepBlock steps 2–5: loss, skipped; attempt 2, seq 11>"
 
 
-def test_blocks_of_one_attempt_are_joined_into_a_plain_one(ended):
+def test_steps_events_are_concatenated_into_a_step_block(ended):
     first, second, _ = ended.stream()
     for joined in (StepBlock.concat([first, second]), StepsEvent.concat([first, second])):
         assert type(joined) is StepBlock
         assert joined["step"].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_everything_comes_in_its_order_and_kind(ended):
+def test_entries_arrive_in_order_with_their_types(ended):
     entries = list(ended.follow())
-    assert seqs(entries) == [entry["seq"] for _, entry in STORY]
+    assert seqs(entries) == [entry["seq"] for _, entry in ENTRIES]
     kinds = [type(entry) for entry in entries]
     assert kinds == [
         *(JobEvent, LogEntry, StepsEvent, JobEvent),
@@ -99,7 +99,7 @@ def test_everything_comes_in_its_order_and_kind(ended):
     assert entries[1].text == "line\u2028one\n"
 
 
-def test_kinds_columns_and_a_place_to_begin_are_asked_for(ended, server):
+def test_kinds_columns_and_start_are_sent_to_the_server(ended, server):
     assert seqs(ended.follow(kinds=["events", "logs"], after=2)) == [4, 8, 9]
     list(ended.stream(columns=["loss"]))
     first, second = streams(server)
@@ -109,18 +109,18 @@ def test_kinds_columns_and_a_place_to_begin_are_asked_for(ended, server):
 
 
 @pytest.mark.parametrize("kinds", [[], ["state"]])
-def test_a_kind_that_there_is_none_of_is_refused_at_once(ended, kinds):
+def test_missing_or_unknown_kinds_are_a_value_error(ended, kinds):
     with pytest.raises(ValueError, match="kinds among steps, events, logs"):
         ended.follow(kinds=kinds)
 
 
-def test_what_a_newer_server_tells_besides_is_passed_over(ended, answer, server):
+def test_unknown_events_of_a_newer_server_are_ignored(ended, respond, server):
     text = 'id: 1\nevent: wonder\ndata: {}\n\nevent: lag\ndata: {"behind":2000}\n\n'
-    server.next_answers = [answer(200, text=text, headers={"content-type": MEDIA_TYPE})]
+    server.next_responses = [respond(200, text=text, headers={"content-type": MEDIA_TYPE})]
     assert len(list(ended.stream())) == 3
 
 
-def test_a_stream_that_ends_before_its_job_is_asked_for_again(job, server, clock):
+def test_a_stream_that_ends_before_its_job_is_reopened(job, server, clock):
     stream = job.stream()
     assert next(stream).seq == 3
     assert next(stream).seq == 7
@@ -132,9 +132,9 @@ def test_a_stream_that_ends_before_its_job_is_asked_for_again(job, server, clock
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_lines_may_end_either_way(ended, server, answer, line_end):
+def test_lines_may_end_with_lf_or_crlf(ended, server, respond, line_end):
     text = 'event: end\ndata: {\ndata: "state": "failed"}\n\n'.replace("\n", line_end)
-    server.next_answers = [answer(200, text=text, headers={"content-type": MEDIA_TYPE})]
+    server.next_responses = [respond(200, text=text, headers={"content-type": MEDIA_TYPE})]
     assert list(ended.stream()) == []
     assert len(streams(server)) == 1
 
@@ -149,8 +149,8 @@ def test_lines_may_end_either_way(ended, server, answer, line_end):
          MEDIA_TYPE),
     ],
 )  # fmt: skip
-def test_a_response_that_is_no_event_stream_is_unexpected(ended, server, answer, text, media_type):
-    server.next_answers = [answer(200, text=text, headers={"content-type": media_type})]
+def test_a_response_that_is_no_event_stream_is_unexpected(ended, server, respond, text, media_type):
+    server.next_responses = [respond(200, text=text, headers={"content-type": media_type})]
     with pytest.raises(UnexpectedResponse, match=r"Cannot read an event|Expected"):
         list(ended.follow())
 
@@ -164,42 +164,42 @@ def test_a_response_that_is_no_event_stream_is_unexpected(ended, server, answer,
     hidden=st.booleans(),
     refused=st.integers(0, 5),
 )
-def test_however_the_streams_break_nothing_is_missing_and_nothing_comes_twice(
-    client, server, cut, answer, *, sizes, hidden, refused
+def test_each_entry_arrives_once_after_any_interruptions(
+    client, server, cut_response, respond, *, sizes, hidden, refused
 ):
     server.add_job("h", state="succeeded")
-    server.streams["h"] = STORY
+    server.streams["h"] = ENTRIES
     job = client.jobs.get("h")
-    server.next_answers = [cut(size, hidden=hidden) for size in sizes]
-    server.next_answers += [answer(httpx.ConnectError("refused"))] * refused
-    assert seqs(job.follow()) == [entry["seq"] for _, entry in STORY]
-    server.next_answers = []
+    server.next_responses = [cut_response(size, hidden=hidden) for size in sizes]
+    server.next_responses += [respond(httpx.ConnectError("refused"))] * refused
+    assert seqs(job.follow()) == [entry["seq"] for _, entry in ENTRIES]
+    server.next_responses = []
 
 
-def test_a_reader_who_takes_a_long_time_goes_on_all_the_same(ended, server, cut, clock):
-    server.next_answers = [cut(-30), cut(-30)]
-    told = []
+def test_a_slow_reader_resumes_after_interruptions(ended, server, cut_response, clock):
+    server.next_responses = [cut_response(-30), cut_response(-30)]
+    received = []
     for entry in ended.follow():
-        told.append(entry.seq)
+        received.append(entry.seq)
         clock.sleep(1000)
-    assert told == [entry["seq"] for _, entry in STORY]
+    assert received == [entry["seq"] for _, entry in ENTRIES]
 
 
-def test_a_server_that_is_full_is_asked_again_when_it_says_so(ended, server, answer, clock):
-    server.next_answers = [answer(429, headers={"retry-after": "7"})]
+def test_a_429_response_is_retried_after_its_retry_after(ended, server, respond, clock):
+    server.next_responses = [respond(429, headers={"retry-after": "7"})]
     assert len(list(ended.stream())) == 3
     assert clock.slept == [7]
 
 
-def test_a_server_that_is_away_too_long_is_an_error(job, server, answer):
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
+def test_a_server_that_stays_unreachable_is_an_error(job, server, respond):
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 1000
     with pytest.raises(ConnectionFailed):
         list(job.stream())
 
 
-def test_a_job_that_is_deleted_meanwhile_is_not_found(job, server, answer):
+def test_a_job_that_is_deleted_during_its_stream_is_not_found(job, server, respond):
     text = 'event: end\ndata: {"state":null}\n\n'
-    server.next_answers = [answer(200, text=text, headers={"content-type": MEDIA_TYPE})]
+    server.next_responses = [respond(200, text=text, headers={"content-type": MEDIA_TYPE})]
     with pytest.raises(NotFound, match="deleted"):
         list(job.stream())
     del server.jobs["a"]

@@ -1,4 +1,4 @@
-"""Exports from a fake server: where the file goes, and what becomes of answers that break."""
+"""Exports from a fake server: the path of the file, and interrupted responses."""
 
 import os
 
@@ -22,42 +22,42 @@ def job(client, server):
 
 
 @pytest.fixture
-def named(answer):
-    """An answer whose Content-Disposition is this one."""
+def named(respond):
+    """Creates a response with this Content-Disposition."""
 
     def make(disposition):
         headers = {"content-disposition": disposition} if disposition else {}
-        return answer(200, content=CSV, headers=headers)
+        return respond(200, content=CSV, headers=headers)
 
     return make
 
 
-def below(folder):
+def files_in(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def asked(server):
+def export_requests(server):
     return [request for request in server.requests if request.url.path.endswith("/steps")]
 
 
-def test_an_export_is_where_it_was_asked_for(job, tmp_path):
-    place = job.export(tmp_path / "new" / "steps.csv")
-    assert place == tmp_path / "new" / "steps.csv"
-    assert below(tmp_path) == {"new/steps.csv": CSV}
+def test_an_export_is_saved_at_the_given_path(job, tmp_path):
+    path = job.export(tmp_path / "new" / "steps.csv")
+    assert path == tmp_path / "new" / "steps.csv"
+    assert files_in(tmp_path) == {"new/steps.csv": CSV}
 
 
 @pytest.mark.parametrize("folder", ["", "new/"])
-def test_in_a_folder_it_has_the_name_that_the_server_gives(job, tmp_path, folder):
-    place = job.export(f"{tmp_path}/{folder}")
-    assert place == tmp_path / folder / "digits-a.csv"
-    assert below(tmp_path) == {f"{folder}digits-a.csv": CSV}
+def test_an_export_into_a_folder_has_the_file_name_from_the_server(job, tmp_path, folder):
+    path = job.export(f"{tmp_path}/{folder}")
+    assert path == tmp_path / folder / "digits-a.csv"
+    assert files_in(tmp_path) == {f"{folder}digits-a.csv": CSV}
 
 
 @pytest.mark.parametrize(
     ("path", "expected"), [("runs", "runs/digits-a.csv"), ("my.tfevents.1", "my.tfevents.1")]
 )
-def test_what_tensorboard_could_not_find_is_taken_for_a_folder(job, tmp_path, path, expected):
+def test_a_tensorboard_path_without_tfevents_in_its_name_is_a_folder(job, tmp_path, path, expected):
     assert job.export(tmp_path / path, "tensorboard") == tmp_path / expected
 
 
@@ -65,88 +65,94 @@ def test_what_tensorboard_could_not_find_is_taken_for_a_folder(job, tmp_path, pa
     "disposition",
     [None, "attachment", *(f'attachment; filename="{n}"' for n in ("../x", "..", "a/b", "C:x"))],
 )
-def test_no_name_of_the_server_leads_out_of_the_folder(job, server, named, tmp_path, disposition):
-    server.next_answers = [named(disposition)]
+def test_a_missing_or_unsafe_file_name_from_the_server_is_an_error(
+    job, server, named, tmp_path, disposition
+):
+    server.next_responses = [named(disposition)]
     with pytest.raises(UnexpectedResponse, match="Expected a file's name"):
         job.export(tmp_path)
-    assert below(tmp_path) == {}
+    assert files_in(tmp_path) == {}
 
 
-def test_what_is_asked_for_is_sent(job, server, tmp_path):
-    place = job.export(tmp_path / "a", start=1, end=2, columns=["loss"], attempt=3, max_points=9)
-    assert place.read_text() == "step,loss\n1,0.5\n"
+def test_export_options_are_sent_to_the_server(job, server, tmp_path):
+    path = job.export(tmp_path / "a", start=1, end=2, columns=["loss"], attempt=3, max_points=9)
+    assert path.read_text() == "step,loss\n1,0.5\n"
     wanted = {"start": "1", "end": "2", "columns": "loss", "attempt": "3", "max_points": "9"}
-    assert dict(asked(server)[0].url.params) == {**wanted, "format": "csv"}
+    assert dict(export_requests(server)[0].url.params) == {**wanted, "format": "csv"}
 
 
 @pytest.mark.parametrize("format_", ["xml", "json"])
-def test_a_form_that_is_none_is_refused_at_once(job, server, tmp_path, format_):
+def test_an_unsupported_format_is_a_value_error(job, server, tmp_path, format_):
     with pytest.raises(ValueError, match=f"csv, ndjson, parquet.*received '{format_}'"):
         job.export(tmp_path, format_)
     with pytest.raises(ValueError, match="expected a format"):
         job.iter_export(format_)
-    assert asked(server) == []
+    assert export_requests(server) == []
 
 
 def test_an_unknown_column_is_an_invalid_request(job, tmp_path):
     with pytest.raises(InvalidRequest, match="lossy"):
         job.export(tmp_path, columns=["lossy"])
-    assert below(tmp_path) == {}
+    assert files_in(tmp_path) == {}
 
 
-def test_an_older_file_is_replaced_once_the_new_one_is_whole(job, server, cut, tmp_path):
-    place = tmp_path / "steps.csv"
-    place.write_bytes(b"older")
-    server.next_answers = [cut(20)] * MAX_TRIES
+def test_an_existing_file_is_replaced_only_by_a_complete_export(
+    job, server, cut_response, tmp_path
+):
+    path = tmp_path / "steps.csv"
+    path.write_bytes(b"older")
+    server.next_responses = [cut_response(20)] * MAX_TRIES
     with pytest.raises(ConnectionFailed):
-        job.export(place)
-    assert below(tmp_path) == {"steps.csv": b"older"}
-    job.export(place)
-    assert below(tmp_path) == {"steps.csv": CSV}
+        job.export(path)
+    assert files_in(tmp_path) == {"steps.csv": b"older"}
+    job.export(path)
+    assert files_in(tmp_path) == {"steps.csv": CSV}
 
 
-def test_an_answer_that_breaks_off_begins_from_the_start(job, server, cut, tmp_path, clock):
-    server.next_answers = [cut(40), cut(5)]
+def test_an_interrupted_export_restarts_from_the_beginning(
+    job, server, cut_response, tmp_path, clock
+):
+    server.next_responses = [cut_response(40), cut_response(5)]
     seen = []
 
     def on_progress(size_bytes):
         seen.append(size_bytes)
-        clock.sleep(1000)  # however long it has taken until then
+        clock.sleep(1000)  # the time until the interruption does not matter
 
     job.export(tmp_path, on_progress=on_progress)
-    assert below(tmp_path) == {"digits-a.csv": CSV}
+    assert files_in(tmp_path) == {"digits-a.csv": CSV}
     assert seen == [40, 5, len(CSV)]
 
 
-def test_a_break_that_nobody_tells_of_is_seen_in_the_file(job, server, cut, tmp_path):
-    server.next_answers = [cut(-3, hidden=True)] * MAX_TRIES
+def test_a_silently_truncated_response_is_detected(job, server, cut_response, tmp_path):
+    server.next_responses = [cut_response(-3, hidden=True)] * MAX_TRIES
     with pytest.raises(ConnectionFailed, match="closed before the response was complete"):
         job.export(tmp_path)
-    assert below(tmp_path) == {}
-    assert len(asked(server)) == MAX_TRIES
+    assert files_in(tmp_path) == {}
+    assert len(export_requests(server)) == MAX_TRIES
 
 
-def test_a_server_that_is_away_is_borne_with_before_the_answer(job, server, answer, tmp_path):
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 5 + [answer(503)] * 5
+def test_an_export_waits_a_limited_time_for_an_unreachable_server(job, server, respond, tmp_path):
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 5 + [respond(503)] * 5
     assert job.export(tmp_path).read_bytes() == CSV
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 1000
     with pytest.raises(ConnectionFailed):
         job.export(tmp_path)
 
 
-def test_a_pipe_is_no_place_for_a_file(job, tmp_path):
+def test_a_pipe_is_refused_as_the_path_of_an_export(job, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="Expected a file or a folder"):
         job.export(tmp_path / "pipe")
 
 
-def test_the_bytes_can_be_had_as_they_come(job, server, answer):
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 5 + [answer(503)] * 5
+def test_iter_export_retries_and_yields_the_bytes(job, server, respond):
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 5 + [respond(503)] * 5
     assert b"".join(job.iter_export(start=1)) == b"".join([CSV[:18], CSV[30:]])
 
 
-def test_bytes_that_were_given_away_are_not_given_again(job, server, cut):
-    server.next_answers = [cut(0), cut(20)]
+def test_iter_export_does_not_retry_after_it_has_yielded_bytes(job, server, cut_response):
+    server.next_responses = [cut_response(0), cut_response(20)]
     pieces = job.iter_export()
     assert next(pieces) == CSV[:20]
     with pytest.raises(ConnectionFailed):
@@ -159,11 +165,11 @@ def test_bytes_that_were_given_away_are_not_given_again(job, server, cut):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(sizes=st.lists(st.integers(0, 60), max_size=MAX_TRIES - 1), refused=st.integers(0, 3))
-def test_however_an_export_breaks_it_is_whole(
-    job, server, cut, answer, tmp_path_factory, *, sizes, refused
+def test_an_export_is_complete_after_any_interruptions(
+    job, server, cut_response, respond, tmp_path_factory, *, sizes, refused
 ):
     folder = tmp_path_factory.mktemp("export")
-    server.next_answers = [cut(size) for size in sizes]
-    server.next_answers += [answer(httpx.ConnectError("refused"))] * refused
+    server.next_responses = [cut_response(size) for size in sizes]
+    server.next_responses += [respond(httpx.ConnectError("refused"))] * refused
     job.export(folder)
-    assert below(folder) == {"digits-a.csv": CSV}
+    assert files_in(folder) == {"digits-a.csv": CSV}

@@ -19,7 +19,7 @@ from ampclient import formats
         (None, "–"),
     ],
 )
-def test_large_powers_of_two_are_written_as_such(value, text):
+def test_large_powers_of_two_are_written_as_powers(value, text):
     assert formats.loss_scale(value) == text
 
 
@@ -35,7 +35,7 @@ def test_numbers_have_four_digits_and_non_finite_ones_a_name(value, text):
     ("seconds", "text"),
     [(0, "0:00"), (0.254, "0.25 s"), (7.4, "0:07"), (754, "12:34"), (3723, "1:02:03"), (None, "–")],
 )
-def test_durations_read_as_a_clock_from_one_second_on(seconds, text):
+def test_durations_from_one_second_are_written_as_clock_times(seconds, text):
     assert formats.duration(seconds) == text
 
 
@@ -49,20 +49,20 @@ def test_durations_read_as_a_clock_from_one_second_on(seconds, text):
         (86_400 * 3.9, "3 d ago"),
     ],
 )
-def test_an_age_is_told_in_its_largest_unit(seconds, text):
+def test_an_age_is_written_in_its_largest_unit(seconds, text):
     assert formats.ago(seconds) == text
 
 
-def test_an_unmeasured_throughput_is_unknown():
+def test_an_unmeasured_throughput_is_written_as_a_dash():
     assert [formats.rate(v) for v in (None, float("nan"), 12345.6)] == ["–", "–", "12,346"]
 
 
-def test_what_could_steer_a_terminal_is_replaced():
+def test_control_characters_are_replaced():
     assert formats.printable("a\x1b[2J b\r\nc\u202e") == "a�[2J b c�"
     assert formats.printable("Größe 8 × 8 – 数字") == "Größe 8 × 8 – 数字"
 
 
-def test_times_are_told_to_the_second():
+def test_times_are_written_to_the_second():
     moment = datetime(2030, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
     assert formats.moment(moment) == f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
@@ -77,11 +77,11 @@ def test_times_are_told_to_the_second():
         (3 * 2**41, "6.0 TiB"),
     ],
 )
-def test_a_size_is_told_in_its_largest_unit(size, text):
+def test_a_size_is_written_in_its_largest_unit(size, text):
     assert formats.size(size) == text
 
 
-def test_a_log_keeps_its_lines_and_colours_and_nothing_else_that_steers():
+def test_a_log_keeps_lines_and_colours_but_no_other_control_sequences():
     text = "a\t\x1b[31mred\x1b[0m\r\n\x1b[2Jb\x07 数字\n"
     assert formats.log_text(text) == "a\t\x1b[31mred\x1b[0m\n�[2Jb� 数字\n"
 
@@ -99,7 +99,7 @@ def test_a_log_keeps_its_lines_and_colours_and_nothing_else_that_steers():
         ("a\r\r\nb\r", "a\nb\n"),
     ],
 )
-def test_nothing_in_a_log_is_written_over_or_hidden(text, shown):
+def test_a_log_cannot_overwrite_or_hide_text(text, shown):
     assert formats.log_text(text) == shown
 
 

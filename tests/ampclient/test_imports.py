@@ -1,4 +1,4 @@
-"""What the client loads, seen from a fresh process."""
+"""The modules that importing the client loads, measured in a new process."""
 
 import json
 import subprocess
@@ -27,15 +27,15 @@ def modules_after(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize("program", ["import ampclient", "from ampclient import Client, JobSpec"])
-def test_importing_the_client_loads_neither_the_server_side_nor_what_is_slow(program):
+def test_importing_the_client_loads_no_server_side_or_slow_library(program):
     assert not modules_after(program) & (SERVER_SIDE | SLOW)
 
 
-def test_importing_the_command_line_loads_nothing_but_typer():
+def test_importing_the_command_line_loads_no_slow_library_but_typer_and_rich():
     loaded = modules_after("import ampclient.cli")
     assert not loaded & (SERVER_SIDE | SLOW - {"typer", "rich"})
 
 
-def test_using_every_name_loads_nothing_of_the_server_side():
+def test_importing_every_public_name_loads_no_server_side_library():
     loaded = modules_after("from ampclient import *\nfrom ampclient import cli, progress")
     assert not loaded & (SERVER_SIDE | {"pyarrow", "pandas"})

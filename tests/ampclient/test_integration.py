@@ -1,4 +1,4 @@
-"""The client against the real API: what the faked one cannot prove."""
+"""The client against the real API instead of the fake one."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -15,15 +15,15 @@ SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}, "na
 
 @pytest.fixture
 def statuses():
-    """The status of each answer."""
+    """The status of each response."""
     return []
 
 
 @pytest.fixture
 def client(api, statuses):
-    note = {"response": [lambda response: statuses.append(response.status_code)]}
+    hooks = {"response": [lambda response: statuses.append(response.status_code)]}
     with (
-        httpx.Client(event_hooks=note, timeout=DEADLINE_S) as http_client,
+        httpx.Client(event_hooks=hooks, timeout=DEADLINE_S) as http_client,
         Client(api.url, api.token, http_client=http_client) as client,
     ):
         yield client
@@ -34,13 +34,13 @@ def running(api, client, make_job):
     return client.jobs.get(make_job(State.RUNNING).id)
 
 
-def tell(api, job_id, entries_written, *texts):
+def append_log(api, job_id, entries_written, *texts):
     with api.database.write() as session:
         chunks = [ingest.LogChunk("stdout", text) for text in texts]
         assert ingest.append(session, job_id, 1, chunks, entries_written=entries_written)
 
 
-def test_a_job_is_steered_through_its_life(client):
+def test_a_job_is_paused_edited_cloned_cancelled_retried_and_deleted(client):
     job = client.jobs.submit(SPEC)
     assert (job.project, job.priority, job.queue, job.failures) == ("default", 5, "default", 0)
     assert job.refresh().waiting
@@ -58,7 +58,7 @@ def test_a_job_is_steered_through_its_life(client):
         job.refresh()
 
 
-def test_one_key_queues_one_job(client):
+def test_one_idempotency_key_queues_one_job(client):
     first, second = (client.jobs.submit(SPEC, idempotency_key="mine") for _ in range(2))
     assert first.id == second.id
     with pytest.raises(InvalidRequest) as caught:
@@ -80,7 +80,7 @@ def test_jobs_are_found_by_every_filter(client):
     assert names(created_after=datetime.now(UTC) + timedelta(hours=1)) == []
 
 
-def test_a_job_that_stays_as_it_is_costs_a_304(client, running, statuses):
+def test_an_unchanged_job_gets_a_304_response(client, running, statuses):
     del statuses[:]
     running.refresh()
     running.refresh()
@@ -98,14 +98,14 @@ def test_attempts_are_read(api, client, running):
 
 
 def test_logs_are_followed_live_to_the_end(api, running, wait_until):
-    tell(api, running.id, 0, "one\n", "two\u2028\n")
+    append_log(api, running.id, 0, "one\n", "two\u2028\n")
     found = []
     reader = threading.Thread(
         target=lambda: found.extend(entry.text for entry in running.logs(follow=True))
     )
     reader.start()
     wait_until(lambda: api.app.state.services.streams._open)
-    tell(api, running.id, 2, "three\n")
+    append_log(api, running.id, 2, "three\n")
     with api.database.write() as session:
         attempts.mark_succeeded(session, running.id, 1, {"steps": 100})
     join(reader)
@@ -114,7 +114,7 @@ def test_logs_are_followed_live_to_the_end(api, running, wait_until):
     assert list(running.logs(attempt=2)) == []
 
 
-def test_files_are_downloaded_and_what_broke_off_is_gone_on_with(api, running, statuses, tmp_path):
+def test_a_download_resumes_from_a_partial_file(api, running, statuses, tmp_path):
     content = bytes(range(256)) * 1000
     source = tmp_path / "source"
     source.write_bytes(content)
@@ -128,8 +128,8 @@ def test_files_are_downloaded_and_what_broke_off_is_gone_on_with(api, running, s
     (folder / "attempt-1").mkdir(parents=True)
     part = folder / "attempt-1" / f".a model?.keras.{sha256[:16]}.part"
     part.write_bytes(content[:1000])
-    [place] = running.download(to=folder)
-    assert place.read_bytes() == content
+    [path_on_disk] = running.download(to=folder)
+    assert path_on_disk.read_bytes() == content
     assert statuses[-1] == 206
     assert not part.exists()
 
@@ -146,9 +146,9 @@ def test_workers_are_read_and_drained(api, client):
 
 
 def test_tokens_projects_session_and_audit_are_read(api, client):
-    until = datetime.now(UTC) + timedelta(days=1)
-    token = client.tokens.create("look", role="viewer", project="vision", expires_at=until)
-    assert (token.role, token.expires_at) == ("viewer", until)
+    expires_at = datetime.now(UTC) + timedelta(days=1)
+    token = client.tokens.create("look", role="viewer", project="vision", expires_at=expires_at)
+    assert (token.role, token.expires_at) == ("viewer", expires_at)
     viewer = Client(api.url, token.secret)
     session = viewer.session()
     assert (session.token_id, session.role, session.project) == (token.id, "viewer", "vision")
@@ -165,7 +165,7 @@ def test_tokens_projects_session_and_audit_are_read(api, client):
     assert [entry.target for entry in client.audit(action="token.create")] == [token.id]
 
 
-def test_a_full_queue_is_told_at_once(client):
+def test_an_exceeded_quota_raises_quota_exceeded(client):
     client.projects.update("default", max_queued=0, max_running=None)
     with pytest.raises(QuotaExceeded) as caught:
         client.jobs.submit(SPEC)
@@ -173,7 +173,7 @@ def test_a_full_queue_is_told_at_once(client):
     assert caught.value.request_id
 
 
-def test_a_job_of_another_project_is_not_there(api, client, client_with_role, make_job):
+def test_a_job_of_another_project_is_not_found(api, client, client_with_role, make_job):
     job = make_job(project="vision")
     secret = client_with_role("member", "default").headers["authorization"].removeprefix("Bearer ")
     with Client(api.url, secret) as other, pytest.raises(NotFound):

@@ -12,7 +12,7 @@ from store import attempts, ingest
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """The store has its own tests on both kinds."""
+    """SQLite alone: the store has its own tests on both databases."""
     return sqlite_url
 
 
@@ -31,7 +31,7 @@ def pair(api, make_job, make_block):
     return [make("float32", 2.0, 0.5), make("mixed_bfloat16", 2.5, 0.25)]
 
 
-def check(found, pair):
+def assert_comparison(found, pair):
     assert [compared.job.id for compared in found.jobs] == pair
     assert [compared.loss_drift for compared in found.jobs] == [0.0, 0.25]
     first, second = (compared.data for compared in found.jobs)
@@ -46,10 +46,10 @@ def check(found, pair):
     assert results["final_loss"] == [2.0, 2.5]
 
 
-def test_what_the_server_compares_is_understood(api, pair):
+def test_the_client_reads_a_comparison(api, pair):
     with Client(api.url, api.token) as client:
         jobs = [client.jobs.get(job_id) for job_id in pair]
-        check(client.compare(jobs, columns=["loss"], max_points=50), pair)
+        assert_comparison(client.compare(jobs, columns=["loss"], max_points=50), pair)
         reverse = client.compare(pair, baseline=jobs[1])
         assert reverse.baseline == pair[1]
         assert reverse.jobs[0].loss_drift == pytest.approx(-0.2)
@@ -59,9 +59,9 @@ def test_what_the_server_compares_is_understood(api, pair):
             client.compare(pair[:1])
 
 
-def test_a_client_that_awaits_compares_as_well(api, pair):
+def test_the_async_client_reads_a_comparison(api, pair):
     async def compare():
         async with AsyncClient(api.url, api.token) as client:
             return await client.compare(pair, columns=["loss"], max_points=50)
 
-    check(asyncio.run(compare()), pair)
+    assert_comparison(asyncio.run(compare()), pair)

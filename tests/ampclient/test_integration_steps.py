@@ -1,4 +1,4 @@
-"""Steps from a real server: every form, every reader and every sample tell the same."""
+"""Steps from a real server: every format, every reader and every sample give the same values."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ PARTS = ("min", "max", "first", "last", "mean")
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """The store has its own tests on both kinds."""
+    """SQLite alone: the store has its own tests on both databases."""
     return sqlite_url
 
 
@@ -34,7 +34,7 @@ def short_pages(monkeypatch):
 
 @pytest.fixture
 def new_job(api, make_job):
-    """Make a job of some blocks, as the SDK sees it."""
+    """Creates a job with these blocks, and returns it as the client sees it."""
     with Client(api.url, api.token) as client:
 
         def make(*blocks):
@@ -48,7 +48,7 @@ def new_job(api, make_job):
 
 @pytest.fixture
 def job(new_job, make_block):
-    """18 steps, of which three were skipped and halved the scale; the last ones tell more."""
+    """20 steps: three were skipped and halved the scale, the last two have one more column."""
     blocks = [
         make_block(3 * i, 3, loss=loss, skipped=i == 2, loss_scale=1024.0 if i < 3 else 512.0)
         for i, loss in enumerate(LOSSES)
@@ -56,7 +56,7 @@ def job(new_job, make_block):
     return new_job(*blocks, make_block(18, 2, loss=7.0, **{"loss/generator": 0.5}))
 
 
-def of_text(content):
+def from_csv(content):
     [names, *rows] = csv.reader(io.StringIO(content.decode()))
     plain = {"true": True, "false": False}
     return {
@@ -65,82 +65,80 @@ def of_text(content):
     }
 
 
-def of_lines(content):
+def from_ndjson(content):
     rows = [json.loads(line) for line in content.decode().splitlines()]
     return {name: column_from_json([row[name] for row in rows]) for name in rows[0]}
 
 
-def of_arrow(table):
+def from_arrow(table):
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
 READERS = {
-    "csv": of_text,
-    "ndjson": of_lines,
-    "arrow": lambda content: of_arrow(pa.ipc.open_stream(content).read_all()),
-    "parquet": lambda content: of_arrow(pa.parquet.read_table(io.BytesIO(content))),
+    "csv": from_csv,
+    "ndjson": from_ndjson,
+    "arrow": lambda content: from_arrow(pa.ipc.open_stream(content).read_all()),
+    "parquet": lambda content: from_arrow(pa.parquet.read_table(io.BytesIO(content))),
 }
 
 
-def test_steps_are_those_that_were_told(job):
+def test_steps_equal_the_stored_ones(job):
     steps = job.steps()
     assert steps["step"].tolist() == list(range(20))
-    entries_written = [loss for loss in LOSSES for _ in range(3)] + [7.0, 7.0]
-    np.testing.assert_array_equal(steps["loss"], np.float32(entries_written))
+    losses = [loss for loss in LOSSES for _ in range(3)] + [7.0, 7.0]
+    np.testing.assert_array_equal(steps["loss"], np.float32(losses))
     assert np.flatnonzero(steps["skipped"]).tolist() == SKIPS
     np.testing.assert_array_equal(steps["loss/generator"], [*[np.nan] * 18, 0.5, 0.5])
     assert len(list(job.iter_steps())) == 3
 
 
-def test_columns_come_in_the_order_asked_for(job):
+def test_columns_have_the_requested_order(job):
     assert job.steps(columns=["skipped", "step", "loss"]).names == ("skipped", "loss")
     assert job.steps(columns=["skipped", "loss"], start=20).names == ("skipped", "loss")
 
 
-@pytest.mark.parametrize("form", READERS)
-def test_every_form_tells_the_same_as_steps(job, tmp_path, form):
-    columns = READERS[form](job.export(tmp_path, form).read_bytes())
+@pytest.mark.parametrize("format_", READERS)
+def test_every_format_has_the_same_values_as_steps(job, tmp_path, format_):
+    columns = READERS[format_](job.export(tmp_path, format_).read_bytes())
     steps = columns.pop("step")
     assert list(steps) == list(range(20))
     assert StepBlock(0, columns) == job.steps()
 
 
-def test_tensorboard_is_told_the_same_as_steps(job, tmp_path):
+def test_tensorboard_files_have_the_same_values_as_steps(job, tmp_path):
     import tensorflow as tf
 
-    place = job.export(tmp_path, "tensorboard")
-    assert place.name.startswith("events.out.tfevents.")
-    _, *events = tf.compat.v1.train.summary_iterator(str(place))
+    path = job.export(tmp_path, "tensorboard")
+    assert path.name.startswith("events.out.tfevents.")
+    _, *events = tf.compat.v1.train.summary_iterator(str(path))
     steps = job.steps()
     assert [event.step for event in events] == steps["step"].tolist()
     for name in steps.names:
-        entries_written = [
-            {v.tag: v.simple_value for v in event.summary.value}[name] for event in events
-        ]
-        np.testing.assert_array_equal(np.float32(entries_written), steps[name].astype(np.float32))
+        values = [{v.tag: v.simple_value for v in event.summary.value}[name] for event in events]
+        np.testing.assert_array_equal(np.float32(values), steps[name].astype(np.float32))
 
 
-@pytest.mark.parametrize("form", READERS)
-def test_an_export_can_be_of_some_columns_and_steps_in_few_points(job, tmp_path, form):
+@pytest.mark.parametrize("format_", READERS)
+def test_an_export_can_select_columns_steps_and_the_number_of_points(job, tmp_path, format_):
     wanted = {"start": 2, "end": 19, "columns": ["loss"], "max_points": 5}
-    columns = READERS[form](job.export(tmp_path / "file", form, **wanted).read_bytes())
+    columns = READERS[format_](job.export(tmp_path / "file", format_, **wanted).read_bytes())
     sample = job.sample(**wanted)
     assert list(columns) == ["step", *sample.names]
     for name, column in columns.items():
         np.testing.assert_array_equal(np.asarray(column, sample[name].dtype), sample[name])
 
 
-def test_the_bytes_of_an_export_are_those_of_the_file(job, tmp_path):
+def test_iter_export_yields_the_bytes_of_the_file(job, tmp_path):
     whole = job.export(tmp_path, "parquet").read_bytes()
     assert b"".join(job.iter_export("parquet")) == whole
 
 
-@pytest.mark.parametrize("form", READERS)
-def test_a_job_without_steps_is_exported_all_the_same(new_job, tmp_path, form):
-    assert new_job().export(tmp_path, form).exists()
+@pytest.mark.parametrize("format_", READERS)
+def test_a_job_without_steps_can_be_exported(new_job, tmp_path, format_):
+    assert new_job().export(tmp_path, format_).exists()
 
 
-def test_a_sample_tells_of_many_steps_in_few_points(job):
+def test_a_sample_aggregates_steps_into_points(job):
     sample = job.sample(5)
     size = sample.steps_per_point
     assert len(sample) == 20 // size
@@ -158,18 +156,18 @@ def test_a_sample_tells_of_many_steps_in_few_points(job):
     assert "loss.mean" in sample
 
 
-def test_a_sample_names_what_happened(job):
+def test_a_sample_lists_skipped_steps_scale_changes_and_attempts(job):
     sample = job.sample(2)
     assert (sample.skipped_steps.total, sample.skipped_steps.steps.tolist()) == (3, SKIPS)
     changes = sample.scale_changes
     assert (changes.total, changes.column) == (2, ("loss_scale", "loss_scale"))
     assert changes.step.tolist() == [9, 18]
     assert (changes.before.tolist(), changes.after.tolist()) == ([1024, 512], [512, 1024])
-    [stretch] = sample.attempts
-    assert (stretch.attempt, stretch.start, stretch.end) == (1, 0, 20)
+    [attempt] = sample.attempts
+    assert (attempt.attempt, attempt.start, attempt.end) == (1, 0, 20)
 
 
-def test_a_sample_of_few_steps_has_each_by_itself(job):
+def test_a_sample_of_few_steps_has_one_point_per_step(job):
     sample = job.sample(start=5, end=9, columns=["loss", "skipped"])
     assert (sample.steps_per_point, sample.names) == (1, ("loss", "skipped"))
     steps = job.steps(start=5, end=9, columns=["loss", "skipped"])
@@ -177,7 +175,7 @@ def test_a_sample_of_few_steps_has_each_by_itself(job):
     assert StepBlock(5, {name: sample[name] for name in sample.names}) == steps
 
 
-def test_a_sample_of_nothing_has_empty_columns_of_the_right_kind(new_job):
+def test_an_empty_sample_has_columns_of_the_right_dtypes(new_job):
     sample = new_job().sample()
     assert (len(sample), sample.skipped_steps.total, sample.attempts) == (0, 0, ())
     assert sample["step"].dtype == np.int64
@@ -188,7 +186,7 @@ def test_a_sample_of_nothing_has_empty_columns_of_the_right_kind(new_job):
     ("wanted", "message"),
     [({"columns": ["los"]}, "Did you mean 'loss'"), ({"max_points": 1}, "max_points")],
 )
-def test_what_cannot_be_told_is_an_invalid_request(job, tmp_path, wanted, message):
+def test_an_unknown_column_or_too_few_points_are_an_invalid_request(job, tmp_path, wanted, message):
     for ask in (job.sample, lambda **wanted: job.export(tmp_path, **wanted)):
         with pytest.raises(InvalidRequest, match=message):
             ask(**wanted)
@@ -198,7 +196,7 @@ def test_missing_steps_are_a_gap_between_blocks_and_in_files(new_job, make_block
     job = new_job(make_block(0, 9), make_block(12, 3))
     steps = [step for block in job.iter_steps() for step in block["step"].tolist()]
     assert steps == [*range(9), *range(12, 15)]
-    assert of_text(job.export(tmp_path).read_bytes())["step"] == steps
+    assert from_csv(job.export(tmp_path).read_bytes())["step"] == steps
     with pytest.raises(StepsMissing, match="Steps 9 to 11 are missing"):
         job.steps()
     assert len(job.steps(start=12)) == 3

@@ -8,7 +8,7 @@ from ampclient import Conflict, NotFound, State
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
 
-def test_a_job_tells_where_it_stands_in_the_service(client, server):
+def test_a_job_has_its_project_priority_queue_and_failures(client, server):
     server.add_job(
         "a",
         project="vision",
@@ -29,7 +29,7 @@ def test_a_job_tells_where_it_stands_in_the_service(client, server):
     assert (job.created_by, job.cloned_from, job.request_id) == ("anna", "b", "4f1c")
 
 
-def test_pause_and_resume_answer_with_the_job(client, server):
+def test_pause_and_resume_return_the_job(client, server):
     server.add_job("q")
     server.add_job("r", state="running")
     paused = client.jobs.get("q").pause()
@@ -37,7 +37,7 @@ def test_pause_and_resume_answer_with_the_job(client, server):
     assert client.jobs.get("r").pause().state is State.PAUSING
 
 
-def test_retry_queues_a_job_that_ended_badly(client, server):
+def test_retry_queues_a_failed_job_and_refuses_a_succeeded_one(client, server):
     server.add_job("f", state="failed")
     server.add_job("s", state="succeeded")
     assert client.jobs.get("f").retry().state is State.QUEUED
@@ -60,7 +60,7 @@ def test_a_clone_is_a_new_job_with_some_fields_set(client, server):
     assert json.loads(server.requests[-1].content) == {}
 
 
-def test_edit_sends_what_is_given_alone(client, server):
+def test_edit_sends_only_the_given_fields(client, server):
     server.add_job("a")
     job = client.jobs.get("a")
     assert job.edit(priority=0).priority == 0
@@ -70,7 +70,7 @@ def test_edit_sends_what_is_given_alone(client, server):
     assert job.edit(name="other", labels={"team": "vision"}).name == "other"
 
 
-def test_a_deleted_job_is_gone(client, server):
+def test_a_deleted_job_is_not_found(client, server):
     server.add_job("a", state="cancelled")
     job = client.jobs.get("a")
     assert job.delete() is None
@@ -84,7 +84,7 @@ def test_a_job_that_has_not_ended_is_not_deleted(client, server):
         client.jobs.get("r").delete()
 
 
-def test_attempts_tell_how_each_ended(client, server):
+def test_attempts_have_their_outcomes(client, server):
     server.add_job("a")
     server.add_attempt(
         "a", outcome="failed", reason="process_killed", finished_at="2030-01-02T03:05:05Z"
@@ -96,7 +96,7 @@ def test_attempts_tell_how_each_ended(client, server):
     assert (second.attempt, second.outcome, second.first_step) == (2, None, None)
 
 
-def test_steps_of_one_attempt_are_asked_for(client, server):
+def test_steps_can_be_read_for_one_attempt(client, server):
     server.add_job("a")
     server.add_steps("a", 3)
     client.jobs.get("a").steps(attempt=1)

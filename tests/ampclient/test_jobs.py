@@ -31,7 +31,7 @@ def test_a_job_can_be_submitted_as_a_spec_a_mapping_and_a_file(client, tmp_path)
     assert len({job.id for job in jobs}) == 4
 
 
-def test_every_request_carries_the_token_and_names_the_client(client, server):
+def test_every_request_has_the_token_and_the_user_agent(client, server):
     client.jobs.submit(SPEC)
     [request] = server.requests
     assert request.headers["authorization"] == "Bearer a-secret-token"
@@ -40,7 +40,7 @@ def test_every_request_carries_the_token_and_names_the_client(client, server):
     assert request.url == "http://ampcore.test:8000/api/v1/jobs"
 
 
-def test_a_refused_spec_tells_every_problem(client):
+def test_an_invalid_spec_lists_every_problem(client):
     broken = {**SPEC, "modle": 1, "precision": {"policy": "mixed_flaot16"}}
     with pytest.raises(InvalidSpec) as caught:
         client.jobs.submit(broken)
@@ -51,7 +51,7 @@ def test_a_refused_spec_tells_every_problem(client):
     assert "/modle: Expected one of the fields" in str(caught.value)
 
 
-def test_a_file_that_is_no_yaml_is_an_invalid_spec_that_was_not_sent(client, server, tmp_path):
+def test_a_file_that_is_not_yaml_is_an_invalid_spec_and_is_not_sent(client, server, tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("model: {kind")
     with pytest.raises(InvalidSpec, match="YAML"):
@@ -63,16 +63,18 @@ def test_a_file_that_is_no_yaml_is_an_invalid_spec_that_was_not_sent(client, ser
 
 
 @pytest.mark.parametrize("document", [None, [], 3])
-def test_what_is_no_object_is_refused_in_the_words_of_the_spec(client, server, document):
-    with pytest.raises(SpecValidationError) as said:
+def test_a_document_that_is_not_an_object_has_the_problems_of_the_spec_parser(
+    client, server, document
+):
+    with pytest.raises(SpecValidationError) as expected:
         JobSpec.parse(document)
     with pytest.raises(InvalidSpec) as caught:
         client.jobs.submit(document)
-    assert caught.value.problems == said.value.problems
+    assert caught.value.problems == expected.value.problems
     assert server.requests == []
 
 
-def test_numbers_of_numpy_are_numbers(client, server):
+def test_numpy_numbers_are_sent_as_numbers(client, server):
     spec = {
         **SPEC,
         "model": {"kind": "cnn", "filters": [np.int64(8), np.int16(4)]},
@@ -84,7 +86,7 @@ def test_numbers_of_numpy_are_numbers(client, server):
     assert (sent["optimizer"]["learning_rate"], sent["train"]["epochs"]) == (0.5, 2)
 
 
-def test_what_json_cannot_hold_is_told_by_its_field(client, server):
+def test_values_that_json_cannot_represent_are_reported_by_field(client, server):
     spec = {**SPEC, "labels": {"a/b": b"x"}, "train": {"epochs": np.arange(2)}}
     with pytest.raises(InvalidSpec) as caught:
         client.jobs.submit(spec)
@@ -107,13 +109,13 @@ def test_a_missing_file_is_an_os_error(client, tmp_path):
         client.jobs.submit(tmp_path / "job.yaml")
 
 
-def test_a_non_finite_number_in_a_spec_is_named_for_the_server_to_refuse(client, server):
+def test_a_non_finite_number_is_sent_by_name_and_refused_by_the_server(client, server):
     with pytest.raises(InvalidSpec, match="/optimizer/learning_rate"):
         client.jobs.submit({**SPEC, "optimizer": {"kind": "adam", "learning_rate": math.nan}})
     assert json.loads(server.requests[0].content)["optimizer"]["learning_rate"] == "NaN"
 
 
-def test_validate_answers_with_the_defaults_written_out(client, server):
+def test_validate_returns_the_spec_with_its_defaults(client, server):
     valid = client.jobs.validate(SPEC)
     assert valid.spec["optimizer"]["kind"] == "adam"
     assert valid.findings == []
@@ -122,7 +124,7 @@ def test_validate_answers_with_the_defaults_written_out(client, server):
         client.jobs.validate({})
 
 
-def test_validate_tells_what_the_preflight_found(client, server):
+def test_validate_returns_the_findings_of_the_preflight(client, server):
     finding = {"code": "no_gpu", "severity": "warning", "pointer": "/runtime/device"}
     finding |= {"message": "No GPU.", "data": {"share": 0.5}}
     server.report = {"findings": [finding], "figures": None, "layers": []}
@@ -144,7 +146,7 @@ def test_a_job_has_typed_fields(client, server, latest, summary):
     assert client.jobs.get("b").skipped == 5
 
 
-def test_non_finite_numbers_come_back_as_numbers(client, server, latest, summary):
+def test_non_finite_numbers_are_parsed(client, server, latest, summary):
     server.add_job(
         "a",
         latest={**latest, "loss": "NaN", "grad_norm": "Infinity"},
@@ -179,7 +181,7 @@ def test_null_in_a_response_is_none(client, server, latest, summary):
     assert (job.latest.loss, job.summary.skipped, job.skipped) == (None, None, 0)
 
 
-def test_codes_of_a_newer_server_are_told_as_they_are(client, server):
+def test_unknown_states_and_reasons_of_a_newer_server_are_kept(client, server):
     server.add_job("a", state="archived", reason="preempted")
     job = client.jobs.get("a")
     assert (job.state, job.reason) == ("archived", "preempted")
@@ -188,20 +190,20 @@ def test_codes_of_a_newer_server_are_told_as_they_are(client, server):
     assert [one.state for one in client.jobs.list()] == ["archived"]
 
 
-def test_a_job_that_has_ended_in_an_unknown_state_is_not_waited_for_any_more(client, server):
-    """Fails when only known states are an end: it would be waited for for ever."""
+def test_wait_returns_a_job_that_has_ended_in_an_unknown_state(client, server):
+    """Fails if only known states count as terminal: `wait` would not return."""
     server.add_job("a", state="archived", finished_at="2026-11-22T10:00:00+00:00")
     assert client.jobs.get("a").wait(timeout=0).state == "archived"
 
 
-def test_what_the_server_could_not_read_is_named(client, server):
+def test_unreadable_fields_are_listed(client, server):
     server.add_job("a", labels={}, unreadable=["labels"])
     job = client.jobs.get("a")
     assert job.unreadable == ["labels"]
     assert "unreadable: labels" in job._repr_html_()
 
 
-def test_a_job_that_is_listed_twice_comes_once(client, server):
+def test_a_job_that_is_listed_twice_is_returned_once(client, server):
     """The server lists a job again that changed while the pages were read."""
     server.jobs_per_page = 2
     for number in range(3):
@@ -218,20 +220,20 @@ def test_an_unknown_job_is_not_found(client):
     assert (caught.value.status, caught.value.code) == (404, "not_found")
 
 
-def test_an_id_cannot_leave_its_place_in_the_path(client, server):
+def test_a_job_id_is_quoted_in_the_path(client, server):
     with pytest.raises(NotFound):
         client.jobs.get("../workers?x=1")
     assert server.requests[0].url.raw_path == b"/api/v1/jobs/..%2Fworkers%3Fx%3D1"
 
 
-def test_list_follows_every_page(client, server):
+def test_list_reads_every_page(client, server):
     server.jobs_per_page = 2
     for number in range(5):
         server.add_job(f"{number}")
     assert [job.id for job in client.jobs.list()] == ["0", "1", "2", "3", "4"]
 
 
-def test_list_stops_asking_at_its_limit(client, server):
+def test_list_stops_at_its_limit(client, server):
     for number in range(5):
         server.add_job(f"{number}")
     assert [job.id for job in client.jobs.list(limit=2)] == ["0", "1"]
@@ -239,7 +241,7 @@ def test_list_stops_asking_at_its_limit(client, server):
     assert server.requests[0].url.params["limit"] == "2"
 
 
-def test_list_asks_for_nothing_before_its_first_job_is_taken(client, server):
+def test_list_sends_no_request_before_its_first_job_is_read(client, server):
     jobs = client.jobs.list()
     assert server.requests == []
     assert list(jobs) == []
@@ -266,7 +268,7 @@ def test_list_filters_by_labels(client, server, label, sent):
     assert server.requests[0].url.params.get_list("label") == sent
 
 
-def test_list_asks_for_what_it_is_given_and_for_no_more(client, server):
+def test_list_sends_only_the_given_filters(client, server):
     moment = datetime(2030, 1, 2, tzinfo=UTC)
     list(
         client.jobs.list(
@@ -281,7 +283,7 @@ def test_list_asks_for_what_it_is_given_and_for_no_more(client, server):
     }  # fmt: skip
 
 
-def test_a_time_without_a_zone_is_that_of_this_machine(client, server):
+def test_a_naive_datetime_is_local_time(client, server):
     moment = datetime(2030, 1, 2, 3, 4)
     list(client.jobs.list(created_after=moment))
     sent = datetime.fromisoformat(server.requests[0].url.params["created_after"])
@@ -289,7 +291,7 @@ def test_a_time_without_a_zone_is_that_of_this_machine(client, server):
     assert sent == moment.astimezone()
 
 
-def test_refresh_answers_with_a_new_view_and_leaves_the_old_one(client, server):
+def test_refresh_returns_a_new_job_and_keeps_the_old_one(client, server):
     server.add_job("a")
     before = client.jobs.get("a")
     server.jobs["a"]["state"] = "running"
@@ -298,7 +300,7 @@ def test_refresh_answers_with_a_new_view_and_leaves_the_old_one(client, server):
     assert before != after
 
 
-def test_cancel_answers_with_the_job(client, server):
+def test_cancel_returns_the_job(client, server):
     server.add_job("q")
     server.add_job("r", state="running")
     assert client.jobs.get("q").cancel().state is State.CANCELLED
@@ -311,7 +313,7 @@ def test_cancelling_a_job_that_has_ended_is_a_conflict(client, server):
         client.jobs.get("a").cancel()
 
 
-def test_events_come_in_order_over_all_pages(client, server, events):
+def test_events_are_read_in_order_over_all_pages(client, server, events):
     server.add_job("a")
     server.events["a"] = events
     found = client.jobs.get("a").events()
@@ -320,27 +322,27 @@ def test_events_come_in_order_over_all_pages(client, server, events):
     assert [event.seq for event in client.jobs.get("a").events(after=3)] == [4, 5]
 
 
-def test_the_spec_of_a_listed_job_is_asked_for_when_it_is_read(sync_client, server):
+def test_the_spec_of_a_listed_job_is_requested_when_it_is_read(sync_client, server):
     posted = sync_client.jobs.submit(SPEC)
     [job] = sync_client.jobs.list()
-    asked = len(server.requests)
+    requests_before = len(server.requests)
     assert "spec" not in job.to_json()
-    assert len(server.requests) == asked
+    assert len(server.requests) == requests_before
     assert job.spec == posted.spec
     assert job.spec["model"]["filters"] == [8]
-    assert len(server.requests) == asked + 1
+    assert len(server.requests) == requests_before + 1
 
 
-def test_a_list_can_be_asked_for_specs(client, server):
+def test_a_list_can_include_specs(client, server):
     posted = client.jobs.submit(SPEC)
     [job] = client.jobs.list(fields="spec")
     assert server.requests[-1].url.params["fields"] == "spec"
-    asked = len(server.requests)
+    requests_before = len(server.requests)
     assert job.spec == posted.spec == job.to_json()["spec"]
-    assert len(server.requests) == asked
+    assert len(server.requests) == requests_before
 
 
-def test_code_that_awaits_is_told_how_to_get_a_spec(sync_client, server):
+def test_async_code_gets_an_error_that_says_how_to_load_a_spec(sync_client, server):
     sync_client.jobs.submit(SPEC)
     http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
 
@@ -354,7 +356,7 @@ def test_code_that_awaits_is_told_how_to_get_a_spec(sync_client, server):
     assert asyncio.run(read())["model"]["filters"] == [8]
 
 
-def test_a_number_of_very_many_digits_is_told_before_anything_is_sent(client, server):
+def test_a_number_with_too_many_digits_is_refused_before_sending(client, server):
     with pytest.raises(InvalidSpec) as refused:
         client.jobs.submit({**SPEC, "train": {"seed": 10**5000}})
     [problem] = refused.value.problems

@@ -1,4 +1,4 @@
-"""What a notebook shows."""
+"""The HTML that notebooks show."""
 
 from html.parser import HTMLParser
 
@@ -7,11 +7,11 @@ import pytest
 from ampclient import Comparison, StepSample
 from ampclient.paging import MAX_ROWS_SHOWN
 
-EVIL = "<script>alert('x')</script> & \"co\""
+MARKUP = "<script>alert('x')</script> & \"co\""
 
 
 class Cells(HTMLParser):
-    """The texts of the cells; `tags` are all that there are."""
+    """Parses HTML into the texts of its cells and the set of its tags."""
 
     def __init__(self, text):
         super().__init__()
@@ -35,23 +35,23 @@ class Cells(HTMLParser):
 TABLE = {"table", "thead", "tbody", "tr", "th", "td", "p"}
 
 
-def test_a_job_shows_how_it_stands_and_nobody_elses_words_are_markup(client, server, latest):
-    server.add_job("a", name=EVIL, state="running", message=EVIL, latest=latest, step=7)
+def test_a_job_is_a_table_and_its_texts_are_escaped(client, server, latest):
+    server.add_job("a", name=MARKUP, state="running", message=MARKUP, latest=latest, step=7)
     job = client.jobs.get("a")
     cells = Cells(job._repr_html_())
     assert cells.tags <= TABLE
-    assert cells.texts.count(EVIL) == 2
+    assert cells.texts.count(MARKUP) == 2
     assert {"running", "7", "2^15", "0.25", "12,345"} <= set(cells.texts)
 
 
-def test_a_list_of_jobs_shows_its_beginning_and_loses_none(sync_client, server):
+def test_a_list_of_jobs_shows_its_first_rows_and_consumes_none(sync_client, server):
     for number in range(MAX_ROWS_SHOWN + 5):
-        server.add_job(f"job{number:02}", name=EVIL)
+        server.add_job(f"job{number:02}", name=MARKUP)
     jobs = sync_client.jobs.list()
     cells = Cells(jobs._repr_html_())
     assert cells.tags <= TABLE
     assert cells.texts[:3] == ["name", "id", "state"]
-    assert cells.texts.count(EVIL) == MAX_ROWS_SHOWN
+    assert cells.texts.count(MARKUP) == MAX_ROWS_SHOWN
     assert "… and more" in jobs._repr_html_()
     assert len(list(jobs)) == MAX_ROWS_SHOWN + 5
     assert "… and more" not in sync_client.jobs.list(limit=MAX_ROWS_SHOWN)._repr_html_()
@@ -64,7 +64,7 @@ def test_jobs_that_were_waited_for_are_a_table(sync_client, server):
     assert "succeeded" in Cells(waited._repr_html_()).texts
 
 
-def test_no_jobs_are_said_to_be_none(sync_client):
+def test_an_empty_list_of_jobs_shows_none(sync_client):
     assert sync_client.jobs.list()._repr_html_() == "<p>none</p>"
 
 
@@ -93,7 +93,7 @@ def test_a_sample_shows_its_first_points():
 @pytest.fixture
 def comparison(server):
     single, mixed = (
-        server.add_job(name, name=name, state="succeeded") for name in ("single", EVIL)
+        server.add_job(name, name=name, state="succeeded") for name in ("single", MARKUP)
     )
     data = {"step": [0, 16], "count": [16, 4], "skipped": [0, 1], "elapsed_s": [0.5, 1e9 + 0.5]}
     data |= {"loss.mean": [0.5, "NaN"]}
@@ -112,11 +112,11 @@ def comparison(server):
     return server.comparison
 
 
-def test_a_comparison_is_a_table_of_what_differs(client, comparison):
-    cells = Cells(client.compare(["single", EVIL])._repr_html_())
+def test_a_comparison_is_a_table_of_differences(client, comparison):
+    cells = Cells(client.compare(["single", MARKUP])._repr_html_())
     assert cells.tags <= TABLE
     assert cells.texts == [
-        *("", "single (baseline)", EVIL),
+        *("", "single (baseline)", MARKUP),
         *("/precision/policy", "float32", ""),
         *("final_loss", "0.25", "nan"),
         *("speedup", "1.0", "1.75"),
@@ -129,8 +129,8 @@ def test_a_comparison_is_read_in_full(client, comparison, server):
     compared = client.compare([job, "other"], baseline=job, columns=["loss"], max_points=50)
     assert isinstance(compared, Comparison)
     [request] = [r for r in server.requests if r.url.path.endswith("/compare")]
-    asked = {"jobs": "single,other", "baseline": "single", "columns": "loss", "max_points": "50"}
-    assert dict(request.url.params) == asked
+    expected = {"jobs": "single,other", "baseline": "single", "columns": "loss", "max_points": "50"}
+    assert dict(request.url.params) == expected
     first, second = compared.jobs
     assert (first.job.id, second.speedup, second.loss_drift) == ("single", 1.75, None)
     assert first.skipped_steps.steps.tolist() == [17]

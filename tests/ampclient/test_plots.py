@@ -18,14 +18,14 @@ NO_CHANGES = ScaleChanges(0, *[np.array([])] * 3, ())
 
 
 def sample_of(loss, scale=None, skipped=(), **columns):
-    """Steps, each a point of its own."""
+    """A sample with one point per step."""
     count = len(loss)
     skips = np.isin(np.arange(count), skipped)
     given = {"loss": loss, "loss_scale": [1024.0] * count if scale is None else scale, **columns}
     arrays = {name: np.asarray(values, np.float32) for name, values in given.items()}
     columns = {"step": np.arange(count), "skipped": skips, **arrays}
-    told = SkippedSteps(len(skipped), np.asarray(skipped))
-    return StepSample(columns, 1, told, NO_CHANGES, ())
+    skipped_steps = SkippedSteps(len(skipped), np.asarray(skipped))
+    return StepSample(columns, 1, skipped_steps, NO_CHANGES, ())
 
 
 def drawn(sample, cells=40, rows=4, style=BRAILLE_DOTS):
@@ -33,7 +33,7 @@ def drawn(sample, cells=40, rows=4, style=BRAILLE_DOTS):
 
 
 @pytest.mark.parametrize("style", [BRAILLE_DOTS, ASCII_DOTS])
-def test_every_dot_has_its_place(style):
+def test_each_dot_is_drawn_at_its_position(style):
     dots = np.zeros((style.dots_high, style.dots_wide * 2), bool)
     assert style.lines(dots) == ["  "]
     dots[0, 0] = dots[-1, -1] = True
@@ -41,17 +41,17 @@ def test_every_dot_has_its_place(style):
 
 
 @given(st.integers(2, 400), st.data())
-def test_a_peak_of_one_step_and_a_skip_are_seen_at_any_width(count, data):
-    place = data.draw(st.integers(0, count - 1))
+def test_a_peak_of_one_step_and_a_skip_are_visible_at_any_width(count, data):
+    position = data.draw(st.integers(0, count - 1))
     width = data.draw(st.integers(1, 120))
     loss = np.ones(count)
-    loss[place] = 5.0
-    sample = sample_of(loss, skipped=[place])
+    loss[position] = 5.0
+    sample = sample_of(loss, skipped=[position])
     assert curve_of(sample, "loss", width).dots(16)[0].any()
     assert skips_in(sample, width).any()
 
 
-def test_points_of_several_steps_are_drawn_from_their_least_to_their_largest():
+def test_points_of_several_steps_are_drawn_from_minimum_to_maximum():
     columns = {"step": [0, 8], "skipped": [0, 3], "count": [8, 8], "loss.min": [1, 1]}
     columns |= {"loss.max": [1, 9], "loss_scale.min": [2, 1], "loss_scale.max": [2, 2]}
     arrays = {name: np.array(values) for name, values in columns.items()}
@@ -64,25 +64,25 @@ def test_points_of_several_steps_are_drawn_from_their_least_to_their_largest():
     assert drawn(sample, cells=16)[-1].split() == ["step", "0", "15"]
 
 
-def test_a_curve_is_one_line_even_where_it_jumps():
+def test_a_curve_is_connected_across_jumps():
     dots = Curve(np.array([0.0, 15.0]), np.array([0.0, 15.0]), is_log=False).dots(16)
     assert dots.any(axis=1).all()
 
 
-def test_what_is_not_finite_leaves_a_gap_or_stands_at_the_edge():
+def test_nan_leaves_a_gap_and_infinity_is_drawn_at_the_edge():
     dots = curve_of(sample_of([1, math.nan, 2, math.inf, 1]), "loss", 5, is_log=False).dots(4)
     assert not dots[:, 1].any()
     assert dots[0, 3]
     assert not curve_of(sample_of([math.nan, math.nan]), "loss", 2).dots(4).any()
 
 
-def test_a_loss_that_falls_far_gets_a_logarithmic_axis_and_says_so():
+def test_a_loss_over_a_wide_range_has_a_labelled_logarithmic_axis():
     assert drawn(sample_of([100.0, 10.0, 1.0]))[1].startswith("(log)")
     assert not drawn(sample_of([2.0, 1.0]))[1].startswith("(log)")
     assert not drawn(sample_of([100.0, -1.0]))[1].startswith("(log)")
 
 
-def test_the_ends_of_the_axes_are_labelled_and_a_flat_line_once():
+def test_axes_are_labelled_at_both_ends_and_a_flat_line_once():
     lines = drawn(sample_of([2.5, 0.5], [65536.0, 32768.0]))
     assert [line[:LABEL_WIDTH].split() for line in lines] == [
         ["loss", "2.5"], [], [], ["0.5"], ["scale", "2^16"], [], [], ["2^15"], ["step"]
@@ -91,7 +91,7 @@ def test_the_ends_of_the_axes_are_labelled_and_a_flat_line_once():
     assert flat[:4] == [["loss"], [], ["1"], []]
 
 
-def test_a_place_with_a_skip_is_red_in_every_curve():
+def test_a_skipped_step_is_red_in_every_curve():
     lines = plots(sample_of([1.0, 2.0], skipped=[1]), PlotSize(20, 1), BRAILLE_DOTS)
     stream = io.StringIO()
     Console(file=stream, force_terminal=True, color_system="standard", width=60).print(*lines)
@@ -109,7 +109,7 @@ def test_a_place_with_a_skip_is_red_in_every_curve():
         (30, 24, 1, None),
     ],
 )
-def test_plots_are_as_tall_as_the_terminal_lets_them(width, height, jobs, rows):
+def test_the_height_of_plots_fits_the_terminal(width, height, jobs, rows):
     size = plot_size(width, height, jobs)
     assert (size and size.rows) == rows
     if size:
@@ -119,7 +119,7 @@ def test_plots_are_as_tall_as_the_terminal_lets_them(width, height, jobs, rows):
         assert max(map(len, lines)) < width
 
 
-def test_names_are_told_apart_by_their_ends_or_by_ids(server):
+def test_names_are_distinguished_by_their_ends_or_by_ids(server):
     def named(*names):
         jobs = [server.add_job(f"{n}", name=name) for n, name in enumerate(names)]
         return list(distinct_names([JobView.from_json(job) for job in jobs]).values())

@@ -57,14 +57,14 @@ def test_the_table_shows_every_fact_of_a_job(view):
         assert fact in text
 
 
-def test_in_a_narrow_terminal_no_number_is_cut(view):
+def test_a_narrow_terminal_truncates_names_but_no_numbers(view):
     text = drawn(view(name="a-name-that-is-much-too-long"), remaining_s=90, width=80)
     assert max(map(len, text.splitlines())) <= 80
     for fact in ("a-name", "…", "running", "10/40", "0.25", "2^15", "12,345", "1:30"):
         assert fact in text
 
 
-def test_in_a_very_narrow_terminal_columns_go_and_the_name_stays_readable(view):
+def test_a_very_narrow_terminal_drops_columns_and_keeps_the_name_readable(view):
     text = drawn(view(name="a-name-that-is-much-too-long"), remaining_s=90, width=60)
     assert max(map(len, text.splitlines())) <= 60
     assert len(text.splitlines()) == 2
@@ -73,13 +73,13 @@ def test_in_a_very_narrow_terminal_columns_go_and_the_name_stays_readable(view):
     assert "examples/s" not in text
 
 
-def test_once_succeeded_a_job_shows_its_mean_throughput_as_every_other_view_does(view, summary):
+def test_a_succeeded_job_shows_the_mean_throughput_of_its_summary(view, summary):
     job = view(state="succeeded", summary={**summary, "examples_per_s": 777.0})
     assert "777" in drawn(job)
     assert "777 examples/s" in progress_line(JobProgress(job))
 
 
-def test_the_table_shows_a_job_that_has_not_begun(view):
+def test_the_table_shows_a_queued_job(view):
     text = drawn(view(state="queued", step=0, total_steps=None, latest=None))
     assert "queued" in text
     assert "–" in text
@@ -89,13 +89,13 @@ def test_non_finite_values_are_shown_by_name(view, latest):
     assert "nan" in drawn(view(latest={**latest, "loss": "NaN"}))
 
 
-def test_names_are_no_markup_and_cannot_steer_the_terminal(view):
+def test_markup_and_control_characters_in_names_have_no_effect(view):
     text = drawn(view(name="[red]\x1b[2Jx"))
     assert "[red]" in text
     assert "\x1b" not in text
 
 
-def test_a_queued_job_says_why_it_waits_and_again_when_that_changes(view, clock):
+def test_a_queued_job_shows_why_it_waits_and_changes_every_few_seconds(view, clock):
     stream = io.StringIO()
     with show_progress(stream) as show:
         for ahead in (3, 3, 2, 1):
@@ -107,11 +107,11 @@ def test_a_queued_job_says_why_it_waits_and_again_when_that_changes(view, clock)
     ]
 
 
-def test_a_new_attempt_is_told_with_the_step_that_it_goes_on_from(view, clock):
-    stream, asked = io.StringIO(), []
+def test_a_new_attempt_is_shown_with_the_step_at_which_it_resumed(view, clock):
+    stream, requested_attempts = io.StringIO(), []
 
     def first_step_of(job):
-        asked.append(job.attempt)
+        requested_attempts.append(job.attempt)
         return {2: 1200, 3: 0}[job.attempt]
 
     with show_progress(stream, first_step_of=first_step_of) as show:
@@ -122,22 +122,22 @@ def test_a_new_attempt_is_told_with_the_step_that_it_goes_on_from(view, clock):
         clock.sleep(6)
         show(view(attempt=2, step=1207))
         show(view(attempt=3, step=2))
-    told = [line.split("  ")[1] for line in stream.getvalue().splitlines()]
-    assert told == [
+    shown = [line.split("  ")[1] for line in stream.getvalue().splitlines()]
+    assert shown == [
         "step 10/40",
         "attempt 2",
         "attempt 2, resumed at step 1200",
         "attempt 2",
         "attempt 3, restarted at step 0",
     ]
-    assert asked == [2, 3]
+    assert requested_attempts == [2, 3]
 
 
 def test_a_paused_job_says_that_it_waits_to_be_resumed(view):
     assert "paused  waiting to be resumed" in progress_line(JobProgress(view(state="paused")))
-    said = progress_line(JobProgress(view(state="paused", message="Paused on request.")))
-    assert said.endswith("Paused on request.")
-    assert "waiting" not in said
+    line = progress_line(JobProgress(view(state="paused", message="Paused on request.")))
+    assert line.endswith("Paused on request.")
+    assert "waiting" not in line
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-def test_a_terminal_gets_a_table_that_stays_at_the_end(view, terminal):
+def test_on_a_terminal_the_last_table_stays(view, terminal):
     with show_progress(terminal) as show:
         show(view(state="failed", message="Use a smaller batch."))
     text = terminal.getvalue()
@@ -165,7 +165,7 @@ def test_on_a_terminal_a_queued_job_says_what_it_waits_for(view, terminal):
     assert "waiting for a free worker" in terminal.getvalue()
 
 
-def test_of_many_that_wait_the_first_speaks_for_all(view, server, terminal):
+def test_of_several_waiting_jobs_only_the_first_shows_its_reason(view, server, terminal):
     with show_progress(terminal) as show:
         for number in range(3):
             job = server.add_job(f"{number}", name=f"n{number}", waiting=f"{number} before it")
@@ -174,13 +174,13 @@ def test_of_many_that_wait_the_first_speaks_for_all(view, server, terminal):
     assert "1 before it" not in terminal.getvalue()
 
 
-def test_on_a_terminal_an_attempt_is_told_below_the_table(view, terminal):
+def test_on_a_terminal_an_attempt_is_shown_below_the_table(view, terminal):
     with show_progress(terminal, first_step_of=lambda job: 1200) as show:
         show(view(attempt=2))
     assert "attempt 2, resumed at step 1200" in terminal.getvalue()
 
 
-def test_the_pace_leaves_the_compilation_out(view, clock):
+def test_the_step_rate_excludes_the_compilation(view, clock):
     step_rate = StepRate()
     step_rate.update(view(step=0))
     clock.sleep(100)
@@ -191,7 +191,7 @@ def test_the_pace_leaves_the_compilation_out(view, clock):
     assert step_rate.remaining_s(view(step=20)) == pytest.approx(4.0)
 
 
-def test_the_pace_starts_again_with_a_new_attempt(view, clock):
+def test_the_step_rate_restarts_with_a_new_attempt(view, clock):
     step_rate = StepRate()
     for step in (30, 5):
         step_rate.update(view(step=step))

@@ -71,7 +71,7 @@ def test_a_raw_response_has_the_headers_and_the_result(server):
     assert job.refresh() == job
 
 
-def test_a_raw_response_is_awaited_by_code_that_awaits(server):
+def test_the_async_client_returns_raw_responses(server):
     async def read():
         http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
         async with (
@@ -83,7 +83,7 @@ def test_a_raw_response_is_awaited_by_code_that_awaits(server):
     assert asyncio.run(read()).parse().version == "9.8.7"
 
 
-def test_errors_are_raised_and_lists_of_pages_refused_with_raw_responses(server):
+def test_raw_responses_raise_errors_and_refuse_paginated_lists(server):
     http_client = httpx.Client(transport=httpx.MockTransport(server))
     raw = Client("http://h", "a-secret-token", http_client=http_client).with_raw_response
     with pytest.raises(NotFound):

@@ -25,7 +25,7 @@ def joined(blocks):
     return StepBlock.concat(list(blocks))
 
 
-def test_every_step_comes_in_one_answer(job, server):
+def test_all_steps_are_read_in_one_response(job, server):
     server.add_steps("a", 25)
     server.steps_per_page = 10
     block = job.steps()
@@ -36,7 +36,7 @@ def test_every_step_comes_in_one_answer(job, server):
     assert len(requests(server)) == 1
 
 
-def test_steps_can_be_read_block_by_block_into_arrays_that_may_be_changed(job, server):
+def test_iter_steps_yields_blocks_of_writable_arrays(job, server):
     server.add_steps("a", 25)
     server.steps_per_page = 10
     blocks = list(job.iter_steps())
@@ -44,7 +44,7 @@ def test_steps_can_be_read_block_by_block_into_arrays_that_may_be_changed(job, s
     blocks[0]["loss"][0] = 7.0
 
 
-def test_steps_of_a_range_and_some_columns(job, server):
+def test_steps_can_be_read_for_a_range_and_some_columns(job, server):
     server.add_steps("a", 25)
     server.steps_per_page = 4
     block = job.steps(start=5, end=15, columns=["loss"])
@@ -61,7 +61,7 @@ def test_steps_that_do_not_exist_are_an_empty_block(job, server):
     assert job.steps(after=2).first_step == 3
 
 
-def test_non_finite_values_survive(job, server):
+def test_non_finite_values_are_preserved(job, server):
     server.add_steps("a", 1, loss="Infinity", skipped=True)
     server.add_steps("a", 1, loss="NaN")
     block = job.steps()
@@ -76,7 +76,7 @@ def test_an_unknown_column_is_an_invalid_request(job, server):
         job.steps(columns=["lossy"])
 
 
-def test_no_column_at_all_is_refused_at_once(job):
+def test_a_request_without_columns_is_a_value_error(job):
     with pytest.raises(ValueError, match="at least one column"):
         job.steps(columns=["step"])
 
@@ -86,8 +86,8 @@ def page(*steps):
 
 
 @pytest.mark.parametrize("pages", [[page(0, 1, 4, 5)], [page(0, 1), page(4, 5)]])
-def test_where_steps_are_missing_a_new_block_begins(job, server, arrow, pages):
-    server.next_answers = [arrow(*pages)] * 2
+def test_missing_steps_start_a_new_block(job, server, arrow, pages):
+    server.next_responses = [arrow(*pages)] * 2
     blocks = list(job.iter_steps())
     assert [block["step"].tolist() for block in blocks] == [[0, 1], [4, 5]]
     assert [block["loss"].tolist() for block in blocks] == [[0, 1], [4, 5]]
@@ -98,8 +98,8 @@ def test_where_steps_are_missing_a_new_block_begins(job, server, arrow, pages):
 @pytest.mark.parametrize(
     "pages", [[page(3, 3)], [page(3, 2)], [page(3, 4), page(4)], [page(3), page(0)], [page(2)]]
 )
-def test_a_step_that_comes_again_is_unexpected(job, server, arrow, pages):
-    server.next_answers = [arrow(*pages)]
+def test_a_repeated_step_is_unexpected(job, server, arrow, pages):
+    server.next_responses = [arrow(*pages)]
     with pytest.raises(UnexpectedResponse, match="again; expected step"):
         job.steps(start=3)
 
@@ -112,33 +112,33 @@ def test_a_step_that_comes_again_is_unexpected(job, server, arrow, pages):
         {"content": b"\xff" * 100, "headers": {"content-type": MEDIA_TYPE}},
     ],
 )
-def test_an_answer_that_is_no_arrow_stream_is_unexpected(job, server, answer, options):
-    server.next_answers = [answer(200, **options)]
+def test_a_response_that_is_no_arrow_stream_is_unexpected(job, server, respond, options):
+    server.next_responses = [respond(200, **options)]
     with pytest.raises(UnexpectedResponse, match="Expected"):
         job.steps()
 
 
 @pytest.mark.parametrize("columns", [{"loss": [1.0]}, {"step": [-1], "loss": [1.0]}])
-def test_columns_that_are_no_steps_are_unexpected(job, server, arrow, columns):
-    server.next_answers = [arrow(columns)]
+def test_columns_without_valid_steps_are_unexpected(job, server, arrow, columns):
+    server.next_responses = [arrow(columns)]
     with pytest.raises(UnexpectedResponse, match="Expected an Arrow stream of steps"):
         job.steps()
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_a_connection_that_breaks_is_gone_on_with(job, server, cut, hidden):
+def test_reading_resumes_after_a_broken_connection(job, server, cut_response, hidden):
     server.add_steps("a", 25)
     server.steps_per_page = 5
-    server.next_answers = [cut(-100, hidden=hidden)]  # in the midst of the last page
+    server.next_responses = [cut_response(-100, hidden=hidden)]  # within the last page
     assert joined(job.iter_steps(end=24))["step"].tolist() == list(range(24))
     first, second = (request.url.params for request in requests(server))
     assert ("after" in first, second["after"], second["end"]) == (False, "19", "24")
 
 
-def test_a_reader_who_takes_a_long_time_goes_on_all_the_same(job, server, cut, clock):
+def test_a_slow_reader_resumes_after_interruptions(job, server, cut_response, clock):
     server.add_steps("a", 25)
     server.steps_per_page = 5
-    server.next_answers = [cut(-100), cut(-100)]
+    server.next_responses = [cut_response(-100), cut_response(-100)]
     steps = []
     for block in job.iter_steps():
         steps += block["step"].tolist()
@@ -147,16 +147,16 @@ def test_a_reader_who_takes_a_long_time_goes_on_all_the_same(job, server, cut, c
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])
-def test_a_server_that_cannot_answer_now_is_asked_again(job, server, answer, clock, status):
+def test_a_temporary_error_response_is_retried(job, server, respond, clock, status):
     server.add_steps("a", 3)
-    server.next_answers = [answer(status, headers={"retry-after": "2"})]
+    server.next_responses = [respond(status, headers={"retry-after": "2"})]
     assert len(job.steps()) == 3
     assert len(clock.slept) == 1
 
 
-def test_an_answer_that_never_gets_further_is_given_up(job, server, cut, clock):
+def test_a_response_that_makes_no_progress_is_given_up(job, server, cut_response, clock):
     server.add_steps("a", 3)
-    server.next_answers = [cut(100)] * 100
+    server.next_responses = [cut_response(100)] * 100
     with pytest.raises(ConnectionFailed):
         job.steps()
     assert sum(clock.slept) < 10
@@ -174,8 +174,8 @@ def test_an_answer_that_never_gets_further_is_given_up(job, server, cut, clock):
     columns=st.sampled_from([None, ["skipped"], ["skipped", "step", "loss"]]),
     start=st.none() | st.integers(0, 24),
 )
-def test_however_an_answer_breaks_each_step_comes_once(
-    client, server, cut, *, sizes, steps_per_page, hidden, columns, start
+def test_each_step_is_read_once_after_any_interruptions(
+    client, server, cut_response, *, sizes, steps_per_page, hidden, columns, start
 ):
     server.steps = {}
     server.add_job("h", state="succeeded")
@@ -183,12 +183,12 @@ def test_however_an_answer_breaks_each_step_comes_once(
     server.steps_per_page = steps_per_page
     job = client.jobs.get("h")
     whole = job.steps(columns=columns, start=start)
-    server.next_answers = [cut(size, hidden=hidden) for size in sizes]
+    server.next_responses = [cut_response(size, hidden=hidden) for size in sizes]
     broken = job.steps(columns=columns, start=start)
     assert broken == whole
     assert broken.names == tuple(n for n in columns or ["loss", "skipped"] if n != "step")
     assert whole["step"].tolist() == list(range(start or 0, 25))
-    server.next_answers = []
+    server.next_responses = []
 
 
 def test_follow_gives_each_step_once_until_the_job_has_ended(job, server, clock):
@@ -203,33 +203,33 @@ def test_follow_gives_each_step_once_until_the_job_has_ended(job, server, clock)
     assert clock.slept == [0.5, 0.5]
 
 
-def test_follow_reads_what_came_just_before_the_end(job, server):
+def test_follow_reads_steps_written_just_before_the_end(job, server):
     server.change("a", steps=3)
     server.change("a", steps=4, state="failed")
     assert sum(len(block) for block in job.follow_steps()) == 7
 
 
-def test_follow_goes_on_behind_a_step(job, server):
+def test_follow_can_start_after_a_step(job, server):
     server.add_steps("a", 10)
     server.change("a", state="succeeded")
     [block] = job.follow_steps(after=6, columns=["loss"])
     assert block["step"].tolist() == [7, 8, 9]
 
 
-def test_follow_reads_the_history_of_a_job_that_has_ended(client, server):
+def test_follow_reads_the_stored_steps_of_an_ended_job(client, server):
     server.add_job("z", state="succeeded")
     server.add_steps("z", 3)
     [block] = client.jobs.get("z").follow_steps()
     assert len(block) == 3
 
 
-def test_follow_bears_with_a_server_that_restarts(job, server, answer):
+def test_follow_continues_after_a_server_restart(job, server, respond):
     server.add_steps("a", 2)
     server.change("a")
     server.change("a", steps=2, state="succeeded")
     follower = job.follow_steps()
     first = next(follower)
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 10
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 10
     rest = list(follower)
     assert StepBlock.concat([first, *rest])["step"].tolist() == [0, 1, 2, 3]
 
@@ -244,9 +244,7 @@ def test_follow_bears_with_a_server_that_restarts(job, server, answer):
     steps_per_page=st.integers(1, 9),
     after=st.none() | st.integers(0, 12),
 )
-def test_follow_neither_repeats_nor_loses_a_step(
-    client, server, *, arrivals, steps_per_page, after
-):
+def test_follow_reads_each_step_once(client, server, *, arrivals, steps_per_page, after):
     server.steps, server.changes = {"h": []}, {}
     server.steps_per_page = steps_per_page
     server.add_job("h", state="running")

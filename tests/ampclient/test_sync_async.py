@@ -1,4 +1,4 @@
-"""One method, two faces."""
+"""Methods that are written once and offered in sync and async form."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ class BaseEcho:
 
     @operation
     async def say(self, word: str, *, times: int = 1) -> str:
-        """The word, so often."""
+        """The word, repeated."""
         return word * times
 
     @iterator
@@ -55,7 +55,7 @@ class AsyncEcho(Async, BaseEcho):
     pass
 
 
-def test_plain_code_gets_the_answer_and_async_code_awaits_it():
+def test_sync_code_gets_the_result_and_async_code_awaits_it():
     assert Echo().say("a", times=3) == "aaa"
 
     async def awaited():
@@ -69,7 +69,7 @@ def test_plain_code_gets_the_answer_and_async_code_awaits_it():
     assert asyncio.run(awaited()) == ("b", [0, 1], [0, 1, 2])
 
 
-def test_a_series_is_lazy_and_is_closed_when_nobody_reads_on():
+def test_an_iterator_is_lazy_and_is_closed_when_it_is_abandoned():
     echo = Echo()
     numbers = echo.count(10)
     assert isinstance(numbers, Iterator)
@@ -82,7 +82,7 @@ def test_a_series_is_lazy_and_is_closed_when_nobody_reads_on():
     assert echo.closed == 2
 
 
-def test_a_listing_shows_what_it_has_not_given_yet():
+def test_a_paged_iterator_shows_its_remaining_items():
     found = Echo().found()
     assert isinstance(found, PagedIterator)
     assert next(found) == 0
@@ -91,14 +91,14 @@ def test_a_listing_shows_what_it_has_not_given_yet():
     assert found._repr_html_() == "<p>none</p>"
 
 
-def test_plain_code_may_run_within_an_event_loop():
+def test_sync_code_may_run_within_an_event_loop():
     async def as_in_a_notebook():
         return Echo().say("a"), list(Echo().count(2))
 
     assert asyncio.run(as_in_a_notebook()) == ("a", [0, 1])
 
 
-def test_what_pauses_is_refused():
+def test_running_code_that_needs_an_event_loop_synchronously_is_an_error():
     with pytest.raises(RuntimeError, match="needs an event loop"):
         run_sync(asyncio.sleep(0))
 
@@ -110,19 +110,19 @@ def test_what_pauses_is_refused():
         next(iterate_sync(pausing()))
 
 
-@pytest.mark.parametrize(("plain", "other"), [(Client, AsyncClient), (Job, AsyncJob)])
-def test_both_faces_have_the_same_methods_with_the_same_words(plain, other):
-    names = {name for name in dir(plain) if not name.startswith("_")}
-    assert names == {name for name in dir(other) if not name.startswith("_")}
+@pytest.mark.parametrize(("sync_class", "async_class"), [(Client, AsyncClient), (Job, AsyncJob)])
+def test_sync_and_async_classes_have_the_same_methods_and_docstrings(sync_class, async_class):
+    names = {name for name in dir(sync_class) if not name.startswith("_")}
+    assert names == {name for name in dir(async_class) if not name.startswith("_")}
     for name in names:
-        ours, theirs = getattr(plain, name), getattr(other, name)
-        if inspect.isfunction(ours):
-            assert ours.__doc__ == theirs.__doc__
-            assert inspect.signature(ours) == inspect.signature(theirs)
-            assert not inspect.iscoroutinefunction(ours)
+        sync_method, async_method = getattr(sync_class, name), getattr(async_class, name)
+        if inspect.isfunction(sync_method):
+            assert sync_method.__doc__ == async_method.__doc__
+            assert inspect.signature(sync_method) == inspect.signature(async_method)
+            assert not inspect.iscoroutinefunction(sync_method)
 
 
-def test_a_job_of_each_face_answers_with_jobs_of_its_own(sync_client, async_client, server):
+def test_methods_of_a_job_return_jobs_of_its_own_class(sync_client, async_client, server):
     server.add_job("a", state="running")
     assert type(sync_client.jobs.get("a").refresh()) is Job
     job = async_client.jobs.get("a")
@@ -131,22 +131,22 @@ def test_a_job_of_each_face_answers_with_jobs_of_its_own(sync_client, async_clie
     assert type(listed._target) is AsyncJob
 
 
-def test_many_jobs_are_followed_at_one_time(server):
-    """What AsyncClient is for: while one waits, the others go on."""
+def test_the_async_client_sends_requests_concurrently(server):
+    """While one request waits, the others continue."""
     names = [f"job{number}" for number in range(20)]
     for name in names:
         server.add_job(name)
-    arrived, all_here = [], asyncio.Event()
+    arrived, all_arrived = [], asyncio.Event()
 
-    async def answer(request):
+    async def respond(request):
         arrived.append(request.url.path)
         if len(arrived) == len(names):
-            all_here.set()
-        await asyncio.wait_for(all_here.wait(), 20)
+            all_arrived.set()
+        await asyncio.wait_for(all_arrived.wait(), 20)
         return server(request)
 
     async def read():
-        http_client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        http_client = httpx.AsyncClient(transport=httpx.MockTransport(respond))
         async with (
             http_client,
             AsyncClient("http://h", "a-secret-token", http_client=http_client) as c,
@@ -156,7 +156,7 @@ def test_many_jobs_are_followed_at_one_time(server):
     assert [job.id for job in asyncio.run(read())] == names
 
 
-def test_a_client_that_awaits_closes_its_own_connections_only(server):
+def test_the_async_client_closes_only_its_own_connections(server):
     async def use():
         own = AsyncClient("http://h", "token")
         async with own:

@@ -29,12 +29,12 @@ def drawn(width, columns=COLUMNS):
         (20, "ID NAME", "0a1b2c  a name of s…"),
     ],
 )
-def test_first_names_shrink_then_columns_go_in_their_order(width, heads, row):
+def test_a_narrow_table_truncates_names_and_then_drops_columns_in_order(width, heads, row):
     head, line = drawn(width)
     assert head.split() == heads.split()
     assert line == row
 
 
-def test_a_column_that_folds_keeps_every_word():
+def test_a_wrapping_column_keeps_every_word():
     text = " ".join(drawn(16, (COLUMNS[0], TableColumn("NAME", min_width=6, wraps=True))))
     assert [word in text for word in ROWS[0][1].split()] == [True] * 5

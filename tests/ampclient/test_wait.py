@@ -10,7 +10,7 @@ def job(client, server):
     return client.jobs.get("a")
 
 
-def test_wait_answers_with_the_ended_job(job, server, clock):
+def test_wait_returns_the_ended_job(job, server, clock):
     server.change("a", state="starting")
     server.change("a", state="running")
     server.change("a", state="succeeded")
@@ -18,15 +18,15 @@ def test_wait_answers_with_the_ended_job(job, server, clock):
     assert clock.slept == [0.25, 0.25]
 
 
-def test_wait_does_not_ask_about_a_job_that_has_ended(client, server):
+def test_wait_sends_no_request_for_an_ended_job(client, server):
     server.add_job("z", state="cancelled")
     job = client.jobs.get("z")
-    asked = len(server.requests)
+    requests = len(server.requests)
     assert job.wait() == job
-    assert len(server.requests) == asked
+    assert len(server.requests) == requests
 
 
-def test_wait_shows_each_view_to_a_function(job, server):
+def test_wait_calls_the_progress_function_with_each_view(job, server):
     server.change("a", state="running", step=3)
     server.change("a", state="succeeded", step=9)
     seen = []
@@ -34,7 +34,7 @@ def test_wait_shows_each_view_to_a_function(job, server):
     assert seen == [("running", 3), ("succeeded", 9)]
 
 
-def test_wait_gives_up_in_time_and_the_job_goes_on(job, clock):
+def test_wait_raises_after_its_timeout_and_names_the_unfinished_jobs(job, clock):
     with pytest.raises(WaitTimeout, match="a is queued") as caught:
         job.wait(timeout=1.2, poll_s=0.5)
     assert sum(clock.slept) == pytest.approx(1.2)
@@ -43,7 +43,7 @@ def test_wait_gives_up_in_time_and_the_job_goes_on(job, clock):
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_a_failure_is_an_answer_unless_it_is_asked_to_be_an_error(job, server, state):
+def test_wait_returns_a_failed_job_unless_raise_on_failure_is_set(job, server, state):
     server.change("a", state=state, reason="out_of_memory", message="Use a smaller batch.")
     assert job.wait().state == state
     with pytest.raises(JobFailed, match=f"{state}: Use a smaller batch") as caught:
@@ -63,19 +63,19 @@ def test_several_jobs_are_waited_for_together(client, server):
     assert states == ["succeeded", "failed"]
 
 
-def test_wait_bears_with_a_server_that_restarts(job, server, answer):
+def test_wait_continues_after_a_server_restart(job, server, respond):
     server.change("a", state="succeeded")
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 12
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 12
     assert job.wait().state is State.SUCCEEDED
 
 
-def test_wait_does_not_bear_with_it_for_ever(job, server, answer):
-    server.next_answers = [answer(httpx.ConnectError("refused"))] * 1000
+def test_wait_raises_if_the_server_stays_unreachable(job, server, respond):
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 1000
     with pytest.raises(ConnectionFailed):
         job.wait()
 
 
-def test_a_paused_job_is_waited_for_until_it_is_resumed(job, server):
+def test_wait_continues_while_a_job_is_paused(job, server):
     server.change("a", state="paused")
     server.change("a", state="paused")
     server.change("a", state="queued")
@@ -86,7 +86,7 @@ def test_a_paused_job_is_waited_for_until_it_is_resumed(job, server):
     assert ended.state is State.SUCCEEDED
 
 
-def test_progress_tells_where_a_new_attempt_goes_on(job, server, capsys):
+def test_progress_shows_where_a_new_attempt_resumes(job, server, capsys):
     server.add_attempt("a")
     server.add_attempt("a", first_step=1200)
     server.change("a", state="running", attempt=2, step=1210)
@@ -94,14 +94,14 @@ def test_progress_tells_where_a_new_attempt_goes_on(job, server, capsys):
     server.change("a", state="succeeded", attempt=2)
     job.wait(progress=True)
     assert "running  attempt 2, resumed at step 1200" in capsys.readouterr().err
-    asked = [request for request in server.requests if request.url.path.endswith("/attempts")]
-    assert len(asked) == 1
+    requests = [request for request in server.requests if request.url.path.endswith("/attempts")]
+    assert len(requests) == 1
 
 
-def test_progress_goes_on_where_attempts_cannot_be_read(job, server, answer, capsys):
+def test_progress_continues_if_attempts_cannot_be_read(job, server, respond, capsys):
     running = {"state": "running", "attempt": 2}
     server.change("a", **running)
     server.change("a", state="succeeded")
-    server.next_answers = [server.answer, answer(500)]
+    server.next_responses = [server.handle, respond(500)]
     assert job.wait(progress=True).state is State.SUCCEEDED
     assert "running  attempt 2" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def test_one_worker_is_read(client, server, worker):
         client.workers.get("w3")
 
 
-def test_drain_answers_with_the_worker_that_drains(client, server, worker):
+def test_drain_returns_the_draining_worker(client, server, worker):
     server.workers = [worker()]
     assert client.workers.drain("w1").draining
     assert server.requests[-1].method == "POST"

@@ -1,4 +1,4 @@
-"""What type checkers see of the SDK. `make check` runs mypy on this file; nothing runs it."""
+"""The types of the client. `make check` runs mypy on this file; nothing executes it."""
 
 from typing import assert_type
 
@@ -6,8 +6,8 @@ from ampclient import AsyncClient, AsyncJob, Client, Job, RawResponse, Summary, 
 from tests.waiting import DEADLINE_S
 
 
-def plain_code(client: Client) -> None:
-    """Results of operations in plain code."""
+def sync_code(client: Client) -> None:
+    """Results of operations in sync code."""
     assert_type(client.jobs.get("a", timeout=DEADLINE_S, headers={"X-Trace": "7"}), Job)
     assert_type(client.jobs.get("a").summary, Summary | None)
     assert_type(client.jobs.get("a").cancel(), Job)
@@ -19,7 +19,7 @@ def plain_code(client: Client) -> None:
         assert_type(job, Job)
 
 
-async def code_that_awaits(client: AsyncClient) -> None:
+async def async_code(client: AsyncClient) -> None:
     """The same results, awaited."""
     assert_type(await client.jobs.get("a", timeout=DEADLINE_S), AsyncJob)
     assert_type(await client.with_raw_response.workers.list(), RawResponse[list[Worker]])

@@ -1,4 +1,4 @@
-"""What the tests of the trainer share."""
+"""Shared fixtures of the tests of ampcore."""
 
 import os
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def job() -> Callable[..., JobSpec]:
 
 @pytest.fixture(scope="session")
 def two_replicas() -> type:
-    """This replica's view of two, of which the other one found `other` of what it found."""
+    """Two replicas as one of them sees them; `other` makes the tensors of the other one."""
     import tensorflow as tf
 
     class TwoReplicas:

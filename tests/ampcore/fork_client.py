@@ -1,4 +1,4 @@
-"""A supervisor of a fork server, reduced to what is said between the two."""
+"""A minimal supervisor of a fork server, which only implements their protocol."""
 
 import json
 import os
@@ -23,21 +23,21 @@ class Child:
         self.status, self.log_file, self.server = status, log_file, server
         self._stdin, self._frames_fd = os.fdopen(stdin, "wb", buffering=0), frames
         self._frames, self._waiting = FrameReader(), list[Frame]()
-        self._said, self._lines = b"", list[dict[str, Any]]()
-        said = self._line()
-        self.pid: int | None = said.get("pid")
-        self.error: str | None = said.get("error")
+        self._received, self._lines = b"", list[dict[str, Any]]()
+        reply = self._line()
+        self.pid: int | None = reply.get("pid")
+        self.error: str | None = reply.get("error")
 
     def receive(self, name: str) -> Any:
-        """What the server tells next, which must have that name."""
+        """The value of the server's next message, which must have this name."""
         return self._line()[name]
 
     def _line(self) -> dict[str, Any]:
-        """The next line that the server says; an empty one when there is none."""
+        """The next message of the server; empty if the socket is closed."""
         while not self._lines:
             if not (data := self.status.recv(4096)):
                 return {}
-            *lines, self._said = (self._said + data).split(b"\n")
+            *lines, self._received = (self._received + data).split(b"\n")
             self._lines += map(json.loads, lines)
         return self._lines.pop(0)
 
@@ -73,7 +73,7 @@ class Child:
         return int(self.receive("exit"))
 
     def reap(self) -> int:
-        """Let the server forget it; the most memory that it held."""
+        """Have the server reap the process; returns its peak memory in bytes."""
         self.status.sendall(REAP)
         return int(self.receive("peak_bytes"))
 
@@ -84,7 +84,7 @@ class Child:
 
 
 class Server:
-    """A fork server and the trainers that it was asked for."""
+    """A fork server and the trainers that it was asked to fork."""
 
     def __init__(self, program: Sequence[str], folder: Path) -> None:
         self.folder, self.children = folder, list[Child]()
@@ -104,8 +104,8 @@ class Server:
         ours, peer = socket.socketpair()
         with log_file.open("wb") as log:
             ours.sendall(json.dumps(confinement and confinement.to_json()).encode() + b"\n")
-            there = [stdin, log.fileno(), log.fileno(), frames, peer.fileno()]
-            socket.send_fds(self.requests, [STANDBY if is_standby else JOB], there)
+            descriptors = [stdin, log.fileno(), log.fileno(), frames, peer.fileno()]
+            socket.send_fds(self.requests, [STANDBY if is_standby else JOB], descriptors)
         for descriptor in (stdin, frames):
             os.close(descriptor)
         peer.close()

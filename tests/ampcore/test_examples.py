@@ -15,7 +15,7 @@ STEPS = 3
 
 
 @pytest.mark.parametrize("name", ["mlp-synthetic", "lstm-lm"])
-def test_an_example_trains_also_where_its_data_is_a_file_beside_it(name, monkeypatch):
+def test_an_example_trains_with_generated_data_and_with_a_data_file(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     command = ["run", f"examples/{name}.yaml", "--json", "--set", f"train.steps={STEPS}"]
     done = CliRunner().invoke(app, command)
@@ -32,6 +32,6 @@ def test_there_is_an_example_of_every_model():
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_an_example_says_what_it_shows(file):
+def test_an_example_starts_with_a_comment_and_is_named_after_its_file(file):
     assert file.read_text(encoding="utf-8").startswith("# ")
     assert JobSpec.from_file(file).name == file.stem

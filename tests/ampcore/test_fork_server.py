@@ -1,4 +1,4 @@
-"""The process that trainers are forked from: with trainers of a few lines, and as it really is."""
+"""The fork server, with trainers of a few lines and with everything that it preloads."""
 
 import json
 import os
@@ -22,8 +22,8 @@ import os, signal, subprocess, sys, threading, time
 from ampcore import fork_server
 {before}
 def train(frames, is_standby):
-    say = lambda *words: print(*words, flush=True)
-    said = sys.stdin.readline
+    print_line = lambda *words: print(*words, flush=True)
+    read_line = sys.stdin.readline
 {body}
     return 0
 fork_server.serve(int(sys.argv[2]), train)
@@ -32,7 +32,7 @@ fork_server.serve(int(sys.argv[2]), train)
 
 @pytest.fixture
 def serve(tmp_path):
-    """Starts a server whose trainers do what they are told to."""
+    """Starts a server whose trainers run the given code."""
     servers = []
 
     def run(body, before=""):
@@ -65,18 +65,18 @@ def test_the_exit_code_of_a_trainer_is_reported(serve, body, code):
     assert trainer_process.reap() > 0
 
 
-def test_an_ended_trainer_keeps_its_number_until_it_is_reaped(serve):
+def test_an_ended_trainer_keeps_its_pid_until_it_is_reaped(serve):
     trainer_process = serve("return 0").fork()
     trainer_process.exit_code()
     assert psutil.Process(trainer_process.pid).status() == psutil.STATUS_ZOMBIE
-    os.killpg(trainer_process.pid, signal.SIGKILL)  # and so a signal reaches nobody else
+    os.killpg(trainer_process.pid, signal.SIGKILL)  # so a signal reaches no other process
     trainer_process.reap()
     assert not psutil.pid_exists(trainer_process.pid)
 
 
-def test_what_waits_to_run_at_the_end_of_the_trainer_runs(serve):
+def test_a_trainer_joins_its_threads_and_flushes_its_output_before_it_exits(serve):
     trainer_process = serve(
-        "threading.Thread(target=lambda: (time.sleep(0.2), say('the thread'))).start()\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print_line('the thread'))).start()\n"
         "print('and what was not flushed ', end='')"
     ).fork()
     assert trainer_process.exit_code() == 0
@@ -85,21 +85,21 @@ def test_what_waits_to_run_at_the_end_of_the_trainer_runs(serve):
     )
 
 
-FACTS = """
+PROCESS_STATE = """
 import json
 status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
 names = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
          if os.path.exists(f"/proc/self/fd/{name}")}
-say(json.dumps({
+print_line(json.dumps({
     "group": os.getpgrp(), "session": os.getsid(0), "is_standby": is_standby, "frames": frames,
     "names": names, "score": int(open("/proc/self/oom_score_adj").read()),
     "handlers": [str(signal.getsignal(n)) for n in (15, 1, 17)], "wakeup": signal.set_wakeup_fd(-1),
-    "ignored": status["SigIgn"], "blocked": status["SigBlk"], "line": said()}))
+    "ignored": status["SigIgn"], "blocked": status["SigBlk"], "line": read_line()}))
 """
 
 
-def test_a_trainer_has_its_own_group_and_nothing_of_the_server(serve):
-    server = serve(FACTS)
+def test_a_trainer_has_its_own_group_and_inherits_no_files_or_signal_handlers(serve):
+    server = serve(PROCESS_STATE)
     others = [server.fork() for _ in range(3)]
     trainer_process = server.fork(is_standby=True)
     for one in (*others, trainer_process):
@@ -111,7 +111,7 @@ def test_a_trainer_has_its_own_group_and_nothing_of_the_server(serve):
     assert facts["is_standby"]
     assert facts["line"] == ""
     assert facts["score"] == fork_server.OOM_SCORE_ADJ
-    # Its three streams and its frames; the one more that it had open was that of the look.
+    # Its three streams and its frames; the descriptor of the listing itself is closed again.
     assert {int(number) for number in facts["names"]} == {0, 1, 2, facts["frames"]}
     assert facts["names"]["1"] == str(trainer_process.log_file)
     assert facts["handlers"] == ["Handlers.SIG_DFL"] * 3 or facts["handlers"] == ["0"] * 3
@@ -122,8 +122,8 @@ def test_a_trainer_has_its_own_group_and_nothing_of_the_server(serve):
         assert not ours >> (number - 1) & 1, number
 
 
-def test_a_signal_that_comes_at_once_is_not_lost(serve):
-    """Not even before the trainer has come to its own settings."""
+def test_a_signal_right_after_the_fork_is_delivered(serve):
+    """Even before the trainer has set up its own signal handling."""
     server = serve("time.sleep(60)")
     for _ in range(20):
         trainer_process = server.fork()
@@ -132,14 +132,14 @@ def test_a_signal_that_comes_at_once_is_not_lost(serve):
         trainer_process.reap()
 
 
-def test_trainers_die_with_the_server(serve, wait_until):
+def test_trainers_are_killed_when_the_server_dies(serve, wait_until):
     server = serve("time.sleep(60)")
     children = [server.fork() for _ in range(3)]
     server.process.kill()
     wait_until(lambda: all(is_gone(trainer_process.pid) for trainer_process in children))
 
 
-def test_the_server_dies_with_its_supervisor(serve):
+def test_the_server_exits_when_its_supervisor_closes_the_socket(serve):
     server = serve("time.sleep(60)")
     server.fork()
     server.requests.close()
@@ -147,8 +147,8 @@ def test_the_server_dies_with_its_supervisor(serve):
 
 
 @pytest.mark.parametrize("number", fork_server.IGNORED_SIGNALS)
-def test_a_signal_to_all_processes_of_a_worker_is_not_for_the_server(serve, number):
-    server = serve("said()")
+def test_the_server_ignores_signals_to_all_processes_of_a_worker(serve, number):
+    server = serve("read_line()")
     trainer_process = server.fork()
     server.process.send_signal(number)
     second = server.fork()
@@ -156,7 +156,7 @@ def test_a_signal_to_all_processes_of_a_worker_is_not_for_the_server(serve, numb
     assert not is_gone(second.pid)
 
 
-def test_a_trainer_that_its_supervisor_has_dropped_is_killed(serve, wait_until):
+def test_a_trainer_is_killed_when_its_supervisor_closes_its_socket(serve, wait_until):
     server = serve("time.sleep(60)")
     trainer_process = server.fork()
     trainer_process.status.close()
@@ -211,8 +211,8 @@ print(json.dumps({
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_before_the_fork_nothing_is_begun_that_a_fork_does_not_copy(tmp_path: Path):
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_preloading_starts_nothing_that_a_fork_does_not_copy(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", BEFORE_THE_FORK], capture_output=True, text=True, check=True
     )
@@ -223,7 +223,7 @@ def test_before_the_fork_nothing_is_begun_that_a_fork_does_not_copy(tmp_path: Pa
     assert found["cuda"] == []
     assert found["python_threads"] == 1
     # Two libraries start threads as they are loaded, and have handlers for a fork: pyarrow's
-    # jemalloc, and NumPy's OpenBLAS, whose threads bear the name of the program.
+    # jemalloc, and NumPy's OpenBLAS, whose threads have the name of the program.
     named = [name for name in found["threads"] if name != found["main"]]
     assert named in ([], ["jemalloc_bg_thd"])
     of_openblas = len(found["threads"]) - len(named)

@@ -24,11 +24,11 @@ def loaded_by(statement):
         "import ampcore.__main__",
     ],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(statement):
+def test_an_import_loads_no_heavy_module(statement):
     assert loaded_by(statement) == []
 
 
-def test_every_name_that_is_promised_is_there_and_in_order():
+def test_every_exported_name_exists_and_the_names_are_sorted():
     assert ampcore.__all__ == sorted(ampcore.__all__)
     for name in ampcore.__all__:
         assert getattr(ampcore, name).__name__ == name
@@ -38,6 +38,6 @@ def test_dir_shows_the_public_names_only():
     assert dir(ampcore) == sorted([*ampcore.__all__, "__version__"])
 
 
-def test_other_names_are_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
         ampcore.Trainr  # noqa: B018 - the attribute access is what is tested

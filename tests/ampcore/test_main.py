@@ -38,7 +38,7 @@ def test_a_job_is_trained_its_model_saved_and_its_summary_printed(cli, spec_file
     assert (tmp_path / "output" / "model.keras").is_file()
 
 
-def test_the_summary_for_people_names_every_value_in_full(cli, spec_file):
+def test_the_text_summary_shows_every_value_in_full(cli, spec_file):
     result = cli(spec_file, *SMALL)
     values = dict(line.split() for line in result.stdout.splitlines())
     assert values["steps"] == "2"
@@ -47,13 +47,13 @@ def test_the_summary_for_people_names_every_value_in_full(cli, spec_file):
     assert "not saved" in result.stderr
 
 
-def test_progress_is_plain_lines_where_there_is_no_terminal(cli, spec_file, capfd):
+def test_progress_is_plain_lines_without_a_terminal(cli, spec_file, capfd):
     cli(spec_file, *SMALL)
-    said = capfd.readouterr().err
-    assert "mlp-float32: step 1/2  loss " in said
-    assert "mlp-float32: after 2 steps: validation loss" in said
-    assert "\x1b" not in said
-    assert "oneDNN" not in said
+    text = capfd.readouterr().err
+    assert "mlp-float32: step 1/2  loss " in text
+    assert "mlp-float32: after 2 steps: validation loss" in text
+    assert "\x1b" not in text
+    assert "oneDNN" not in text
 
 
 def test_numbers_that_json_cannot_write_become_strings(cli, spec_file, tmp_path):
@@ -72,7 +72,7 @@ def test_weights_that_are_not_finite_are_a_failure(cli, spec_file, capfd):
     assert "non_finite_result: No model was saved after 9 steps" in capfd.readouterr().err
 
 
-def test_a_bad_spec_ends_with_2_and_every_problem(cli, spec_file):
+def test_an_invalid_spec_exits_with_2_and_lists_every_problem(cli, spec_file):
     result = cli(spec_file, "--set", "model.kind=mlpp", "--set", "train.epochs=0")
     assert result.exit_code == 2
     assert "/model/kind" in result.stderr
@@ -80,23 +80,23 @@ def test_a_bad_spec_ends_with_2_and_every_problem(cli, spec_file):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "text"),
     [(b"model: [", "not_yaml"), (b"\xff\xfe", "UTF-8"), (b"model: {kind: mlp}", "/data")],
 )
-def test_what_is_no_spec_ends_with_2(cli, content, said):
+def test_input_that_is_not_a_spec_exits_with_2(cli, content, text):
     result = cli("-", input=content)
     assert result.exit_code == 2
-    assert said in result.stderr or said == "not_yaml"
+    assert text in result.stderr or text == "not_yaml"
     assert "problem" in result.stderr
 
 
-def test_a_missing_file_ends_with_2(cli, tmp_path):
+def test_a_missing_file_exits_with_2(cli, tmp_path):
     result = cli(str(tmp_path / "none.yaml"))
     assert result.exit_code == 2
     assert "none.yaml: No such file" in result.stderr
 
 
-def test_a_job_that_fails_ends_with_1_and_its_reason(cli, spec_file, capfd, tmp_path):
+def test_a_job_that_fails_exits_with_1_and_prints_its_reason(cli, spec_file, capfd, tmp_path):
     result = cli(
         spec_file, "--set", "data={kind: npz, path: /etc/passwd}", "--data-root", str(tmp_path)
     )
@@ -104,7 +104,7 @@ def test_a_job_that_fails_ends_with_1_and_its_reason(cli, spec_file, capfd, tmp_
     assert "invalid_data: /etc/passwd, path: expected" in capfd.readouterr().err
 
 
-def test_a_run_goes_on_from_its_newest_checkpoint(cli, spec_file, tmp_path):
+def test_resume_continues_from_the_newest_checkpoint(cli, spec_file, tmp_path):
     often = ["--set", "train.checkpoint_every_s=0.001", "--json"]
 
     def steps(count, folder, *options):
@@ -117,13 +117,13 @@ def test_a_run_goes_on_from_its_newest_checkpoint(cli, spec_file, tmp_path):
     assert len(digests) == 1
 
 
-def test_to_go_on_it_needs_the_folder(cli, spec_file):
+def test_resume_needs_an_output_folder(cli, spec_file):
     result = cli(spec_file, "--resume")
     assert result.exit_code == 2
     assert "--resume needs --output" in result.stderr
 
 
-def test_control_c_ends_a_run_with_130_and_keeps_its_state(spec_file, tmp_path):
+def test_control_c_exits_with_130_and_saves_a_checkpoint(spec_file, tmp_path):
     settings = ["--set", "train.epochs=1000000", "--set", "runtime.engine=graph"]
     output = ["--output", str(tmp_path / "output"), *settings]
     command = [sys.executable, "-m", "ampcore", "run", spec_file, *output]
@@ -138,7 +138,7 @@ def test_control_c_ends_a_run_with_130_and_keeps_its_state(spec_file, tmp_path):
     assert "Interrupted after" in rest
     assert "continue with --resume" in rest
     assert len(list((tmp_path / "output" / "checkpoints").iterdir())) == 1
-    # TensorFlow's own notes at start-up would stand before the first step.
+    # TensorFlow's messages at start-up would come before the first step.
     assert "mlp-float32: step 1/" in first
 
 
@@ -153,7 +153,7 @@ def check():
     return lambda *arguments: CliRunner().invoke(app, ["check", *arguments])
 
 
-def test_check_says_what_a_job_will_cost_and_what_may_disappoint(check, spec_file):
+def test_check_prints_the_figures_layers_and_findings_of_a_job(check, spec_file):
     result = check(spec_file, "--set", "precision.policy=mixed_float16", "--layers")
     assert result.exit_code == 0
     assert "parameters   610\n" in result.stdout

@@ -21,7 +21,7 @@ ENDLESS = {"train": {"epochs": 1_000_000}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One for all tests: loading TensorFlow is what takes long."""
+    """One server for all tests, because loading TensorFlow takes long."""
     server = Server(TRAINER_COMMAND, tmp_path_factory.mktemp("trainers"))
     yield server
     server.close()
@@ -37,7 +37,7 @@ def start(server):
     yield server.fork
     timer.cancel()
     for one in server.children[before:]:
-        one.close()  # and so the server ends it
+        one.close()  # the server then kills the trainer
     del server.children[before:]
 
 
@@ -58,11 +58,11 @@ def test_a_job_writes_frames_from_ready_to_its_summary_with_every_step_once(star
     assert set(kinds[1:-1]) == {FrameType.STEPS, FrameType.EVENT}
     assert frames[0].header["total_steps"] == 10
 
-    tellings = [frame for frame in frames if frame.type is FrameType.STEPS]
-    blocks = [decode(frame.payload) for frame in tellings]
+    step_frames = [frame for frame in frames if frame.type is FrameType.STEPS]
+    blocks = [decode(frame.payload) for frame in step_frames]
     steps = StepBlock.concat(blocks)
     assert (steps.first_step, steps.end_step) == (0, 10)
-    for frame, block in zip(tellings, blocks, strict=True):
+    for frame, block in zip(step_frames, blocks, strict=True):
         assert frame.header["first_step"] == block.first_step
         assert frame.header["count"] == len(block)
         assert frame.header["stats"] == asdict(block.stats)
@@ -103,7 +103,7 @@ def test_a_stopped_job_resumes_from_its_checkpoint_on_request(start, job, tmp_pa
     assert process.next(FrameType.STEPS).header["first_step"] == running.header["first_step"]
 
 
-def test_a_process_that_stands_by_leaves_quietly_when_its_input_ends(start):
+def test_an_idle_process_exits_with_0_when_its_input_is_closed(start):
     process = start()
     process.next(FrameType.READY)
     process.close_input()
@@ -111,7 +111,7 @@ def test_a_process_that_stands_by_leaves_quietly_when_its_input_ends(start):
     assert process.exit_code() == 0
 
 
-def test_a_process_dies_when_its_supervisor_closes_the_input_of_a_running_job(start, job, tmp_path):
+def test_a_process_exits_with_1_when_the_input_of_its_running_job_is_closed(start, job, tmp_path):
     process = start()
     process.send(job(**ENDLESS), tmp_path)
     process.next(FrameType.STEPS)
@@ -127,7 +127,7 @@ def test_all_trainers_of_a_server_train_a_job_to_the_same_weights(start, job, tm
     )
     digests = set()
     for number in range(10):
-        process = start(is_standby=number == 0)  # one rehearses before
+        process = start(is_standby=number == 0)  # the first one warms up before its job
         process.send(spec, tmp_path / str(number))
         digests.add(process.next(FrameType.SUCCEEDED).header["summary"]["weights_digest"])
         assert process.exit_code() == 0
@@ -137,13 +137,13 @@ def test_all_trainers_of_a_server_train_a_job_to_the_same_weights(start, job, tm
 
 def run_in_process(document, *, stop=False):
     """The last frame of a job that is run in this process."""
-    asked = threading.Event()
+    stop_requested = threading.Event()
     if stop:
-        asked.set()
-    return trainer_process._train(json.dumps(document).encode(), io.BytesIO(), asked)
+        stop_requested.set()
+    return trainer_process._train(json.dumps(document).encode(), io.BytesIO(), stop_requested)
 
 
-def test_bad_data_fail_the_job_with_reason_and_message(job, tmp_path):
+def test_invalid_data_fails_the_job_with_reason_and_message(job, tmp_path):
     spec = job(data={"kind": "npz", "path": "../x.npz"})
     frame = run_in_process(
         {"spec": spec.to_json(), "data_root": str(tmp_path), "output_dir": "out"}
@@ -153,7 +153,7 @@ def test_bad_data_fail_the_job_with_reason_and_message(job, tmp_path):
     assert frame.header["message"].startswith("../x.npz, path: expected a path inside")
 
 
-def test_a_bad_spec_fails_the_job_with_its_problems():
+def test_an_invalid_spec_fails_the_job_with_its_problems():
     frame = run_in_process(
         {"spec": {"model": {"kind": "cnm"}}, "data_root": None, "output_dir": "out"}
     )
@@ -162,11 +162,11 @@ def test_a_bad_spec_fails_the_job_with_its_problems():
     assert "/data" in frame.header["message"]
 
 
-def test_a_line_that_is_no_job_is_an_internal_error():
+def test_a_malformed_job_is_an_internal_error():
     assert run_in_process({"job_id": "j"}).header["reason"] == Reason.INTERNAL_ERROR
 
 
-def test_an_error_that_nobody_expected_is_an_internal_one(job, tmp_path, capsys):
+def test_an_unexpected_exception_is_an_internal_error(job, tmp_path, capsys):
     (tmp_path / "file").touch()
     spec = job(train={"steps": 1}).to_json()
     frame = run_in_process(
@@ -177,6 +177,6 @@ def test_an_error_that_nobody_expected_is_an_internal_one(job, tmp_path, capsys)
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_stop_before_the_first_step_is_obeyed(job, tmp_path):
+def test_a_stop_request_before_the_first_step_stops_the_job(job, tmp_path):
     document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
     assert run_in_process(document, stop=True).type is FrameType.STOPPED

@@ -9,7 +9,7 @@ from ampcore.spec import JobSpec
 
 @pytest.fixture
 def auto_engine(monkeypatch, request):
-    """The benchmark."""
+    """The module benchmarks/auto_engine.py."""
     monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
     return importlib.import_module("auto_engine")
 
@@ -19,7 +19,7 @@ def test_every_benchmark_job_is_a_valid_spec(auto_engine):
         assert JobSpec.parse(document).train.steps, name
 
 
-def test_auto_is_compared_with_the_best_engine_by_name(auto_engine, monkeypatch):
+def test_auto_is_compared_with_the_fastest_named_engine(auto_engine, monkeypatch):
     walls = {"graph": [4, 9, 4], "auto": [5, 3, 3.3], "xla_step": [8, 8, 8], "xla_loop": [3, 3, 7]}
     limits = []
 
@@ -32,17 +32,17 @@ def test_auto_is_compared_with_the_best_engine_by_name(auto_engine, monkeypatch)
     found = auto_engine.compare({}, 3)
     assert found["auto_over_best"] == {"wall_s": 1.1, "cpu_s": 1.1}
     assert found["engines"]["graph"] == {"wall_s": 4, "cpu_s": 8, "trial_s": 0.1}
-    # What is not limited runs first, and the turns rotate.
+    # Engines without a time limit run first, and the order rotates.
     assert limits[:2] == [("graph", None), ("auto", None)]
     assert [engine for engine, _ in limits[::4]] == ["graph", "auto", "xla_step"]
     assert dict(limits)["xla_loop"] == auto_engine.LIMIT_S + 4 * auto_engine.LIMIT_RATIO
 
 
 def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
-    asked = []
+    measured_engines = []
 
     def measured(job, engine, limit_s):
-        asked.append(engine)
+        measured_engines.append(engine)
         figures = {"wall_s": 1, "cpu_s": 1, "trial_s": 0, "engine": "graph"}
         return None if engine == "xla_loop" else figures
 
@@ -50,4 +50,4 @@ def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
     found = auto_engine.compare({}, 2)
     assert found["over_the_limit"] == ["xla_loop"]
     assert "xla_loop" not in found["engines"]
-    assert asked.count("xla_loop") == 1
+    assert measured_engines.count("xla_loop") == 1

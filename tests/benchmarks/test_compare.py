@@ -1,3 +1,5 @@
+"""The comparison of candidates in benchmarks/compare."""
+
 import json
 import statistics
 
@@ -11,7 +13,7 @@ turns = []
 
 
 def counts(steps):
-    print("what a library prints is no answer")
+    print("output of a library is ignored")
 
     def trained():
         turns.append(steps)

@@ -1,4 +1,4 @@
-"""The benchmarks of the telemetry, on few steps and without MLflow."""
+"""The telemetry benchmarks, with few steps and without MLflow."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ NAMES = ("storage_size", "json_process", "service_processes", "telemetry", "mlfl
 
 @pytest.fixture
 def under_load(monkeypatch, request):
-    """The package of the benchmarks."""
+    """The modules of benchmarks/under_load."""
     monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
     return SimpleNamespace(**{n: importlib.import_module(f"under_load.{n}") for n in NAMES})
 
@@ -41,28 +41,30 @@ def test_the_synthetic_steps_have_all_columns_and_skips(under_load):
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_counted_steps_are_stored(under_load, script, merges):
-    intake, made = script("ingest_rate"), under_load.telemetry
+def test_the_ingest_rate_is_measured(under_load, script, merges):
+    benchmark, made = script("ingest_rate"), under_load.telemetry
     frames = [made.steps_frame(block) for block in made.blocks(3000, 100)]
     with under_load.service_processes.service_environment("sqlite") as service:
-        rate, merged = intake.ingest_rate(service.database, frames[:10], frames[10:], merges=merges)
+        rate, merged = benchmark.ingest_rate(
+            service.database, frames[:10], frames[10:], merges=merges
+        )
     assert rate > 0
     assert merged >= 0
 
 
-def test_stored_bytes_are_those_of_the_steps(under_load):
+def test_the_storage_size_per_step_is_measured(under_load):
     sizes = under_load.storage_size.storage_size("sqlite", 20_000, 250)
     assert 5 < sizes["bytes_per_step"] <= sizes["growth_by_the_first_job"]
 
 
-def test_visible_finds_every_step_of_every_job(script):
+def test_ingest_latency_finds_every_step_of_every_job(script):
     found = script("ingest_latency").measure("sqlite", jobs=3, blocks=3, sample=2)
     assert (found["blocks_seen"], found["blocks_not_seen"], found["steps_lost"]) == (6, 0, 0)
     assert found["steps_stored"] == (3 * 3 + 0 + 21 + 42) * 100
     assert 0 < found["since_handed"]["p50_ms"] <= found["since_due"]["worst_ms"]
 
 
-def test_plots_are_measured_and_checked(script):
+def test_plot_latency_is_measured_for_every_range(script):
     plot = script("plot_latency")
     lengths = {"long": 30_000, "short": 3000}
     with (

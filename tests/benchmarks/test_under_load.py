@@ -1,3 +1,5 @@
+"""The HTTP client and the statistics of benchmarks/under_load."""
+
 import socket
 import threading
 
@@ -8,7 +10,7 @@ from tests.waiting import DEADLINE_S
 
 @pytest.fixture
 def under_load(monkeypatch, request):
-    """The package of the benchmarks."""
+    """The package benchmarks/under_load."""
     monkeypatch.syspath_prepend(request.config.rootpath / "benchmarks")
     import under_load.http_connection
     import under_load.load
@@ -17,16 +19,16 @@ def under_load(monkeypatch, request):
 
 
 @pytest.fixture
-def answering():
-    """Start a server that sends these pieces, each after a request or the piece before it."""
+def start_server():
+    """Starts servers that send these pieces; the first piece of a response follows a request."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads = []
 
-    def start(*answers):
+    def start(*responses):
         def serve():
             connection, _ = listener.accept()
             with connection:
-                for pieces in answers:
+                for pieces in responses:
                     received.append(connection.recv(1 << 16))
                     for piece in pieces:
                         connection.sendall(piece)
@@ -45,8 +47,8 @@ def answering():
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 
-def test_a_connection_is_reused_and_responses_may_arrive_in_pieces(under_load, answering):
-    url, received = answering([HEAD + b"fi", b"rs"], [HEAD[:9], HEAD[9:], b"next"])
+def test_a_connection_is_reused_and_responses_may_arrive_in_pieces(under_load, start_server):
+    url, received = start_server([HEAD + b"fi", b"rs"], [HEAD[:9], HEAD[9:], b"next"])
     connection = under_load.http_connection.Connection(url, "secret")
     assert connection.request("GET", "/one") == b"firs"
     assert connection.request("POST", "/two", {"a": 1}) == b"next"
@@ -56,17 +58,17 @@ def test_a_connection_is_reused_and_responses_may_arrive_in_pieces(under_load, a
     assert received[1].endswith(b'Content-Length: 8\r\n\r\n{"a": 1}')
 
 
-def test_a_response_without_a_body_returns_at_once(under_load, answering):
-    url, _ = answering([b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"], [HEAD + b"body"])
+def test_a_response_without_a_body_returns_at_once(under_load, start_server):
+    url, _ = start_server([b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"], [HEAD + b"body"])
     connection = under_load.http_connection.Connection(url, "secret")
     assert connection.request("GET", "/") == b""
     assert connection.request("GET", "/") == b"body"
     connection.close()
 
 
-def test_a_chunked_response_is_assembled(under_load, answering):
+def test_a_chunked_response_is_assembled(under_load, start_server):
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    url, _ = answering(
+    url, _ = start_server(
         [chunked, b"3\r\none", b"\r\n1", b"0\r\n", b"s" * 16 + b"\r\n0\r\n\r\n"], [HEAD + b"next"]
     )
     connection = under_load.http_connection.Connection(url, "secret")
@@ -76,16 +78,16 @@ def test_a_chunked_response_is_assembled(under_load, answering):
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         (b"HTTP/1.1 429 Too Many\r\nContent-Length: 4\r\n\r\nslow", RuntimeError),
         (b"HTTP/1.1 200 OK\r\n\r\n", RuntimeError),
         (b"HTTP/1.1 200 OK\r\n", ConnectionError),
     ],
-    ids=["refused", "without a length", "hung up"],
+    ids=["refused", "without a length", "closed"],
 )
-def test_an_error_response_is_an_error_and_not_counted(under_load, answering, answer, error):
-    url, _ = answering([answer])
+def test_an_error_response_is_an_error_and_not_counted(under_load, start_server, response, error):
+    url, _ = start_server([response])
     connection = under_load.http_connection.Connection(url, "secret")
     with pytest.raises(error):
         connection.request("GET", "/")

@@ -1,7 +1,7 @@
-"""Cluster: a stack of real processes that can be stopped, frozen and killed one by one.
+"""Cluster: a stack of real processes that can be stopped, suspended and killed one by one.
 
 API servers and workers reach PostgreSQL and Redis through proxies of this process, so that a test
-can cut the connections as well as stop the servers.
+can break the connections as well as stop the servers.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from store.database import Database
 from store.leases import SELF_FENCE_S
 from store.tables import Job as JobRow
 from tests.chaos.postgres import Postgres
-from tests.chaos.process import processes_of, thaw
+from tests.chaos.process import processes_of, resume
 from tests.chaos.programs.control import Control
 from tests.chaos.reference_run import BLOCK_STEPS, HOLD_STEP, PACE, reached, saved_at
 from tests.chaos.service_processes import PROGRAMS, Api, Worker
@@ -65,7 +65,7 @@ class Cluster:
         return self.apis[0].client
 
     def api(self) -> Api:
-        """Start another API server, and wait until it answers."""
+        """Start another API server, and wait until it is ready."""
         port = free_port()
         environment = {**self._environment.environment(self.api_proxies), "AMPCORE_PORT": str(port)}
         api = Api(*self._new_name("api"), ["-m", "server", "api"], environment)
@@ -102,12 +102,12 @@ class Cluster:
     ) -> list[Worker]:
         """Have exactly this many workers of this kind, ready; stop all others."""
         running = [worker for worker in self.workers if worker.running]
-        fitting = [worker for worker in running if worker.kind == (trainer, grace_s)][:count]
-        leaving = [worker for worker in running if worker not in fitting]
+        matching = [worker for worker in running if worker.kind == (trainer, grace_s)][:count]
+        leaving = [worker for worker in running if worker not in matching]
         for worker in leaving:
             worker.ask_to_stop()
-        workers = fitting + [
-            self.worker(trainer, grace_s=grace_s) for _ in range(len(fitting), count)
+        workers = matching + [
+            self.worker(trainer, grace_s=grace_s) for _ in range(len(matching), count)
         ]
         for worker in leaving:
             assert worker.wait() == 0, worker.log
@@ -180,12 +180,12 @@ class Cluster:
         Processes and files that the test left behind fail it, and are removed for the next one.
         """
         self.control.release()
-        self.control.leave_memory(None)
+        self.control.set_memory_limit(None)
         self.postgres.start()
         self.proxies.restore()
         self.api_proxies.restore()
         for process in processes_of(self._environment.temporary):
-            thaw(process)
+            resume(process)
         if not self.redis.running:
             self.redis.start()
         while len(self.apis) > 1:

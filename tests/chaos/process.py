@@ -1,4 +1,4 @@
-"""One process of the stack under test, and how to start, stop, kill, freeze and resume it."""
+"""One process of the stack under test, and how to start, stop, kill, suspend and resume it."""
 
 import os
 import signal
@@ -76,10 +76,10 @@ class Process:
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
-    def freeze(self) -> None:
+    def suspend(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
-    def thaw(self) -> None:
+    def resume(self) -> None:
         if self.running:
             os.kill(self.pid, signal.SIGCONT)
 
@@ -88,7 +88,7 @@ class Process:
         return psutil.Process(self.pid).children(recursive=True)
 
 
-def thaw(process: psutil.Process) -> None:
+def resume(process: psutil.Process) -> None:
     """Resume a stopped process."""
     with suppress(psutil.NoSuchProcess):
         if process.status() == psutil.STATUS_STOPPED:

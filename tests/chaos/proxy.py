@@ -1,11 +1,11 @@
-"""A TCP proxy that can be cut, blocked, and made to drop the answer to one message."""
+"""A TCP proxy that can close connections, block them, and drop the response to one message."""
 
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-PIECE_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 class Proxy:
@@ -20,7 +20,7 @@ class Proxy:
         self._flowing.set()
         self._drop_answer_to: bytes | None = None
         self.answer_dropped = threading.Event()
-        """Set once an answer was dropped."""
+        """Set once a response was dropped."""
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -64,15 +64,15 @@ class Proxy:
             if server is None:
                 client.close()
                 continue
-            self._carry(client, server)
+            self._forward(client, server)
 
-    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
         pair = (client, server)
         with self._lock:
             self._pairs.add(pair)
-        for source, target, asks in ((client, server, True), (server, client, False)):
+        for source, target, is_request in ((client, server, True), (server, client, False)):
             threading.Thread(
-                target=self._pump, args=[pair, source, target, asks], daemon=True
+                target=self._pump, args=[pair, source, target, is_request], daemon=True
             ).start()
 
     def _pump(
@@ -80,25 +80,25 @@ class Proxy:
         pair: tuple[socket.socket, socket.socket],
         source: socket.socket,
         target: socket.socket,
-        asks: bool,
+        is_request: bool,
     ) -> None:
         with suppress(OSError):
-            while piece := source.recv(PIECE_BYTES):
+            while chunk := source.recv(CHUNK_BYTES):
                 self._flowing.wait()
-                if asks and self._drops_answer_to(piece):
+                if is_request and self._drops_answer_to(chunk):
                     with suppress(OSError):
-                        source.shutdown(socket.SHUT_RDWR)  # before the answer can be carried
-                    target.sendall(piece)
+                        source.shutdown(socket.SHUT_RDWR)  # before the response can be forwarded
+                    target.sendall(chunk)
                     self.answer_dropped.set()
-                    with suppress(OSError):  # the answer may have ended the pair by now
+                    with suppress(OSError):  # the response may have ended the pair by now
                         target.shutdown(socket.SHUT_WR)
                     return
-                target.sendall(piece)
+                target.sendall(chunk)
         self._end(pair)
 
-    def _drops_answer_to(self, piece: bytes) -> bool:
+    def _drops_answer_to(self, chunk: bytes) -> bool:
         with self._lock:
-            if self._drop_answer_to is None or self._drop_answer_to not in piece:
+            if self._drop_answer_to is None or self._drop_answer_to not in chunk:
                 return False
             self._drop_answer_to = None
             return True

@@ -69,7 +69,7 @@ class RunResult:
 
 
 def train(folder: Path) -> RunResult:
-    """Train SPEC in a process of its own, without a service.
+    """Train SPEC in a separate process, without a service.
 
     When another process has already started in this folder, wait for its result.
     """

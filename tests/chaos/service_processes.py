@@ -27,7 +27,7 @@ class Api(Process):
         self.http = httpx.Client(base_url=url, headers=signed_in, timeout=DEADLINE_S)
 
     def wait_ready(self) -> None:
-        wait_until(self._answers, f"{self.name} answers", show=lambda: self.log)
+        wait_until(self._is_ready, f"{self.name} is ready", show=lambda: self.log)
 
     def sign_out(self) -> None:
         self.client.close()
@@ -39,7 +39,7 @@ class Api(Process):
         if self.running:
             assert self.stop() in self.clean_exit_codes, self.log
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         assert self.running, self.log
         try:
             return self.http.get("/readyz").status_code == 200

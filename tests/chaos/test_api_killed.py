@@ -1,4 +1,4 @@
-"""The API is killed at bad moments; another one, or the same after a restart, takes over."""
+"""The API is killed; another one, or the same one after a restart, continues its work."""
 
 import threading
 from contextlib import suppress
@@ -25,7 +25,7 @@ def test_a_job_runs_although_its_api_died_between_commit_and_message(
 ) -> None:
     """Mechanism: the reconciler sends messages that were never sent.
 
-    Checked: without `redispatch` in server/background/reconciler.py the job waits for ever.
+    Checked: without `redispatch` in server/background/reconciler.py the job stays queued.
     """
     cluster.ensure_workers(1, SCRIPTED)
     [api] = cluster.apis
@@ -50,7 +50,7 @@ def test_following_a_job_across_api_restarts_gives_each_step_and_line_once(
 ) -> None:
     """Mechanism: a client continues after the last `seq` or step that it received.
 
-    Checked: where ampclient/logs.py forgets the last `seq`, lines arrive twice.
+    Checked: if ampclient/logs.py forgets the last `seq`, lines arrive twice.
     """
     cluster.ensure_workers(1, SCRIPTED)
     [api] = cluster.apis
@@ -79,10 +79,10 @@ def test_following_a_job_across_api_restarts_gives_each_step_and_line_once(
     assert lines
 
 
-def test_two_apis_that_reconcile_do_everything_once(cluster: Cluster) -> None:
+def test_two_apis_that_reconcile_do_each_action_once(cluster: Cluster) -> None:
     """Mechanism: both reconcile, and each of their changes is a compare-and-set.
 
-    Checked: without `redispatch` the jobs wait for ever. Which server wins a race is random;
+    Checked: without `redispatch` the jobs stay queued. Which server wins a race is random;
     tests/store tests each race by itself.
     """
     cluster.ensure_workers(2, SCRIPTED)
@@ -101,7 +101,7 @@ def test_two_apis_that_reconcile_do_everything_once(cluster: Cluster) -> None:
 
 
 def submit(api: Api, spec: dict[str, Any]) -> None:
-    with suppress(httpx.TransportError):  # it is killed before it answers
+    with suppress(httpx.TransportError):  # it is killed before it responds
         api.http.post("/api/v1/jobs", json=spec)
 
 

@@ -21,7 +21,7 @@ GRACE_S = 2.0
 def test_a_queued_or_starting_job_is_cancelled_before_it_trains(cluster: Cluster) -> None:
     """Mechanisms: a queued job is cancelled at once; stop requests are read while a trainer loads.
 
-    Checked: where store/jobs.py needs a worker for a queued job too, the cancel is refused; where
+    Checked: if store/jobs.py needs a worker for a queued job too, the cancel is refused; if
     worker/attempt.py reads stop requests only once the trainer is ready, the job stays "stopping".
     """
     cluster.ensure_workers(0)
@@ -41,7 +41,7 @@ def test_a_queued_or_starting_job_is_cancelled_before_it_trains(cluster: Cluster
 def test_a_running_job_is_cancelled_and_its_process_ends(cluster: Cluster) -> None:
     """Mechanism: each heartbeat of the worker reads pending requests.
 
-    Checked: where worker/stop_reason.py ignores the request, the job stays "stopping".
+    Checked: if worker/stop_reason.py ignores the request, the job stays "stopping".
     """
     cluster.ensure_workers(1, SCRIPTED, grace_s=GRACE_S)
     job = cluster.submit_paused_at(SPEC)

@@ -26,11 +26,11 @@ def test_each_of_200_races_of_cancel_and_success_has_one_outcome(cluster: Cluste
     Checked: without the states in store.state_transitions.change_state a job has two outcomes.
     """
     cluster.ensure_workers(0)
-    chance = random.Random(4)
+    generator = random.Random(4)
     ends: Counter[str] = Counter()
     delay_s = FIRST_DELAY_S
     for _ in range(RACES):
-        end = race(cluster, chance.uniform(0.5, 1.5) * delay_s)
+        end = race(cluster, generator.uniform(0.5, 1.5) * delay_s)
         # The winner starts later the next time, so that both sides win on any machine.
         delay_s *= STEP if end == State.SUCCEEDED else 1 / STEP
         ends[end] += 1
@@ -54,10 +54,10 @@ def race(cluster: Cluster, delay_s: float) -> str:
     worker = threading.Thread(target=succeed)
     worker.start()
     ready.wait()
-    answer = cluster.apis[0].http.post(f"/api/v1/jobs/{job_id}/cancel")
+    response = cluster.apis[0].http.post(f"/api/v1/jobs/{job_id}/cancel")
     join(worker)
     job = cluster.client.jobs.get(job_id)
-    assert answer.status_code == (202 if job.state == State.CANCELLED else 409)
+    assert response.status_code == (202 if job.state == State.CANCELLED else 409)
     assert [state for state in states(job) if state in TERMINAL] == [job.state]
     assert [outcome for outcome, _ in outcomes(job)] == [job.state]
     return job.state

@@ -39,7 +39,7 @@ def test_a_trainer_with_a_full_disk_keeps_its_last_checkpoint_and_continues(
 ) -> None:
     """Mechanism: a checkpoint that cannot be saved causes a warning.
 
-    Checked: where ampcore/checkpoint/saver.py does not catch the error, the attempt fails.
+    Checked: if ampcore/checkpoint/saver.py does not catch the error, the attempt fails.
     """
     cluster.ensure_workers(1)
     job = cluster.submit_paused_at(SPEC)
@@ -75,7 +75,7 @@ def test_a_worker_with_a_full_storage_keeps_recorded_files_and_continues(
 ) -> None:
     """Mechanism: the uploader retries in the background and warns.
 
-    Checked: where worker/artifact_uploader.py counts failures per file, no warning ever comes,
+    Checked: if worker/artifact_uploader.py counts failures per file, no warning ever comes,
     because a newer checkpoint replaces the failing one.
     """
     cluster.ensure_workers(0)

@@ -1,4 +1,4 @@
-"""A stream that is cut again and again while servers, a worker and Redis fail: each entry once."""
+"""A stream is disconnected often while servers, a worker and Redis fail: each entry comes once."""
 
 import json
 import random
@@ -30,7 +30,7 @@ from tests.waiting import join, wait_until
 pytestmark = xdist_groups.SCRIPTED
 
 MAX_ENTRIES = 3
-"""Entries read per connection: few, so that the stream is cut often."""
+"""Entries read per connection: few, so that the stream is disconnected often."""
 
 StreamEntry = tuple[int | None, str, Any]
 
@@ -41,7 +41,7 @@ class StreamReader(threading.Thread):
     def __init__(self, job: Job, apis: list[Api]) -> None:
         super().__init__()
         self.received: list[StreamEntry] = []
-        self.cuts = 0
+        self.disconnects = 0
         self.failure: Exception | None = None
         self._job, self._apis = job, apis
         self._random = random.Random(0)
@@ -51,7 +51,7 @@ class StreamReader(threading.Thread):
             while not self._is_over():
                 with suppress(httpx.HTTPError):
                     self._read_some()
-                self.cuts += 1
+                self.disconnects += 1
         except Exception as error:
             self.failure = error
 
@@ -59,23 +59,23 @@ class StreamReader(threading.Thread):
         return bool(self.received) and self.received[-1][1] == "end"
 
     def _read_some(self) -> None:
-        api, most = self._random.choice(self._apis), self._random.randint(1, MAX_ENTRIES)
+        api, remaining = self._random.choice(self._apis), self._random.randint(1, MAX_ENTRIES)
         seen = [seq for seq, _, _ in self.received if seq is not None]
         headers = {"Last-Event-ID": str(seen[-1])} if seen else {}
         path = f"/api/v1/jobs/{self._job.id}/stream"
-        with api.http.stream("GET", path, headers=headers) as answer:
-            answer.raise_for_status()
-            for event in events(answer):
+        with api.http.stream("GET", path, headers=headers) as response:
+            response.raise_for_status()
+            for event in events(response):
                 self.received.append(event)
-                most -= 1
-                if not most:
+                remaining -= 1
+                if not remaining:
                     return
 
 
-def events(answer: httpx.Response) -> Iterator[StreamEntry]:
+def events(response: httpx.Response) -> Iterator[StreamEntry]:
     """The complete events of a response."""
     fields: dict[str, str] = {}
-    for line in answer.iter_lines():
+    for line in response.iter_lines():
         if line and not line.startswith((":", "retry:")):
             name, _, value = line.partition(": ")
             fields[name] = value
@@ -85,12 +85,12 @@ def events(answer: httpx.Response) -> Iterator[StreamEntry]:
             fields = {}
 
 
-def test_a_stream_cut_at_random_delivers_each_entry_once(
+def test_a_stream_disconnected_at_random_delivers_each_entry_once(
     cluster: Cluster,
 ) -> None:
     """Mechanisms: event ids are seqs, also inside merged blocks; streams keep no state.
 
-    Checked: where store/event_stream.py reads from the last seq instead of after it, entries
+    Checked: if store/event_stream.py reads from the last seq instead of after it, entries
     arrive twice.
     """
     cluster.ensure_workers(2, SCRIPTED)
@@ -116,7 +116,7 @@ def test_a_stream_cut_at_random_delivers_each_entry_once(
     join(reader)
     assert reader.failure is None
     assert job.state is State.SUCCEEDED
-    assert reader.cuts > 5
+    assert reader.disconnects > 5
     assert_complete(reader.received, job)
     assert_equals_reference(job, scripted_reference())
 
@@ -125,20 +125,20 @@ def assert_complete(received: list[StreamEntry], job: Job) -> None:
     """Assert that each entry arrived once and in order, and that the steps are complete."""
     seqs = [seq for seq, _, _ in received if seq is not None]
     assert seqs == sorted(set(seqs))
-    series: dict[int, float] = {}
+    losses_by_step: dict[int, float] = {}
     seen: set[tuple[int, int]] = set()
     for _, name, data in received:
         if name == "steps":
             steps = data["data"]["step"]
             losses = column_from_json(data["data"]["loss"])
-            mine = {(data["attempt"], step) for step in steps}
-            assert not mine & seen, "a step came twice"
-            seen |= mine
-            series |= dict(zip(steps, losses, strict=True))
-    assert sorted(series) == list(range(TOTAL_STEPS))
-    kept = job.steps(columns=["loss"])["loss"]
+            block = {(data["attempt"], step) for step in steps}
+            assert not block & seen, "a step came twice"
+            seen |= block
+            losses_by_step |= dict(zip(steps, losses, strict=True))
+    assert sorted(losses_by_step) == list(range(TOTAL_STEPS))
+    stored = job.steps(columns=["loss"])["loss"]
     np.testing.assert_array_equal(
-        np.array([series[s] for s in range(TOTAL_STEPS)], np.float32), kept
+        np.array([losses_by_step[s] for s in range(TOTAL_STEPS)], np.float32), stored
     )
     event_seqs = [event.seq for event in job.events()]
     assert [seq for seq, name, _ in received if name in ("event", "state")] == event_seqs

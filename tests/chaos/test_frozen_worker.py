@@ -1,4 +1,4 @@
-"""A worker is frozen until its job was given to another one, and then resumed."""
+"""A worker is suspended until another one has claimed its job, and then resumed."""
 
 from ampcore.spec import State
 from tests.chaos import xdist_groups
@@ -32,15 +32,15 @@ def test_writes_of_a_worker_that_lost_its_lease_are_refused(
     job = cluster.submit_paused_at(SPEC)
     worker = cluster.wait_past_checkpoint(job)
     trainer = cluster.trainer(job)
-    worker.freeze()
+    worker.suspend()
     cluster.expire_lease(job)
     wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job")
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs again")
     assert cluster.owner(job) is not worker
-    # The first trainer continues too: its pipe holds unread frames when its worker wakes.
+    # The first trainer continues too: its pipe holds unread frames when its worker resumes.
     cluster.train_to_step(job, TOTAL_STEPS)
     rows_before = rows_of(cluster, job.id, attempt=1)
-    worker.thaw()
+    worker.resume()
     wait_until(lambda: has_ended(trainer), "the fenced trainer has ended")
     job = cluster.finish(job)
     assert_equals_reference(job, scripted_reference())

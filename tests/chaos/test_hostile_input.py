@@ -54,13 +54,13 @@ def test_a_hostile_body_is_refused_and_changes_nothing(cluster: Cluster) -> None
     before = counts(cluster)
     [api] = cluster.apis
     for name, body in BODIES.items():
-        answer = api.http.post(
+        response = api.http.post(
             "/api/v1/jobs", content=body, headers={"Content-Type": "application/json"}
         )
-        assert 400 <= answer.status_code < 500, (name, answer.status_code, answer.text[:200])
-        assert (answer.status_code == 413) == (name == "10 MB"), name
-        assert answer.headers["Content-Type"] == "application/problem+json", name
-        assert "Traceback" not in answer.text
+        assert 400 <= response.status_code < 500, (name, response.status_code, response.text[:200])
+        assert (response.status_code == 413) == (name == "10 MB"), name
+        assert response.headers["Content-Type"] == "application/problem+json", name
+        assert "Traceback" not in response.text
     assert counts(cluster) == before
     assert api.running
 
@@ -76,19 +76,21 @@ def test_hostile_paths_and_headers_are_refused_and_change_nothing(cluster: Clust
     job.cancel()
     before = counts(cluster)
     for path in PATHS:
-        status = raw(api.url, cluster.token, path.format(id=job.id))
+        status = status_of_raw_get(api.url, cluster.token, path.format(id=job.id))
         assert 400 <= status < 500, (path, status)
     huge = {"X-Huge": "x" * MEGABYTE}
     many = {f"X-{number}": "x" for number in range(150)}
     null = {"X-Null": "a\0b"}
     for headers, expected in ((huge, (400, 431)), (many, (431,)), (null, (400,))):
-        status = raw(api.url, cluster.token, "/api/v1/jobs", headers)
+        status = status_of_raw_get(api.url, cluster.token, "/api/v1/jobs", headers)
         assert status in expected, (next(iter(headers)), status)
     assert counts(cluster) == before
     assert api.http.get("/api/v1/jobs").status_code == 200
 
 
-def raw(url: str, token: str, path: str, headers: dict[str, str] | None = None) -> int:
+def status_of_raw_get(
+    url: str, token: str, path: str, headers: dict[str, str] | None = None
+) -> int:
     """The status of a GET whose path is sent as it is, without normalization."""
     host, port = url.removeprefix("http://").split(":")
     lines = [f"GET {path} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {token}"]
@@ -97,9 +99,9 @@ def raw(url: str, token: str, path: str, headers: dict[str, str] | None = None) 
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as connection:
         with suppress(OSError):  # it may close the connection early; the response has arrived
             connection.sendall("\r\n".join(lines).encode())
-        answer = connection.recv(64)
-    assert answer.startswith(b"HTTP/1.1 "), answer
-    return int(answer.split()[1])
+        response = connection.recv(64)
+    assert response.startswith(b"HTTP/1.1 "), response
+    return int(response.split()[1])
 
 
 def counts(cluster: Cluster) -> dict[str, Any]:

@@ -12,7 +12,7 @@ pytestmark = xdist_groups.TENSORFLOW
 def test_a_job_resumes_from_its_last_checkpoint_after_its_trainer_was_killed(
     cluster: Cluster, reference_run: RunResult
 ) -> None:
-    """Mechanism: the recorded checkpoint is downloaded, and the trainer is told to resume.
+    """Mechanism: the recorded checkpoint is downloaded, and the trainer resumes from it.
 
     Checked: with `"resume": False` in worker/attempt.py it fails with "it restarted at step 0".
     """

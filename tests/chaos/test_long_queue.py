@@ -20,7 +20,7 @@ MAX_COST_SHARE = 0.1
 """A statement's largest cost, as a share of the cost of reading every job (PostgreSQL's plan)."""
 
 CLONE = """
-INSERT INTO jobs ({columns}) SELECT {values} FROM jobs, generate_series(1, :crowd) AS number
+INSERT INTO jobs ({columns}) SELECT {values} FROM jobs, generate_series(1, :copies) AS number
 WHERE jobs.id = :id
 """
 
@@ -37,9 +37,9 @@ def test_no_statement_reads_all_of_ten_thousand_queued_jobs(api: Any) -> None:
     queue_copies(api, submit(api))
     every_job = cost(api, "SELECT * FROM jobs", {})
     for name, action in actions(api, submitted).items():
-        asked = statements_during(api, action)
-        assert asked, name
-        for statement, parameters in asked:
+        statements = statements_during(api, action)
+        assert statements, name
+        for statement, parameters in statements:
             assert cost(api, statement, parameters) < MAX_COST_SHARE * every_job, (name, statement)
 
 
@@ -83,18 +83,19 @@ def queue_copies(api: Any, job_id: str) -> None:
         columns = ", ".join(names)
         values = ", ".join(own.get(name, f"jobs.{name}") for name in names)
         session.execute(
-            text(CLONE.format(columns=columns, values=values)), {"crowd": QUEUED_JOBS, "id": job_id}
+            text(CLONE.format(columns=columns, values=values)),
+            {"copies": QUEUED_JOBS, "id": job_id},
         )
         session.execute(text("ANALYZE jobs"))
 
 
 def statements_during(api: Any, action: Callable[[], Any]) -> Statements:
     """The statements about the table of jobs, here and in the server, during an action."""
-    asked: Statements = []
+    statements: Statements = []
 
     def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         if "jobs" in statement:
-            asked.append((statement, parameters))
+            statements.append((statement, parameters))
 
     engines = (api.database.engine, api.app.state.services.database.engine)
     for engine in engines:
@@ -104,7 +105,7 @@ def statements_during(api: Any, action: Callable[[], Any]) -> Statements:
     finally:
         for engine in engines:
             event.remove(engine, "before_cursor_execute", listen)
-    return asked
+    return statements
 
 
 def cost(api: Any, statement: str, parameters: Any) -> float:

@@ -25,7 +25,7 @@ def test_a_paused_job_frees_its_slot_and_resumes_exactly(
 ) -> None:
     """Mechanism: a pause stops the trainer at a checkpoint.
 
-    Checked: where worker/stop_reason.py ignores the request, the job stays "pausing".
+    Checked: if worker/stop_reason.py ignores the request, the job stays "pausing".
     """
     cluster.ensure_workers(1)
     job = cluster.submit_paused_at(SPEC)
@@ -43,18 +43,18 @@ def test_a_paused_job_frees_its_slot_and_resumes_exactly(
 
 
 @pytest.mark.parametrize(
-    ("asked", "trainer"),
+    ("method", "trainer"),
     [
         pytest.param("SIGTERM", PACED, marks=xdist_groups.TENSORFLOW, id="SIGTERM"),
         pytest.param("HTTP", SCRIPTED, marks=xdist_groups.SCRIPTED, id="HTTP"),
     ],
 )
 def test_a_drained_worker_hands_its_job_to_another(
-    cluster: Cluster, request: pytest.FixtureRequest, asked: str, trainer: str
+    cluster: Cluster, request: pytest.FixtureRequest, method: str, trainer: str
 ) -> None:
     """Mechanism: a worker that shuts down hands its jobs back.
 
-    Checked: where worker/outcome.py makes it a failure, the job fails.
+    Checked: if worker/outcome.py makes it a failure, the job fails.
     """
     reference = (
         request.getfixturevalue("reference_run") if trainer == PACED else scripted_reference()
@@ -64,7 +64,7 @@ def test_a_drained_worker_hands_its_job_to_another(
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
     worker = cluster.owner(job)
     children = worker.descendants()
-    if asked == "HTTP":
+    if method == "HTTP":
         cluster.client.workers.drain(cluster.registered(worker).id)
     else:
         worker.ask_to_stop()

@@ -29,8 +29,8 @@ def test_a_job_with_only_nan_losses_fails_once_with_valid_json(
     labels = {"script": "train_with_nan_loss", "reason": reason}
     job = cluster.client.jobs.submit({**SPEC, "labels": labels}).wait(timeout=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, reason, 1)
-    said = "".join(documents(cluster, job))
-    assert '"NaN"' in said, "there was nothing to be written"
+    texts = "".join(documents(cluster, job))
+    assert '"NaN"' in texts, "there was nothing to be written"
     assert len(job.steps()) == job.step == TOTAL_STEPS
 
 
@@ -42,7 +42,7 @@ def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
     """
     cluster.ensure_workers(1)
     # TensorFlow and the small data fit, the model's first matrix of 1 GB does not.
-    cluster.control.leave_memory(ROOM_BYTES)
+    cluster.control.set_memory_limit(ROOM_BYTES)
     large = {**TINY, "model": {"kind": "mlp", "hidden": [16_000, 16_000]}}
     job = cluster.client.jobs.submit(large).wait(timeout=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "out_of_memory", 1)
@@ -54,7 +54,7 @@ def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
 def test_a_job_whose_process_always_dies_fails_after_max_attempts(cluster: Cluster) -> None:
     """Mechanism: `max_attempts`.
 
-    Checked: where store.retries.wait_s ignores it, a third attempt starts.
+    Checked: if store.retries.wait_s ignores it, a third attempt starts.
     """
     cluster.ensure_workers(1, SCRIPTED)
     job = cluster.submit_paused_at({**SPEC, "runtime": {**SPEC["runtime"], "max_attempts": 2}})
@@ -66,18 +66,18 @@ def test_a_job_whose_process_always_dies_fails_after_max_attempts(cluster: Clust
     job = job.refresh()
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "process_killed", 2)
     assert outcomes(job) == [("failed", "process_killed")] * 2
-    assert "2 times" in (job.message or "")
+    assert "2 attempts failed." in (job.message or "")
 
 
 def documents(cluster: Cluster, job: Job) -> list[str]:
     """Every response of the API about a job, checked to be strict JSON without NaN or infinity."""
     parts = ("", "/steps", "/events", "/attempts", "/logs", "/artifacts")
     paths = [f"/jobs/{job.id}{part}" for part in parts] + ["/jobs", "/workers"]
-    answers = [cluster.apis[0].http.get(f"/api/v1{path}") for path in paths]
-    for answer in answers:
-        assert answer.status_code == 200, answer.text
-        json.loads(answer.text, parse_constant=reject_constant)
-    return [answer.text for answer in answers]
+    responses = [cluster.apis[0].http.get(f"/api/v1{path}") for path in paths]
+    for response in responses:
+        assert response.status_code == 200, response.text
+        json.loads(response.text, parse_constant=reject_constant)
+    return [response.text for response in responses]
 
 
 def reject_constant(word: str) -> Any:

@@ -1,4 +1,4 @@
-"""PostgreSQL restarts, is down for longer than a lease, and loses answers; training continues."""
+"""PostgreSQL restarts, is down longer than a lease, and responses are lost; training continues."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def test_training_continues_while_postgresql_is_down_longer_than_a_lease(
     assert job.attempt == 1
 
 
-def test_a_postgresql_crash_and_lost_answers_duplicate_no_write(cluster: Cluster) -> None:
+def test_a_postgresql_crash_and_lost_responses_duplicate_no_write(cluster: Cluster) -> None:
     """Mechanism: a write names the number of entries before it.
 
     Checked: without the check of `entries_written` in store/ingest.py a repeated write fails the
@@ -63,7 +63,7 @@ def test_a_postgresql_crash_and_lost_answers_duplicate_no_write(cluster: Cluster
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
     for blocks in range(1, 6):
         cluster.proxies.postgres.drop_answer_to(b"COMMIT")
-        wait_until(cluster.proxies.postgres.answer_dropped.is_set, "an answer is lost")
+        wait_until(cluster.proxies.postgres.answer_dropped.is_set, "a response is lost")
         cluster.train_to_step(job, HOLD_STEP + blocks * BLOCK_STEPS)
     cluster.postgres.stop("immediate")
     cluster.postgres.start()

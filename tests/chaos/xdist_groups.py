@@ -1,8 +1,8 @@
-"""Which tests share a stack when several processes test at once."""
+"""Groups of tests that share a stack in a parallel run."""
 
 import pytest
 
 TENSORFLOW = pytest.mark.xdist_group("chaos-real")
-"""With TensorFlow: a test that is about what a trainer computes, or how it fails."""
+"""With TensorFlow: tests of what a trainer computes, or how it fails."""
 SCRIPTED = pytest.mark.xdist_group("chaos-scripted")
-"""Without: all others, since they start, train and end in a fraction of the time."""
+"""Without TensorFlow: all other tests, because these trainers start and end much faster."""

@@ -37,14 +37,14 @@ class Stack:
         return trainer
 
     def stop(self) -> int:
-        """Ctrl-C's polite sister; returns the exit code."""
+        """Send SIGTERM and wait for the process to end; returns the exit code."""
         self.client.close()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
 
 
 def start_stack(data: Path, port: int = 0) -> Stack:
-    """`ampserver up` in that folder, on a free port unless one is named."""
+    """Start `ampserver up` in this folder, on a free port unless one is given."""
     log = data.with_suffix(".log")
     environment = {key: value for key, value in os.environ.items() if "AMPCORE" not in key}
     with log.open("wb") as output:

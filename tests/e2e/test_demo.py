@@ -1,4 +1,4 @@
-"""The demo is a promise of the README: it runs as written."""
+"""The demo of the README runs as written."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("demo")
 
 
-def test_the_demo_trains_three_policies_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_trains_three_policies_and_leaves_no_file_or_process(tmp_path: Path) -> None:
     demo = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py")],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""API and worker started separately, with PostgreSQL and a Redis that is stopped and restarted."""
+"""API and worker as separate processes, with PostgreSQL and a Redis that is killed and restarts."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ def distributed(
             for command in ("api", "worker")
         ]
     client = Client(f"http://127.0.0.1:{port}", token, timeout_s=DEADLINE_S)
-    wait_until(lambda: answers(client))
+    wait_until(lambda: is_reachable(client))
     all_processes = [psutil.Process(process.pid) for process in started]
     all_processes += [
         child for process in all_processes for child in process.children(recursive=True)
@@ -82,7 +82,7 @@ def run(environment: dict[str, str], *arguments: str) -> str:
     ).stdout
 
 
-def answers(client: Client) -> bool:
+def is_reachable(client: Client) -> bool:
     try:
         return bool(client.version())
     except ConnectionFailed:

@@ -1,4 +1,4 @@
-"""What stands in the documents runs as it is written, in their order, on a stack of its own."""
+"""The code blocks of the documents run as written, in order, on a running stack."""
 
 import os
 import re
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.xdist_group("stack")
 ROOT = Path(__file__).parents[2]
 PLACEHOLDER = re.compile(r"\bID\b")
 EXAMPLES = ("examples/digits-float16.yaml", "examples/digits.yaml")
-"""The ones that documents train, again and again."""
+"""The examples that several documents train."""
 LONG = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"steps": 1_000_000}}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_AS_ONE = {
     "docs/recipes.md": "tests/e2e/test_recipes.py",
     "docs/guides/mixed-precision.md": "tests/e2e/test_recipes.py",
 }
-"""Pages whose blocks belong together, and where they run."""
+"""Pages whose blocks run together, and the tests that run them."""
 DOCUMENTS = sorted(
     {str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))}
     - set(RUN_AS_ONE)
@@ -39,7 +39,7 @@ RUN_BY_OTHER_TESTS = {
     "make test": ".ci/run",
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
-    # There is no Docker engine on most machines that test; these are held to files and settings.
+    # Most test machines have no Docker engine; the test checks the files and settings.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
         "tests/test_compose.py"
     ),
@@ -48,7 +48,7 @@ RUN_BY_OTHER_TESTS = {
     "docker compose cp mnist.npz worker:/data/datasets/mnist.npz": "tests/test_compose.py",
     "echo AMPCORE_SITE=train.example.org >> .env": "tests/test_compose.py",
     "echo COMPOSE_FILE=docker-compose.yml:docker-compose.gpu.yml >> .env": "tests/test_compose.py",
-    # Several machines, by several processes.
+    # Several machines, simulated by several processes.
     "export AMPCORE_URL=http://127.0.0.1:8470 AMPCORE_TOKEN=…": "tests/e2e/test_distributed.py",
     "export AMPCORE_DATABASE_URL=postgresql://ampcore:…@db.internal:5432/ampcore": (
         "tests/e2e/test_distributed.py"
@@ -60,12 +60,12 @@ RUN_BY_OTHER_TESTS = {
     "ampctl workers": "tests/e2e/test_distributed.py",
     "ampserver token create alice --role admin": "tests/server/cli",
 }
-"""Blocks that other tests run, by their first lines, and where."""
+"""Blocks that other tests run, by their first lines, and those tests."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between two fences, in which language, and in which line it begins."""
+    """A fenced code block, its language and its position in a document."""
 
     document: str
     line: int
@@ -77,7 +77,7 @@ class Block:
 
     @property
     def first_line(self) -> str:
-        """By which it is named elsewhere."""
+        """Identifies the block in RUN_BY_OTHER_TESTS."""
         return self.text.partition("\n")[0].strip()
 
 
@@ -91,7 +91,7 @@ def blocks_of(root: Path, document: str) -> Iterator[Block]:
 
 @dataclass
 class DocRunner:
-    """Somebody who types off what is written, in a folder with the stack's data."""
+    """Runs code blocks as a reader would, in a folder with the stack's data."""
 
     folder: Path
     stack: Any
@@ -103,7 +103,7 @@ class DocRunner:
                 for line in block.text.splitlines():
                     job_id = self._job_for(line)
                     self._shell(PLACEHOLDER.sub(job_id, line), block)
-                    if " resume " in line:  # it would be in the way of the next ones
+                    if " resume " in line:  # so that it does not block the next jobs
                         self.stack.client.jobs.get(job_id).cancel()
             case "sh":
                 self._shell(block.text, block)
@@ -112,14 +112,14 @@ class DocRunner:
             case "yaml":
                 JobSpec.parse(yaml.safe_load(block.text))
             case _:
-                pytest.fail(f"{block}: nothing runs what is written in {block.language}")
+                pytest.fail(f"{block}: no test runs blocks in {block.language}")
 
     def _shell(self, text: str, block: Block) -> None:
         text = text.replace("http://127.0.0.1:8470", self.stack.client.url)
         self._call(["bash", "-euo", "pipefail", "-c", text], block)
 
     def _job_for(self, line: str) -> str:
-        """Of a job that the command on this line can do something with."""
+        """The id of a job in a state that the command on this line accepts."""
         jobs = self.stack.client.jobs
         if " pause " in line:
             return self._wait_for_state(State.RUNNING, jobs.submit(LONG))
@@ -147,14 +147,14 @@ class DocRunner:
 
 
 def smaller(example: Path) -> str:
-    """The same job with a network that takes less to compile; test_workloads.py trains its own."""
+    """The same job with a smaller network, which compiles faster."""
     spec = yaml.safe_load(example.read_text(encoding="utf-8"))
     return yaml.safe_dump({**spec, "model": {"kind": "mlp", "hidden": [16]}})
 
 
 @pytest.fixture(scope="session")
 def doc_runner(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocRunner]:
-    """In a folder like a clone after `make install`, while `ampserver up` runs there."""
+    """A runner in a folder like a clone after `make install`, while `ampserver up` runs there."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "examples").mkdir()
@@ -170,14 +170,14 @@ def doc_runner(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_the_code_of_a_page_runs(doc_runner: DocRunner, document: str) -> None:
+def test_the_code_blocks_of_a_page_run(doc_runner: DocRunner, document: str) -> None:
     for block in blocks_of(ROOT, document):
         if block.first_line not in RUN_BY_OTHER_TESTS:
             doc_runner.run(block)
 
 
-def test_blocks_tested_elsewhere_exist_and_name_their_test() -> None:
+def test_blocks_run_by_other_tests_exist_and_so_do_the_tests() -> None:
     written = {block.first_line for page in DOCUMENTS for block in blocks_of(ROOT, page)}
     assert set(RUN_BY_OTHER_TESTS) <= written
-    places = [*RUN_BY_OTHER_TESTS.values(), *RUN_AS_ONE.values()]
-    assert [place for place in places if not (ROOT / place).exists()] == []
+    paths = [*RUN_BY_OTHER_TESTS.values(), *RUN_AS_ONE.values()]
+    assert [path for path in paths if not (ROOT / path).exists()] == []

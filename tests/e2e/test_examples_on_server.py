@@ -1,4 +1,4 @@
-"""Every example trains through the server, and its steps come back whole."""
+"""Every example trains through the server, and all its steps are stored."""
 
 import shutil
 from pathlib import Path
@@ -15,25 +15,25 @@ pytestmark = pytest.mark.xdist_group("stack")
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
 STEPS = 4
-# Their own scale begins so high that all of these few steps would be skipped.
-LOWER = {"loss_scale": {"mode": "dynamic", "initial": 1024}}
-# The example's own architecture takes half a minute to build.
-SMALLER = {
-    "digits-float16": LOWER,
+# With the initial scales of the examples all of these few steps would be skipped.
+LOW_INITIAL_SCALE = {"loss_scale": {"mode": "dynamic", "initial": 1024}}
+# The architecture of the example takes half a minute to build.
+CHANGES = {
+    "digits-float16": LOW_INITIAL_SCALE,
     "keras-application": {"model": {"kind": "keras_application", "name": "MobileNet"}},
-    "resnet": LOWER,
+    "resnet": LOW_INITIAL_SCALE,
 }
 
 
 @pytest.fixture(scope="module")
 def submitted(stack: Any) -> dict[str, Any]:
-    """All of them, queued at once; the paths in them lead into the server's data sets."""
+    """The jobs of all examples, queued at once; their data is in the server's dataset folder."""
     datasets = stack.data / "datasets" / "examples"
     shutil.copytree(ROOT / "examples" / "data", datasets / "data", dirs_exist_ok=True)
     jobs = {}
     for file in EXAMPLES:
         spec = JobSpec.from_file(file).to_json()
-        small = SMALLER.get(file.stem, {}) | {"train": {"steps": STEPS}}
+        small = CHANGES.get(file.stem, {}) | {"train": {"steps": STEPS}}
         jobs[file.stem] = stack.client.jobs.submit(spec | small)
     return jobs
 
@@ -50,7 +50,9 @@ def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: s
     assert {"started", "engine", "epoch", "model_saved"} <= {event.type for event in job.events()}
 
 
-def test_every_network_has_its_columns(submitted: dict[str, Any]) -> None:
+def test_the_loss_of_a_gan_is_the_sum_of_the_losses_of_its_networks(
+    submitted: dict[str, Any],
+) -> None:
     steps = submitted["gan"].wait(timeout=2 * DEADLINE_S).steps()
     losses = [steps[f"loss/{network}"] for network in ("generator", "discriminator")]
     np.testing.assert_allclose(steps["loss"], sum(losses), rtol=1e-6)

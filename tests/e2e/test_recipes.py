@@ -1,4 +1,4 @@
-"""The recipes, and the guide to mixed precision, run as they stand."""
+"""The code of the recipes and of the guide to mixed precision runs as written."""
 
 import re
 import sys
@@ -45,12 +45,12 @@ def snippets(page: str) -> list[Snippet]:
 SETUP, *RECIPES = snippets("docs/recipes.md")
 GUIDE = snippets("docs/guides/mixed-precision.md")
 CANVAS = ModuleType("canvas")
-"""One for all tests: pandas never forgets a backend that it has seen."""
+"""The fake plotting backend, shared by all tests because pandas caches backends."""
 
 
 @pytest.fixture
 def workdir(stack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which `ampserver up` seems to run."""
+    """A folder that looks as if `ampserver up` ran there."""
     (tmp_path / "ampcore-data").symlink_to(stack.data)
     monkeypatch.chdir(tmp_path)
     for name in ("AMPCORE_URL", "AMPCORE_TOKEN", "AMPCORE_CONNECTION", "AMPCORE_DATA_DIR"):
@@ -60,7 +60,7 @@ def workdir(stack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """What pandas would draw: the canvas is the one thing that is faked."""
+    """The data that pandas would plot; only the plotting backend is faked."""
     import pandas
 
     drawn: list[Any] = []
@@ -74,7 +74,7 @@ def plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 @pytest.fixture(scope="module")
 def ended(stack: Any) -> str:
-    """The id of a job like those of the recipes, which has ended; its first steps were skipped."""
+    """The id of an ended job like those of the recipes, whose first steps were skipped."""
     namespace: dict[str, Any] = {"__name__": "recipe", "Client": None}
     code = SETUP.code.replace("client = Client()", "client = None")
     exec(compile(code, "beginning", "exec"), namespace)  # noqa: S102
@@ -84,7 +84,7 @@ def ended(stack: Any) -> str:
     )
 
 
-def compared(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_comparison(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert namespace["comparison"].baseline == namespace["baseline"].id
     assert [job.state for job in namespace["jobs"]] == ["succeeded"] * 3
     pointers = {difference.pointer for difference in namespace["comparison"].spec}
@@ -92,45 +92,45 @@ def compared(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None
     assert namespace["results"]["final_loss"].notna().all()
 
 
-def went_on(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_resumed(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert namespace["job"].attempts()[-1].first_step > 0
     assert namespace["saved"].type == "checkpoint_saved"
 
 
-def trained(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_model(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert namespace["network"].count_params() > 0
 
 
-def exported(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_export(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert list((workdir / "runs").rglob("*tfevents*"))
 
 
-def plotted(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_plots(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert len(plots) == 2
     assert np.isfinite(plots[0]["smooth"].iloc[-1])
 
 
-def submitted_once(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_single_submission(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert namespace["again"].id == namespace["job"].id
     namespace["job"].cancel()
 
 
-def heard_of_skips(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+def check_skip_events(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     events = namespace["job"].events()
     assert any(event.type == "overflow" for event in events)
     assert namespace["event"] == events[-1]
 
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path, list[Any]], None]] = {
-    "Try every policy and compare": compared,
-    "Get notified of skipped steps": heard_of_skips,
-    "Plot with pandas": plotted,
-    "Recover from a failure": went_on,
-    "Download the trained model": trained,
-    "Export to TensorBoard": exported,
-    "Submit exactly once from a scheduler": submitted_once,
+    "Try every policy and compare": check_comparison,
+    "Get notified of skipped steps": check_skip_events,
+    "Plot with pandas": check_plots,
+    "Recover from a failure": check_resumed,
+    "Download the trained model": check_model,
+    "Export to TensorBoard": check_export,
+    "Submit exactly once from a scheduler": check_single_submission,
 }
-"""What is to be true behind a recipe, beside that it has run."""
+"""What must hold after a recipe has run."""
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.heading)
@@ -152,6 +152,6 @@ def test_the_mixed_precision_guide_runs_completely(workdir: Path) -> None:
     for section in GUIDE:
         section.run(namespace)
     namespace["client"].close()
-    assert namespace["explained"], "a start that was far too high has its verdicts"
+    assert namespace["explained"], "the overflows of a too high initial scale have no cause"
     assert namespace["explained"][0].data["verdict"] == "scale"
     assert namespace["sample"].skipped_steps.total == namespace["summary"].skipped > 0

@@ -98,8 +98,8 @@ def test_the_model_downloads_unchanged_and_the_log_is_readable(
     [model] = [file for file in trained.artifacts() if file.kind == "model"]
     assert model.path == "attempt-1/model.keras"
     [copy] = trained.download(model.path, to=tmp_path)
-    kept = stack.data / "artifacts" / trained.id / model.path
-    assert copy.read_bytes() == kept.read_bytes()
+    stored = stack.data / "artifacts" / trained.id / model.path
+    assert copy.read_bytes() == stored.read_bytes()
     assert {entry.attempt for entry in trained.logs()} == {1}
     assert not list((stack.data / "scratch").rglob("*.keras"))
 
@@ -143,8 +143,8 @@ def test_the_command_line_submits_and_watches(stack: Any, tmp_path: Path) -> Non
 
 
 def test_a_request_with_a_wrong_token_is_refused(stack: Any) -> None:
-    with Client(stack.client.url, "amp_guessed") as stranger, pytest.raises(Unauthorized):
-        list(stranger.jobs.list())
+    with Client(stack.client.url, "amp_guessed") as other_client, pytest.raises(Unauthorized):
+        list(other_client.jobs.list())
 
 
 def test_an_invalid_spec_lists_every_error(stack: Any) -> None:
@@ -162,7 +162,7 @@ class TestBadData:
         assert [problem.pointer for problem in caught.value.problems] == ["/data/path"]
 
     @pytest.mark.parametrize(
-        ("name", "change", "said"),
+        ("name", "change", "expected"),
         [
             ("nan", {"x_train": np.full((64, 8, 8), np.nan, np.float32)}, "x_train"),
             ("labels", {"y_train": np.full(64, -1)}, "y_train"),
@@ -174,7 +174,7 @@ class TestBadData:
         ],
     )
     def test_invalid_data_fails_the_job_with_a_message(
-        self, stack: Any, name: str, change: dict[str, Any], said: str
+        self, stack: Any, name: str, change: dict[str, Any], expected: str
     ) -> None:
         arrays = {
             "x_train": np.zeros((64, 8, 8), np.uint8),
@@ -189,7 +189,7 @@ class TestBadData:
         job = stack.client.jobs.submit({"model": {"kind": "mlp"}, "data": data})
         job = job.wait(timeout=DEADLINE_S)
         assert (job.state, job.reason) == (State.FAILED, "invalid_data")
-        assert said in job.message
+        assert expected in job.message
 
 
 class TestJobEnd:

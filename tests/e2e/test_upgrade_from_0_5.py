@@ -1,4 +1,4 @@
-"""A data folder of version 0.5 opens: same answers, same token, and a paused job resumes."""
+"""A data folder of version 0.5 opens: same responses, same token, and a paused job resumes."""
 
 import json
 import zipfile
@@ -28,14 +28,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(folder: Path) -> dict[str, Any]:
-    """What version 0.5 answered, by path."""
-    answers: dict[str, Any] = json.loads((folder / "answers.json").read_text())
-    for job in answers["/jobs"]["items"]:
+    """The responses of version 0.5, by path."""
+    responses: dict[str, Any] = json.loads((folder / "answers.json").read_text())
+    for job in responses["/jobs"]["items"]:
         del job[MOVED_TO_FIELDS_PARAMETER]
-        for artifact in answers[f"/jobs/{job['id']}/artifacts"]["items"]:
+        for artifact in responses[f"/jobs/{job['id']}/artifacts"]["items"]:
             if artifact["step"] is not None:
-                artifact["step"] += 1  # it was the last step's index, and is the steps done
-    return answers
+                artifact["step"] += 1  # the last step's index then, the number of steps now
+    return responses
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def upgraded(folder: Path) -> Iterator[Stack]:
     assert stack.stop() == 0
 
 
-def test_every_answer_of_0_5_stays(upgraded, recorded):
+def test_every_response_of_0_5_is_unchanged(upgraded, recorded):
     token = (upgraded.data / "token").read_text().strip()
     connection = json.loads((upgraded.data / "connection.json").read_text())
     headers = {"Authorization": f"Bearer {token}"}

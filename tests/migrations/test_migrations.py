@@ -32,13 +32,13 @@ def tables(database):
     return set(inspect(database.engine).get_table_names()) - {"alembic_version"}
 
 
-def test_the_migrations_make_the_tables_of_the_code(empty):
+def test_the_migrations_create_the_tables_of_the_models(empty):
     assert tables(empty) == set(Base.metadata.tables)
     with empty.engine.begin() as connection:
         command.check(alembic_config(connection))  # raises when a column or an index differs
 
 
-def test_everything_can_be_taken_back(empty):
+def test_a_downgrade_to_base_drops_every_table(empty):
     with empty.engine.begin() as connection:
         command.downgrade(alembic_config(connection), "base")
     assert tables(empty) == set()
@@ -54,18 +54,18 @@ def test_migrating_again_changes_nothing(empty, empty_url, make_spec):
         assert session.get(Job, job_id) is not None
 
 
-def test_servers_that_start_at_once_take_turns(empty_url):
+def test_concurrent_migrations_succeed(empty_url):
     errors = []
     start = threading.Barrier(3)
 
-    def one_of_them():
+    def run_migration():
         start.wait()
         try:
             migrate(empty_url)
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one_of_them) for _ in range(3)]
+    threads = [threading.Thread(target=run_migration) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -98,7 +98,7 @@ def _blocks(make_block):
 def _insert(connection, table, row):
     json = {"labels", "spec"} if connection.dialect.name == "postgresql" else set()
     values = ", ".join(f"CAST(:{n} AS jsonb)" if n in json else f":{n}" for n in row)
-    statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"  # noqa: S608 - our own words
+    statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"  # noqa: S608 - constants of this file
     connection.execute(sa.text(statement), row)
 
 
@@ -111,7 +111,7 @@ def _rows(database):
                 for row in connection.execute(
                     sa.text(f"SELECT * FROM {table} ORDER BY created_at, seq")  # noqa: S608
                     if table == "step_blocks"
-                    else sa.text(f"SELECT * FROM {table}")  # noqa: S608 - our own words
+                    else sa.text(f"SELECT * FROM {table}")  # noqa: S608 - constants of this file
                 ).mappings()
             ]
             for table in TABLES

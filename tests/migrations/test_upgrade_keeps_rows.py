@@ -62,7 +62,7 @@ BLOCK = {"job_id": JOB["id"], "attempt": 1, "first_step": 0, "end_step": 4, "ski
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path, make_block):
-    """The address of a database that revision 0001 made and filled."""
+    """The address of a database at revision 0001 with rows in every table."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
     else:
@@ -83,20 +83,20 @@ def _insert(connection, table, row):
     if connection.dialect.name == "postgresql":
         json = {"labels", "spec", "data"}
         values = ", ".join(f"CAST(:{n} AS jsonb)" if n in json else f":{n}" for n in row)
-    statement = f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - our own words
+    statement = f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - constants of this file
     connection.execute(sa.text(statement), row)
 
 
 @pytest.fixture
 def upgraded(url):
-    """That database, brought up to date."""
+    """That database, upgraded to the newest revision."""
     migrate(url)
     database = Database(url)
     yield database
     database.close()
 
 
-def test_every_row_is_kept_and_makes_sense(upgraded):
+def test_the_upgrade_keeps_every_row_with_valid_values(upgraded):
     with upgraded.read() as session:
         job = jobs.get(session, JOB["id"])
         assert (job.name, job.labels, job.step, job.seq) == ("old", {"team": "vision"}, 4, 3)
@@ -112,13 +112,13 @@ def test_every_row_is_kept_and_makes_sense(upgraded):
         assert reading.block["loss"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_an_old_job_goes_on(upgraded):
+def test_a_job_of_revision_0001_can_be_claimed(upgraded):
     with upgraded.write() as session:
         job = attempts.claim_next(session, "w", ["default"])
         assert (job.id, job.attempt) == (JOB["id"], 2)
 
 
-def test_the_way_back_keeps_every_row_too(upgraded):
+def test_the_downgrade_keeps_every_row(upgraded):
     with upgraded.engine.execution_options(writes=True).connect() as connection:
         if upgraded.engine.dialect.name == "sqlite":
             connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")
@@ -134,7 +134,7 @@ def test_the_way_back_keeps_every_row_too(upgraded):
         assert "projects" not in sa.inspect(connection).get_table_names()
 
 
-def test_there_and_back_and_there_again(url, upgraded):
+def test_the_upgrade_succeeds_again_after_a_downgrade(url, upgraded):
     with upgraded.engine.execution_options(writes=True).connect() as connection:
         if upgraded.engine.dialect.name == "sqlite":
             connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")

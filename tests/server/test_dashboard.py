@@ -28,7 +28,7 @@ def built(test_server, tmp_path):
     return test_server.anonymous
 
 
-def test_the_page_allows_nothing_from_outside_and_is_asked_for_again(built):
+def test_the_page_has_a_strict_content_security_policy_and_is_revalidated(built):
     answer = built.get("/")
     assert answer.status_code == 200
     assert "<title>ampcore</title>" in answer.text
@@ -42,7 +42,7 @@ def test_the_page_allows_nothing_from_outside_and_is_asked_for_again(built):
     assert "Content-Security-Policy" in again.headers
 
 
-def test_files_named_by_what_is_in_them_are_kept_for_long_and_sent_small(built):
+def test_files_with_a_hash_in_their_name_are_immutable_and_compressed(built):
     with built.stream("GET", "/assets/index-4f2a.js", headers={"Accept-Encoding": "gzip"}) as sent:
         assert sent.headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert sent.headers["Content-Encoding"] == "gzip"
@@ -50,11 +50,11 @@ def test_files_named_by_what_is_in_them_are_kept_for_long_and_sent_small(built):
 
 
 @pytest.mark.parametrize("path", ["nothing.js", "../index.html", "%2e%2e/index.html"])
-def test_nothing_but_its_files_is_served(built, path):
+def test_only_files_of_the_dashboard_are_served(built, path):
     assert built.get(f"/assets/{path}").status_code == 404
 
 
-def test_without_a_built_dashboard_the_page_says_what_to_do(test_server, tmp_path):
+def test_without_a_built_dashboard_the_page_says_how_to_build_it(test_server, tmp_path):
     test_server.app = FastAPI()
     dashboard.install(test_server.app, tmp_path / "nothing")
     answer = test_server.anonymous.get("/")
@@ -63,7 +63,7 @@ def test_without_a_built_dashboard_the_page_says_what_to_do(test_server, tmp_pat
     assert "/api/v1/docs" in answer.text
 
 
-def test_the_page_opens_without_a_token_and_nothing_else_does(api):
+def test_only_the_page_and_its_assets_need_no_token(api):
     assert api.anonymous.get("/").headers["Content-Type"].startswith("text/html")
     assert api.anonymous.get("/assets/nothing.js").status_code == 404
     assert api.anonymous.post("/", json={}).status_code == 401

@@ -12,7 +12,7 @@ def database_url(sqlite_url):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A datasets folder with two files, beside a file outside of it and links to both."""
+    """A datasets folder with two files and symlinks, some of which lead out of it."""
     folder = tmp_path / "datasets"
     (folder / "images").mkdir(parents=True)
     (folder / "images" / "mnist.npz").touch()
@@ -32,7 +32,7 @@ def check(folder, make_spec, path):
 @pytest.mark.parametrize(
     "path", ["small.npz", "images/mnist.npz", "images/../small.npz", "in.npz", "./small.npz"]
 )
-def test_a_file_in_the_folder_may_be_read(folder, make_spec, path):
+def test_a_file_in_the_folder_is_accepted(folder, make_spec, path):
     check(folder, make_spec, path)
 
 
@@ -51,7 +51,7 @@ def test_a_file_in_the_folder_may_be_read(folder, make_spec, path):
         "x" * 1000,
     ],
 )
-def test_anything_else_is_refused(folder, make_spec, path):
+def test_a_path_that_is_no_file_in_the_folder_is_refused(folder, make_spec, path):
     with pytest.raises(SpecValidationError) as caught:
         check(folder, make_spec, path)
     [problem] = caught.value.problems
@@ -59,7 +59,7 @@ def test_anything_else_is_refused(folder, make_spec, path):
     assert "small.npz" in problem.expected
 
 
-def test_an_absolute_path_into_the_folder_is_refused_too(folder, make_spec):
+def test_an_absolute_path_into_the_folder_is_refused(folder, make_spec):
     with pytest.raises(SpecValidationError):
         check(folder, make_spec, str(folder / "small.npz"))
 
@@ -93,7 +93,7 @@ def test_the_error_says_why_the_path_is_refused(folder, make_spec, path, why):
     assert caught.value.problems[0].received == f'"{path}", {why}'
 
 
-def test_a_link_that_leads_out_is_neither_listed_nor_suggested(folder, make_spec):
+def test_a_symlink_out_of_the_folder_is_neither_listed_nor_suggested(folder, make_spec):
     with pytest.raises(SpecValidationError) as caught:
         check(folder, make_spec, "outt.npz")
     [problem] = caught.value.problems
@@ -105,7 +105,7 @@ def test_data_without_a_path_needs_no_folder(tmp_path, make_spec):
     DatasetFolder(tmp_path / "nothing").check(make_spec())
 
 
-def test_a_posted_job_cannot_leave_the_folder(api):
+def test_a_submitted_job_cannot_leave_the_folder(api):
     spec = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "path": "../../etc/passwd"}}
     for path in ("/api/v1/jobs", "/api/v1/jobs/validate"):
         answer = api.client.post(path, json=spec)
@@ -113,7 +113,7 @@ def test_a_posted_job_cannot_leave_the_folder(api):
         assert answer.json()["errors"][0]["pointer"] == "/data/path"
 
 
-def test_a_posted_job_may_name_a_file_in_the_folder(api):
+def test_a_submitted_job_may_name_a_file_in_the_folder(api):
     (api.data_dir / "datasets").mkdir(parents=True)
     (api.data_dir / "datasets" / "mnist.npz").touch()
     spec = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "path": "mnist.npz"}}

@@ -20,12 +20,12 @@ def celery_dispatcher(redis_url):
 
 @pytest.fixture
 def silent_server():
-    """A server that takes connections and never answers."""
+    """A server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 
 
-def test_a_message_carries_the_id_of_the_job_and_nothing_else(celery_dispatcher, redis_url):
+def test_a_message_has_only_the_id_of_the_job(celery_dispatcher, redis_url):
     celery_dispatcher.send("0123456789ab", "big")
     assert (celery_dispatcher.pending_messages("big"), celery_dispatcher.pending_messages()) == (
         1,
@@ -45,13 +45,13 @@ def test_a_message_carries_the_id_of_the_job_and_nothing_else(celery_dispatcher,
 def test_an_unavailable_redis_raises_at_once(dead, silent_server):
     assert TIMEOUT_S <= 1
     dispatcher = CeleryDispatcher("redis://127.0.0.1:1/0" if dead == "refused" else silent_server)
-    for ask in (lambda: dispatcher.send("0123456789ab", "default"), dispatcher.pending_messages):
+    for call in (lambda: dispatcher.send("0123456789ab", "default"), dispatcher.pending_messages):
         with pytest.raises(RedisUnavailable):
-            ask()
+            call()
     dispatcher.close()
 
 
-def test_messages_go_out_again_once_redis_is_back(tmp_path, wait_until):
+def test_messages_are_sent_again_once_redis_is_back(tmp_path, wait_until):
     server = start_redis(tmp_path, tmp_path / "redis.log")
     dispatcher = CeleryDispatcher(server.url)
     dispatcher.send("first", "default")
@@ -76,7 +76,7 @@ def test_messages_go_out_again_once_redis_is_back(tmp_path, wait_until):
         server.stop(grace_s=3)
 
 
-def test_jobs_are_rung_in_their_queues(database, make_job, dispatcher):
+def test_a_message_goes_to_the_queue_of_its_job(database, make_job, dispatcher):
     made = [make_job(runtime=parts) for parts in ({}, {"device": "gpu"}, {"queue": "big"})]
     assert dispatch_jobs(database, dispatcher, made)
     assert dispatcher.sent == [job.id for job in made]
@@ -95,12 +95,12 @@ def test_jobs_are_rung_in_their_queues(database, make_job, dispatcher):
     ],
     ids=str,
 )
-def test_a_job_that_computes_in_float16_rather_goes_to_a_gpu(
+def test_a_float16_job_goes_to_the_gpu_queue_if_a_worker_serves_it(
     database, make_job, dispatcher, parts, queue
 ):
     job = make_job(**parts)
     dispatch_jobs(database, dispatcher, [job])
-    assert dispatcher.queues == [job.queue]  # nobody has a GPU
+    assert dispatcher.queues == [job.queue]  # no worker serves the GPU queue
     with database.write() as session:
         known = {"hostname": "h", "pid": 1, "slots": 1, "version": "1"}
         workers.register(session, "w", queues=["default", "gpu"], **known)
@@ -108,7 +108,7 @@ def test_a_job_that_computes_in_float16_rather_goes_to_a_gpu(
     assert dispatcher.queues[-1] == queue
 
 
-def test_a_gpu_that_takes_no_jobs_of_the_default_queue_is_not_rung_for_them(
+def test_a_float16_job_stays_in_the_default_queue_if_no_gpu_worker_serves_that_queue(
     database, make_job, dispatcher
 ):
     with database.write() as session:
@@ -118,16 +118,16 @@ def test_a_gpu_that_takes_no_jobs_of_the_default_queue_is_not_rung_for_them(
     assert dispatcher.queues == ["default"]
 
 
-def test_a_database_that_fails_keeps_no_message_back(make_job, dispatcher, sqlite_url):
+def test_messages_are_sent_when_the_database_fails(make_job, dispatcher, sqlite_url):
     from store.database import Database
 
     job = make_job(precision={"policy": "mixed_float16"})
-    nowhere = Database(sqlite_url.replace("ampcore.sqlite", "no/such.sqlite"))
-    assert dispatch_jobs(nowhere, dispatcher, [job])
+    missing_database = Database(sqlite_url.replace("ampcore.sqlite", "no/such.sqlite"))
+    assert dispatch_jobs(missing_database, dispatcher, [job])
     assert (dispatcher.sent, dispatcher.queues) == ([job.id], ["default"])
-    nowhere.close()
+    missing_database.close()
 
 
-def test_a_redis_that_is_gone_fails_no_request(database, make_job, dispatcher):
+def test_dispatching_without_redis_raises_no_error(database, make_job, dispatcher):
     dispatcher.gone = True
     assert not dispatch_jobs(database, dispatcher, [make_job()])

@@ -54,55 +54,55 @@ def assert_problem(answer, status, code):
     ],
     ids=range(13),
 )
-def test_a_body_that_is_no_json_document_is_refused(api, body):
+def test_a_body_that_is_not_json_is_refused(api, body):
     assert_problem(post(api, body), 400, "malformed_json")
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"3", b'"text"', b"{}"])
-def test_json_that_is_no_spec_is_an_invalid_spec(api, body):
+def test_json_that_is_not_a_spec_is_an_invalid_spec(api, body):
     assert_problem(post(api, body), 422, "invalid_spec")
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 @pytest.mark.parametrize("part", ["name", "labels"])
-def test_text_that_no_database_keeps_is_an_invalid_spec(api, text, part):
+def test_text_that_a_database_cannot_store_is_an_invalid_spec(api, text, part):
     value = text if part == "name" else {text: text}
     problem = assert_problem(post(api, json.dumps({**SPEC, part: value})), 422, "invalid_spec")
     assert problem["errors"][0]["pointer"] == f"/{part}"
 
 
-def test_text_in_any_language_comes_back_as_it_was(api):
+def test_unicode_text_is_returned_unchanged(api):
     name = "Grüße, 世界 🎓"
     assert api.client.post("/api/v1/jobs", json={**SPEC, "name": name}).json()["name"] == name
 
 
-def test_a_body_of_the_largest_length_is_read(api):
+def test_a_body_of_the_maximum_size_is_accepted(api):
     body = json.dumps(SPEC).encode()
     assert post(api, body + b" " * (MAX_BODY_BYTES - len(body))).status_code == 201
 
 
 @pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 20 * MAX_BODY_BYTES])
-def test_a_body_that_says_it_is_too_long_is_refused(api, size):
+def test_a_body_with_a_too_large_content_length_is_refused(api, size):
     assert_problem(post(api, b" " * size), 413, "payload_too_large")
 
 
-def test_a_body_that_turns_out_too_long_is_refused(api):
+def test_a_streamed_body_above_the_limit_is_refused(api):
     pieces = (b" " * 10_000 for _ in range(40))  # sent without a Content-Length
     assert_problem(post(api, pieces), 413, "payload_too_large")
 
 
-def test_a_streamed_body_within_the_limit_is_read(api):
+def test_a_streamed_body_within_the_limit_is_accepted(api):
     assert post(api, iter([json.dumps(SPEC).encode()])).status_code == 201
 
 
-def test_a_path_that_is_not_there_is_not_found(api):
+def test_an_unknown_path_is_not_found(api):
     assert_problem(api.client.get("/api/v1/nothing"), 404, "not_found")
     assert_problem(api.client.get("/api/v1/jobs/"), 404, "not_found")
     assert_problem(api.client.get("/api/v1/docs/assets/nothing.js"), 404, "not_found")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/api/v1", "/api/v1/", "/api/v1/jobs/"])
-def test_a_path_that_is_not_there_leads_to_the_page_of_all_paths(api, path):
+def test_the_error_of_an_unknown_path_names_the_page_of_all_paths(api, path):
     detail = assert_problem(api.client.get(path), 404, "not_found")["detail"]
     assert "/api/v1/docs" in detail
     assert ("slash" in detail) == path.endswith("/")
@@ -132,7 +132,7 @@ def test_head_is_answered_as_get_without_the_body(api, path):
         ("GET", "jobs/0123456789ab/cancel", "POST"),
     ],
 )
-def test_a_method_that_a_path_does_not_take_is_refused(api, method, path, allowed):
+def test_a_method_that_a_path_does_not_support_is_refused(api, method, path, allowed):
     answer = api.client.request(method, f"/api/v1/{path}")
     assert answer.headers["Allow"] == allowed
     if method != "HEAD":
@@ -141,12 +141,12 @@ def test_a_method_that_a_path_does_not_take_is_refused(api, method, path, allowe
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz", "/api/v1/version", "/api/v1/models"])
-def test_a_parameter_that_nobody_reads_is_refused(api, path):
+def test_an_unknown_parameter_is_refused(api, path):
     problem = assert_problem(api.client.get(f"{path}?limit=3"), 422, "invalid_request")
     assert problem["errors"][0]["pointer"] == "/query/limit"
 
 
-def test_an_error_nobody_expected_shows_nothing_of_the_inside(api, monkeypatch, caplog, wait_until):
+def test_an_unexpected_error_reveals_no_internals(api, monkeypatch, caplog, wait_until):
     def fail(*_args, **_options):
         raise RuntimeError("the secret inside")
 
@@ -158,7 +158,7 @@ def test_an_error_nobody_expected_shows_nothing_of_the_inside(api, monkeypatch, 
     assert not re.search(r"secret|RuntimeError|Traceback", answer.text)
 
 
-def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
+def test_an_unavailable_database_gets_503(api, monkeypatch):
     def fail(*_args, **_options):
         raise OperationalError("SELECT secret", {}, Exception("connection refused"))
 
@@ -169,7 +169,7 @@ def test_a_database_that_does_not_answer_is_unavailable(api, monkeypatch):
     assert "secret" not in answer.text
 
 
-def test_a_wrong_question_to_the_database_is_a_failure_of_the_server(api, monkeypatch, caplog):
+def test_an_invalid_database_statement_gets_500(api, monkeypatch, caplog):
     """Not an outage: clients would retry it forever."""
 
     def ask(session, *_args, **_options):

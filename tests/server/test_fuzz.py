@@ -1,7 +1,7 @@
 """Fuzzing: requests generated from the OpenAPI document, and responses checked against it.
 
-Every operation gets requests that fit its schema and requests that do not, the same ones on every
-run; the ids of jobs and workers that are there stand in half of the addresses.
+Every operation gets valid and invalid requests, the same ones on every run; half of the paths have
+the ids of existing jobs.
 """
 
 import itertools
@@ -20,14 +20,14 @@ from ampcore.spec import State
 
 pytestmark = pytest.mark.xdist_group("fuzz")
 
-HELD = [
+CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,
     checks.content_type_conformance,
     checks.response_headers_conformance,
     checks.response_schema_conformance,
 ]
-"""What every answer is held against; an unfit request may be refused with any documented 4xx."""
+"""The checks of every response; an invalid request may get any documented 4xx."""
 
 BOUNDED = settings(
     max_examples=15,
@@ -49,7 +49,7 @@ def operations(app):
     document = schemathesis.openapi.from_dict(app.openapi())
     for found in document.get_all_operations():
         operation = found.ok()
-        if not operation.path.endswith("/session"):  # one that signs out would end the test
+        if not operation.path.endswith("/session"):  # signing out would end the test
             yield operation
 
 
@@ -57,24 +57,26 @@ def test_every_response_matches_the_openapi_document(api, make_job, subtests):
     ids = itertools.cycle([make_job(state).id for state in State])
     ended = make_job(State.SUCCEEDED).id
     headers = {"Authorization": f"Bearer {api.token}"}
-    asked = []
+    responses = []
     for operation, mode in itertools.product(operations(api.app), GenerationMode):
         with subtests.test(operation=operation.label, mode=mode.value):
 
             @BOUNDED
             @given(case=operation.as_strategy(generation_mode=mode), real=...)
-            def ask(case, real: bool):
+            def send(case, real: bool):
                 if real:  # the same key with another request is refused before anything else
                     case.headers.pop("Idempotency-Key", None)
                 if real and "job_id" in case.path_parameters:
-                    # Some answers end with their job.
+                    # A stream ends only with its job.
                     streams = case.operation.path.endswith("/stream")
                     case.path_parameters["job_id"] = ended if streams else next(ids)
                 case.query.pop("follow", None)
-                asked.append(case.call_and_validate(base_url=api.url, headers=headers, checks=HELD))
+                responses.append(
+                    case.call_and_validate(base_url=api.url, headers=headers, checks=CHECKS)
+                )
 
-            with suppress(Unsatisfiable):  # nothing can be wrong in a request without parameters
-                ask()
-    statuses = Counter(answer.status_code for answer in asked)
-    assert len(asked) > 500
+            with suppress(Unsatisfiable):  # a request without parameters cannot be invalid
+                send()
+    statuses = Counter(answer.status_code for answer in responses)
+    assert len(responses) > 500
     assert {200, 201, 204, 404, 409, 422} < set(statuses)

@@ -22,8 +22,8 @@ def job_id(make_job):
 
 
 @pytest.fixture
-def refused(api, job_id):
-    """An answer that must be a 4xx, from requests after which every table is as it was."""
+def assert_refused(api, job_id):
+    """Assert that a response is a 4xx and that no table has changed."""
 
     def counts():
         with api.database.read() as session:
@@ -83,19 +83,19 @@ BODIES = [
         *("POST tokens", "PUT projects/default", "POST session"),
     ],
 )
-def test_a_strange_body_is_refused(api, refused, job_id, what):
+def test_an_invalid_body_is_refused(api, assert_refused, job_id, what):
     method, path = what.format(id=job_id).split()
     headers = {"Content-Type": "application/json"}
     for body in BODIES:
         content = body.encode() if isinstance(body, str) else body
         answer = api.client.request(method, f"/api/v1/{path}", content=content, headers=headers)
-        refused(answer, 400, 401, 422)
+        assert_refused(answer, 400, 401, 422)
         assert len(answer.content) < 200_000, body[:80]
 
 
-def test_only_the_first_of_many_unknown_parameters_are_reported(api, refused):
+def test_only_the_first_of_many_unknown_parameters_are_reported(api, assert_refused):
     query = "&".join(f"a{number:x}" for number in range(8000))
-    answer = refused(api.client.get(f"/api/v1/jobs?{query}"), 422)
+    answer = assert_refused(api.client.get(f"/api/v1/jobs?{query}"), 422)
     assert len(answer["errors"]) == MAX_PROBLEMS
 
 
@@ -124,30 +124,30 @@ def test_only_the_first_of_many_unknown_parameters_are_reported(api, refused):
     ],
     ids=lambda part: str(part)[:50],
 )
-def test_a_job_that_asks_for_too_much_is_refused(api, refused, job_id, part):
-    refused(api.client.post("/api/v1/jobs", json={**SPEC, **part}), 422)
-    refused(api.client.post(f"/api/v1/jobs/{job_id}/clone", json={"set": part}), 422)
+def test_a_spec_with_values_out_of_range_is_refused(api, assert_refused, job_id, part):
+    assert_refused(api.client.post("/api/v1/jobs", json={**SPEC, **part}), 422)
+    assert_refused(api.client.post(f"/api/v1/jobs/{job_id}/clone", json={"set": part}), 422)
 
 
 @pytest.mark.parametrize("size", [10 * 2**20, 256 * 1024 + 1])
-def test_a_body_of_many_megabytes_is_refused(api, refused, size):
-    refused(api.client.post("/api/v1/jobs", content=b" " * size), 413)
+def test_a_body_above_the_limit_is_refused(api, assert_refused, size):
+    assert_refused(api.client.post("/api/v1/jobs", content=b" " * size), 413)
 
 
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", ""]
 )
-def test_a_body_that_calls_itself_something_else_is_refused(api, refused, job_id, kind):
+def test_a_body_with_another_content_type_is_refused(api, assert_refused, job_id, kind):
     headers = {"Content-Type": kind}
     for method, path in [("POST", "jobs"), ("PATCH", f"jobs/{job_id}"), ("POST", "tokens")]:
         answer = api.client.request(method, f"/api/v1/{path}", content=b"{}", headers=headers)
-        assert refused(answer, 415)["code"] == "unsupported_media_type"
+        assert assert_refused(answer, 415)["code"] == "unsupported_media_type"
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/x.y+json"]
 )
-def test_every_kind_of_json_is_taken(api, kind):
+def test_every_json_content_type_is_accepted(api, kind):
     headers = {"Content-Type": kind}
     answer = api.client.post("/api/v1/jobs", content=json.dumps(SPEC), headers=headers)
     assert answer.status_code == 201
@@ -181,26 +181,26 @@ NAMES = [
         *("DELETE tokens/{}", "PUT projects/{}"),
     ],
 )
-def test_a_name_that_leads_astray_leads_nowhere(api, refused, job_id, what):
+def test_a_hostile_id_in_a_path_is_refused(api, assert_refused, job_id, what):
     method, path = what.split()
     body = {} if method in ("PATCH", "PUT") else None
     for name in NAMES:
-        place = path.replace("{id}", job_id).replace("{}", name)
-        answer = api.client.request(method, f"/api/v1/{place}", json=body)
-        refused(answer, 404, 405, 422)
+        filled_path = path.replace("{id}", job_id).replace("{}", name)
+        answer = api.client.request(method, f"/api/v1/{filled_path}", json=body)
+        assert_refused(answer, 404, 405, 422)
         assert "set-cookie" not in answer.headers
 
 
-def test_headers_that_are_too_long_are_refused(api, refused):
+def test_headers_that_are_too_long_are_refused(api, assert_refused):
     headers = {"X-Long": "x" * MAX_HEADER_BYTES}
     for client in (api.client, api.anonymous):
-        assert refused(client.get("/api/v1/jobs", headers=headers), 431)["code"]
-    assert refused(api.anonymous.get("/healthz", headers=headers), 431)["code"]
+        assert assert_refused(client.get("/api/v1/jobs", headers=headers), 431)["code"]
+    assert assert_refused(api.anonymous.get("/healthz", headers=headers), 431)["code"]
 
 
-def test_headers_that_are_too_many_are_refused(api, refused):
+def test_headers_that_are_too_many_are_refused(api, assert_refused):
     headers = [(f"X-{number}", "") for number in range(MAX_HEADERS)]
-    assert refused(api.client.get("/api/v1/jobs", headers=headers), 431)
+    assert assert_refused(api.client.get("/api/v1/jobs", headers=headers), 431)
 
 
 def test_headers_within_the_limits_are_read(api):
@@ -208,12 +208,12 @@ def test_headers_within_the_limits_are_read(api):
     assert api.client.get("/api/v1/jobs", headers=headers).status_code == 200
 
 
-# ---- Below HTTP
+# ---- Raw HTTP
 
 
 @pytest.fixture(scope="module")
 def raw_port():
-    """A server as `ampserver api` has it, in front of nothing."""
+    """The port of a server with the HTTP protocol of `ampserver api` and an empty application."""
     import uvicorn
 
     from server.serving.http_protocol import ProblemProtocol
@@ -236,13 +236,13 @@ def raw_port():
 
 
 def answer_to(port, *pieces):
-    """The status, the headers and the body that come back for some bytes."""
+    """The status, the headers and the body of the response to some bytes."""
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         try:
             for piece in pieces:
                 connection.sendall(piece)
         except OSError:
-            pass  # refused before the last piece
+            pass  # refused before the last chunk
         received = b""
         try:
             while piece := connection.recv(65536):
@@ -256,7 +256,7 @@ def answer_to(port, *pieces):
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS where there is none
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS on a plain HTTP port
         b"nonsense\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nno colon here\r\n\r\n",
@@ -274,7 +274,7 @@ def test_malformed_http_gets_problem_json(raw_port, request_bytes):
     assert json.loads(body)["code"] == "malformed_http"
 
 
-def test_headers_without_an_end_are_cut_off(raw_port):
+def test_endless_headers_are_refused(raw_port):
     endless = (b"X-%d: %s\r\n" % (number, b"x" * 1000) for number in range(1000))
     status, head, body = answer_to(raw_port, b"GET / HTTP/1.1\r\n", *endless)
     assert status == 431
@@ -282,7 +282,7 @@ def test_headers_without_an_end_are_cut_off(raw_port):
     assert json.loads(body)["code"] == "headers_too_large"
 
 
-def test_a_connection_serves_one_request_after_the_other(raw_port):
+def test_a_connection_serves_several_requests(raw_port):
     head = b"POST / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 20_000 + b"\r\n"
     one = head + b"Content-Length: 70000\r\n\r\n" + b"x" * 70_000
     last = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

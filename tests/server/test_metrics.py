@@ -46,7 +46,7 @@ def register(database):
     return register
 
 
-def test_any_valid_token_may_scrape_and_nobody_else(api, scrape, client_with_role):
+def test_only_a_valid_token_may_read_the_metrics(api, scrape, client_with_role):
     assert scrape(client_with_role("viewer", "other"))
     assert api.anonymous.get("/metrics").status_code == 401
 
@@ -58,36 +58,36 @@ def test_the_build_info_is_a_metric(scrape):
     assert scrape()["ampcore_build_info", *labels] == 1
 
 
-def test_requests_are_counted_by_the_template_of_their_route(api, scrape, make_job):
+def test_requests_are_counted_by_route_template(api, scrape, make_job):
     for _ in range(2):
         api.client.get(f"/api/v1/jobs/{make_job().id}")
     api.client.get("/api/v1/jobs/ffffffffffff")
     api.client.get("/made/up/by/a/stranger")
     api.anonymous.get("/api/v1/jobs")
-    told = scrape()
+    samples = scrape()
 
     def count(route, status, method="GET"):
         labels = (("method", method), ("route", route), ("status", status))
-        return told.get(("ampcore_http_request_duration_seconds_count", *labels))
+        return samples.get(("ampcore_http_request_duration_seconds_count", *labels))
 
     assert count("/api/v1/jobs/{job_id}", "200") == 2
     assert count("/api/v1/jobs/{job_id}", "404") == 1
     assert count("other", "404") == 1
     assert count("other", "401") == 1
-    assert not [key for key in told if "stranger" in str(key)]
+    assert not [key for key in samples if "stranger" in str(key)]
 
 
 def test_jobs_are_counted_by_state_and_queue(scrape, make_job):
     make_job()
     make_job(runtime={"device": "gpu"})
     make_job(State.RUNNING)
-    told = scrape()
-    assert told["ampcore_jobs", ("queue", "default"), ("state", "queued")] == 1
-    assert told["ampcore_jobs", ("queue", "gpu"), ("state", "queued")] == 1
-    assert told["ampcore_jobs", ("queue", "default"), ("state", "running")] == 1
+    samples = scrape()
+    assert samples["ampcore_jobs", ("queue", "default"), ("state", "queued")] == 1
+    assert samples["ampcore_jobs", ("queue", "gpu"), ("state", "queued")] == 1
+    assert samples["ampcore_jobs", ("queue", "default"), ("state", "running")] == 1
 
 
-def test_the_oldest_wait_is_of_the_jobs_that_are_due(database, scrape, make_job):
+def test_the_oldest_wait_ignores_jobs_that_are_not_due(database, scrape, make_job):
     job, later = make_job(), make_job()
     with database.write() as session:
         session.execute(update(Job).where(Job.id == job.id).values(queued_at=after(-90)))
@@ -97,20 +97,20 @@ def test_the_oldest_wait_is_of_the_jobs_that_are_due(database, scrape, make_job)
     assert 90 - EXACT_S < waited_s < 90 + DEADLINE_S
 
 
-def test_waits_and_ends_of_attempts_never_fall(database, scrape, make_job):
+def test_attempt_counters_do_not_decrease_when_a_job_is_deleted(database, scrape, make_job):
     ended = make_job(State.SUCCEEDED)
     make_job(State.RUNNING)
     with database.write() as session:
         session.execute(update(Attempt).where(Attempt.job_id == ended.id).values(waited_s=20.0))
 
     def check():
-        told = scrape()
-        assert told["ampcore_attempts_total", ("outcome", "succeeded")] == 1
-        assert told["ampcore_queue_wait_seconds_count",] == 2
-        assert told["ampcore_queue_wait_seconds_bucket", ("le", "15.0")] == 1
-        assert told["ampcore_queue_wait_seconds_bucket", ("le", "60.0")] == 2
-        assert told["ampcore_queue_wait_seconds_bucket", ("le", "+Inf")] == 2
-        assert told["ampcore_queue_wait_seconds_sum",] == pytest.approx(20, abs=5)
+        samples = scrape()
+        assert samples["ampcore_attempts_total", ("outcome", "succeeded")] == 1
+        assert samples["ampcore_queue_wait_seconds_count",] == 2
+        assert samples["ampcore_queue_wait_seconds_bucket", ("le", "15.0")] == 1
+        assert samples["ampcore_queue_wait_seconds_bucket", ("le", "60.0")] == 2
+        assert samples["ampcore_queue_wait_seconds_bucket", ("le", "+Inf")] == 2
+        assert samples["ampcore_queue_wait_seconds_sum",] == pytest.approx(20, abs=5)
 
     check()
     with database.write() as session:
@@ -127,34 +127,34 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     with api.database.write() as session:
         workers.stopped(session, "gone")
     make_job(State.RUNNING)
-    told = scrape()
-    assert told["ampcore_workers", ("state", "online")] == 3
-    assert told["ampcore_workers", ("state", "stopped")] == 1
-    assert told["ampcore_workers", ("state", "lost")] == 0
-    assert told["ampcore_worker_slots", ("worker", "some-worker")] == 2
-    assert told["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
-    assert told["ampcore_worker_slots_busy", ("worker", "slow")] == 0
-    assert told["ampcore_steps_ingested_total",] == 108
-    assert told["ampcore_ingest_lag_seconds",] == 1.5
+    samples = scrape()
+    assert samples["ampcore_workers", ("state", "online")] == 3
+    assert samples["ampcore_workers", ("state", "stopped")] == 1
+    assert samples["ampcore_workers", ("state", "lost")] == 0
+    assert samples["ampcore_worker_slots", ("worker", "some-worker")] == 2
+    assert samples["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
+    assert samples["ampcore_worker_slots_busy", ("worker", "slow")] == 0
+    assert samples["ampcore_steps_ingested_total",] == 108
+    assert samples["ampcore_ingest_lag_seconds",] == 1.5
     which = (("gpu", "0"), ("worker", "some-worker"))
-    assert told["ampcore_gpu_utilization_ratio", *which] == 0.75
-    assert told["ampcore_gpu_memory_used_bytes", *which] == 2
-    assert told["ampcore_gpu_memory_bytes", *which] == 8
+    assert samples["ampcore_gpu_utilization_ratio", *which] == 0.75
+    assert samples["ampcore_gpu_memory_used_bytes", *which] == 2
+    assert samples["ampcore_gpu_memory_bytes", *which] == 8
     with api.database.write() as session:
         session.execute(text("DELETE FROM workers"))
     assert scrape()["ampcore_steps_ingested_total",] == 108
 
 
-def test_artifacts_and_silent_jobs_are_metrics(database, scrape, make_job):
+def test_artifact_sizes_and_the_silence_of_jobs_are_metrics(database, scrape, make_job):
     job = make_job(State.RUNNING)
     with database.write() as session:
         for number in (1, 2):
             file = artifacts.StoredFile(f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64)
             artifacts.add(session, job.id, 1, file)
         session.execute(update(Job).values(updated_at=after(-40)))
-    told = scrape()
-    assert told["ampcore_artifacts_bytes", ("kind", "checkpoint")] == 6 * 2**31
-    silence_s = told["ampcore_running_job_silence_seconds",]
+    samples = scrape()
+    assert samples["ampcore_artifacts_bytes", ("kind", "checkpoint")] == 6 * 2**31
+    silence_s = samples["ampcore_running_job_silence_seconds",]
     assert 40 - EXACT_S < silence_s < 40 + DEADLINE_S
 
 
@@ -166,10 +166,10 @@ def test_the_reconciler_has_metrics(api, scrape, make_job):
     reconciler = api.app.state.reconciler
     reconciler.expire()
     reconciler.last_success_at = 1234.5
-    told = scrape()
-    assert told["ampcore_leases_lost_total",] == 1
-    assert told["ampcore_attempts_total", ("outcome", "lost")] == 1
-    assert told["ampcore_reconciler_last_success_timestamp_seconds",] == 1234.5
+    samples = scrape()
+    assert samples["ampcore_leases_lost_total",] == 1
+    assert samples["ampcore_attempts_total", ("outcome", "lost")] == 1
+    assert samples["ampcore_reconciler_last_success_timestamp_seconds",] == 1234.5
 
 
 def test_without_the_database_process_metrics_remain(api, scrape):
@@ -179,18 +179,18 @@ def test_without_the_database_process_metrics_remain(api, scrape):
         session.execute(text("ALTER TABLE jobs RENAME TO jobs_away"))
     try:
         api.app.state.services.authenticator._clock = lambda: time.monotonic() + 60
-        told = scrape()
+        samples = scrape()
     finally:
         with api.database.write() as session:
             session.execute(text("ALTER TABLE tokens_away RENAME TO tokens"))
             session.execute(text("ALTER TABLE jobs_away RENAME TO jobs"))
-    assert told["ampcore_database_up",] == 0
-    assert told["process_resident_memory_bytes",] > 0
-    assert ("ampcore_steps_ingested_total",) not in told
+    assert samples["ampcore_database_up",] == 0
+    assert samples["process_resident_memory_bytes",] > 0
+    assert ("ampcore_steps_ingested_total",) not in samples
 
 
-def test_the_whole_is_in_prometheus_order(api, make_job, register):
-    """Names and units as Prometheus has them: base units, `_total` on counters, help and type."""
+def test_metric_names_follow_the_prometheus_conventions(api, make_job, register):
+    """Base units, `_total` on counters, help and type."""
     make_job(State.SUCCEEDED)
     register("w", gpus=[])
     for family in text_string_to_metric_families(api.client.get("/metrics").text):
@@ -203,8 +203,8 @@ def test_the_whole_is_in_prometheus_order(api, make_job, register):
             assert all(s.name.endswith("_total") for s in family.samples)
 
 
-def test_a_number_that_falls_is_not_counted_twice():
-    growth = MonotonicCounter()
-    assert [growth.total("a", n) for n in (5, 7, 3, 4, 4)] == [5, 7, 7, 8, 8]
-    growth.total("b", 2)
-    assert growth.sum() == 10
+def test_a_monotonic_counter_never_decreases():
+    counter = MonotonicCounter()
+    assert [counter.total("a", n) for n in (5, 7, 3, 4, 4)] == [5, 7, 7, 8, 8]
+    counter.total("b", 2)
+    assert counter.sum() == 10

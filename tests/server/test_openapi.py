@@ -38,19 +38,19 @@ def references(node):
             yield from references(value)
 
 
-def test_every_reference_leads_somewhere(document):
+def test_every_reference_is_defined(document):
     for reference in references(document):
         prefix, name = reference.rsplit("/", 1)
         assert prefix == "#/components/schemas"
         assert name in document["components"]["schemas"], reference
 
 
-def test_every_schema_is_one(document):
+def test_every_schema_is_valid(document):
     for schema in document["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_every_route_is_described_with_its_failures(api, document):
+def test_every_route_is_documented_with_its_errors(api, document):
     described = {(method, path) for method, path, _ in operations(document)}
     hidden = re.compile(r"/api/v1/(docs|openapi\.json)|/$")
     routes = {
@@ -81,20 +81,20 @@ def test_every_route_is_described_with_its_failures(api, document):
                 assert kinds == ["application/problem+json"], (path, status)
 
 
-def test_the_token_is_asked_for_everywhere_but_at_the_health(document):
+def test_only_public_paths_and_sign_in_need_no_token(document):
     assert document["security"] == [{"token": []}, {"session": []}]
     schemes = document["components"]["securitySchemes"]
     assert schemes["token"]["scheme"] == "bearer"
     assert (schemes["session"]["in"], schemes["session"]["name"]) == ("cookie", "ampcore_session")
-    unlocked = {
+    without_token = {
         (method, path)
         for method, path, operation in operations(document)
         if operation.get("security") == []
     }
-    assert unlocked == {("GET", path) for path in PUBLIC_PATHS} | {SIGN_IN}
+    assert without_token == {("GET", path) for path in PUBLIC_PATHS} | {SIGN_IN}
 
 
-def test_the_examples_are_valid_and_fit_the_schema(document):
+def test_the_examples_are_valid_and_match_the_schema(document):
     body = document["paths"]["/api/v1/jobs"]["post"]["requestBody"]
     schema = {**document, **body["content"]["application/json"]["schema"]}
     for example in EXAMPLES.values():
@@ -102,7 +102,7 @@ def test_the_examples_are_valid_and_fit_the_schema(document):
         jsonschema.validate(example["value"], schema)
 
 
-def test_what_the_server_answers_fits_the_document(api, document, make_job, make_block):
+def test_responses_match_the_document(api, document, make_job, make_block):
     from ampcore.spec import State
     from store import ingest, workers
 
@@ -130,7 +130,7 @@ def test_what_the_server_answers_fits_the_document(api, document, make_job, make
     check(api.anonymous.get("/healthz"), "/healthz")
 
 
-def test_the_page_and_all_that_it_loads_come_from_here(api):
+def test_the_docs_page_loads_only_files_of_this_server(api):
     page = api.client.get("/api/v1/docs")
     assert page.status_code == 200
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
@@ -143,11 +143,11 @@ def test_the_page_and_all_that_it_loads_come_from_here(api):
     assert "script-src" not in policy
 
 
-def test_the_page_asks_for_the_document_without_what_its_own_address_may_hold(api):
+def test_the_docs_page_requests_the_document_without_credentials_in_the_url(api):
     script = api.client.get("/api/v1/docs/start.js")
     assert script.headers["content-type"].startswith("text/javascript")
     assert 'url: window.location.origin + "/api/v1/openapi.json"' in script.text
 
 
-def test_the_document_says_how_to_try_an_operation(document):
+def test_the_document_explains_how_to_authorize(document):
     assert "press **Authorize** and paste the token" in document["info"]["description"]

@@ -7,7 +7,7 @@ from service.settings import SettingsInvalid
 from tests.environment import settings_from
 
 
-def test_an_empty_environment_means_this_machine(monkeypatch, tmp_path):
+def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for environment in ({}, {"AMPCORE_DATA_DIR": "", "AMPCORE_PORT": " "}):
         settings = settings_from(Settings, environment)
@@ -19,7 +19,7 @@ def test_an_empty_environment_means_this_machine(monkeypatch, tmp_path):
         assert (settings.host, settings.port) == ("127.0.0.1", 8470)
 
 
-def test_the_environment_decides():
+def test_settings_are_read_from_the_environment():
     settings = settings_from(
         Settings,
         {
@@ -41,6 +41,6 @@ def test_the_environment_decides():
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "65536", "8.5", "²", "9" * 5000])
-def test_a_port_that_is_none_is_named(port):
+def test_an_invalid_port_is_refused(port):
     with pytest.raises(SettingsInvalid, match=r"AMPCORE_PORT: expected .* 65535, received"):
         settings_from(Settings, {"AMPCORE_PORT": port})

@@ -25,7 +25,7 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def s3_url(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of an empty folder in the bucket; the AWS variables lead to it."""
+    """The address of an empty folder in the bucket; the AWS variables are set for it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

@@ -15,7 +15,7 @@ TOKEN = "amp_" + "aB3_-" * 8
 
 @pytest.fixture
 def write():
-    """What one record looks like in both formats, made inside the present context."""
+    """Format a record as text and as JSON, with the current log context."""
 
     def write(message, *arguments, error=None, **extra):
         info = (type(error), error, None) if error is not None else None
@@ -28,17 +28,17 @@ def write():
     return write
 
 
-def test_a_line_says_what_it_belongs_to(write):
+def test_a_log_line_has_the_fields_of_its_context(write):
     with log_context(request_id="r-1"), log_context(job_id="j", attempt=2, other=None):
-        text, told = write("job %s", "starts")
+        text, logged = write("job %s", "starts")
     assert text == "INFO amp: job starts request_id=r-1 job_id=j attempt=2"
-    assert (told["level"], told["logger"], told["message"]) == ("INFO", "amp", "job starts")
-    assert (told["request_id"], told["job_id"], told["attempt"]) == ("r-1", "j", 2)
-    assert told["time"].endswith("+00:00")
-    assert "other" not in told
+    assert (logged["level"], logged["logger"], logged["message"]) == ("INFO", "amp", "job starts")
+    assert (logged["request_id"], logged["job_id"], logged["attempt"]) == ("r-1", "j", 2)
+    assert logged["time"].endswith("+00:00")
+    assert "other" not in logged
 
 
-def test_a_context_ends_where_it_began_and_is_the_threads_own(write):
+def test_a_log_context_ends_with_its_block_and_belongs_to_one_thread(write):
     with log_context(job_id="j"):
         elsewhere = []
         thread = threading.Thread(target=lambda: elsewhere.append(write("x")[0]))
@@ -48,16 +48,16 @@ def test_a_context_ends_where_it_began_and_is_the_threads_own(write):
     assert write("x")[0] == "INFO amp: x"
 
 
-def test_nobody_writes_a_second_line_of_his_own(write):
-    text, told = write("job %s", "x\r\nINFO amp: everything is fine")
+def test_line_breaks_in_a_message_are_escaped(write):
+    text, logged = write("job %s", "x\r\nINFO amp: everything is fine")
     assert text == "INFO amp: job x\\r\\nINFO amp: everything is fine"
-    assert told["message"] == "job x\r\nINFO amp: everything is fine"
+    assert logged["message"] == "job x\r\nINFO amp: everything is fine"
 
 
 def test_control_characters_are_escaped(write):
-    text, told = write("job %s", "\x1b[2J\x00\x9b31m\u2028\u202ex\tå")
+    text, logged = write("job %s", "\x1b[2J\x00\x9b31m\u2028\u202ex\tå")
     assert text == r"INFO amp: job \x1b[2J\x00\x9b31m\u2028\u202ex\tå"
-    assert told["message"] == "job \x1b[2J\x00\x9b31m\u2028\u202ex\tå"
+    assert logged["message"] == "job \x1b[2J\x00\x9b31m\u2028\u202ex\tå"
 
 
 SECRETS = [
@@ -81,7 +81,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_is_not_written_whichever_way_it_comes(write, text):
+def test_secrets_are_redacted_in_messages_arguments_errors_and_fields(write, text):
     lines = [
         write(text)[0],
         json.dumps(write(text)[1]),
@@ -106,19 +106,19 @@ def test_a_secret_is_not_written_whichever_way_it_comes(write, text):
         "basic training of 7 tokens",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_text_without_secrets_is_not_changed(text):
     assert redact(text) == text
 
 
 def run(script):
-    """What a process writes to its terminal."""
+    """What a script writes to stderr."""
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return result.stderr
 
 
-def test_every_library_writes_lines_of_one_form():
+def test_loggers_of_libraries_write_the_same_json_lines():
     written = run(
         "import logging, warnings\n"
         "from service.log_config import set_up_logging\n"
@@ -127,13 +127,13 @@ def test_every_library_writes_lines_of_one_form():
         "    logging.getLogger(name).info('from ' + name)\n"
         "warnings.warn('look')\n"
     )
-    told = [json.loads(line) for line in written.splitlines()]
-    assert [line["logger"] for line in told] == [
+    logged = [json.loads(line) for line in written.splitlines()]
+    assert [line["logger"] for line in logged] == [
         "uvicorn.error", "celery.worker", "server.access", "py.warnings",
     ]  # fmt: skip
 
 
-def test_with_a_file_the_terminal_gets_only_warnings(tmp_path):
+def test_with_a_log_file_the_terminal_gets_only_warnings(tmp_path):
     written = run(
         "import logging; from pathlib import Path; from service.log_config import set_up_logging\n"
         f"set_up_logging('json', Path({str(tmp_path / 'log')!r}))\n"

@@ -18,7 +18,7 @@ try:
 except SystemExit as end:
     print(before, dumpable(), end.code)
 """
-"""Run a program, and say whether it could be read before and after, and how it ended."""
+"""Run a program; print whether it was dumpable before and after, and its exit code."""
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ except SystemExit as end:
     [("worker",), ("server", "api"), ("server", "up", "--host", "no such host")],
     ids=lambda program: "-".join(program[:2]),
 )
-def test_a_process_with_secrets_cannot_be_read_by_another_one_of_its_user(program, tmp_path):
-    """Each is given settings that end it at its start, when it must be closed already."""
+def test_server_and_worker_are_not_dumpable(program, tmp_path):
+    """Invalid settings end each program at its start, when it must not be dumpable any more."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *program],
         cwd=tmp_path,

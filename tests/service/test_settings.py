@@ -5,13 +5,13 @@ from service.settings import SettingsInvalid, SharedSettings
 from tests.environment import settings_from
 
 GIVEN = {"AMPCORE_DATABASE_URL": "sqlite://", "AMPCORE_REDIS_URL": "redis://h"}
-NO_DATABASES = [
+INVALID_DATABASE_URLS = [
     "secret",
     "secret nonsense",
     "mysql://ada:secret@host/amp",
     "postgresql://a:secret@h:p/x",
 ]
-NO_QUEUES = [
+INVALID_REDIS_URLS = [
     "secret",
     "http://:secret@host",
     "redis:secret",
@@ -21,7 +21,13 @@ NO_QUEUES = [
     "redis+socket:///run/secret.sock",
     "sentinel://:secret@host:26379",
 ]
-NO_STORAGES = ["secret", "/secret/folder", "s3://key:secret@bucket", "s3://", "://secret"]
+INVALID_ARTIFACTS_URLS = [
+    "secret",
+    "/secret/folder",
+    "s3://key:secret@bucket",
+    "s3://",
+    "://secret",
+]
 
 
 def shared(**variables):
@@ -31,12 +37,12 @@ def shared(**variables):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        *[("AMPCORE_DATABASE_URL", text) for text in NO_DATABASES],
-        *[("AMPCORE_REDIS_URL", text) for text in NO_QUEUES],
-        *[("AMPCORE_ARTIFACTS_URL", text) for text in NO_STORAGES],
+        *[("AMPCORE_DATABASE_URL", text) for text in INVALID_DATABASE_URLS],
+        *[("AMPCORE_REDIS_URL", text) for text in INVALID_REDIS_URLS],
+        *[("AMPCORE_ARTIFACTS_URL", text) for text in INVALID_ARTIFACTS_URLS],
     ],
 )
-def test_an_invalid_url_is_named_and_not_quoted(name, text):
+def test_an_invalid_url_is_refused_without_repeating_it(name, text):
     with pytest.raises(SettingsInvalid, match=rf"{name}: expected .*received") as caught:
         shared(**{name: text})
     assert "secret" not in str(caught.value)
@@ -53,17 +59,17 @@ def test_an_invalid_url_is_named_and_not_quoted(name, text):
         ("artifacts_url", "s3://bucket/folder"),
     ],
 )
-def test_a_valid_url_is_not_changed(name, text):
+def test_a_valid_url_is_returned_unchanged(name, text):
     assert getattr(shared(**{f"AMPCORE_{name.upper()}": text}), name) == text
 
 
 @pytest.mark.parametrize("lease", ["0", "-5", "nan", "inf", "soon", "1e9"])
-def test_a_duration_is_a_number_in_its_range(lease):
+def test_an_invalid_duration_is_refused(lease):
     with pytest.raises(SettingsInvalid, match=rf"AMPCORE_LEASE_S: expected .* 3600.*'{lease}'"):
         shared(AMPCORE_LEASE_S=lease)
 
 
-def test_a_word_that_is_not_one_of_the_choices_is_named():
+def test_an_unknown_choice_is_refused():
     with pytest.raises(SettingsInvalid, match=r"AMPCORE_LOG_FORMAT: expected text or json.*'xml'"):
         shared(AMPCORE_LOG_FORMAT="xml")
 
@@ -81,19 +87,19 @@ def test_settings_do_not_change():
         shared().lease_s = 1
 
 
-def test_settings_that_are_shown_hide_the_passwords():
+def test_the_repr_of_the_settings_hides_passwords():
     settings = shared(
         AMPCORE_DATABASE_URL="postgresql://a:secret@h/x", AMPCORE_REDIS_URL="redis://:secret@h"
     )
     assert "secret" not in f"{settings} {settings!r}"
 
 
-def test_a_data_folder_with_any_name_becomes_a_url(tmp_path):
+def test_the_artifacts_url_escapes_the_name_of_the_folder(tmp_path):
     settings = shared(AMPCORE_DATA_DIR=str(tmp_path / "with blank %20"))
     assert settings.artifacts_url == f"file://{tmp_path}/with%20blank%20%2520/artifacts"
 
 
-def test_an_object_store_without_its_library_says_what_to_install(monkeypatch):
+def test_an_s3_url_without_s3fs_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr("service.settings.find_spec", lambda name: None)
     with pytest.raises(SettingsInvalid, match=r"ARTIFACTS_URL: .*s3fs.*ampcore\[s3\]"):
         shared(AMPCORE_ARTIFACTS_URL="s3://bucket")

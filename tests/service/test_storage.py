@@ -19,7 +19,7 @@ from tests.processes import free_port
 
 JOB = "0123456789ab"
 PATH = "attempt-1/checkpoints/step-7.npz"
-BYTES = bytes(range(256)) * 20_000  # 5 MB: more than one piece of either storage
+BYTES = bytes(range(256)) * 20_000  # 5 MB: more than one chunk of either storage
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 
 
@@ -38,29 +38,29 @@ def file(tmp_path):
     return file
 
 
-def whole(storage, path=PATH, size=None):
+def read_all(storage, path=PATH, size=None):
     return b"".join(storage.read(JOB, path, 0, len(BYTES) if size is None else size))
 
 
-def test_what_was_put_is_read_back(storage, file):
+def test_a_stored_file_is_read_back(storage, file):
     assert storage.put(JOB, PATH, file) == (len(BYTES), SHA256)
-    assert whole(storage) == BYTES
+    assert read_all(storage) == BYTES
     assert file.read_bytes() == BYTES
 
 
 @pytest.mark.parametrize("name", ["ü %2e*?[a].npz", "..hidden", "a b/#c&d=e"])
-def test_a_path_may_hold_what_a_file_name_may(storage, file, name):
+def test_a_path_may_have_any_character_of_a_file_name(storage, file, name):
     storage.put(JOB, name, file)
-    assert whole(storage, name) == BYTES
+    assert read_all(storage, name) == BYTES
     storage.remove(JOB, [name])
     with pytest.raises(FileNotStored):
-        whole(storage, name)
+        read_all(storage, name)
 
 
-def test_an_empty_file_is_a_file(storage, tmp_path):
+def test_an_empty_file_is_stored_and_read_back(storage, tmp_path):
     (tmp_path / "empty").touch()
     assert storage.put(JOB, PATH, tmp_path / "empty") == (0, hashlib.sha256().hexdigest())
-    assert whole(storage, size=0) == b""
+    assert read_all(storage, size=0) == b""
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (4_999_999, 5_000_001), (5_119_999, 5_120_000)])
@@ -73,7 +73,7 @@ def test_a_file_is_replaced_as_a_whole(storage, file, tmp_path):
     storage.put(JOB, PATH, file)
     (tmp_path / "other").write_bytes(b"other")
     storage.put(JOB, PATH, tmp_path / "other")
-    assert whole(storage, size=5) == b"other"
+    assert read_all(storage, size=5) == b"other"
     assert file.read_bytes() == BYTES
 
 
@@ -91,7 +91,7 @@ def test_a_file_whose_bytes_have_changed_is_not_fetched(storage, file, tmp_path)
     assert set(tmp_path.iterdir()) == before
 
 
-def test_what_is_not_there_is_said_at_once(storage, tmp_path, file):
+def test_reading_a_missing_file_fails_at_once(storage, tmp_path, file):
     storage.put(JOB, "other", file)
     with pytest.raises(FileNotStored, match="nothing could not be read"):
         storage.read(JOB, "nothing", 0, 1)
@@ -99,32 +99,32 @@ def test_what_is_not_there_is_said_at_once(storage, tmp_path, file):
         storage.fetch(JOB, "nothing", tmp_path / "fetched", SHA256)
 
 
-def test_a_file_that_is_too_short_is_no_whole_answer(storage, file):
+def test_reading_beyond_the_end_of_a_file_fails(storage, file):
     storage.put(JOB, PATH, file)
     with pytest.raises(FileDamaged, match="10 bytes too short"):
-        whole(storage, size=len(BYTES) + 10)
+        read_all(storage, size=len(BYTES) + 10)
 
 
-def test_removing_leaves_the_others_and_forgives_what_is_gone(storage, file):
+def test_removing_files_keeps_the_others_and_ignores_missing_ones(storage, file):
     storage.put(JOB, "a/1", file)
     storage.put(JOB, "a/2", file)
     storage.remove(JOB, ["a/1", "a/none", "none/at/all"])
     with pytest.raises(FileNotStored):
-        whole(storage, "a/1")
-    assert whole(storage, "a/2") == BYTES
+        read_all(storage, "a/1")
+    assert read_all(storage, "a/2") == BYTES
 
 
-def test_a_job_goes_with_all_its_files_and_no_others(storage, file):
+def test_removing_a_job_removes_only_its_files(storage, file):
     storage.put(JOB, "a/1", file)
     storage.put("other", "a/1", file)
     storage.remove_job(JOB)
     storage.remove_job(JOB)
     with pytest.raises(FileNotStored):
-        whole(storage, "a/1")
+        read_all(storage, "a/1")
     assert b"".join(storage.read("other", "a/1", 0, 4)) == BYTES[:4]
 
 
-# ---- Names stay in the folder of their job
+# ---- Paths stay in the folder of their job
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_job_goes_with_all_its_files_and_no_others(storage, file):
         "a\\..\\b", "a\0b", "a\nb", "a\x7fb", "a\x85b", "a\ud800b", "x" * 501,
     ],
 )  # fmt: skip
-def test_a_path_that_could_lead_out_is_refused(storage, file, path):
+def test_a_path_that_could_leave_the_folder_is_refused(storage, file, path):
     with pytest.raises(PathInvalid):
         check_path(path)
     with pytest.raises(PathInvalid):
@@ -144,7 +144,7 @@ def test_a_path_that_could_lead_out_is_refused(storage, file, path):
 
 
 @pytest.mark.parametrize("job_id", ["", "..", "a/b", "*", "x" * 65])
-def test_a_job_that_is_none_is_refused(storage, job_id):
+def test_an_invalid_job_id_is_refused(storage, job_id):
     with pytest.raises(PathInvalid):
         storage.remove_job(job_id)
 
@@ -166,7 +166,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["link/secret", "file-link"])
-def test_a_link_in_the_folder_leads_nowhere(folder, outside, file, path):
+def test_a_symlink_in_the_folder_of_a_job_is_not_followed(folder, outside, file, path):
     storage = Storage(folder.as_uri())
     (folder / JOB / "link").symlink_to(outside)
     (folder / JOB / "file-link").symlink_to(outside / "secret")
@@ -181,14 +181,14 @@ def test_a_link_in_the_folder_leads_nowhere(folder, outside, file, path):
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_a_link_in_the_place_of_a_job_is_not_followed(folder, outside):
+def test_a_symlink_in_place_of_the_folder_of_a_job_is_not_followed(folder, outside):
     (folder / "linked").symlink_to(outside)
     with pytest.raises(StorageFailed):
         Storage(folder.as_uri()).remove_job("linked")
     assert (outside / "secret").exists()
 
 
-def test_what_is_no_plain_file_is_not_stored(folder, outside, tmp_path):
+def test_only_regular_files_are_stored(folder, outside, tmp_path):
     storage = Storage(folder.as_uri())
     (tmp_path / "link").symlink_to(outside / "secret")
     os.mkfifo(tmp_path / "pipe")
@@ -198,15 +198,15 @@ def test_what_is_no_plain_file_is_not_stored(folder, outside, tmp_path):
     assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
-# ---- Whole or not at all
+# ---- Atomic writes
 
 
-def test_on_one_file_system_nothing_is_copied(folder, file):
+def test_a_file_on_the_same_file_system_is_linked(folder, file):
     Storage(folder.as_uri()).put(JOB, PATH, file)
     assert (folder / JOB / PATH).samefile(file)
 
 
-def test_between_file_systems_the_bytes_are_copied(folder, file, monkeypatch):
+def test_a_file_on_another_file_system_is_copied(folder, file, monkeypatch):
     def refuse(*_, **__):
         raise OSError(18, "Invalid cross-device link")
 
@@ -214,10 +214,12 @@ def test_between_file_systems_the_bytes_are_copied(folder, file, monkeypatch):
     storage = Storage(folder.as_uri())
     assert storage.put(JOB, PATH, file) == (len(BYTES), SHA256)
     assert not (folder / JOB / PATH).samefile(file)
-    assert whole(storage) == BYTES
+    assert read_all(storage) == BYTES
 
 
-def test_a_full_disk_leaves_what_was_there_and_no_rest(folder, file, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_partial_one(
+    folder, file, tmp_path, monkeypatch
+):
     storage = Storage(folder.as_uri())
     (tmp_path / "old").write_bytes(b"old")
     storage.put(JOB, PATH, tmp_path / "old")
@@ -229,11 +231,11 @@ def test_a_full_disk_leaves_what_was_there_and_no_rest(folder, file, tmp_path, m
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StorageFailed, match=f"{PATH} could not be stored: No space left"):
         storage.put(JOB, PATH, file)
-    assert whole(storage, size=3) == b"old"
+    assert read_all(storage, size=3) == b"old"
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["step-7.npz"]
 
 
-def test_a_reader_that_stops_early_leaves_nothing_open(folder, file):
+def test_a_reader_that_stops_early_leaves_no_file_open(folder, file):
     storage = Storage(folder.as_uri())
     storage.put(JOB, PATH, file)
     pieces = storage.read(JOB, PATH, 0, len(BYTES))
@@ -252,10 +254,10 @@ def open_below(folder):
     return [name for name in found if name.startswith(f"{folder}/")]
 
 
-# ---- Storages that do not answer
+# ---- Unavailable and unknown storages
 
 
-def test_a_store_that_is_away_is_no_file_that_is_missing(s3_url, monkeypatch, file):
+def test_an_unavailable_storage_is_not_reported_as_a_missing_file(s3_url, monkeypatch, file):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(StorageFailed) as caught:
@@ -264,31 +266,31 @@ def test_a_store_that_is_away_is_no_file_that_is_missing(s3_url, monkeypatch, fi
     assert "hush-hush" not in str(caught.value)
 
 
-def test_a_storage_that_nobody_knows_says_so(file):
+def test_an_unknown_storage_scheme_is_an_error(file):
     with pytest.raises(StorageFailed, match=r"could not be stored: .*nosuch"):
         Storage("nosuch://place").put(JOB, PATH, file)
 
 
 def run(script):
-    """What a script prints in a process of its own."""
+    """What a script prints in its own process."""
     root = Path(__file__).parents[2]
     return subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True)
 
 
-def test_a_missing_library_is_named():
-    told = run(
+def test_the_error_names_a_missing_library():
+    output = run(
         "import sys; sys.modules['s3fs'] = None\n"
         "from service.storage import Storage, StorageFailed\n"
         "try: Storage('s3://bucket').remove_job('x')\n"
         "except StorageFailed as error: print(error)"
     )
-    assert "s3fs" in told
+    assert "s3fs" in output
 
 
-def test_a_folder_needs_no_library_and_nothing_is_loaded_before_its_use(tmp_path):
-    told = run(
+def test_storage_libraries_are_loaded_only_when_they_are_used(tmp_path):
+    output = run(
         "import sys; from service.storage import Storage; Storage('s3://bucket');"
         f"Storage({tmp_path.as_uri()!r}).remove_job('x');"
         "print(*(name for name in ('fsspec', 's3fs', 'aiobotocore') if name in sys.modules))"
     )
-    assert told.strip() == ""
+    assert output.strip() == ""

@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def put(database):
-    """Write columns of a job directly, to set up what only time would lead to."""
+    """Set columns of a job directly, for states that otherwise arise only with time."""
 
     def put(job_id, **values):
         with database.write() as session:
@@ -25,7 +25,7 @@ def put(database):
 
 @pytest.fixture
 def in_transaction(database):
-    """Call a function of the store in a transaction of its own."""
+    """Call a function of the store in its own transaction."""
 
     def in_transaction(function, *arguments, **named):
         with database.write() as session:
@@ -47,9 +47,9 @@ def state_of(database):
 
 @pytest.fixture
 def until_blocked(database: Any) -> Callable[[threading.Thread], None]:
-    """Wait until a thread waits for what another transaction holds, or needs not wait.
+    """Wait until a thread waits for a lock of another transaction, or has ended.
 
-    SQLite says nothing of who waits; there is one writer at a time anyway.
+    SQLite does not report who waits; it allows one writer at a time anyway.
     """
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     of_this = " AND datname = current_database()"

@@ -1,6 +1,6 @@
-"""A process that merges step blocks and kills itself at the n-th statement.
+"""A process that compacts step blocks and kills itself before a given statement.
 
-Each number that is read is one such process, a fork; its exit code is what is answered.
+For each number on stdin it forks such a process and prints the exit code.
 """
 
 import os
@@ -14,13 +14,13 @@ from server.background.compactor import Compactor
 from store.database import Database
 
 
-def compact(database: Database, at: int) -> None:
-    """Merge; killed before the statement after the first `at` ones."""
-    seen = [0]
+def compact(database: Database, limit: int) -> None:
+    """Compact; kill this process before the statement that follows the first `limit` ones."""
+    statements = [0]
 
     def count(*_: object) -> None:
-        seen[0] += 1
-        if seen[0] > at:
+        statements[0] += 1
+        if statements[0] > limit:
             os.kill(os.getpid(), signal.SIGKILL)
 
     for name in ("before_cursor_execute", "commit"):
@@ -28,16 +28,16 @@ def compact(database: Database, at: int) -> None:
     Compactor(database).compact()
 
 
-def forked(database: Database, at: int) -> int:
-    """The exit code of a process that does so."""
+def compact_in_fork(database: Database, limit: int) -> int:
+    """Compact in a fork, and return its exit code."""
     process = os.fork()
     if process == 0:
-        compact(database, at)
+        compact(database, limit)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 configure_mappers()
-unopened = Database(sys.argv[1])
+database = Database(sys.argv[1])  # opens no connection before the fork
 for line in sys.stdin:
-    print(forked(unopened, int(line)), flush=True)
+    print(compact_in_fork(database, int(line)), flush=True)

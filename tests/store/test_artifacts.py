@@ -19,13 +19,15 @@ def paths(database, job_id, of=artifacts.listing):
         return [row.path for row in of(session, job_id)]
 
 
-def test_a_file_counts_when_its_row_is_there(database, in_transaction, running):
-    standing = in_transaction(artifacts.add, running.id, 1, FILE)
-    assert standing.seq == running.seq + 1
+def test_adding_an_artifact_stores_its_row_and_increments_the_seq(
+    database, in_transaction, running
+):
+    lease = in_transaction(artifacts.add, running.id, 1, FILE)
+    assert lease.seq == running.seq + 1
     with database.read() as session:
         row = artifacts.get(session, running.id, FILE.path)
         assert {name: getattr(row, name) for name in vars(FILE)} == vars(FILE)
-        assert (row.attempt, row.seq) == (1, standing.seq)
+        assert (row.attempt, row.seq) == (1, lease.seq)
         assert artifacts.get(session, running.id, "elsewhere") is None
 
 
@@ -37,7 +39,7 @@ def test_a_repeated_record_replaces_the_first_one(database, in_transaction, runn
         assert artifacts.get(session, running.id, FILE.path).size_bytes == 6
 
 
-def test_the_checkpoint_of_a_fenced_attempt_does_not_count(database, in_transaction, running):
+def test_a_fenced_attempt_cannot_add_a_checkpoint(database, in_transaction, running):
     in_transaction(attempts.hand_back, running.id, 1)
     in_transaction(attempts.claim, running.id, "other")
     assert in_transaction(artifacts.add, running.id, 1, FILE) is None

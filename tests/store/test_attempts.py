@@ -12,7 +12,7 @@ def claim_next(session, *queues):
     return job and job.id
 
 
-def test_the_most_urgent_job_is_next_then_the_oldest(in_transaction, make_job, put):
+def test_jobs_are_claimed_by_priority_and_then_by_age(in_transaction, make_job, put):
     first, second = make_job(), make_job()
     urgent, late = make_job(runtime={"priority": 9}), make_job(runtime={"priority": 0})
     put(first.id, created_at=after(-60))
@@ -21,20 +21,20 @@ def test_the_most_urgent_job_is_next_then_the_oldest(in_transaction, make_job, p
     assert taken == [urgent.id, first.id, second.id, late.id, None]
 
 
-def test_a_changed_priority_counts_at_once(in_transaction, make_job, put):
+def test_an_edited_priority_applies_to_the_next_claim(in_transaction, make_job, put):
     first, second = make_job(), make_job()
     put(first.id, created_at=after(-60))
     in_transaction(jobs.edit, second.id, {"priority": 6})
     assert in_transaction(claim_next) == second.id
 
 
-def test_a_worker_takes_only_what_its_queues_hold(in_transaction, make_job):
+def test_a_worker_claims_only_jobs_of_its_queues(in_transaction, make_job):
     big = make_job(runtime={"queue": "big"})
     assert in_transaction(claim_next) is None
     assert in_transaction(claim_next, "default", "big") == big.id
 
 
-def test_a_job_that_is_not_due_is_passed_over(in_transaction, make_job, put):
+def test_a_job_is_not_claimed_before_it_is_due(in_transaction, make_job, put):
     job = make_job()
     put(job.id, not_before=after(60))
     assert in_transaction(claim_next) is None
@@ -42,7 +42,7 @@ def test_a_job_that_is_not_due_is_passed_over(in_transaction, make_job, put):
     assert in_transaction(claim_next) == job.id
 
 
-def test_a_project_at_its_quota_is_passed_over(in_transaction, make_job, put):
+def test_claiming_skips_a_project_at_its_running_quota(in_transaction, make_job, put):
     in_transaction(projects.update, "small", {"max_running": 1})
     first, second, other = make_job(project="small"), make_job(project="small"), make_job()
     put(first.id, created_at=after(-60))
@@ -52,32 +52,34 @@ def test_a_project_at_its_quota_is_passed_over(in_transaction, make_job, put):
     assert in_transaction(claim_next) == first.id
 
 
-def test_the_next_job_is_found_by_the_index_of_the_waiting_ones(database, in_transaction, make_job):
+def test_claiming_reads_the_next_job_from_the_index_in_claim_order(
+    database, in_transaction, make_job
+):
     for _ in range(30):
         make_job()
     plan = "EXPLAIN QUERY PLAN" if database.engine.dialect.name == "sqlite" else "EXPLAIN"
-    seen = []
+    statements = []
 
-    def note(_connection, cursor, statement, parameters, *_):
+    def record(_connection, cursor, statement, parameters, *_):
         if "LIMIT" in statement:
-            seen.append((statement, parameters))
+            statements.append((statement, parameters))
 
     with database.write() as session:
-        event.listen(session.connection(), "before_cursor_execute", note)
+        event.listen(session.connection(), "before_cursor_execute", record)
         claim_next(session)
         if plan == "EXPLAIN":
             session.execute(text("SET LOCAL enable_seqscan = off"))
             session.execute(text("SET LOCAL enable_bitmapscan = off"))
-            # It sorts only where no index has the order, whatever it knows of a table so small.
+            # It then sorts only if no index has the order, although the table is small.
             session.execute(text("SET LOCAL enable_sort = off"))
-        [(statement, parameters)] = seen
-        told = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
-    assert "ix_jobs_claim_order" in str(told)
-    assert "Sort" not in str(told)
-    assert "TEMP B-TREE" not in str(told)
+        [(statement, parameters)] = statements
+        plan_rows = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
+    assert "ix_jobs_claim_order" in str(plan_rows)
+    assert "Sort" not in str(plan_rows)
+    assert "TEMP B-TREE" not in str(plan_rows)
 
 
-def test_how_long_a_job_waited_is_kept(database, in_transaction, make_job, put):
+def test_the_queue_wait_of_an_attempt_is_stored(database, in_transaction, make_job, put):
     job = make_job()
     put(job.id, queued_at=after(-90))
     in_transaction(attempts.claim, job.id, "w")
@@ -87,7 +89,7 @@ def test_how_long_a_job_waited_is_kept(database, in_transaction, make_job, put):
     assert (attempt.attempt, attempt.worker_id, attempt.outcome) == (1, "w", None)
 
 
-def test_where_an_attempt_began_is_kept(database, in_transaction, make_job):
+def test_the_first_step_of_an_attempt_is_stored(database, in_transaction, make_job):
     job = make_job(State.STARTING)
     running = in_transaction(attempts.mark_running, job.id, 1, total_steps=100, first_step=40)
     assert (running.step, running.total_steps) == (40, 100)
@@ -96,7 +98,7 @@ def test_where_an_attempt_began_is_kept(database, in_transaction, make_job):
 
 
 @pytest.mark.parametrize("state", [State.PAUSING, State.STOPPING], ids=str)
-def test_a_trainer_that_begins_when_it_is_to_stop_has_begun_all_the_same(
+def test_marking_a_stopping_job_running_stores_its_steps_and_keeps_its_state(
     database, in_transaction, make_job, state
 ):
     job = make_job(state)
@@ -121,7 +123,9 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("state", State, ids=str)
-def test_an_attempt_that_is_over_changes_nothing(database, in_transaction, make_job, state, end):
+def test_an_attempt_that_is_not_active_changes_nothing(
+    database, in_transaction, make_job, state, end
+):
     job = make_job(state)
     was = (job.state, job.seq)
     for attempt in {
@@ -135,7 +139,7 @@ def test_an_attempt_that_is_over_changes_nothing(database, in_transaction, make_
         assert (now.state, now.seq) == was
 
 
-def test_the_end_of_a_job_is_written_to_its_attempt_and_frees_its_lease(database, make_job):
+def test_a_failed_job_stores_the_outcome_in_its_attempt_and_has_no_lease(database, make_job):
     job = make_job(State.FAILED)
     with database.read() as session:
         row, attempt = jobs.get(session, job.id), session.get(Attempt, (job.id, 1))
@@ -146,14 +150,14 @@ def test_the_end_of_a_job_is_written_to_its_attempt_and_frees_its_lease(database
         assert attempt.finished_at is not None
 
 
-def test_a_summary_keeps_numbers_that_json_cannot_write(database, in_transaction, make_job):
+def test_non_finite_numbers_in_a_summary_are_stored_as_strings(database, in_transaction, make_job):
     job = make_job(State.RUNNING)
     in_transaction(attempts.mark_succeeded, job.id, 1, {"final_loss": float("nan")})
     with database.read() as session:
         assert jobs.get(session, job.id).summary == {"final_loss": "NaN"}
 
 
-def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_used_up(
+def test_a_killed_process_is_retried_after_a_backoff_up_to_max_attempts(
     in_transaction, make_job, put
 ):
     job_id = make_job(runtime={"max_attempts": 2}).id
@@ -175,7 +179,7 @@ def test_a_killed_process_is_tried_again_after_a_while_until_its_attempts_are_us
 
 
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA], ids=str)
-def test_what_another_attempt_would_not_mend_is_not_tried_again(in_transaction, make_job, reason):
+def test_a_permanent_failure_is_not_retried(in_transaction, make_job, reason):
     job = make_job(State.RUNNING)
     ended = in_transaction(attempts.mark_failed, job.id, 1, reason, "Make the batch smaller.")
     assert (ended.state, ended.message) == (State.FAILED, "Make the batch smaller.")
@@ -188,7 +192,7 @@ def test_a_job_that_fails_while_it_pauses_is_paused(in_transaction, make_job):
     assert "resume the job to continue" in ended.message
 
 
-def test_a_job_that_its_worker_gives_back_has_not_failed(database, in_transaction, make_job):
+def test_handing_a_job_back_counts_no_failure(database, in_transaction, make_job):
     job = make_job(State.RUNNING)
     back = in_transaction(attempts.hand_back, job.id, 1)
     assert (back.state, back.failures, back.reason) == (State.QUEUED, 0, Reason.WORKER_SHUTDOWN)
@@ -198,7 +202,7 @@ def test_a_job_that_its_worker_gives_back_has_not_failed(database, in_transactio
     assert in_transaction(leases.renew_lease, job.id, 1) is None
 
 
-def test_the_time_on_workers_is_added_up(database, in_transaction, make_job):
+def test_the_used_time_is_the_sum_of_the_ended_attempts(database, in_transaction, make_job):
     job = make_job()
     with database.write() as session:
         for number, lasted_s in ((1, 10.0), (2, 5.5)):

@@ -5,12 +5,12 @@ ADA = Actor("vision", "0123456789ab", "ada", "192.0.2.1", "req-1")
 ROOT = Actor("default", "ba9876543210", "root", None, None)
 
 
-def pages(database, **wanted):
+def actions_of(database, **wanted):
     with database.read() as session:
         return [entry.action for entry in audit.page(session, limit=100, **wanted)]
 
 
-def test_an_entry_says_who_did_what_from_where_and_when(database):
+def test_an_audit_entry_stores_the_actor_the_action_and_the_time(database):
     with database.write() as session:
         audit.record(session, ADA, "job.submit", "0a1b2c3d4e5f", name="digits", share=float("nan"))
     with database.read() as session:
@@ -29,7 +29,7 @@ def test_an_audit_entry_is_rolled_back_with_its_change(database):
             raise RuntimeError
     except RuntimeError:
         pass
-    assert pages(database) == []
+    assert actions_of(database) == []
 
 
 def test_an_audit_entry_belongs_to_the_project_of_its_target(database):
@@ -40,18 +40,18 @@ def test_an_audit_entry_belongs_to_the_project_of_its_target(database):
     assert (entry.project, entry.token_name, entry.data) == ("vision", "root", None)
 
 
-def test_entries_are_read_the_newest_first_and_by_what_they_are(database):
+def test_entries_are_read_newest_first_and_can_be_filtered(database):
     with database.write() as session:
         for actor, action in [(ADA, "job.submit"), (ROOT, "token.create"), (ADA, "job.cancel")]:
             audit.record(session, actor, action)
-    assert pages(database) == ["job.cancel", "token.create", "job.submit"]
-    assert pages(database, action="token.create") == ["token.create"]
-    assert pages(database, project="vision") == ["job.cancel", "job.submit"]
-    assert pages(database, project="vision", action="job.cancel") == ["job.cancel"]
-    assert pages(database, token_id=ROOT.token_id) == ["token.create"]
+    assert actions_of(database) == ["job.cancel", "token.create", "job.submit"]
+    assert actions_of(database, action="token.create") == ["token.create"]
+    assert actions_of(database, project="vision") == ["job.cancel", "job.submit"]
+    assert actions_of(database, project="vision", action="job.cancel") == ["job.cancel"]
+    assert actions_of(database, token_id=ROOT.token_id) == ["token.create"]
 
 
-def test_reading_on_repeats_and_leaves_out_nothing_while_others_write(database):
+def test_pages_have_every_entry_once_while_new_entries_are_written(database):
     with database.write() as session:
         for number in range(5):
             audit.record(session, ADA, f"action.{number}")

@@ -26,7 +26,7 @@ def find(database, secret):
         return browser_sessions.find(session, tokens.digest_of(secret))
 
 
-def test_a_session_is_its_tokens_and_its_secret_is_kept_nowhere(database, token):
+def test_a_session_belongs_to_its_token_and_its_secret_is_not_stored(database, token):
     secret, expires_at = open_session(database, token)
     found = find(database, secret)
     assert (found.token.id, found.expires_at) == (token.id, expires_at)
@@ -43,7 +43,7 @@ def test_a_session_lasts_twelve_hours(database, token):
     assert 12 * 3600 - DEADLINE_S < find(database, secret).left_s <= 12 * 3600
 
 
-def test_a_session_never_outlasts_its_token(database):
+def test_a_session_expires_no_later_than_its_token(database):
     ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     with database.write() as session:
         secret = tokens.create(session, "ada", expires_at=ends)
@@ -58,7 +58,7 @@ def test_a_session_ends_with_the_revocation_of_its_token(database, token):
     assert find(database, secret) is None
 
 
-def test_an_expired_session_opens_nothing_and_only_such_ones_are_forgotten(database, token):
+def test_an_expired_session_is_invalid_and_only_expired_sessions_are_deleted(database, token):
     secret, _ = open_session(database, token)
     with database.write() as session:
         session.execute(update(BrowserSession).values(expires_at=after(-0.001)))
@@ -80,7 +80,7 @@ def test_a_session_is_removed_once(database, token):
     assert find(database, secret) is None
 
 
-def test_the_secret_of_a_session_is_no_token_and_that_of_a_token_no_session(database, token):
+def test_the_secrets_of_sessions_and_tokens_are_not_interchangeable(database, token):
     secret, _ = open_session(database, token)
     with database.read() as session:
         assert tokens.find_valid(session, tokens.digest_of(secret)) is None

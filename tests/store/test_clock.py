@@ -12,17 +12,17 @@ EXACT = timedelta(milliseconds=2)
 """The resolution of the databases' clocks."""
 
 
-def test_the_present_is_an_aware_time_near_ours(database):
+def test_now_is_an_aware_utc_time_close_to_the_local_clock(database):
     before = datetime.now(UTC)
     with database.read() as session:
         present = session.scalar(select(now()))
     assert present.tzinfo is UTC
-    another_machine = timedelta(seconds=5)
-    assert before - another_machine < present < datetime.now(UTC) + another_machine
+    max_clock_difference = timedelta(seconds=5)
+    assert before - max_clock_difference < present < datetime.now(UTC) + max_clock_difference
 
 
 @pytest.mark.parametrize("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
-def test_a_moment_can_be_moved(database, seconds):
+def test_after_adds_seconds_to_the_current_time(database, seconds):
     with database.read() as session:
         first, moved, last = session.execute(select(now(), after(seconds), now())).one()
     assert first - EXACT <= moved - timedelta(seconds=seconds) <= last + EXACT
@@ -37,7 +37,7 @@ def test_a_moment_can_be_moved(database, seconds):
         min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
     )
 )
-def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
+def test_a_time_of_any_zone_is_read_back_as_the_same_time_in_utc(database, moment):
     with database.read() as session:
         back = session.scalar(select(literal(moment, UtcDateTime())))
     assert back == moment.astimezone(UTC)
@@ -45,7 +45,7 @@ def test_a_moment_comes_back_as_it_went_in_from_any_zone(database, moment):
 
 
 @pytest.mark.parametrize("moved_s", [0.25, 30.0, -86_400.0])
-def test_the_seconds_between_two_moments_are_a_float(database, moved_s):
+def test_the_seconds_between_two_times_are_a_float(database, moved_s):
     since = seconds_since(after(-moved_s))
     until = seconds_since(after(-5), until=after(-5 + moved_s))
     with database.read() as session:
@@ -55,7 +55,7 @@ def test_the_seconds_between_two_moments_are_a_float(database, moved_s):
         assert -EXACT <= timedelta(seconds=seconds - moved_s) <= last - first + EXACT
 
 
-def test_the_seconds_since_a_moment_in_python(database):
+def test_seconds_since_accepts_a_python_datetime(database):
     with database.read() as session:
         present = session.scalar(select(now()))
         assert 0 <= session.scalar(select(seconds_since(present))) < DEADLINE_S

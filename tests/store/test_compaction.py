@@ -1,4 +1,4 @@
-"""Compaction that is killed, that loses a race, or that has nothing to merge."""
+"""Compaction of step blocks: interrupted, concurrent, and with nothing to merge."""
 
 import signal
 import subprocess
@@ -29,45 +29,45 @@ def trained_job(in_transaction, make_job, make_block):
     return job
 
 
-def seen(database, job_id):
+def visible_steps(database, job_id):
     with database.read() as session:
         return steps.read(session, job_id, start=0, end=None, limit=10**6).block
 
 
-def rows(database, *tables):
+def row_counts(database, *tables):
     with database.read() as session:
         return [len(session.scalars(select(table)).all()) for table in tables]
 
 
-ALL = (StepBlockRow, StepLevel, StepPoints)
+STEP_TABLES = (StepBlockRow, StepLevel, StepPoints)
 
 
 @pytest.fixture
 def compact(database_url):
-    """Merges in a process that is killed at the statement of that number; its exit code."""
+    """Compact in a process that is killed at a given statement; returns its exit code."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, CHILD, database_url], **pipes) as process:
 
-        def ask(at):
+        def run(at):
             process.stdin.write(f"{at}\n")
             process.stdin.flush()
             return int(process.stdout.readline())
 
-        yield ask
+        yield run
         process.stdin.close()
 
 
-def test_killed_at_any_statement_it_leaves_all_as_it_was(database, compact, trained_job):
-    before = seen(database, trained_job.id)
+def test_compaction_killed_at_any_statement_changes_nothing(database, compact, trained_job):
+    before = visible_steps(database, trained_job.id)
     assert len(before) == 400
     at, killed = 0, True
     while killed:
         outcome = compact(at)
         killed = outcome == -signal.SIGKILL
         assert killed or outcome == 0
-        assert seen(database, trained_job.id) == before
-        assert rows(database, *ALL) == ([40, 0, 0] if killed else [1, 2, 1])
-        at += 3  # every third: each takes a third of a second
+        assert visible_steps(database, trained_job.id) == before
+        assert row_counts(database, *STEP_TABLES) == ([40, 0, 0] if killed else [1, 2, 1])
+        at += 3  # every third statement, since a run takes a third of a second
     assert at > 9
 
 
@@ -75,13 +75,13 @@ def test_the_second_of_two_concurrent_merges_changes_nothing(database, in_transa
     with database.read() as session:
         [uncompacted] = compaction_queue.uncompacted_attempts(session, 10)
         tail = compaction.read_uncompacted(session, uncompacted)
-    before = seen(database, trained_job.id)
+    before = visible_steps(database, trained_job.id)
     in_transaction(compaction.write_merged, compaction.merge_steps(tail))
-    first = rows(database, *ALL)
+    first = row_counts(database, *STEP_TABLES)
     with pytest.raises(compaction.StaleRead):
         in_transaction(compaction.write_merged, compaction.merge_steps(tail))
-    assert rows(database, *ALL) == first == [1, 2, 1]
-    assert seen(database, trained_job.id) == before
+    assert row_counts(database, *STEP_TABLES) == first == [1, 2, 1]
+    assert visible_steps(database, trained_job.id) == before
 
 
 def test_a_full_block_is_merged_once(database, in_transaction, make_job, make_block):
@@ -104,25 +104,27 @@ def test_deleting_a_job_during_its_merge_waits_and_succeeds(
     deletion = threading.Thread(target=in_transaction, args=(jobs.delete_job, trained_job.id))
     insert_rows = compaction.insert_rows
 
-    def amid(*args):
+    def insert_during_deletion(*args):
         if not deletion.is_alive():
             deletion.start()
             until_blocked(deletion)
         insert_rows(*args)
 
-    monkeypatch.setattr(compaction, "insert_rows", amid)
+    monkeypatch.setattr(compaction, "insert_rows", insert_during_deletion)
     in_transaction(compaction.write_merged, merged)
     join(deletion)
-    assert rows(database, Job, *ALL) == [0, 0, 0, 0]
+    assert row_counts(database, Job, *STEP_TABLES) == [0, 0, 0, 0]
 
 
-def test_a_job_that_is_deleted_meanwhile_stays_deleted(database, in_transaction, trained_job):
+def test_merging_a_job_that_was_deleted_meanwhile_writes_nothing(
+    database, in_transaction, trained_job
+):
     with database.read() as session:
         tail = compaction.read_uncompacted(session, UncompactedAttempt(trained_job.id, 1))
     in_transaction(lambda session: session.execute(delete(Job)))
     with pytest.raises(compaction.StaleRead):
         in_transaction(compaction.write_merged, compaction.merge_steps(tail))
-    assert rows(database, *ALL) == [0, 0, 0]
+    assert row_counts(database, *STEP_TABLES) == [0, 0, 0]
 
 
 def test_few_blocks_of_a_running_attempt_are_not_merged(
@@ -142,7 +144,7 @@ def test_few_blocks_of_a_running_attempt_are_not_merged(
         ingest.append, job.id, 1, [make_block(MIN_BLOCKS - 1, 1)], entries_written=MIN_BLOCKS - 1
     )
     assert compactor.compact()
-    assert rows(database, StepBlockRow) == [1]
+    assert row_counts(database, StepBlockRow) == [1]
     in_transaction(
         ingest.append,
         job.id,
@@ -151,12 +153,14 @@ def test_few_blocks_of_a_running_attempt_are_not_merged(
         entries_written=MIN_BLOCKS,
     )
     assert compactor.compact()  # one block, but of many steps: it belongs to the same segment
-    assert rows(database, StepBlockRow) == [1]
+    assert row_counts(database, StepBlockRow) == [1]
     assert not compactor.compact()
-    assert len(seen(database, job.id)) == MIN_BLOCKS + SEGMENT_STEPS
+    assert len(visible_steps(database, job.id)) == MIN_BLOCKS + SEGMENT_STEPS
 
 
-def test_what_a_former_attempt_has_left_is_merged(database, in_transaction, make_job, make_block):
+def test_the_blocks_of_a_superseded_attempt_are_merged(
+    database, in_transaction, make_job, make_block
+):
     job = make_job(State.RUNNING)
     in_transaction(
         ingest.append, job.id, 1, [make_block(0, 5), make_block(5, 5)], entries_written=0
@@ -165,10 +169,10 @@ def test_what_a_former_attempt_has_left_is_merged(database, in_transaction, make
     in_transaction(attempts.hand_back, job.id, 1)
     in_transaction(attempts.claim, job.id, "other")
     assert Compactor(database).compact()
-    assert rows(database, StepBlockRow) == [1]
+    assert row_counts(database, StepBlockRow) == [1]
 
 
-def test_steps_that_cannot_be_read_do_not_stop_the_others(
+def test_an_unreadable_block_does_not_stop_the_compaction_of_other_jobs(
     database, in_transaction, trained_job, make_job, make_block
 ):
     other = make_job(State.RUNNING)
@@ -177,13 +181,13 @@ def test_steps_that_cannot_be_read_do_not_stop_the_others(
     )
     in_transaction(attempts.mark_succeeded, other.id, 1, {})
 
-    def spoil(session):
+    def damage(session):
         row = session.get(StepBlockRow, (trained_job.id, 1, 0))
         row.payload = b"no block"
 
-    in_transaction(spoil)
+    in_transaction(damage)
     compactor = Compactor(database)
     assert compactor.compact()
     assert compactor.merged == 1
     assert not compactor.compact()
-    assert len(seen(database, other.id)) == 10
+    assert len(visible_steps(database, other.id)) == 10

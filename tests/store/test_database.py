@@ -18,7 +18,7 @@ def sqlite(sqlite_url):
     database.close()
 
 
-def test_what_is_committed_survives_a_power_cut(sqlite):
+def test_sqlite_uses_a_wal_with_full_synchronization(sqlite):
     with sqlite.read() as session:
         assert session.scalar(text("PRAGMA synchronous")) == 2  # FULL
         assert session.scalar(text("PRAGMA journal_mode")) == "wal"
@@ -31,7 +31,7 @@ def test_a_new_database_waits_while_another_connection_sets_it_up(tmp_path, monk
         monkeypatch.setattr("store.database.sleep", lambda _: other.execute("COMMIT"))
         with closing(Database(f"sqlite:///{path}")) as database, database.read() as session:
             assert session.scalar(text("PRAGMA journal_mode")) == "wal"
-        assert not other.in_transaction  # the lock was met, and waited for
+        assert not other.in_transaction  # the new database waited for this lock
 
 
 def test_a_new_database_that_stays_locked_is_an_error(tmp_path, monkeypatch):
@@ -47,19 +47,21 @@ def test_a_new_database_that_stays_locked_is_an_error(tmp_path, monkeypatch):
             session.execute(text("SELECT 1"))
 
 
-def test_a_writer_that_has_only_read_keeps_other_writers_out(sqlite, sqlite_url, monkeypatch):
+def test_a_write_transaction_excludes_other_writers_before_its_first_write(
+    sqlite, sqlite_url, monkeypatch
+):
     monkeypatch.setattr("store.database.BUSY_TIMEOUT_S", 0)
     other = Database(sqlite_url)
     with sqlite.write() as first:
         first.execute(text("SELECT 1"))
         with other.read() as session:
-            assert session.scalar(text("SELECT count(*) FROM jobs")) == 0  # readers go on
+            assert session.scalar(text("SELECT count(*) FROM jobs")) == 0  # readers are not blocked
         with pytest.raises(OperationalError, match="locked"), other.write() as session:
             session.execute(text("SELECT 1"))
     other.close()
 
 
-def test_writers_that_read_first_wait_for_their_turn(database):
+def test_concurrent_read_modify_write_transactions_lose_no_update(database):
     with database.write() as session:
         session.execute(text("UPDATE projects SET max_queued = 0"))
 
@@ -76,7 +78,7 @@ def test_writers_that_read_first_wait_for_their_turn(database):
         assert session.scalar(text("SELECT max_queued FROM projects")) == 20
 
 
-def test_only_its_owner_reads_an_sqlite_database_and_what_lies_beside_it(tmp_path):
+def test_only_the_owner_can_read_an_sqlite_database_and_its_wal_files(tmp_path):
     before = os.umask(0o022)
     try:
         file = tmp_path / "new.sqlite"

@@ -31,20 +31,20 @@ def execute(database):
 @pytest.mark.parametrize(
     "statement", ["SELECT nonsense FROM jobs", "SELEKT 1", "SELECT no_such_function()"]
 )
-def test_a_wrong_question_is_no_outage(execute, statement):
-    """Fails when every OperationalError or ProgrammingError is one: it is asked for ever."""
+def test_an_invalid_statement_is_not_an_outage(execute, statement):
+    """Fails if every OperationalError counts as an outage: it would be retried forever."""
     assert not is_outage(error_of(lambda: execute(text(statement))))
 
 
-def test_a_row_that_is_there_already_is_no_outage(execute):
+def test_a_unique_violation_is_not_an_outage(execute):
     assert not is_outage(error_of(lambda: execute(insert(Project).values(name="default"))))
 
 
-def test_tables_that_are_not_made_yet_are_an_outage(execute):
+def test_a_missing_table_is_an_outage(execute):
     assert is_outage(error_of(lambda: execute(text("SELECT 1 FROM tables_to_come"))))
 
 
-def test_a_sqlite_that_is_busy_is_away_and_did_nothing(sqlite_url):
+def test_a_busy_sqlite_is_an_outage_with_a_known_outcome(sqlite_url):
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other:
         other.isolation_level = None
         other.execute("BEGIN IMMEDIATE")
@@ -60,7 +60,7 @@ def test_a_sqlite_that_is_busy_is_away_and_did_nothing(sqlite_url):
     assert not is_outcome_unknown(error)
 
 
-def test_a_lock_that_is_not_given_is_an_outage(postgres_url):
+def test_a_lock_timeout_is_an_outage(postgres_url):
     with closing(Database(postgres_url)) as database:
 
         def wait():
@@ -74,22 +74,22 @@ def test_a_lock_that_is_not_given_is_an_outage(postgres_url):
     assert not is_outcome_unknown(error)
 
 
-def test_a_connection_that_postgresql_ended_is_an_outage_and_at_the_commit_unknown(postgres_url):
+def test_a_terminated_connection_is_an_outage_and_its_commit_has_an_unknown_outcome(postgres_url):
     with closing(Database(postgres_url)) as database:
 
-        def end(session):
+        def terminate_connection(session):
             with database.write() as other:
                 pid = session.scalar(text("SELECT pg_backend_pid()"))
                 other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
 
         def before_the_commit():
             with database.write() as session:
-                end(session)
+                terminate_connection(session)
                 session.execute(text("SELECT 1"))
 
         def at_the_commit():
             with database.write() as session:
-                end(session)
+                terminate_connection(session)
 
         known, unknown = error_of(before_the_commit), error_of(at_the_commit)
     assert is_outage(known)
@@ -97,8 +97,8 @@ def test_a_connection_that_postgresql_ended_is_an_outage_and_at_the_commit_unkno
     assert isinstance(unknown, OutcomeUnknown)
 
 
-def test_a_commit_that_postgresql_refuses_was_not_done(postgres_url):
-    """A constraint that is checked at the end: PostgreSQL has answered, so nothing is unknown."""
+def test_a_commit_that_postgresql_refuses_has_a_known_outcome(postgres_url):
+    """A deferred constraint fails at COMMIT: PostgreSQL has answered, so the outcome is known."""
     with closing(Database(postgres_url)) as database:
         with database.write() as session:
             session.execute(text("CREATE TABLE late (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
@@ -114,7 +114,7 @@ def test_a_commit_that_postgresql_refuses_was_not_done(postgres_url):
     assert not is_outage(error)
 
 
-def test_a_conflict_at_the_commit_was_not_done():
+def test_a_serialization_failure_at_the_commit_has_a_known_outcome():
     conflict = psycopg.errors.SerializationFailure()
     error = OperationalError("COMMIT", None, conflict)
     assert is_outage(error)

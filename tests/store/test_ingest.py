@@ -13,7 +13,7 @@ def running(make_job):
 
 
 def stored_entries(database, job_id):
-    """The seqs of all that is stored of a job, and what it was."""
+    """The seq and the content of every stored entry of a job."""
     with database.read() as session:
         rows = [(row.seq, row.type) for row in events.read(session, job_id, after=3, limit=99)]
         rows += [(row.seq, row.text) for row in logs.read(session, job_id, after=0, limit=99)]
@@ -22,7 +22,7 @@ def stored_entries(database, job_id):
     return sorted(rows)
 
 
-def test_everything_gets_the_next_number_in_its_order(
+def test_entries_get_consecutive_sequence_numbers_in_their_order(
     database, in_transaction, running, make_block
 ):
     entries = [
@@ -46,25 +46,23 @@ def test_everything_gets_the_next_number_in_its_order(
         assert (event.step, event.attempt, event.data) == (9, 1, {"norm": "Infinity"})
 
 
-def test_what_was_written_already_is_not_written_again(
-    database, in_transaction, running, make_block
-):
+def test_a_repeated_write_stores_no_entry_twice(database, in_transaction, running, make_block):
     entries = [make_block(0, 10), Event(EventType.WARNING)]
     first = in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
     again = in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
     assert again == first
     assert len(stored_entries(database, running.id)) == 2
     in_transaction(ingest.append, running.id, 1, [make_block(10, 10)], entries_written=2)
-    assert [what for _, what in stored_entries(database, running.id)] == [0, "warning", 10]
+    assert [content for _, content in stored_entries(database, running.id)] == [0, "warning", 10]
 
 
-def test_a_gap_is_refused(database, in_transaction, running, make_block):
+def test_a_write_with_a_gap_is_refused(database, in_transaction, running, make_block):
     with pytest.raises(ValueError, match="expected 3 entries written, found 0"):
         in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=2)
     assert stored_entries(database, running.id) == []
 
 
-def test_an_empty_write_is_a_heartbeat(database, in_transaction, running):
+def test_an_empty_write_returns_the_lease_and_stores_nothing(database, in_transaction, running):
     assert in_transaction(ingest.append, running.id, 1, [], entries_written=0).seq == 3
     assert stored_entries(database, running.id) == []
 
@@ -92,7 +90,9 @@ def test_only_the_attempt_that_owns_the_job_writes(
     assert (stored_entries(database, job.id) != before) == (state in ACTIVE)
 
 
-def test_the_next_attempt_begins_to_count_anew(in_transaction, running, make_block):
+def test_the_count_of_written_entries_starts_at_zero_for_each_attempt(
+    in_transaction, running, make_block
+):
     from store import attempts
 
     in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=0)
@@ -104,9 +104,7 @@ def test_the_next_attempt_begins_to_count_anew(in_transaction, running, make_blo
     )
 
 
-def test_an_entry_that_cannot_be_written_takes_the_whole_batch_with_it(
-    database, in_transaction, running, make_block
-):
+def test_an_invalid_entry_rolls_back_the_whole_batch(database, in_transaction, running, make_block):
     from sqlalchemy.exc import IntegrityError
 
     twice = [Event(EventType.WARNING), make_block(0, 10), make_block(0, 10)]
@@ -117,7 +115,7 @@ def test_an_entry_that_cannot_be_written_takes_the_whole_batch_with_it(
         assert jobs.get(session, running.id).entries_written == 0
 
 
-def test_text_that_no_database_takes_is_made_storable(database, in_transaction, running):
+def test_null_characters_and_surrogates_in_text_are_replaced(database, in_transaction, running):
     entries = [
         LogChunk("stderr", "a\0b\ud800"),
         Event(EventType.WARNING, data={"k\0\ud800": "v\0"}),
@@ -130,7 +128,9 @@ def test_text_that_no_database_takes_is_made_storable(database, in_transaction, 
         assert event.data == {"k\N{REPLACEMENT CHARACTER}?": "v\N{REPLACEMENT CHARACTER}"}
 
 
-def test_the_last_values_keep_what_json_cannot_write(database, in_transaction, running, make_block):
+def test_non_finite_latest_values_are_stored_as_strings(
+    database, in_transaction, running, make_block
+):
     in_transaction(
         ingest.append, running.id, 1, [make_block(0, 2, loss=float("nan"))], entries_written=0
     )

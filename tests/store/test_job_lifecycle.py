@@ -1,4 +1,4 @@
-"""Invariants of a job under any order of actions by people, workers and the reconciler."""
+"""Invariants of a job under any order of actions by users, workers and the reconciler."""
 
 from itertools import pairwise
 
@@ -16,20 +16,20 @@ from store.jobs import Origin
 from store.retries import BACKOFF_BY_REASON
 from store.tables import Attempt, EventRow, Job, LogRow, StepBlockRow
 
-MOST_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 BACK = st.sampled_from([0, 0, 0, 1, 2])
-"""Whose action it is: mostly the present attempt's, now and then one that was superseded."""
+"""How many attempts back the acting one is: mostly 0, sometimes a superseded attempt."""
 
 
 class JobLifecycle(RuleBasedStateMachine):
-    """One job, and everybody who does something with it."""
+    """One job, and the actions of users, workers and the reconciler on it."""
 
     def __init__(self, database, make_spec, make_block):
         super().__init__()
         self.database, self.make_block = database, make_block
-        spec = make_spec(runtime={"max_attempts": MOST_ATTEMPTS})
+        spec = make_spec(runtime={"max_attempts": MAX_ATTEMPTS})
         self.job_id = self.in_transaction(jobs.create, spec, Origin("default")).id
-        self.put(queue=self.job_id)  # nobody else's
+        self.put(queue=self.job_id)  # its own queue, in which no other job is claimed
         self.entries_written, self.next_step = 0, 0
         self.newest = {}
         """For each step the newest attempt that reached it."""
@@ -43,28 +43,28 @@ class JobLifecycle(RuleBasedStateMachine):
             lambda s: s.execute(update(Job).where(Job.id == self.job_id).values(**values))
         )
 
-    def look(self, work):
+    def read(self, work):
         with self.database.read() as session:
             return work(session)
 
     @property
     def job(self):
-        return self.look(lambda session: jobs.get(session, self.job_id))
+        return self.read(lambda session: jobs.get(session, self.job_id))
 
     def as_worker(self, back, function, *arguments, **named):
-        """Act as the present attempt or an older one; that one must leave no trace."""
+        """Act as the current attempt or an older one; the older one must change nothing."""
         job = self.job
         attempt = job.attempt - back
         owns = back == 0 and job.state in ACTIVE
-        before = self.trace()
+        before = self.stored_rows()
         result = self.in_transaction(function, self.job_id, attempt, *arguments, **named)
         if not owns:
             assert result is None
-            assert self.trace() == before
+            assert self.stored_rows() == before
         return result
 
-    def trace(self):
-        """Everything that is stored of the job."""
+    def stored_rows(self):
+        """Every stored row of the job."""
 
         def rows(session):
             tables = (Job, Attempt, EventRow, StepBlockRow, LogRow)
@@ -76,9 +76,9 @@ class JobLifecycle(RuleBasedStateMachine):
                 found += [tuple(row) for row in session.execute(statement.order_by(*order))]
             return found
 
-        return self.look(rows)
+        return self.read(rows)
 
-    # ---- People
+    # ---- Users
 
     @rule()
     def cancel(self):
@@ -112,12 +112,12 @@ class JobLifecycle(RuleBasedStateMachine):
             self.entries_written, self.next_step = 0, furthest // 2
 
     @rule(back=BACK)
-    def begin(self, back):
+    def mark_running(self, back):
         facts = {"total_steps": 1000, "first_step": self.next_step}
         self.as_worker(back, attempts.mark_running, **facts)
 
     @rule(back=BACK, counts=st.lists(st.integers(0, 5), max_size=3))
-    def tell(self, back, counts):
+    def append(self, back, counts):
         entries, step = [], self.next_step
         for count in counts:
             if count:
@@ -126,11 +126,11 @@ class JobLifecycle(RuleBasedStateMachine):
                 step += count
             else:
                 entries += [Event(EventType.WARNING), ingest.LogChunk("stdout", "text")]
-        counted = {"entries_written": self.entries_written}
-        lease = self.as_worker(back, ingest.append, entries, **counted)
+        already_written = {"entries_written": self.entries_written}
+        lease = self.as_worker(back, ingest.append, entries, **already_written)
         if lease is not None:
             assert self.in_transaction(
-                ingest.append, self.job_id, self.job.attempt, entries, **counted
+                ingest.append, self.job_id, self.job.attempt, entries, **already_written
             )
             self.newest |= dict.fromkeys(range(self.next_step, step), self.job.attempt)
             self.entries_written, self.next_step = self.entries_written + len(entries), step
@@ -162,20 +162,20 @@ class JobLifecycle(RuleBasedStateMachine):
 
     # ---- The reconciler
 
-    @rule(silent_s=st.sampled_from([1.0, leases.SELF_FENCE_S + 1]))
-    def lose(self, silent_s):
+    @rule(expired_since_s=st.sampled_from([1.0, leases.SELF_FENCE_S + 1]))
+    def expire_lease(self, expired_since_s):
         job = self.job
         if job.state in ACTIVE:
-            self.put(lease_expires_at=after(-silent_s))
+            self.put(lease_expires_at=after(-expired_since_s))
         ended = [job.id for job in self.in_transaction(lease_expiry.expire)]
-        waits = job.state == State.STOPPING and silent_s < leases.SELF_FENCE_S
+        waits = job.state == State.STOPPING and expired_since_s < leases.SELF_FENCE_S
         assert (self.job_id in ended) == (job.state in ACTIVE and not waits)
 
-    # ---- What must hold
+    # ---- Invariants
 
     @invariant()
-    def the_ledger_tells_an_allowed_life(self):
-        rows = self.look(
+    def the_event_log_has_only_allowed_transitions(self):
+        rows = self.read(
             lambda session: session.execute(
                 select(EventRow.data, EventRow.attempt)
                 .where(EventRow.job_id == self.job_id, EventRow.type == EventType.STATE)
@@ -190,32 +190,32 @@ class JobLifecycle(RuleBasedStateMachine):
         assert [row.attempt for row in rows] == sorted(row.attempt for row in rows)
 
     @invariant()
-    def every_entry_has_a_number_of_its_own(self):
+    def the_entries_are_numbered_consecutively(self):
         seqs = []
         for table in (EventRow, StepBlockRow, LogRow):
             statement = select(table.seq).where(table.job_id == self.job_id)
-            seqs += self.look(lambda session, asked=statement: session.scalars(asked).all())
+            seqs += self.read(lambda session, asked=statement: session.scalars(asked).all())
         assert sorted(seqs) == list(range(1, self.job.seq + 1))
 
     @invariant()
-    def the_row_is_at_one_with_its_state(self):
+    def the_columns_match_the_state(self):
         job = self.job
         assert (job.lease_expires_at is None) == (job.state not in ACTIVE)
         assert (job.finished_at is None) == (job.state not in TERMINAL)
         asked = {State.PAUSING: jobs.PAUSE, State.STOPPING: jobs.CANCEL}
         assert job.requested == asked.get(job.state)
         assert (job.state == State.SUCCEEDED) == (job.summary is not None)
-        assert job.failures <= MOST_ATTEMPTS
+        assert job.failures <= MAX_ATTEMPTS
         if job.state == State.FAILED and job.reason in BACKOFF_BY_REASON:
-            assert job.failures == MOST_ATTEMPTS
+            assert job.failures == MAX_ATTEMPTS
         if job.state in {State.FAILED, State.PAUSED, State.CANCELLED}:
             assert job.message
             assert job.message.endswith(".")
 
     @invariant()
-    def the_attempts_are_told_one_by_one(self):
+    def the_attempts_are_numbered_and_only_the_active_one_is_open(self):
         job = self.job
-        rows = self.look(lambda session: attempts.listing(session, self.job_id))
+        rows = self.read(lambda session: attempts.listing(session, self.job_id))
         assert [row.attempt for row in rows] == list(range(1, job.attempt + 1))
         for row in rows:
             present = row.attempt == job.attempt and job.state in ACTIVE
@@ -223,7 +223,7 @@ class JobLifecycle(RuleBasedStateMachine):
 
     @invariant()
     def every_step_is_read_once_from_the_newest_attempt(self):
-        reading = self.look(
+        reading = self.read(
             lambda session: steps.read(session, self.job_id, start=0, end=None, limit=10**6)
         )
         assert reading.block["step"].tolist() == sorted(self.newest)
@@ -231,7 +231,7 @@ class JobLifecycle(RuleBasedStateMachine):
         assert np.array_equal(reading.block["loss"], np.array(wanted, dtype=np.float32))
 
 
-def test_the_life_of_a_job(database, make_spec, make_block):
+def test_any_order_of_actions_keeps_the_invariants_of_a_job(database, make_spec, make_block):
     run_state_machine_as_test(
         lambda: JobLifecycle(database, make_spec, make_block),
         settings=settings(

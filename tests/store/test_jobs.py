@@ -32,11 +32,11 @@ def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
     ],
     ids=str,
 )
-def test_the_queue_is_the_one_named_else_that_of_the_device(make_spec, runtime, queue):
+def test_the_queue_defaults_to_that_of_the_device(make_spec, runtime, queue):
     assert jobs.queue_of(make_spec(runtime=runtime)) == queue
 
 
-def test_what_a_failed_transaction_wrote_is_not_there(database, make_spec):
+def test_a_failed_transaction_creates_no_job(database, make_spec):
     made = []
 
     def write_and_fail():
@@ -50,7 +50,7 @@ def test_what_a_failed_transaction_wrote_is_not_there(database, make_spec):
         assert jobs.get(session, made[0]) is None
 
 
-def test_a_job_is_seen_in_its_own_project_only(database, make_job):
+def test_a_job_is_found_only_in_its_own_project(database, make_job):
     job_id = make_job(project="vision").id
     with database.read() as session:
         assert jobs.get(session, job_id, project="vision").id == job_id
@@ -143,7 +143,9 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_what_each_action_makes_of_a_job_in_each_state(make_job, in_transaction, state_of, action):
+def test_each_action_leads_from_each_state_to_the_expected_one(
+    make_job, in_transaction, state_of, action
+):
     act, leads_to = ACTIONS[action]
     found = {}
     for state in State:
@@ -156,11 +158,11 @@ def test_what_each_action_makes_of_a_job_in_each_state(make_job, in_transaction,
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_job_that_is_not_there_does_nothing(in_transaction, action):
+def test_an_action_on_an_unknown_job_returns_none(in_transaction, action):
     assert in_transaction(ACTIONS[action][0], "0" * 12) is None
 
 
-def test_events_are_numbered_without_a_gap_over_the_whole_life(database, make_job):
+def test_the_events_of_a_job_are_numbered_without_gaps(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
         rows = events.read(session, job.id, after=0, limit=100)
@@ -169,7 +171,7 @@ def test_events_are_numbered_without_a_gap_over_the_whole_life(database, make_jo
         assert session.get(EventRow, (job.id, 4)).attempt == 1
 
 
-def test_the_owner_of_a_job_gets_the_cancel_request(in_transaction, make_job):
+def test_renewing_the_lease_returns_the_requested_action(in_transaction, make_job):
     job = make_job(State.RUNNING)
     assert in_transaction(leases.renew_lease, job.id, 1).requested is None
     in_transaction(jobs.request_pause, job.id)
@@ -190,7 +192,7 @@ def test_an_edit_is_in_the_event_log(database, in_transaction, make_job):
     assert in_transaction(jobs.edit, "0" * 12, {"name": "other"}) is None
 
 
-def test_no_change_leaves_no_trace(in_transaction, make_job):
+def test_an_empty_edit_writes_no_event(in_transaction, make_job):
     job = make_job()
     assert in_transaction(jobs.edit, job.id, {}).seq == 1
 
@@ -203,7 +205,7 @@ def test_only_a_job_that_has_ended_can_be_deleted(database, in_transaction, make
         assert (jobs.get(session, job_id) is None) == (state in TERMINAL)
 
 
-def test_a_deleted_job_takes_everything_with_it(database, in_transaction, make_job, make_block):
+def test_deleting_a_job_deletes_all_its_rows(database, in_transaction, make_job, make_block):
     from ampcore.telemetry import Event, EventType
     from store import artifacts, ingest
 
@@ -220,7 +222,7 @@ def test_a_deleted_job_takes_everything_with_it(database, in_transaction, make_j
             assert session.query(table).count() == 0
 
 
-def test_a_retried_job_has_all_its_attempts_before_it(in_transaction, make_job):
+def test_retrying_a_job_resets_its_failures_and_keeps_counting_attempts(in_transaction, make_job):
     job = make_job(State.FAILED)
     assert job.failures == 1
     again = in_transaction(jobs.retry, job.id)
@@ -229,6 +231,6 @@ def test_a_retried_job_has_all_its_attempts_before_it(in_transaction, make_job):
     assert in_transaction(attempts.claim, job.id, "w").attempt == 2
 
 
-def test_every_end_is_an_end(make_job):
+def test_only_a_job_in_a_terminal_state_has_a_finish_time(make_job):
     for state in State:
         assert (make_job(state).finished_at is not None) == (state in TERMINAL)

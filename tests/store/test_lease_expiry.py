@@ -23,7 +23,7 @@ def test_a_job_with_an_expired_lease_is_queued_again(
     assert in_transaction(lease_expiry.expire) == []
 
 
-def test_a_job_that_loses_every_worker_fails(in_transaction, make_job, put):
+def test_a_job_fails_when_the_leases_of_all_its_attempts_expired(in_transaction, make_job, put):
     job_id = make_job(runtime={"max_attempts": 2}).id
     for attempt in (1, 2):
         put(job_id, not_before=None)
@@ -34,7 +34,7 @@ def test_a_job_that_loses_every_worker_fails(in_transaction, make_job, put):
     assert "2 attempts failed." in ended.message
 
 
-def test_a_cancelled_job_is_not_said_to_be_gone_while_a_cut_off_worker_may_run_it(
+def test_a_stopping_job_expires_only_after_its_worker_must_have_fenced_itself(
     in_transaction, make_job, put
 ):
     job = make_job(State.STOPPING)
@@ -45,9 +45,7 @@ def test_a_cancelled_job_is_not_said_to_be_gone_while_a_cut_off_worker_may_run_i
     assert (ended.state, ended.reason) == (State.CANCELLED, Reason.WORKER_LOST)
 
 
-def test_when_no_worker_is_left_every_active_job_leaves_it_at_once(
-    in_transaction, make_job, state_of
-):
+def test_expire_all_ends_the_attempt_of_every_active_job(in_transaction, make_job, state_of):
     waiting, ended = make_job(), make_job(State.SUCCEEDED)
     active = {make_job(state).id: state for state in ACTIVE}
     left = {job.id: job.state for job in in_transaction(lease_expiry.expire_all)}
@@ -59,13 +57,13 @@ def test_when_no_worker_is_left_every_active_job_leaves_it_at_once(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer
-def test_a_worker_that_stands_still_amid_a_transaction_holds_nobody_up(
+def test_expiry_skips_a_job_that_a_stalled_transaction_has_locked(
     database, make_job, put, in_transaction
 ):
-    stuck, free = (make_job(State.RUNNING) for _ in range(2))
-    for job in (stuck, free):
+    locked, unlocked = (make_job(State.RUNNING) for _ in range(2))
+    for job in (locked, unlocked):
         put(job.id, lease_expires_at=after(-1))
     with database.write() as session:
-        leases.renew_lease(session, stuck.id, 1)
-        assert [job.id for job in in_transaction(lease_expiry.expire)] == [free.id]
-    assert in_transaction(lease_expiry.expire) == []  # its heartbeat came just in time
+        leases.renew_lease(session, locked.id, 1)
+        assert [job.id for job in in_transaction(lease_expiry.expire)] == [unlocked.id]
+    assert in_transaction(lease_expiry.expire) == []  # its lease was renewed

@@ -1,4 +1,4 @@
-"""Pages of a list that are read while jobs are created, changed and deleted."""
+"""Pages of a job list, read while jobs are created, edited and deleted."""
 
 import secrets
 from contextlib import closing
@@ -12,7 +12,7 @@ from store.database import Database
 from store.jobs import Origin
 from store.search import Search, Sort
 
-STAYS = (Sort.CREATED_AT, Sort.NEWEST)
+SORTED_BY_CREATION = (Sort.CREATED_AT, Sort.NEWEST)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 CHANGES = st.one_of(
     st.tuples(st.just("name"), NAMES),
@@ -24,30 +24,30 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("add"), NAMES),
     st.tuples(st.just("remove"), st.integers(0, 20)),
 )
-LOST = 100
-"""Pages: a walk that takes so many never ends."""
+MAX_PAGES = 100
+"""A list with as many pages counts as endless."""
 
 
-class Walk:
-    """A project of its own, whose list is read while the jobs in it change."""
+class ListReader:
+    """Reads the job list of its own project while the jobs change."""
 
     def __init__(self, database, make_spec):
         self.database, self.make_spec = database, make_spec
         self.wanted = Search(project=f"p{secrets.token_hex(8)}")
-        self.there, self.seen = [], []
+        self.job_ids, self.seen = [], []
         with database.write() as session:
             projects.ensure(session, self.wanted.project)
 
     def add(self, name):
         spec = self.make_spec(name=name)
         with self.database.write() as session:
-            self.there.append(jobs.create(session, spec, Origin(self.wanted.project)).id)
+            self.job_ids.append(jobs.create(session, spec, Origin(self.wanted.project)).id)
 
-    def in_transaction(self, operation, *what):
+    def apply(self, operation, *what):
         if operation == "add":
             self.add(*what)
-        elif self.there:
-            job_id = self.there[what[0] % len(self.there)]
+        elif self.job_ids:
+            job_id = self.job_ids[what[0] % len(self.job_ids)]
             with self.database.write() as session:
                 if operation == "edit":
                     name, value = what[1]
@@ -55,7 +55,7 @@ class Walk:
                     return
                 jobs.request_cancel(session, job_id)
                 jobs.delete_job(session, job_id)
-            self.there.remove(job_id)
+            self.job_ids.remove(job_id)
 
     def page(self, sort, after_position, limit):
         with self.database.read() as session:
@@ -76,73 +76,73 @@ class Walk:
     sort=st.sampled_from(Sort),
     limit=st.integers(1, 4),
     names=st.lists(NAMES, min_size=2, max_size=8),
-    deeds=st.lists(st.lists(OPERATIONS, max_size=3), max_size=8),
+    operations=st.lists(st.lists(OPERATIONS, max_size=3), max_size=8),
 )
-def test_a_job_that_matches_all_the_time_is_listed(
-    *, database, make_spec, sort, limit, names, deeds
+def test_a_job_that_matches_throughout_is_listed(
+    *, database, make_spec, sort, limit, names, operations
 ):
-    """Fails without the jobs that moved: one goes from behind the cursor to before it."""
-    walk = Walk(database, make_spec)
+    """Fails if moved jobs are not listed again: a change can move a job to before the cursor."""
+    reader = ListReader(database, make_spec)
     for name in names:
-        walk.add(name)
-    at_first = list(walk.there)
-    after_position = walk.page(sort, None, limit)
-    for _ in range(LOST):
+        reader.add(name)
+    initial_ids = list(reader.job_ids)
+    after_position = reader.page(sort, None, limit)
+    for _ in range(MAX_PAGES):
         if after_position is None:
             break
-        for operation in deeds.pop() if deeds else ():
-            walk.in_transaction(*operation)
-        after_position = walk.page(sort, after_position, limit)
+        for operation in operations.pop() if operations else ():
+            reader.apply(*operation)
+        after_position = reader.page(sort, after_position, limit)
     assert after_position is None
-    stayed = {job_id for job_id in at_first if job_id in walk.there}
-    assert stayed <= set(walk.seen)
-    if sort in STAYS:
-        assert len(walk.seen) == len(set(walk.seen))
+    kept_ids = {job_id for job_id in initial_ids if job_id in reader.job_ids}
+    assert kept_ids <= set(reader.seen)
+    if sort in SORTED_BY_CREATION:
+        assert len(reader.seen) == len(set(reader.seen))
 
 
 @pytest.mark.parametrize("sort", ["name", "-priority", "-updated_at"])
 def test_a_job_that_moves_to_the_front_is_listed(database, make_spec, sort):
-    walk = Walk(database, make_spec)
+    reader = ListReader(database, make_spec)
     for name in "bcd":
-        walk.add(name)
+        reader.add(name)
     order = []
     after_position = None
     for _ in range(10):
-        after_position = walk.page(Sort(sort), after_position, 1)
-        order.append(walk.seen[-1])
+        after_position = reader.page(Sort(sort), after_position, 1)
+        order.append(reader.seen[-1])
         if len(order) == 1:
-            mover = next(job_id for job_id in reversed(walk.there) if job_id not in order)
+            moved_id = next(job_id for job_id in reversed(reader.job_ids) if job_id not in order)
             with database.write() as session:
-                jobs.edit(session, mover, {"name": "a", "priority": 9})
+                jobs.edit(session, moved_id, {"name": "a", "priority": 9})
         if after_position is None:
             break
-    assert set(order) == set(walk.there)
+    assert set(order) == set(reader.job_ids)
 
 
-def test_a_change_that_was_under_way_when_the_walk_began_is_noticed(postgres_url, make_spec):
-    """Fails without the moments before the walk: the change is older, and committed later."""
+def test_a_job_changed_by_a_transaction_open_at_the_first_page_is_listed(postgres_url, make_spec):
+    """Fails without a margin before the first page: the change is older but committed later."""
     with closing(Database(postgres_url)) as database:
-        walk = Walk(database, make_spec)
+        reader = ListReader(database, make_spec)
         for name in "bcd":
-            walk.add(name)
+            reader.add(name)
         with database.write() as session:
-            jobs.edit(session, walk.there[2], {"name": "a"})
+            jobs.edit(session, reader.job_ids[2], {"name": "a"})
             session.flush()
-            after_position = walk.page(Sort.NAME, None, 1)
+            after_position = reader.page(Sort.NAME, None, 1)
         while after_position is not None:
-            after_position = walk.page(Sort.NAME, after_position, 1)
-    assert set(walk.seen) == set(walk.there)
+            after_position = reader.page(Sort.NAME, after_position, 1)
+    assert set(reader.seen) == set(reader.job_ids)
 
 
-def test_jobs_that_change_all_the_time_do_not_make_a_list_endless(database, make_spec):
-    walk = Walk(database, make_spec)
+def test_a_list_of_constantly_changing_jobs_ends(database, make_spec):
+    reader = ListReader(database, make_spec)
     for name in "abcde":
-        walk.add(name)
-    after_position = walk.page(Sort.UPDATED_AT, None, 1)
-    for _ in range(LOST):
+        reader.add(name)
+    after_position = reader.page(Sort.UPDATED_AT, None, 1)
+    for _ in range(MAX_PAGES):
         if after_position is None:
             break
-        walk.in_transaction("edit", len(walk.seen), ("labels", {"page": str(len(walk.seen))}))
-        walk.in_transaction("add", "new")
-        after_position = walk.page(Sort.UPDATED_AT, after_position, 1)
+        reader.apply("edit", len(reader.seen), ("labels", {"page": str(len(reader.seen))}))
+        reader.apply("add", "new")
+        after_position = reader.page(Sort.UPDATED_AT, after_position, 1)
     assert after_position is None

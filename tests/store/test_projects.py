@@ -12,7 +12,7 @@ from store.projects import ProjectLoad, QuotaExceeded
 
 @pytest.fixture
 def project(database):
-    """The project that is always there."""
+    """The default project."""
     with database.write() as session:
         projects.ensure(session, "default")
     return "default"
@@ -29,8 +29,8 @@ def submit(database, spec, project="default"):
         return jobs.create(session, spec, Origin(project)).id
 
 
-def at_once(count, work):
-    """What `work` returned or raised, called so many times at one time."""
+def run_concurrently(count, work):
+    """What `count` concurrent calls of `work` returned or raised."""
     start, outcomes = threading.Barrier(count), []
 
     def run():
@@ -55,15 +55,15 @@ def test_ensuring_an_existing_project_changes_nothing(database, project):
         assert projects.get(session, project).max_queued == 3
 
 
-def test_two_may_ensure_a_project_at_one_time(database):
+def test_a_project_can_be_ensured_concurrently(database):
     def ensure():
         with database.write() as session:
             projects.ensure(session, "new")
 
-    assert at_once(4, ensure) == [None] * 4
+    assert run_concurrently(4, ensure) == [None] * 4
 
 
-def test_a_quota_that_is_not_named_stays(database, project):
+def test_updating_one_quota_keeps_the_other(database, project):
     set_quotas(database, max_queued=3, max_running=2)
     set_quotas(database, max_queued=None)
     with database.read() as session:
@@ -71,7 +71,7 @@ def test_a_quota_that_is_not_named_stays(database, project):
         assert (row.max_queued, row.max_running) == (None, 2)
 
 
-def test_the_load_counts_what_waits_and_what_runs(database, project, make_job):
+def test_the_load_counts_queued_and_running_jobs(database, project, make_job):
     for state in (State.QUEUED, State.QUEUED, State.RUNNING, State.STOPPING, State.SUCCEEDED):
         make_job(state)
     with database.read() as session:
@@ -97,10 +97,10 @@ def test_the_queue_of_another_project_is_not_counted(database, project, make_spe
     submit(database, make_spec(), "other")
 
 
-def test_a_queued_quota_holds_for_requests_at_one_time(database, project, make_spec):
-    # Checked by taking `with_for_update` out of refuse_if_full: PostgreSQL then queues more.
+def test_the_queue_quota_holds_for_concurrent_submissions(database, project, make_spec):
+    # Fails without `with_for_update` in store/projects.py: PostgreSQL then queues more jobs.
     set_quotas(database, max_queued=3)
-    outcomes = at_once(8, lambda: submit(database, make_spec()))
+    outcomes = run_concurrently(8, lambda: submit(database, make_spec()))
     assert sum(isinstance(outcome, QuotaExceeded) for outcome in outcomes) == 5
     with database.read() as session:
         assert projects.load_by_project(session)["default"].queued == 3
@@ -112,7 +112,7 @@ def claim(database, worker_id="worker"):
         return job.id if job is not None else None
 
 
-def test_a_project_that_runs_as_many_as_it_may_is_passed_over(database, project, make_spec):
+def test_claiming_skips_a_project_at_its_running_quota(database, project, make_spec):
     set_quotas(database, max_running=1)
     with database.write() as session:
         projects.ensure(session, "other")
@@ -127,27 +127,25 @@ def test_a_project_that_runs_as_many_as_it_may_is_passed_over(database, project,
     assert claim(database) == second
 
 
-def test_a_running_quota_holds_for_claims_at_one_time(database, project, make_spec):
-    # Checked by taking `with_for_update` out of _full_projects: PostgreSQL then claims more.
+def test_the_running_quota_holds_for_concurrent_claims(database, project, make_spec):
+    # Fails without `with_for_update` in store/projects.py: PostgreSQL then claims more jobs.
     set_quotas(database, max_running=2)
     for _ in range(6):
         submit(database, make_spec())
-    outcomes = at_once(6, lambda: claim(database))
+    outcomes = run_concurrently(6, lambda: claim(database))
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert sum(outcome is not None for outcome in outcomes) == 2
     with database.read() as session:
         assert projects.load_by_project(session)["default"].running == 2
 
 
-def test_claims_of_several_projects_at_one_time_wait_for_each_other_in_one_order(
-    database, project, make_spec
-):
+def test_concurrent_claims_in_several_projects_do_not_deadlock(database, project, make_spec):
     for name in ("default", "b", "c"):
         with database.write() as session:
             projects.update(session, name, {"max_running": 2})
         for _ in range(4):
             submit(database, make_spec(), name)
-    outcomes = at_once(8, lambda: claim(database))
+    outcomes = run_concurrently(8, lambda: claim(database))
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     with database.read() as session:
         assert {load.running for load in projects.load_by_project(session).values()} == {2}

@@ -7,7 +7,7 @@ from store.clock import after
 
 @pytest.fixture
 def why(database, in_transaction):
-    """Why a job waits."""
+    """The reason why a job waits."""
 
     def why(job_id):
         with database.read() as session:
@@ -20,7 +20,7 @@ def why(database, in_transaction):
 
 @pytest.fixture
 def register(in_transaction):
-    """A worker says hello."""
+    """Register a worker."""
 
     def register(worker_id="w", slots=2, queues=("default",)):
         known = {"hostname": "h", "pid": 1, "version": "1", "queues": queues}
@@ -29,10 +29,10 @@ def register(in_transaction):
     return register
 
 
-def test_a_job_that_was_taken_or_deleted_while_it_was_read_is_no_error(
+def test_explaining_a_job_that_changed_or_was_deleted_meanwhile_is_no_error(
     in_transaction, make_job, database, put
 ):
-    """The row and its place in the queue are two questions, and each sees what is there by then."""
+    """The job and its rank are read by two queries, which may see different states."""
     job_id = make_job().id
     put(job_id, not_before=after(60))
     with database.read() as session:
@@ -90,18 +90,18 @@ def test_a_job_is_not_dispatched_before_it_is_due(in_transaction, make_job, put)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state != State.QUEUED], ids=str)
-def test_a_job_that_is_not_queued_waits_for_nothing(make_job, why, state):
+def test_only_a_queued_job_has_a_reason_for_waiting(make_job, why, state):
     assert why(make_job(state).id) is None
 
 
-def test_a_queue_that_nobody_serves_is_named(make_job, why, register):
+def test_the_reason_names_a_queue_that_no_worker_serves(make_job, why, register):
     register(queues=("default", "cpu"))
     assert why(make_job(runtime={"device": "gpu"}).id) == (
         "No online worker serves the queue 'gpu'; start one with 'gpu' in AMPCORE_WORKER_QUEUES."
     )
 
 
-def test_the_rank_in_the_queue_is_explained(in_transaction, make_job, put, why, register):
+def test_the_reason_gives_the_rank_in_the_queue(in_transaction, make_job, put, why, register):
     register(slots=2)
     first, second, last = make_job(), make_job(runtime={"priority": 7}), make_job()
     make_job(runtime={"device": "cpu"})  # in another queue
@@ -116,7 +116,7 @@ def test_the_rank_in_the_queue_is_explained(in_transaction, make_job, put, why, 
     assert why(last.id) == "It is number 1 in the queue 'default', and all 2 slots are busy."
 
 
-def test_a_job_that_failed_says_when_it_is_tried_again(make_job, put, why, register):
+def test_the_reason_gives_the_time_of_the_next_attempt(make_job, put, why, register):
     register()
     job_id = make_job().id
     put(job_id, not_before=after(30))
@@ -125,7 +125,7 @@ def test_a_job_that_failed_says_when_it_is_tried_again(make_job, put, why, regis
     assert why(job_id).startswith("It is number 1")
 
 
-def test_a_full_project_is_named(in_transaction, make_job, why, register):
+def test_the_reason_names_a_project_at_its_running_quota(in_transaction, make_job, why, register):
     register()
     in_transaction(projects.update, "small", {"max_running": 1})
     make_job(State.RUNNING, project="small")
@@ -135,7 +135,7 @@ def test_a_full_project_is_named(in_transaction, make_job, why, register):
     )
 
 
-def test_of_a_long_queue_only_the_first_are_counted(
+def test_ranks_are_counted_up_to_a_maximum(
     *, make_job, put, why, register, monkeypatch, in_transaction
 ):
     monkeypatch.setattr(queue, "MAX_RANKED", 2)
@@ -154,22 +154,24 @@ def test_of_a_long_queue_only_the_first_are_counted(
     )
 
 
-def test_many_jobs_are_explained_by_as_many_questions_as_one(
+def test_explaining_many_jobs_takes_as_many_queries_as_explaining_one(
     database, make_job, in_transaction, register
 ):
-    """Fails when each of them is counted for itself: fifty who poll then wait for fifty counts."""
+    """Fails if each job is counted by its own query: polling clients would wait for all of them."""
     from sqlalchemy import event
 
     register()
     in_transaction(projects.update, "default", {"max_running": 9})
     ids = [make_job().id for _ in range(20)]
-    asked = []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+    statements = []
+    event.listen(
+        database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2])
+    )
     counts = []
     for wanted in (ids[:1], ids):
         with database.autocommit() as connection:
             rows = jobs.get_rows(connection, wanted)
-            asked.clear()
+            statements.clear()
             assert queue.why_waiting(connection, rows).keys() == set(wanted)
-        counts.append(len(asked))
+        counts.append(len(statements))
     assert counts[0] == counts[1]

@@ -16,8 +16,8 @@ ROUNDS = 200
 
 
 @pytest.fixture
-def at_once(database):
-    """Run functions of a session at one time, each in its own transaction; what they returned."""
+def run_concurrently(database):
+    """Run functions of a session concurrently, each in its own transaction; returns the results."""
     with ThreadPoolExecutor(8) as threads:
 
         def run(*works):
@@ -39,10 +39,10 @@ def states_of(database, job_id):
         return [State(row.data["state"]) for row in rows if row.type == "state"]
 
 
-def test_of_many_claims_at_once_exactly_one_gets_the_job(database, make_job, at_once):
+def test_one_of_many_concurrent_claims_gets_the_job(database, make_job, run_concurrently):
     job_id = make_job().id
     names = [f"worker {number}" for number in range(8)]
-    claims = at_once(*(lambda s, n=name: attempts.claim(s, job_id, n) for name in names))
+    claims = run_concurrently(*(lambda s, n=name: attempts.claim(s, job_id, n) for name in names))
     [won] = [job for job in claims if job is not None]
     with database.read() as session:
         job = jobs.get(session, job_id)
@@ -50,85 +50,92 @@ def test_of_many_claims_at_once_exactly_one_gets_the_job(database, make_job, at_
         assert session.get(Attempt, (job_id, 1)).worker_id == won.worker_id
 
 
-def test_workers_that_ask_at_once_get_a_job_each_and_none_is_left(make_job, at_once):
+def test_concurrent_workers_claim_one_job_each(make_job, run_concurrently):
     made = {make_job().id for _ in range(8)}
     works = [
         lambda s, n=number: attempts.claim_next(s, f"w{n}", ["default"]) for number in range(8)
     ]
-    claims = at_once(*works)
+    claims = run_concurrently(*works)
     assert {job.id for job in claims} == made
-    assert at_once(works[0]) == [None]
+    assert run_concurrently(works[0]) == [None]
 
 
-def test_a_job_that_somebody_edits_is_claimed_after_that(database, make_job, at_once):
+def test_a_job_that_is_being_edited_is_claimed(database, make_job, run_concurrently):
     job_id = make_job().id
     for number in range(20):
-        edit, claimed = at_once(
+        edit, claimed = run_concurrently(
             lambda s, n=number: jobs.edit(s, job_id, {"priority": n % 10}),
             lambda s: attempts.claim_next(s, "w", ["default"]),
         )
         assert edit is not None
         assert claimed is not None
-        at_once(lambda s, n=claimed.attempt: attempts.hand_back(s, job_id, n))
+        run_concurrently(lambda s, n=claimed.attempt: attempts.hand_back(s, job_id, n))
 
 
-def test_a_cancel_races_a_success_to_exactly_one_end(database, make_job, at_once):
+def test_a_cancel_concurrent_with_a_success_leads_to_one_outcome(
+    database, make_job, run_concurrently
+):
     ends = Counter()
     for _ in range(ROUNDS):
         job_id = make_job(State.RUNNING).id
-        asked, ended = at_once(
+        cancelled, ended = run_concurrently(
             lambda s, i=job_id: jobs.request_cancel(s, i),
             lambda s, i=job_id: attempts.mark_succeeded(s, i, 1, {"steps": 1}),
         )
         states = states_of(database, job_id)
         with database.read() as session:
             job, attempt = jobs.get(session, job_id), session.get(Attempt, (job_id, 1))
-        won = State.CANCELLED if asked is not None else State.SUCCEEDED
-        told = [State.STOPPING, State.CANCELLED] if asked is not None else [State.SUCCEEDED]
+        won = State.CANCELLED if cancelled is not None else State.SUCCEEDED
+        expected = [State.STOPPING, State.CANCELLED] if cancelled is not None else [State.SUCCEEDED]
         assert (job.state, ended.state, attempt.outcome) == (won, won, won)
-        assert states == [State.QUEUED, State.STARTING, State.RUNNING, *told]
+        assert states == [State.QUEUED, State.STARTING, State.RUNNING, *expected]
         assert (job.summary is None) == (won == State.CANCELLED)
         assert job.lease_expires_at is None
         ends[won] += 1
     assert ends.total() == ROUNDS
 
 
-def test_a_cancel_that_races_a_claim_leaves_a_valid_event_log(database, make_job, at_once):
+def test_a_cancel_concurrent_with_a_claim_leaves_a_valid_event_log(
+    database, make_job, run_concurrently
+):
     for _ in range(50):
         job_id = make_job().id
-        asked, claimed = at_once(
+        cancelled, claimed = run_concurrently(
             lambda s, i=job_id: jobs.request_cancel(s, i),
             lambda s, i=job_id: attempts.claim(s, i, "w"),
         )
-        assert asked.state == (State.CANCELLED if claimed is None else State.STOPPING)
+        assert cancelled.state == (State.CANCELLED if claimed is None else State.STOPPING)
         states = states_of(database, job_id)
         for before, then in pairwise(states):
             assert then in TRANSITIONS[before]
 
 
-def test_two_reconcilers_lose_each_job_once(database, make_job, put, at_once):
+def test_two_reconcilers_expire_each_lease_once(database, make_job, put, run_concurrently):
     made = [make_job(State.RUNNING).id for _ in range(20)]
     for job_id in made:
         put(job_id, lease_expires_at=after(-1))
     both = [
-        [job.id for job in ended] for ended in at_once(lease_expiry.expire, lease_expiry.expire)
+        [job.id for job in ended]
+        for ended in run_concurrently(lease_expiry.expire, lease_expiry.expire)
     ]
     assert sorted(both[0] + both[1]) == sorted(made)
     with database.read() as session:
         assert {jobs.get(session, job_id).failures for job_id in made} == {1}
 
 
-def test_two_reconcilers_that_note_messages_block_nobody(make_job, at_once):
+def test_two_reconcilers_that_mark_jobs_dispatched_do_not_deadlock(make_job, run_concurrently):
     made = [make_job().id for _ in range(20)]
     for _ in range(10):
-        at_once(
+        run_concurrently(
             lambda s: queue.mark_dispatched(s, made),
             lambda s: queue.mark_dispatched(s, made[::-1]),
             lease_expiry.expire,
         )
 
 
-def test_a_quota_of_one_lets_one_of_many_claims_through(in_transaction, make_job, at_once):
+def test_a_running_quota_of_one_allows_one_of_many_concurrent_claims(
+    in_transaction, make_job, run_concurrently
+):
     in_transaction(projects.update, "small", {"max_running": 1})
     in_transaction(projects.update, "other", {"max_running": 1})
     for name in ("small", "small", "small", "other", "other"):
@@ -136,17 +143,17 @@ def test_a_quota_of_one_lets_one_of_many_claims_through(in_transaction, make_job
     works = [
         lambda s, n=number: attempts.claim_next(s, f"w{n}", ["default"]) for number in range(4)
     ]
-    claims = [job.project for job in at_once(*works) if job is not None]
+    claims = [job.project for job in run_concurrently(*works) if job is not None]
     assert sorted(claims) == ["other", "small"]
 
 
-def test_posting_and_claiming_in_one_project_block_nobody(
-    in_transaction, make_job, make_spec, at_once
+def test_concurrent_submissions_and_claims_in_one_project_do_not_deadlock(
+    in_transaction, make_job, make_spec, run_concurrently
 ):
     in_transaction(projects.update, "small", {"max_running": 100})
     for _ in range(20):
         make_job(project="small")
-        at_once(
+        run_concurrently(
             lambda s: jobs.create(s, make_spec(), jobs.Origin("small")),
             lambda s: attempts.claim_next(s, "w1", ["default"]),
             lambda s: attempts.claim_next(s, "w2", ["default"]),

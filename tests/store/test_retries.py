@@ -7,7 +7,7 @@ from store.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
 
 
 @given(st.sampled_from(Reason), st.integers(1, 5000), st.integers(1, 100))
-def test_an_attempt_follows_exactly_where_the_reason_and_the_count_allow_it(reason, failures, most):
+def test_a_failure_is_retried_if_its_reason_and_the_count_allow_it(reason, failures, most):
     wait = wait_s(reason, failures, most)
     assert (wait is not None) == (reason in BACKOFF_BY_REASON and failures < most)
     assert (
@@ -16,7 +16,7 @@ def test_an_attempt_follows_exactly_where_the_reason_and_the_count_allow_it(reas
     )
 
 
-def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound():
+def test_the_backoff_doubles_with_each_failure_up_to_a_maximum():
     waits = [wait_s(Reason.PROCESS_KILLED, failures, 100) for failures in (1, 2, 3, 4, 99)]
     assert waits == [5.0, 10.0, 20.0, 40.0, 300.0]
 
@@ -24,6 +24,6 @@ def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound():
 @pytest.mark.parametrize(
     "reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA, Reason.TIMEOUT, Reason.INVALID_SPEC]
 )
-def test_the_jobs_own_fault_is_not_tried_again(reason):
+def test_a_permanent_failure_is_not_retried(reason):
     assert wait_s(reason, 1, 100) is None
     assert final_failure_advice(reason, 1) == ""

@@ -14,7 +14,7 @@ from store.tables import Job
 
 @pytest.fixture
 def add(database, make_spec):
-    """Jobs in the database; returns their ids."""
+    """Add jobs to the database; returns their ids."""
 
     def make(*specs, project="default"):
         with database.write() as session:
@@ -39,7 +39,7 @@ def find(database):
 
 
 def pages(database, sort, limit, between=lambda: None):
-    """The jobs of every page, one after the other; `between` is done after each."""
+    """The jobs of all pages in order; `between` is called after each page but the last."""
     after_position, seen = None, []
     while True:
         with database.read() as session:
@@ -54,11 +54,11 @@ def pages(database, sort, limit, between=lambda: None):
 
 
 @pytest.mark.parametrize("sort", Sort)
-def test_pages_show_every_job_once_in_order_also_those_with_equal_values(database, add, sort):
+def test_pages_list_every_job_once_in_order_even_with_equal_values(database, add, sort):
     ids = add(*({"name": f"job {n % 3}", "runtime": {"priority": n % 2}} for n in range(11)))
-    with database.write() as session:  # jobs that one transaction made have one time
+    with database.write() as session:  # jobs of one transaction have one time
         session.execute(update(Job).where(Job.id.in_(ids[:5])).values(created_at=now()))
-        old = now() if "created" in sort else after(-3600)  # none that may just be changing
+        old = now() if "created" in sort else after(-3600)  # long before the first page
         session.execute(update(Job).where(Job.id.in_(ids)).values(updated_at=old))
     seen = pages(database, sort, 2)
     assert sorted(job.id for job in seen) == sorted(ids)
@@ -66,14 +66,14 @@ def test_pages_show_every_job_once_in_order_also_those_with_equal_values(databas
     assert all((a > b) if sort.descends else (a < b) for a, b in pairwise(keys))
 
 
-def test_jobs_posted_between_two_pages_move_nothing(database, add):
+def test_jobs_submitted_between_two_pages_do_not_shift_the_list(database, add):
     before = add(*({} for _ in range(6)))
     seen = pages(database, Sort.NEWEST, 2, between=lambda: add({}, {}))
     assert [job.id for job in seen if job.id in before] == [job.id for job in seen]
     assert sorted(job.id for job in seen) == sorted(before)
 
 
-def test_a_job_that_is_deleted_between_two_pages_takes_none_with_it(database, add):
+def test_deleting_a_job_between_two_pages_skips_no_other_job(database, add):
     ids = add(*({"name": f"job {n}"} for n in range(4)))
 
     def delete_the_second():
@@ -96,7 +96,7 @@ def test_a_job_that_is_deleted_between_two_pages_takes_none_with_it(database, ad
         (("größe", "🎓"), [2]),
     ],
 )
-def test_labels_are_compared_as_they_are(add, find, label, found):
+def test_labels_match_exactly(add, find, label, found):
     ids = add(
         {"name": "a", "labels": {"team": "vision"}},
         {"name": "b", "labels": {"team": "speech"}},
@@ -105,7 +105,7 @@ def test_labels_are_compared_as_they_are(add, find, label, found):
     assert find(labels=(label,)) == [ids[n] for n in found]
 
 
-def test_every_label_that_is_asked_for_must_be_there(add, find):
+def test_a_job_must_have_every_requested_label(add, find):
     both, _ = add({"labels": {"a": "1", "b": "2"}}, {"labels": {"a": "1"}})
     assert find(labels=(("a", "1"), ("b", None))) == [both]
 
@@ -114,18 +114,18 @@ def test_every_label_that_is_asked_for_must_be_there(add, find):
     ("q", "found"),
     [("DIGITS", [0]), ("100%", [0]), ("%", [0]), ("_", [1]), ("\\", [1]), ("/", [1]), ("s_f", [])],
 )
-def test_a_part_of_the_name_is_found_whatever_characters_it_has(add, find, q, found):
+def test_the_search_matches_any_part_of_a_name_without_wildcards(add, find, q, found):
     ids = add({"name": "digits of 100%"}, {"name": "a_b\\c/d"})
     assert find(q=q) == [ids[n] for n in found]
 
 
-def test_the_beginning_of_an_id_is_found_and_no_other_part_of_it(add, find):
+def test_the_search_matches_only_the_beginning_of_an_id(add, find):
     [job_id] = add({"name": "no hexadecimal"})
     assert find(q=job_id[:5].upper()) == [job_id]
     assert find(q=job_id[2:9]) == []
 
 
-def test_a_search_can_be_of_one_project_policy_model_state_and_time(database, add, find):
+def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add, find):
     [one] = add({"precision": {"policy": "mixed_float16"}})
     [two] = add({"model": {"kind": "cnn"}}, project="other")
     with database.write() as session:
@@ -142,12 +142,13 @@ def test_a_search_can_be_of_one_project_policy_model_state_and_time(database, ad
 
 @pytest.mark.parametrize("wanted", [Search(), Search(project="default")])
 @pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.CREATED_AT])
-def test_a_page_by_time_is_read_off_an_index(database, make_spec, add, wanted, sort):
+def test_a_page_sorted_by_time_is_read_from_an_index(database, make_spec, add, wanted, sort):
     fill(database, make_spec)
     with database.read() as session:
-        place = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
+        position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
         plan = explain(
-            session, lambda: search.page(session, wanted, sort=sort, after_position=place, limit=51)
+            session,
+            lambda: search.page(session, wanted, sort=sort, after_position=position, limit=51),
         )
     assert "ix_jobs" in plan
     assert "created_at_id" in plan
@@ -157,7 +158,7 @@ def test_a_page_by_time_is_read_off_an_index(database, make_spec, add, wanted, s
 
 
 def fill(database, make_spec, count=10_000):
-    """Many queued jobs, and statistics of them."""
+    """Insert many queued jobs, and update the statistics of the table."""
     spec = make_spec().to_json()
     facts = {"project": "default", "name": "x", "policy": "float32", "model": "mlp"}
     facts |= {"labels": {}, "spec": spec, "queue": "default"}
@@ -167,16 +168,16 @@ def fill(database, make_spec, count=10_000):
 
 
 def explain(session, work):
-    """The database's plan for the one statement that `work` carries out."""
+    """The query plan for the one statement that `work` executes."""
     statements = []
 
-    def note(_connection, _cursor, statement, parameters, _context, _many):
+    def record(_connection, _cursor, statement, parameters, _context, _many):
         statements.append((statement, parameters))
 
     engine = session.get_bind()
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record)
     work()
-    event.remove(engine, "before_cursor_execute", note)
+    event.remove(engine, "before_cursor_execute", record)
     [(statement, parameters)] = statements
     prefix = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     rows = session.connection().exec_driver_sql(prefix + statement, parameters)

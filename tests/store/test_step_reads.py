@@ -29,12 +29,12 @@ OPTIONS = {
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=10)
 attempts = st.lists(st.tuples(st.integers(0, 8), lengths), min_size=1, max_size=4)
-"""How many blocks each goes back, and the lengths of its own."""
+"""For each: how many blocks before the end it starts, and the lengths of its own blocks."""
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Levels, chunks and segments so small that few steps have many of each."""
+    """Reduce levels, chunks and segments, so that few steps have many of each."""
     for module in (levels, compaction):
         monkeypatch.setattr(module, "LEVELS", LEVELS)
     for module in (levels, downsampling):
@@ -46,22 +46,22 @@ def small(monkeypatch):
 
 
 class RecordedSteps:
-    """A job whose attempts write random steps; `seen` are the expected values, by step."""
+    """A job whose attempts write random steps; `expected` are the values by step."""
 
     def __init__(self, database, in_transaction, spec, seed):
         self.database = database
         self.job_id = in_transaction(create, spec, Origin("default")).id
-        self.attempt, self.seen, self.mine = 0, {}, {}
+        self.attempt, self.expected, self.of_attempt = 0, {}, {}
         self.ends, self.stats = [0], []
         self._random = np.random.default_rng(seed)
 
-    def begin(self, back):
-        """Another attempt, which starts so many blocks before the end of the last one."""
-        self.attempt, self.mine = self.attempt + 1, {}
+    def begin_attempt(self, back):
+        """Start another attempt, `back` blocks before the end of the last one."""
+        self.attempt, self.of_attempt = self.attempt + 1, {}
         self.ends = self.ends[: max(len(self.ends) - back, 1)]
         self.step = self.ends[-1]
 
-    def tell(self, count, *, gap=0):
+    def append(self, count, *, gap=0):
         """Store a block as a worker would."""
         block = self._block(self.step + gap, count)
         with self.database.write() as session:
@@ -79,12 +79,14 @@ class RecordedSteps:
         self.stats.append((self.attempt, block))
         self.ends.append(block.end_step)
         self.step = block.end_step
-        self.mine |= {row["step"]: row for row in block.rows()}
-        first = min(self.mine)
-        self.seen = {s: r for s, r in self.seen.items() if not first <= s < self.step} | self.mine
+        self.of_attempt |= {row["step"]: row for row in block.rows()}
+        first = min(self.of_attempt)
+        self.expected = {
+            s: r for s, r in self.expected.items() if not first <= s < self.step
+        } | self.of_attempt
 
     def rows(self, start, end):
-        return [self.seen[step] for step in sorted(self.seen) if start <= step < end]
+        return [self.expected[step] for step in sorted(self.expected) if start <= step < end]
 
     def _block(self, first_step, count):
         random = self._random
@@ -111,32 +113,34 @@ def compact(database):
         pass
 
 
-def read_all(told, start, end):
+def read_all(recorded, start, end):
     rows = []
     while True:
-        with told.database.read() as session:
-            reading = steps.read(session, told.job_id, start=start, end=end, limit=50)
+        with recorded.database.read() as session:
+            reading = steps.read(session, recorded.job_id, start=start, end=end, limit=50)
         rows += reading.block.rows()
         if not reading.more:
             return rows
         start = rows[-1]["step"] + 1
 
 
-def assert_raw(told, start, end):
+def assert_raw(recorded, start, end):
     """Assert that every step is read once, with the values that were written."""
-    wanted = told.rows(start, end)
-    found = read_all(told, start, end)
+    wanted = recorded.rows(start, end)
+    found = read_all(recorded, start, end)
     assert [row["step"] for row in found] == [row["step"] for row in wanted]
     for one, other in zip(found, wanted, strict=True):
-        assert repr({**one, **other}) == repr(one)  # a column that was missing is NaN at most
+        assert repr({**one, **other}) == repr(one)  # a missing column may only be read as NaN
 
 
-def assert_sampled(told, start, end, most):
-    with told.database.read() as session:
-        seen = steps.visible_ranges(session, told.job_id)
-        found = downsampling.downsample(session, told.job_id, steps.clip(seen, start, end), most)
+def assert_sampled(recorded, start, end, most):
+    with recorded.database.read() as session:
+        seen = steps.visible_ranges(session, recorded.job_id)
+        found = downsampling.downsample(
+            session, recorded.job_id, steps.clip(seen, start, end), most
+        )
     assert len(found) <= most
-    wanted = told.rows(start, end)
+    wanted = recorded.rows(start, end)
     assert found.counts.sum() == len(wanted)
     for index, cell in enumerate(sorted({row["step"] // found.size for row in wanted})):
         inside = [row for row in wanted if row["step"] // found.size == cell]
@@ -154,16 +158,16 @@ def assert_sampled(told, start, end, most):
         np.testing.assert_allclose(found["loss"].mean[index], naive.mean[0], rtol=1e-5, atol=1e-6)
 
 
-def assert_points(told, start, end):
-    with told.database.read() as session:
+def assert_points(recorded, start, end):
+    with recorded.database.read() as session:
         found = key_steps.find(
-            session, told.job_id, steps.visible_ranges(session, told.job_id), start, end
+            session, recorded.job_id, steps.visible_ranges(session, recorded.job_id), start, end
         )
-    inside = told.rows(start, end)
+    inside = recorded.rows(start, end)
     skipped = [row["step"] for row in inside if row["skipped"]]
     changes = [
         (row["step"], name, before[name], row[name])
-        for before, row in pairwise(told.rows(0, end))
+        for before, row in pairwise(recorded.rows(0, end))
         for name in SCALES
         if row["step"] >= start
         and row["step"] == before["step"] + 1
@@ -177,39 +181,39 @@ def assert_points(told, start, end):
     assert plain == changes[: key_steps.MAX_LISTED]
 
 
-def assert_totals(told, step):
-    """That what is before a step is added up as if all blocks were looked at."""
-    with told.database.read() as session:
-        found = step_totals.before(session, told.job_id, step).to_json()
-    rows = told.rows(0, step)
+def assert_totals(recorded, step):
+    """Assert that the totals before a step equal those over all blocks."""
+    with recorded.database.read() as session:
+        found = step_totals.before(session, recorded.job_id, step).to_json()
+    rows = recorded.rows(0, step)
     losses = [row["loss"] for row in rows if math.isfinite(row["loss"])]
-    every_step = sum(len(block) for _, block in told.stats)
+    every_step = sum(len(block) for _, block in recorded.stats)
     assert found["steps"] == len(rows)
     assert found["skipped"] == sum(row["skipped"] for row in rows)
     assert found["repeated_steps"] == every_step - len(rows)
     assert found["best_loss"] == min(losses, default=None)
     assert found["steps_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
-    lost = sum(row["step_time_s"] for row in rows if row["skipped"])
-    assert found["skipped_s"] == pytest.approx(lost, rel=1e-4)
+    skipped_s = sum(row["step_time_s"] for row in rows if row["skipped"])
+    assert found["skipped_s"] == pytest.approx(skipped_s, rel=1e-4)
 
 
 @settings(max_examples=25, **OPTIONS)
 @given(attempts, st.integers(0, 2**32 - 1), st.data())
-def test_readers_see_the_same_whatever_was_merged_and_when(new_recorded_steps, made, seed, data):
-    told = new_recorded_steps(seed)
+def test_reads_do_not_depend_on_what_was_compacted_and_when(new_recorded_steps, made, seed, data):
+    recorded = new_recorded_steps(seed)
     for back, counts in made:
-        told.begin(back)
+        recorded.begin_attempt(back)
         for count in counts:
-            told.tell(count)
+            recorded.append(count)
             if data.draw(st.integers(0, 3)) == 0:
-                compact(told.database)
-    end = max(told.seen) + 1
+                compact(recorded.database)
+    end = max(recorded.expected) + 1
     start = data.draw(st.integers(0, end))
     end = data.draw(st.integers(start, end))
-    assert_raw(told, start, end)
-    assert_sampled(told, start, end, data.draw(st.integers(2, 40)))
-    assert_points(told, start, end)
-    assert_totals(told, data.draw(st.sampled_from(told.ends)))
+    assert_raw(recorded, start, end)
+    assert_sampled(recorded, start, end, data.draw(st.integers(2, 40)))
+    assert_points(recorded, start, end)
+    assert_totals(recorded, data.draw(st.sampled_from(recorded.ends)))
 
 
 @settings(max_examples=15, **OPTIONS)
@@ -217,18 +221,18 @@ def test_readers_see_the_same_whatever_was_merged_and_when(new_recorded_steps, m
     st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=8),
     st.data(),
 )
-def test_missing_steps_stay_missing_and_hide_no_others(new_recorded_steps, made, data):
-    told = new_recorded_steps()
-    told.begin(0)
+def test_reads_with_missing_steps_return_all_others(new_recorded_steps, made, data):
+    recorded = new_recorded_steps()
+    recorded.begin_attempt(0)
     for count, gap in made:
-        told.tell(count, gap=gap)
+        recorded.append(count, gap=gap)
         if data.draw(st.booleans()):
-            compact(told.database)
-    start = data.draw(st.integers(0, told.step))
-    end = data.draw(st.integers(start, told.step))
-    assert_raw(told, start, end)
-    assert_sampled(told, start, end, data.draw(st.integers(2, 40)))
-    assert_points(told, start, end)
+            compact(recorded.database)
+    start = data.draw(st.integers(0, recorded.step))
+    end = data.draw(st.integers(start, recorded.step))
+    assert_raw(recorded, start, end)
+    assert_sampled(recorded, start, end, data.draw(st.integers(2, 40)))
+    assert_points(recorded, start, end)
 
 
 def counted(database, table):
@@ -236,31 +240,31 @@ def counted(database, table):
         return session.query(table).count()
 
 
-def test_few_rows_are_left_of_many_blocks(new_recorded_steps):
-    told = new_recorded_steps()
-    told.begin(0)
+def test_compaction_leaves_few_rows(new_recorded_steps):
+    recorded = new_recorded_steps()
+    recorded.begin_attempt(0)
     for _ in range(100):
-        told.tell(4)
-    compact(told.database)
-    assert counted(told.database, StepBlockRow) == -(-400 // SEGMENT_STEPS)
+        recorded.append(4)
+    compact(recorded.database)
+    assert counted(recorded.database, StepBlockRow) == -(-400 // SEGMENT_STEPS)
     # 100, 25 and 6 buckets, four in each chunk; and the points of the first level's chunks
-    assert counted(told.database, StepLevel) == 25 + 7 + 2
-    assert counted(told.database, StepPoints) == 25
-    assert_raw(told, 0, 400)
+    assert counted(recorded.database, StepLevel) == 25 + 7 + 2
+    assert counted(recorded.database, StepPoints) == 25
+    assert_raw(recorded, 0, 400)
 
 
-def test_of_a_long_run_few_steps_are_read(new_recorded_steps, monkeypatch):
-    told = new_recorded_steps()
-    told.begin(0)
+def test_downsampling_a_long_run_reads_few_steps(new_recorded_steps, monkeypatch):
+    recorded = new_recorded_steps()
+    recorded.begin_attempt(0)
     for _ in range(50):
-        told.tell(40)
-    compact(told.database)
+        recorded.append(40)
+    compact(recorded.database)
     read = []
     monkeypatch.setattr(
         downsampling.StoredSeries, "steps", lambda _, *bounds: read.append(bounds) or []
     )
-    with told.database.read() as session:
-        seen = steps.clip(steps.visible_ranges(session, told.job_id), 3, 1990)
-        found = downsampling.downsample(session, told.job_id, seen, 40)
+    with recorded.database.read() as session:
+        seen = steps.clip(steps.visible_ranges(session, recorded.job_id), 3, 1990)
+        found = downsampling.downsample(session, recorded.job_id, seen, 40)
     assert 3 + sum(end - start for start, end in read) + found.counts.sum() == 1990
     assert sum(end - start for start, end in read) < 2 * 8

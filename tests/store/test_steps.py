@@ -17,7 +17,7 @@ def running(make_job):
 
 
 @pytest.fixture
-def of_30_steps(in_transaction, running, make_block):
+def job_of_30_steps(in_transaction, running, make_block):
     blocks = [make_block(first, 10) for first in (0, 10, 20)]
     in_transaction(ingest.append, running.id, 1, blocks, entries_written=0)
     return running
@@ -51,8 +51,8 @@ def numbers(reading):
     ],
     ids=str,
 )
-def test_any_range_can_be_read(database, of_30_steps, asked, expected, more):
-    reading = read(database, of_30_steps.id, **asked)
+def test_any_range_can_be_read(database, job_of_30_steps, asked, expected, more):
+    reading = read(database, job_of_30_steps.id, **asked)
     assert numbers(reading) == list(expected)
     assert reading.block["loss"].tolist() == list(expected)
     assert reading.more is more
@@ -61,9 +61,9 @@ def test_any_range_can_be_read(database, of_30_steps, asked, expected, more):
 ATTEMPTS = st.lists(
     st.tuples(st.integers(0, 25), st.lists(st.integers(1, 6), max_size=5)), max_size=5
 )
-"""Where each begins, and the lengths of its blocks."""
+"""The first step of each, and the lengths of its blocks."""
 ASKED = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 30))
-"""The first step, how many there may be, and the limit."""
+"""The first step, the length of the range, and the limit."""
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def new_job(in_transaction, make_spec):
 
 @pytest.fixture
 def put_block(in_transaction, make_block):
-    """Store a block of an attempt, whose number is its loss."""
+    """Store a block of an attempt; the loss is the number of the attempt."""
 
     def put(job_id, attempt, first_step, count, *, skipped=0):
         block = make_block(first_step, count, loss=float(attempt))
@@ -96,7 +96,7 @@ def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
 ):
     job_id, newest = new_job(), {}
     for attempt, (begin, blocks) in enumerate(made, start=1):
-        step = min(begin, max(newest, default=-1) + 1)  # it goes on from what was reached
+        step = min(begin, max(newest, default=-1) + 1)  # no later than the steps reached so far
         of_attempt = {}
         for first, end in pairwise(accumulate(blocks, initial=step)):
             put_block(job_id, attempt, first, end - first)
@@ -112,7 +112,7 @@ def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
     assert reading.more == (len(wanted) > limit)
 
 
-def test_at_a_gap_a_reading_ends_and_the_next_one_goes_on(database, new_job, put_block):
+def test_a_read_ends_at_a_gap_and_the_next_one_continues_after_it(database, new_job, put_block):
     job_id = new_job()
     for first in (0, 3, 10):
         put_block(job_id, 1, first, 3)
@@ -122,8 +122,8 @@ def test_at_a_gap_a_reading_ends_and_the_next_one_goes_on(database, new_job, put
     assert (numbers(reading), reading.more) == ([10, 11, 12], False)
 
 
-def test_some_columns_are_read_by_themselves(database, of_30_steps):
-    reading = read(database, of_30_steps.id, columns=["loss", "no such column"])
+def test_only_the_requested_columns_are_read(database, job_of_30_steps):
+    reading = read(database, job_of_30_steps.id, columns=["loss", "no such column"])
     assert reading.block.names == ("loss",)
 
 

@@ -29,7 +29,7 @@ def test_a_token_is_valid_and_its_secret_is_not_stored(database):
     assert not any(secret in text or secret.removeprefix("amp_") in text for text in columns)
 
 
-def test_a_secret_has_256_random_bits_behind_a_prefix_that_scanners_know(database):
+def test_a_secret_has_256_random_bits_and_a_fixed_prefix(database):
     secrets = {make(database)[0] for _ in range(3)}
     assert len(secrets) == 3
     assert all(secret.startswith("amp_") and len(secret) == 4 + 43 for secret in secrets)
@@ -45,13 +45,13 @@ def test_a_token_is_a_member_of_the_default_project_by_default(database):
 
 
 @pytest.mark.parametrize("wrong", ["", "amp_", "amp_ü", "amp_\ud800", "x" * 10_000])
-def test_any_other_secret_opens_nothing(database, wrong):
+def test_any_other_secret_is_invalid(database, wrong):
     secret, _ = make(database)
     assert not is_valid(database, wrong)
     assert not is_valid(database, secret.swapcase())
 
 
-def test_a_token_opens_nothing_from_the_moment_of_its_expiry(database):
+def test_a_token_is_invalid_from_its_expiry_on(database):
     secret, row = make(database, expires_at=datetime.now(UTC) + timedelta(hours=1))
     with database.read() as session:
         left_s = tokens.find_valid(session, row.digest).left_s
@@ -70,7 +70,7 @@ def revoke(database, row):
         return tokens.revoke(session, tokens.get(session, row.id))
 
 
-def test_a_revoked_token_opens_nothing_and_its_row_stays(database):
+def test_a_revoked_token_is_invalid_and_its_row_is_kept(database):
     secret, row = make(database)
     assert revoke(database, row)
     assert not is_valid(database, secret)
@@ -91,10 +91,10 @@ def test_a_token_is_revoked_once(database):
 
 def test_the_last_valid_admin_cannot_be_revoked(database):
     _, root = make(database, role="admin")
-    _, gone = make(database, role="admin")
+    _, revoked = make(database, role="admin")
     _, expired = make(database, role="admin")
     make(database, role="member")
-    revoke(database, gone)
+    revoke(database, revoked)
     expire(database, expired)
     with pytest.raises(tokens.LastAdminToken, match=root.id):
         revoke(database, root)
@@ -103,8 +103,8 @@ def test_the_last_valid_admin_cannot_be_revoked(database):
     assert revoke(database, root)
 
 
-def test_two_admins_that_revoke_each_other_at_one_time_leave_one(database, until_blocked):
-    # Checked by taking `with_for_update` out of revoke: on PostgreSQL both are then gone.
+def test_one_of_two_admins_that_are_revoked_concurrently_remains(database, until_blocked):
+    # Fails without `with_for_update` in revoke: PostgreSQL then revokes both.
     (_, first), (_, second) = (make(database, role="admin") for _ in range(2))
     outcomes = []
 
@@ -132,7 +132,7 @@ def test_ensuring_a_token_twice_keeps_one_admin(database):
         assert (row.role, row.project) == ("admin", "default")
 
 
-def test_ensuring_makes_no_revoked_token_valid_again(database):
+def test_ensuring_a_revoked_token_fails_and_keeps_it_revoked(database):
     with database.write() as session:
         tokens.ensure_admin(session, "up", "amp_secret")
     make(database, role="admin")
@@ -144,7 +144,7 @@ def test_ensuring_makes_no_revoked_token_valid_again(database):
     assert not is_valid(database, "amp_secret")
 
 
-def test_the_first_token_makes_the_default_project(database):
+def test_the_first_token_creates_the_default_project(database):
     with database.write() as session:
         session.query(Project).delete()
     make(database)

@@ -46,7 +46,7 @@ def test_a_worker_is_online_until_its_heartbeats_stop(database):
     assert state() == "stopped"
 
 
-def test_hardware_stays_once_it_is_known(database):
+def test_a_heartbeat_without_hardware_keeps_the_known_hardware(database):
     worker_id = register(database)
     with database.write() as session:
         workers.heartbeat(session, worker_id, hardware={"devices": ["CPU"]}, usage={"lag_s": 0.5})
@@ -80,7 +80,7 @@ def test_the_workers_of_a_queue_are_listed(database, in_transaction, online):
     assert online("gpu") == set()
 
 
-def test_workers_that_are_long_gone_are_forgotten_unless_they_have_a_job(
+def test_workers_not_seen_for_long_are_deleted_unless_they_have_a_job(
     database, in_transaction, make_job
 ):
     for name in ("some-worker", "gone", "here"):

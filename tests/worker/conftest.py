@@ -139,18 +139,18 @@ def start(
     make_context: Callable[..., WorkerContext], make_job: Callable[..., Any], database: Database
 ) -> Iterator[Start]:
     """Runs a job with a trainer that follows the named script."""
-    begun: list[Running] = []
+    started: list[Running] = []
 
     def run(
         script: str, *, runtime: dict[str, Any] | None = None, job: Job | None = None, **parts: Any
     ) -> Running:
         job = job or make_job(runtime={"max_attempts": 1, **(runtime or {})})
         running = Running(make_context(script, **parts), database, job.id)
-        begun.append(running.start())
+        started.append(running.start())
         return running
 
     yield run
-    for running in begun:
+    for running in started:
         running.context.shutting_down.set()
         running.ended()
         running.context.standby.close()

@@ -1,7 +1,7 @@
-"""A trainer that tries what no job may do, and prints the result of each attempt.
+"""A trainer that attempts actions that no job may perform, and prints the result of each.
 
 `hostile_trainer.py TARGETS …`: the first argument is JSON with the paths, processes and addresses
-to attack, the rest the fork server's. It does nothing that lasts: signal 0 reaches nobody.
+to attack, the rest the fork server's. It changes nothing permanently: signal 0 has no effect.
 """
 
 import argparse
@@ -38,13 +38,13 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "write into another trainer's folder": (Path(targets["other"]) / "new").touch,
         "write into the datasets": (data / "datasets/new").touch,
         "change a dataset": lambda: (data / "datasets/x").open("ab").close(),
-        "write among the programs": lambda: write_among(Path(targets["package"])),
+        "write into the package folder": lambda: write_into(Path(targets["package"])),
         "change the permissions of the token": lambda: (data / "token").chmod(0o600),
         "make a link to the token": lambda: Path("link").symlink_to(data / "token"),
-        "run a program of its own": run_own,
+        "run its own program": run_own_program,
         "connect to a port": lambda: socket.create_connection(tuple(targets["port"])).close(),
         "connect to an abstract socket": lambda: connect(targets["abstract"]),
-        "use a right of root": use_right,
+        "use a right of root": change_owner,
         "be open to a debugger": be_traceable,
         "ask for more memory": lambda: bytearray(2 * targets["memory_bytes"]),
         "start more processes": lambda: start_many(2 * targets["processes"]),
@@ -80,18 +80,18 @@ def allowed(job: dict[str, Any]) -> dict[str, Attack]:
     }
 
 
-def write_among(programs: Path) -> None:
+def write_into(programs: Path) -> None:
     file = programs / f"hostile-{os.getpid()}.tmp"
     file.open("x").close()
     file.unlink()
 
 
-def use_right() -> None:
+def change_owner() -> None:
     Path("given").touch()
     os.chown("given", 12345, 12345)
 
 
-def run_own() -> None:
+def run_own_program() -> None:
     file = Path("program")
     file.write_text("#!/bin/sh\n")
     file.chmod(0o700)
@@ -115,7 +115,7 @@ def trace(pid: int) -> None:
 
 
 def be_traceable() -> None:
-    """Its own setting: whether another process of its user may read or trace this one."""
+    """Fail unless this process allows others of its user to read or trace it."""
     if not ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0):
         raise PermissionError
 
@@ -142,7 +142,7 @@ def start_many(count: int) -> None:
 
 
 def leave_a_process() -> int:
-    """Start one that is in no group of ours, and has no parent any more; its number."""
+    """Start an orphan in its own process group; returns its process id."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -179,9 +179,9 @@ def run(targets: dict[str, Any], frames_fd: int) -> int:
         running = {"total_steps": 0, "first_step": 0}
         write_frame(frames, Frame(FrameType.RUNNING, running))
         tried = {name: outcome(attack) for name, attack in attacks(targets).items()}
-        usual = {name: outcome(attack) for name, attack in allowed(job).items()}
+        permitted = {name: outcome(attack) for name, attack in allowed(job).items()}
         left = leave_a_process() if targets["leave"] else None
-        print(MARK + json.dumps({"tried": tried, "usual": usual, "left": left}), flush=True)
+        print(MARK + json.dumps({"tried": tried, "permitted": permitted, "left": left}), flush=True)
         write_frame(frames, Frame(FrameType.SUCCEEDED, {"summary": {"steps": 0}}))
     return 0
 

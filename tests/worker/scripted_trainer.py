@@ -141,30 +141,30 @@ def many_checkpoints(trainer: Trainer) -> None:
     trainer.succeed()
 
 
-def deaf(trainer: Trainer) -> None:
+def ignores_sigterm(trainer: Trainer) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    begun(trainer)
+    begin_and_write_steps(trainer)
     subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({LONG_S})"])
-    print("deaf", flush=True)
+    print("ignores_sigterm", flush=True)
     time.sleep(LONG_S)
 
 
-def obedient(trainer: Trainer) -> None:
+def ends_on_sigterm(trainer: Trainer) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    begun(trainer)
+    begin_and_write_steps(trainer)
     time.sleep(LONG_S)
 
 
 def succeeds_when_stopped(trainer: Trainer) -> None:
     trainer.handle_sigterm()
-    begun(trainer)
+    begin_and_write_steps(trainer)
     trainer.wait_until_stopped()
     trainer.succeed()
 
 
 def fails_when_stopped(trainer: Trainer) -> None:
     trainer.handle_sigterm()
-    begun(trainer)
+    begin_and_write_steps(trainer)
     trainer.wait_until_stopped()
     trainer.write(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))
 
@@ -179,7 +179,7 @@ def fails_with_a_checkpoint(trainer: Trainer) -> None:
 
 
 def endless(trainer: Trainer) -> None:
-    begun(trainer)
+    begin_and_write_steps(trainer)
     first_step = 10
     while True:
         trainer.write(steps(first_step, 10))
@@ -188,25 +188,25 @@ def endless(trainer: Trainer) -> None:
 
 
 def crash(trainer: Trainer) -> None:
-    begun(trainer)
+    begin_and_write_steps(trainer)
     print("the last words", flush=True)
     sys.exit(3)
 
 
 def killed(trainer: Trainer) -> None:
-    begun(trainer)
+    begin_and_write_steps(trainer)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def garbage(trainer: Trainer) -> None:
-    begun(trainer)
+def writes_invalid_frames(trainer: Trainer) -> None:
+    begin_and_write_steps(trainer)
     trainer.frames.write(b"\xff" * 64)
     trainer.frames.flush()
     time.sleep(LONG_S)
 
 
-def talks(trainer: Trainer) -> None:
-    begun(trainer)
+def prints(trainer: Trainer) -> None:
+    begin_and_write_steps(trainer)
     for byte in "grüße €\n".encode():
         os.write(1, bytes([byte]))
         time.sleep(0.001)
@@ -214,7 +214,7 @@ def talks(trainer: Trainer) -> None:
     trainer.succeed()
 
 
-def steady(trainer: Trainer) -> None:
+def trains_as_allowed(trainer: Trainer) -> None:
     """Train as far as the test allows, also while the worker's database is unreachable."""
     trainer.begin()
     for block in range(30):
@@ -223,7 +223,7 @@ def steady(trainer: Trainer) -> None:
     trainer.succeed()
 
 
-def flood(trainer: Trainer) -> None:
+def writes_large_frames(trainer: Trainer) -> None:
     """Write many large frames, and count in a file how many were accepted."""
     trainer.begin()
     trainer.wait_until_allowed(100)
@@ -237,14 +237,14 @@ def flood(trainer: Trainer) -> None:
     trainer.succeed()
 
 
-def poison(trainer: Trainer) -> None:
+def writes_steps_twice(trainer: Trainer) -> None:
     """Write the same steps twice, which the store refuses."""
-    begun(trainer)
+    begin_and_write_steps(trainer)
     trainer.write(steps(0, 10))
     time.sleep(LONG_S)
 
 
-def begun(trainer: Trainer) -> None:
+def begin_and_write_steps(trainer: Trainer) -> None:
     trainer.begin()
     trainer.write(steps(0, 10))
 

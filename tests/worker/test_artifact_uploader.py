@@ -24,19 +24,19 @@ from worker.database_retry import Lease, RetryingDatabase
 
 
 class Unreliable(Storage):
-    """A storage that refuses the next `refuses` files, or blocks until `answers` is set."""
+    """A storage that refuses the next `refuses` files, or blocks until `unblocked` is set."""
 
     refuses = 0
     tries = 0
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.answers = threading.Event()
-        self.answers.set()
+        self.unblocked = threading.Event()
+        self.unblocked.set()
 
     def put(self, job_id: str, path: str, file: Path) -> tuple[int, str]:
         self.tries += 1
-        self.answers.wait(DEADLINE_S)
+        self.unblocked.wait(DEADLINE_S)
         if self.refuses:
             self.refuses -= 1
             raise StorageFailed("It is full.")
@@ -75,7 +75,7 @@ def uploader(
     uploader.start()
     yield uploader
     attempt_ended.set()
-    storage.answers.set()
+    storage.unblocked.set()
     uploader.abandon_pending()
 
 
@@ -111,11 +111,11 @@ def test_a_checkpoint_is_uploaded_recorded_and_removed_from_scratch(
 def test_files_enqueued_during_uploads_are_not_lost(
     uploader: ArtifactUploader, storage: Unreliable, warnings: list[Event]
 ) -> None:
-    storage.answers.clear()
+    storage.unblocked.clear()
     save_checkpoint(uploader, 0)
     for number in range(1, 2_000):
         save_checkpoint(uploader, number)
-    storage.answers.set()  # each queued file is compared with those after it
+    storage.unblocked.set()  # each queued file is compared with those after it
     for number in range(2_000, 4_000):
         save_checkpoint(uploader, number)
     assert uploader.wait_until_empty(DEADLINE_S)
@@ -217,12 +217,12 @@ def test_only_the_newest_pending_checkpoint_is_uploaded(
     job: Any,
     wait_until: Callable[..., Any],
 ) -> None:
-    storage.answers.clear()
+    storage.unblocked.clear()
     save_checkpoint(uploader, 1)
     wait_until(lambda: storage.tries == 1)
     for number in (2, 3, 4):
         save_checkpoint(uploader, number)
-    storage.answers.set()
+    storage.unblocked.set()
     assert uploader.wait_until_empty(DEADLINE_S)
     assert kept(database, job) == [1, 4]
 
@@ -319,7 +319,7 @@ def test_a_file_of_a_fenced_attempt_is_not_recorded(
 def test_a_recorded_file_stays_when_the_commit_was_not_confirmed(
     uploader: ArtifactUploader, database: Database, job: Any, tmp_path: Path
 ) -> None:
-    """The commit's answer was lost, and at the retry another attempt owns the job."""
+    """The commit's response was lost, and at the retry another attempt owns the job."""
     name = "attempt-1/checkpoints/checkpoint-000001-step-1.safetensors"
     with database.write() as session:
         artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, 1, 7, "0" * 64))

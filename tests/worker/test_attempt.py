@@ -114,7 +114,7 @@ def test_the_trainers_environment_has_no_secrets(
     start: Start, until_running: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AMPCORE_DATABASE_URL", "secret")
-    running = start("obedient")
+    running = start("ends_on_sigterm")
     until_running(running)
     assert "AMPCORE_DATABASE_URL" not in running.process().environ()
 
@@ -129,7 +129,7 @@ class TestCancel:
     def test_a_cancel_is_recorded_after_the_process_has_ended(
         self, start: Start, until_running: Wait
     ) -> None:
-        running = start("obedient")
+        running = start("ends_on_sigterm")
         until_running(running)
         process = running.process()
         running.ask(jobs.request_cancel)
@@ -141,7 +141,7 @@ class TestCancel:
     def test_a_trainer_that_ignores_sigterm_is_killed_with_its_group(
         self, start: Start, until_running: Wait, wait_until: Callable[..., None]
     ) -> None:
-        running = start("deaf", grace_s=0.3)
+        running = start("ignores_sigterm", grace_s=0.3)
         until_running(running)
         process = running.process()
         group = [process, *wait_until(process.children)]
@@ -158,7 +158,7 @@ class TestCancel:
     def test_a_cancel_outranks_a_pause(
         self, start: Start, until_running: Wait, wait_until: Callable[..., None]
     ) -> None:
-        running = start("deaf", grace_s=2.0)
+        running = start("ignores_sigterm", grace_s=2.0)
         until_running(running)
         # In one transaction: after the grace period of the pause, the job would be paused.
         running.ask(lambda *job: jobs.request_pause(*job) and jobs.request_cancel(*job))
@@ -275,13 +275,13 @@ class TestFence:
     def test_a_fenced_trainer_is_killed_without_grace(
         self, start: Start, until_running: Wait
     ) -> None:
-        running = start("deaf", grace_s=10 * DEADLINE_S)
+        running = start("ignores_sigterm", grace_s=10 * DEADLINE_S)
         until_running(running)
         running.fence()
         running.ended()
 
 
-class TestUnexplained:
+class TestFailure:
     def test_a_crashed_attempt_is_retried_from_its_checkpoint(self, start: Start) -> None:
         running = start("crash_after_saving", runtime={"max_attempts": 2})
         job = running.ended()
@@ -304,7 +304,7 @@ class TestUnexplained:
     ) -> None:
         events = tmp_path / "memory.events"
         events.write_text("low 0\noom 1\noom_kill 4\n")
-        running = start("obedient", memory_events=events, runtime={"max_attempts": 3})
+        running = start("ends_on_sigterm", memory_events=events, runtime={"max_attempts": 3})
         until_running(running)
         events.write_text("low 0\noom 2\noom_kill 5\n")
         os.kill(running.process().pid, signal.SIGKILL)
@@ -319,11 +319,11 @@ class TestUnexplained:
         assert job.step == 10
 
     def test_invalid_frames_fail_the_attempt(self, start: Start) -> None:
-        job = start("garbage").ended()
+        job = start("writes_invalid_frames").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
 
     def test_telemetry_that_cannot_be_stored_fails_the_attempt(self, start: Start) -> None:
-        job = start("poison").ended()
+        job = start("writes_steps_twice").ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
         assert "could not run the job" in (job.message or "")
 
@@ -337,9 +337,9 @@ class TestUnexplained:
 
 class TestLog:
     def test_log_characters_stay_whole_and_streams_separate(self, start: Start) -> None:
-        running = start("talks")
+        running = start("prints")
         running.ended()
-        assert running.log() == "ready for talks\ngrüße €\n"
+        assert running.log() == "ready for prints\ngrüße €\n"
         assert running.log("stderr") == "and an error\n"
 
 

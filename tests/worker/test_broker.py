@@ -1,4 +1,4 @@
-"""What a worker hears of Redis, while that comes and goes."""
+"""The worker's Celery transport while Redis stops."""
 
 import logging
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def redis(tmp_path: Path) -> Iterator[PrivateRedis]:
     server.stop(grace_s=3)
 
 
-def test_a_failed_acknowledgement_frees_its_place(redis: PrivateRedis) -> None:
-    """With kombu's own transport a worker with one slot never listens again after this."""
+def test_a_failed_acknowledgement_frees_its_prefetch_slot(redis: PrivateRedis) -> None:
+    """With kombu's own transport a worker with one slot receives no more messages after this."""
     connection: Any = Connection(redis.url, transport=Transport)  # type: ignore[no-untyped-call]
     with connection, connection.SimpleQueue("jobs") as messages:
         messages.channel.basic_qos(0, 1, False)

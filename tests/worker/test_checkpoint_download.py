@@ -24,7 +24,7 @@ class JobWithCheckpoints:
         self.warnings: list[Event] = []
         (folder / "output").mkdir()
 
-    def keep(self, step: int) -> Path:
+    def store(self, step: int) -> Path:
         """Store and record a checkpoint; returns the stored file."""
         file = self.folder / "made"
         file.write_text(f"state {step}")
@@ -68,20 +68,20 @@ def test_a_job_without_checkpoints_downloads_nothing(
 def test_the_newest_checkpoint_keeps_its_name(
     job_with_checkpoints: JobWithCheckpoints,
 ) -> None:
-    job_with_checkpoints.keep(5)
-    job_with_checkpoints.keep(9)
+    job_with_checkpoints.store(5)
+    job_with_checkpoints.store(9)
     assert job_with_checkpoints.fetch()
     folder = job_with_checkpoints.folder / "output" / "checkpoints"
     assert [file.name for file in folder.iterdir()] == ["checkpoint-000009-step-9.safetensors"]
     assert job_with_checkpoints.fetched() == ["state 9"]
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, lambda file: file.write_text("state X")])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("state X")])
 def test_a_damaged_or_missing_checkpoint_is_skipped(
-    job_with_checkpoints: JobWithCheckpoints, harm: Callable[[Path], Any]
+    job_with_checkpoints: JobWithCheckpoints, damage: Callable[[Path], Any]
 ) -> None:
-    job_with_checkpoints.keep(5)
-    harm(job_with_checkpoints.keep(9))
+    job_with_checkpoints.store(5)
+    damage(job_with_checkpoints.store(9))
     assert job_with_checkpoints.fetch()
     assert job_with_checkpoints.fetched() == ["state 5"]
     assert job_with_checkpoints.codes() == ["checkpoint_unusable"]
@@ -91,7 +91,7 @@ def test_without_a_usable_checkpoint_training_restarts_with_a_warning(
     job_with_checkpoints: JobWithCheckpoints,
 ) -> None:
     for step in (5, 9):
-        job_with_checkpoints.keep(step).unlink()
+        job_with_checkpoints.store(step).unlink()
     assert not job_with_checkpoints.fetch()
     assert job_with_checkpoints.codes() == [
         "checkpoint_unusable",
@@ -106,12 +106,12 @@ def test_an_unreachable_storage_does_not_restart_training(
     monkeypatch.setattr(checkpoint_download, "RETRY_DELAYS_S", (0.0, 0.0))
     tries: list[str] = []
 
-    def away(job_id: str, path: str, *_: Any) -> None:
+    def fail(job_id: str, path: str, *_: Any) -> None:
         tries.append(path)
         raise StorageFailed("It does not answer.")
 
-    job_with_checkpoints.keep(5)
-    monkeypatch.setattr(job_with_checkpoints.storage, "fetch", away)
+    job_with_checkpoints.store(5)
+    monkeypatch.setattr(job_with_checkpoints.storage, "fetch", fail)
     with pytest.raises(StorageFailed):
         job_with_checkpoints.fetch()
     assert len(tries) == 3

@@ -24,7 +24,7 @@ Allow = Callable[[int], None]
 
 
 class CuttableProxy:
-    """A TCP proxy to a server that can be cut."""
+    """A TCP proxy to a server; `cut` breaks its connections."""
 
     def __init__(self, url: str) -> None:
         self._url = make_url(url)
@@ -59,29 +59,29 @@ class CuttableProxy:
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
-                near, _ = self._listener.accept()
+                client, _ = self._listener.accept()
                 if self._is_cut.is_set():
-                    near.close()
+                    client.close()
                     continue
-                threading.Thread(target=self._carry, args=[near], daemon=True).start()
+                threading.Thread(target=self._forward, args=[client], daemon=True).start()
 
-    def _carry(self, near: socket.socket) -> None:
-        with near, self._far() as far, suppress(OSError):
-            self._open += [near, far]
+    def _forward(self, client: socket.socket) -> None:
+        with client, self._connect() as server, suppress(OSError):
+            self._open += [client, server]
             while True:
-                for end in select.select([near, far], [], [])[0]:
+                for end in select.select([client, server], [], [])[0]:
                     if not (data := end.recv(65_536)):
                         return
-                    (far if end is near else near).sendall(data)
+                    (server if end is client else client).sendall(data)
 
-    def _far(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         folder = self._url.query.get("host")
         port = self._url.port or 5432
         if folder is None:
             return socket.create_connection((self._url.host or "127.0.0.1", port))
-        far = socket.socket(socket.AF_UNIX)
-        far.connect(f"{folder}/.s.PGSQL.{port}")
-        return far
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{folder}/.s.PGSQL.{port}")
+        return server
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_training_continues_during_an_outage_and_every_step_is_stored_once(
     wait_until: Callable[..., Any],
 ) -> None:
     allow(1)
-    running = start("steady", lease_s=60.0, database=proxied_database)
+    running = start("trains_as_allowed", lease_s=60.0, database=proxied_database)
     until_running(running)
     trainer = running.process()
     proxy.cut()
@@ -156,7 +156,7 @@ def test_many_outages_lose_and_duplicate_nothing(
     wait_until: Callable[..., Any],
 ) -> None:
     allow(1)
-    running = start("steady", lease_s=60.0, database=proxied_database)
+    running = start("trains_as_allowed", lease_s=60.0, database=proxied_database)
     until_running(running)
     for blocks in range(2, 31):
         proxy.cut()
@@ -190,7 +190,9 @@ def test_a_full_write_buffer_blocks_the_trainer_and_loses_nothing(
 
     monkeypatch.setattr(WriteBuffer, "wait_for_room", counted)
     written = tmp_path / "datasets" / "written"
-    running = start("flood", buffer_bytes=10**6, lease_s=60.0, database=proxied_database)
+    running = start(
+        "writes_large_frames", buffer_bytes=10**6, lease_s=60.0, database=proxied_database
+    )
     wait_until(lambda: running.job().state == State.RUNNING)
     proxy.cut()
     allow(100)
@@ -206,7 +208,9 @@ def test_a_full_write_buffer_blocks_the_trainer_and_loses_nothing(
 def test_a_long_outage_makes_the_worker_fence_itself(
     start: Start, proxy: CuttableProxy, proxied_database: Database, until_running: Wait
 ) -> None:
-    running = start("deaf", self_fence_s=1.5, grace_s=10 * DEADLINE_S, database=proxied_database)
+    running = start(
+        "ignores_sigterm", self_fence_s=1.5, grace_s=10 * DEADLINE_S, database=proxied_database
+    )
     until_running(running)
     trainer = running.process()
     proxy.cut()
@@ -223,7 +227,7 @@ def test_a_worker_without_its_database_can_be_shut_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("worker.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
-    running = start("obedient", grace_s=1.0, database=proxied_database)
+    running = start("ends_on_sigterm", grace_s=1.0, database=proxied_database)
     until_running(running)
     trainer = running.process()
     proxy.cut()

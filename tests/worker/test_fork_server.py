@@ -70,7 +70,7 @@ def test_an_oom_kill_of_the_fork_server_is_not_out_of_memory_for_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OomKillCounter, "has_increased", lambda _: True)
-    running = start("obedient")
+    running = start("ends_on_sigterm")
     until_running(running)
     fork_servers()[0].kill()
     assert running.ended().reason == Reason.PROCESS_KILLED
@@ -155,19 +155,19 @@ def test_a_worker_retries_until_the_fork_server_starts(
 def test_a_job_does_not_wait_for_a_standby_that_warms_up(wait_until: Wait) -> None:
     standby = Standby(program("hangs"))
     standby.prepare()
-    (rehearsing,) = wait_until(scripted_trainers)
+    (warming_up,) = wait_until(scripted_trainers)
 
     def taken() -> bool:
         process = standby.take()
         wait_until(lambda: process.is_alive and process.pid)
-        is_another = process.pid != rehearsing.pid
+        is_another = process.pid != warming_up.pid
         process.end(grace_s=0)
         return is_another
 
     assert taken()
-    assert not has_ended(rehearsing)
+    assert not has_ended(warming_up)
     standby.close()
-    assert has_ended(rehearsing)
+    assert has_ended(warming_up)
 
 
 def test_the_peak_memory_of_ended_trainers_is_recorded(start: Start) -> None:
@@ -179,8 +179,8 @@ def test_the_peak_memory_of_ended_trainers_is_recorded(start: Start) -> None:
 def test_a_group_is_ended_after_its_fork_server_died(
     start: Start, until_running: Callable[[Running], None], wait_until: Wait
 ) -> None:
-    """`deaf` has a child that survives its trainer; the worker must kill it too."""
-    running = start("deaf")
+    """`ignores_sigterm` has a child that survives its trainer; the worker must kill it too."""
+    running = start("ignores_sigterm")
     until_running(running)
     trainer = running.process()
     (child,) = wait_until(trainer.children)
@@ -206,7 +206,7 @@ def test_a_frozen_fork_server_does_not_block_a_slot(
     wait_until: Wait,
 ) -> None:
     monkeypatch.setattr("worker.trainer_status.REPORT_TIMEOUT_S", 0.2)
-    running = start("obedient", grace_s=0.5)  # too short for the report of its exit
+    running = start("ends_on_sigterm", grace_s=0.5)  # too short for the report of its exit
     until_running(running)
     (server,) = fork_servers()
     server.suspend()

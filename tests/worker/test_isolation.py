@@ -45,7 +45,7 @@ MEMORY_BYTES = 2**30
 NEEDS_LANDLOCK = {
     "read an artifact",
     "make a link to the token",
-    "run a program of its own",
+    "run its own program",
     "connect to a port",
     "connect to an abstract socket",
 }
@@ -174,19 +174,19 @@ def test_an_isolated_trainer_cannot_reach_other_data_or_processes(
         expected |= NEEDS_LANDLOCK
     if kind == "landlock":
         expected |= NEEDS_OWN_USER | (UNCOUNTED if os.geteuid() == 0 else set())
-    assert {name for name, came in report["tried"].items() if came == "done"} == expected
-    assert set(report["usual"].values()) == {"done"}, report["usual"]
+    assert {name for name, result in report["tried"].items() if result == "done"} == expected
+    assert set(report["permitted"].values()) == {"done"}, report["permitted"]
 
 
 def test_without_isolation_a_trainer_can_reach_what_its_worker_can(
     attack: Callable[..., Any],
 ) -> None:
     report = attack("off")
-    # The system itself may refuse these: rights of root, and tracing.
-    kept = {"use a right of root", "trace its worker", "write among the programs"}
+    # The system itself may refuse these without isolation.
+    kept = {"use a right of root", "trace its worker", "write into the package folder"}
     kept.add("be open to a debugger")  # the fork server never is
-    tried = {name: came for name, came in report["tried"].items() if " init" not in name}
-    assert {name for name, came in tried.items() if came != "done"} <= kept
+    tried = {name: result for name, result in report["tried"].items() if " init" not in name}
+    assert {name for name, result in tried.items() if result != "done"} <= kept
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.values[0] != "landlock"])
@@ -215,8 +215,8 @@ def test_an_isolated_trainer_can_read_and_delete_the_downloaded_checkpoint(
     with database.write() as session:
         facts = {"size_bytes": size_bytes, "sha256": sha256, "step": 0, "attempt": 1, "seq": 1}
         session.add(Artifact(job_id=job.id, path=path, kind=CHECKPOINT, **facts))
-    usual = attack(kind, job=job)["usual"]
-    assert (usual["read a checkpoint"], usual["remove a checkpoint"]) == ("done", "done")
+    permitted = attack(kind, job=job)["permitted"]
+    assert (permitted["read a checkpoint"], permitted["remove a checkpoint"]) == ("done", "done")
 
 
 def test_a_trainers_folder_is_removed_after_the_attempt(
@@ -274,15 +274,15 @@ def test_missing_measures_are_named(
     abi: int, is_root_here: bool, may_switch: bool, closed: Path | None, words: list[str]
 ) -> None:
     facts = {"is_root": is_root_here, "may_switch": may_switch}
-    said = list(isolation_plan._missing(abi, **facts, closed=closed))
-    assert len(said) == len(words)
-    assert all(word in sentence for word, sentence in zip(words, said, strict=True))
+    sentences = list(isolation_plan._missing(abi, **facts, closed=closed))
+    assert len(sentences) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
 
 
 EVERYBODY = "         0          0 4294967295\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is asked for more")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs capabilities")
 @pytest.mark.parametrize(
     ("capabilities", "users", "groups", "may"),
     [

@@ -15,7 +15,7 @@ KILLED = -signal.SIGKILL
 
 @pytest.mark.parametrize("stop_reason", [StopReason.FENCED, StopReason.SELF_FENCE])
 @pytest.mark.parametrize("frame", [None, SUCCEEDED, FAILED, STOPPED])
-def test_a_lost_job_has_no_result(stop_reason: StopReason, frame: Frame | None) -> None:
+def test_a_fenced_attempt_has_no_result(stop_reason: StopReason, frame: Frame | None) -> None:
     assert result_of(TrainerExit(frame, 0, stop_reason), None) is None
 
 
@@ -73,13 +73,13 @@ def test_a_stop_without_a_request_counts_as_killed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trainer_exit", "reason", "said"),
+    ("trainer_exit", "reason", "expected"),
     [
         (TrainerExit(None, 7), Reason.INTERNAL_ERROR, "exited with code 7 and reported no result."),
         (
             TrainerExit(None, 7, last_line="ouch"),
             Reason.INTERNAL_ERROR,
-            "Last line of its log: ouch",
+            "Its last log line: “ouch”.",
         ),
         (TrainerExit(None, KILLED), Reason.PROCESS_KILLED, "killed by SIGKILL."),
         (TrainerExit(None, -signal.SIGSEGV), Reason.PROCESS_KILLED, "killed by SIGSEGV."),
@@ -89,12 +89,12 @@ def test_a_stop_without_a_request_counts_as_killed() -> None:
     ],
 )
 def test_an_exit_without_a_final_frame_is_explained(
-    trainer_exit: TrainerExit, reason: Reason, said: str
+    trainer_exit: TrainerExit, reason: Reason, expected: str
 ) -> None:
     result = result_of(trainer_exit, None)
     assert result is not None
     assert result.reason is reason
-    assert said in (result.message or "")
+    assert expected in (result.message or "")
 
 
 def test_a_failure_in_the_worker_keeps_the_error() -> None:

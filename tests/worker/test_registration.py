@@ -16,7 +16,7 @@ ID = "w0"
 
 
 @pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_heartbeat_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.registration.HEARTBEAT_INTERVAL_S", 0.02)
 
 
@@ -38,14 +38,14 @@ def registration(database: Database) -> Iterator[WorkerRegistration]:
     registration.stop()
 
 
-def found(database: Database) -> tuple[Worker, str] | None:
+def registered(database: Database) -> tuple[Worker, str] | None:
     with database.read() as session:
         return workers.get(session, ID)
 
 
 def state(database: Database) -> str | None:
-    there = found(database)
-    return there[1] if there is not None else None
+    row = registered(database)
+    return row[1] if row is not None else None
 
 
 def test_a_worker_registers_and_is_marked_as_stopped(
@@ -62,9 +62,9 @@ def test_the_row_has_queues_slots_and_usage(
     database: Database, registration: WorkerRegistration, wait_until: Callable[..., Any]
 ) -> None:
     wait_until(lambda: state(database) == "online")
-    there = found(database)
-    assert there is not None
-    assert (there[0].queues, there[0].slots, there[0].usage) == (["default", "cpu"], 2, {"busy": 1})
+    row = registered(database)
+    assert row is not None
+    assert (row[0].queues, row[0].slots, row[0].usage) == (["default", "cpu"], 2, {"busy": 1})
 
 
 def test_a_deleted_worker_registers_again(
@@ -80,10 +80,10 @@ def test_a_drain_request_is_followed_once(
     database: Database, wait_until: Callable[..., Any]
 ) -> None:
     drained: list[bool] = []
-    looks: list[bool] = []
+    polls: list[bool] = []
 
     def usage() -> dict[str, Any]:
-        looks.append(bool(drained))
+        polls.append(bool(drained))
         return {}
 
     registration = registration_in(database, drain=lambda: drained.append(True), usage=usage)
@@ -91,7 +91,7 @@ def test_a_drain_request_is_followed_once(
     wait_until(lambda: state(database) == "online")
     with database.write() as session:
         workers.request_drain(session, ID)
-    wait_until(lambda: looks.count(True) > 2)
+    wait_until(lambda: polls.count(True) > 2)
     registration.stop()
     assert drained == [True]
 
@@ -114,10 +114,10 @@ def test_a_drain_sends_sigterm_to_this_process(
 def test_a_failing_metric_does_not_stop_the_heartbeats(
     database: Database, wait_until: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = iter([ValueError("what is this GPU?")])
+    errors = iter([ValueError("what is this GPU?")])
 
     def usage() -> dict[str, Any]:
-        if (error := next(answers, None)) is not None:
+        if (error := next(errors, None)) is not None:
             raise error
         return {}
 

@@ -12,7 +12,7 @@ NOW = 1000.0
 
 
 def updated(*stop_reasons: StopReason | None, grace_s: float = 10.0) -> PendingStop:
-    """Asked for one second after the other."""
+    """The pending stop after these stop reasons, one per second."""
     pending_stop = NOT_STOPPED
     for second, stop_reason in enumerate(stop_reasons):
         pending_stop = pending_stop.updated(stop_reason, grace_s=grace_s, now=NOW + second)
@@ -48,7 +48,7 @@ def test_a_cancel_outranks_a_pause_and_keeps_the_kill_time(first: StopReason) ->
 
 
 @pytest.mark.parametrize("final", [StopReason.FENCED, StopReason.SELF_FENCE])
-def test_a_lost_job_is_killed_without_grace(final: StopReason) -> None:
+def test_a_fenced_trainer_is_killed_without_grace(final: StopReason) -> None:
     assert updated(StopReason.CANCEL, final) == PendingStop(final, NOW + 1)
     assert updated(final).kill_at == NOW
 
@@ -73,6 +73,6 @@ def test_each_condition_gives_its_stop_reason() -> None:
     assert stop_conditions(fenced=True, requested=jobs.CANCEL).stop_reason() is StopReason.FENCED
     assert stop_conditions(since_heartbeat_s=301.0).stop_reason() is StopReason.SELF_FENCE
     assert stop_conditions(timeout_at=0.0, requested=jobs.PAUSE).stop_reason() is StopReason.TIMEOUT
-    leaving = stop_conditions()
-    leaving.shutting_down.set()
-    assert leaving.stop_reason() is StopReason.SHUTDOWN
+    ending = stop_conditions()
+    ending.shutting_down.set()
+    assert ending.stop_reason() is StopReason.SHUTDOWN

@@ -24,9 +24,9 @@ def states(database: Database, *found: Any) -> list[str]:
 def test_one_message_runs_all_queued_jobs(
     make_context: Callable[..., Any], make_job: Callable[..., Any], database: Database
 ) -> None:
-    waiting = [make_job(), make_job()]
+    queued = [make_job(), make_job()]
     run_queued_jobs(make_context("good"))
-    assert states(database, *waiting) == [State.SUCCEEDED] * 2
+    assert states(database, *queued) == [State.SUCCEEDED] * 2
 
 
 def test_jobs_run_by_priority(
@@ -70,12 +70,12 @@ def test_an_unreachable_database_leaves_the_job_queued(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def away(*_: Any, **__: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise OperationalError("SELECT", None, Exception("gone"))
 
     job = make_job()
     with monkeypatch.context() as patch:
-        patch.setattr("worker.tasks.attempts.claim_next", away)
+        patch.setattr("worker.tasks.attempts.claim_next", fail)
         run_queued_jobs(make_context("good"))
     assert "cannot claim a job" in caplog.text
     assert states(database, job) == [State.QUEUED]

@@ -1,4 +1,4 @@
-"""Telemetry written to a database that becomes unreachable, or whose answers are lost."""
+"""Telemetry written to a database that becomes unreachable, or whose responses are lost."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -42,22 +42,24 @@ class Unreliable:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.away = 0
-        self.answers_lost = 0
+        self.connect_failures = 0
+        self.lost_commit_responses = 0
         self.tries = 0
-        self.gone: Exception = OperationalError("COMMIT", None, Exception("the connection is gone"))
+        self.error: Exception = OperationalError(
+            "COMMIT", None, Exception("the connection is gone")
+        )
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         self.tries += 1
-        if self.away:
-            self.away -= 1
-            raise self.gone
+        if self.connect_failures:
+            self.connect_failures -= 1
+            raise self.error
         with self.database.write() as session:
             yield session
-        if self.answers_lost:
-            self.answers_lost -= 1
-            raise self.gone
+        if self.lost_commit_responses:
+            self.lost_commit_responses -= 1
+            raise self.error
 
 
 @pytest.fixture
@@ -118,18 +120,18 @@ def row(database: Database, job_id: str) -> Any:
 def test_writes_are_retried_while_the_database_is_unreachable(
     running: RunningWriter, unreliable: Unreliable, job: Any, kind: Any
 ) -> None:
-    unreliable.gone = kind("SELECT", None, Exception("the server closed the connection"))
-    unreliable.away = 2
+    unreliable.error = kind("SELECT", None, Exception("the server closed the connection"))
+    unreliable.connect_failures = 2
     running.write_frames(RUNNING, block(), EVENT)
     assert stored(unreliable.database, job.id)[0] == 4
     assert row(unreliable.database, job.id).state == State.RUNNING
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_a_commit_without_an_answer_is_not_repeated(
+def test_a_commit_whose_response_is_lost_is_not_repeated(
     running: RunningWriter, unreliable: Unreliable, job: Any, lost: int
 ) -> None:
-    unreliable.answers_lost = lost
+    unreliable.lost_commit_responses = lost
     running.write_frames(RUNNING, block(), EVENT, block(4))
     length, types = stored(unreliable.database, job.id)
     assert length == 8
@@ -153,7 +155,7 @@ def test_the_job_has_the_totals_of_its_steps(
 def test_on_event_is_called_after_the_commit(
     running: RunningWriter, unreliable: Unreliable
 ) -> None:
-    unreliable.answers_lost = 1
+    unreliable.lost_commit_responses = 1
     running.write_frames(EVENT)
     assert [event.type for event in running.events] == [EventType.EVALUATION]
 
@@ -187,20 +189,20 @@ def test_a_fenced_attempt_writes_nothing(
 def test_since_heartbeat_grows_while_the_database_is_unreachable(
     running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
 ) -> None:
-    unreliable.away = 10**6
+    unreliable.connect_failures = 10**6
     running.writer.enqueue_frames([EVENT])
     wait_until(lambda: running.writer.since_heartbeat_s > 0.5)
-    unreliable.away = 0
+    unreliable.connect_failures = 0
     wait_until(lambda: running.writer.since_heartbeat_s < 0.5)
 
 
 def test_the_write_buffer_is_bounded(
     running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
 ) -> None:
-    unreliable.away = 10**6
+    unreliable.connect_failures = 10**6
     running.writer.enqueue_frames([RUNNING, block(), block(4)])
     assert not running.writer.buffer.has_room
-    unreliable.away = 0
+    unreliable.connect_failures = 0
     running.writer.buffer.wait_for_room(DEADLINE_S)
     assert running.writer.buffer.has_room
 
@@ -208,7 +210,7 @@ def test_the_write_buffer_is_bounded(
 def test_pending_writes_are_dropped_when_the_attempt_ends(
     running: RunningWriter, unreliable: Unreliable
 ) -> None:
-    unreliable.away = 10**6
+    unreliable.connect_failures = 10**6
     running.writer.enqueue_frames([EVENT])
     running.attempt_ended.set()
     running.writer.close()

@@ -118,7 +118,7 @@ def test_a_large_spec_is_sent_without_blocking(make: Make, wait_until: Callable[
 def test_a_pipe_that_cannot_be_enlarged_is_no_error(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Linux answers a user who is not root, from about his twentieth trainer on."""
+    """Linux refuses it to users other than root, from about the twentieth trainer on."""
 
     def refuse(_file: Any, command: int, *_: Any) -> int:
         assert command == fcntl.F_SETPIPE_SZ
@@ -144,7 +144,7 @@ def test_pipes_held_open_by_an_orphan_are_not_waited_for(make: Make) -> None:
         process.read_frames(timeout_s=0.1)
     process.end(grace_s=DEADLINE_S)
     holder = psutil.Process(int(process.log_capture.last_line()))
-    assert holder.is_running(), "its end was waited for"
+    assert holder.is_running(), "the end of the orphan was waited for"
     holder.kill()
 
 
@@ -160,7 +160,7 @@ def test_a_failed_start_leaves_no_pipe() -> None:
 
 
 def open_pipes() -> set[str]:
-    """The pipes and sockets of this process, also those of tests before that close them by now."""
+    """The pipes and sockets of this process, also those that earlier tests are still closing."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # closed in between

@@ -40,9 +40,9 @@ def configured(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = tmp_path / "connection.json"
     path.write_text(json.dumps({"url": address, "token": "a-secret-token"}))
     monkeypatch.setenv("AMPCORE_CONNECTION", str(path))
-    # Whoever runs the tests may be logged in somewhere.
+    # The user who runs the tests may have a login file.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    # What is tested is the words, not how wide the terminal of the test run is.
+    # The tests check the words, independent of the terminal's width.
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     return path
@@ -66,7 +66,7 @@ def ampctl(
 
 @pytest.fixture
 def start_ampctl(configured: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a command line as a process of its own."""
+    """Starts a command line in its own process."""
     with ExitStack() as started:
 
         def start(

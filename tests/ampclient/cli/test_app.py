@@ -5,33 +5,33 @@ import pytest
 import ampcore
 
 
-def test_version_tells_both_ends(ampctl, address):
+def test_version_shows_client_and_server(ampctl, address):
     result = ampctl("version")
     assert result.out == f"ampctl {ampcore.__version__}\nserver 9.8.7 (API v1) at {address}\n"
     assert ampctl("version", "--json").json()["server"]["version"] == "9.8.7"
 
 
-def test_its_own_version_needs_no_server(ampctl, monkeypatch, tmp_path):
+def test_the_version_option_needs_no_server(ampctl, monkeypatch, tmp_path):
     monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
     assert ampctl("--version").out == f"ampctl {ampcore.__version__}\n"
 
 
-def test_an_answer_that_is_not_of_ampcore_is_told_once(ampctl, server, answer):
-    server.next_answers = [answer(404, html="<!doctype html><title>Hello</title>")]
+def test_a_server_that_is_not_ampcore_is_reported_once(ampctl, server, respond):
+    server.next_responses = [respond(404, html="<!doctype html><title>Hello</title>")]
     result = ampctl("list")
     assert result.code == 1
     assert result.err.startswith("error: This does not look like an ampcore server. Check")
     assert result.err.count("404") == 1
 
 
-def test_a_connection_file_can_be_named(ampctl, configured, monkeypatch, tmp_path):
+def test_the_connection_option_selects_a_file(ampctl, configured, monkeypatch, tmp_path):
     monkeypatch.delenv("AMPCORE_CONNECTION")
     monkeypatch.setenv("AMPCORE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AMPCORE_TOKEN", "other")
     assert ampctl("--connection", str(configured), "version").code == 0
 
 
-def test_an_address_can_be_named(ampctl, address, monkeypatch):
+def test_the_url_option_selects_a_server(ampctl, address, monkeypatch):
     assert ampctl("--url", address, "version").code == 0
     monkeypatch.setenv("AMPCORE_TOKEN", "wrong")
     result = ampctl("--url", address, "version")
@@ -43,7 +43,7 @@ def test_an_address_and_a_file_together_are_wrong_usage(ampctl, address, configu
     assert ampctl("--url", address, "--connection", str(configured), "version").code == 2
 
 
-def test_without_a_server_the_error_says_what_to_do(ampctl, monkeypatch, tmp_path):
+def test_an_error_without_a_server_address_says_what_to_do(ampctl, monkeypatch, tmp_path):
     monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
     result = ampctl("list")
     assert result.code == 1
@@ -51,7 +51,7 @@ def test_without_a_server_the_error_says_what_to_do(ampctl, monkeypatch, tmp_pat
     assert "ampserver up" in result.err
 
 
-def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
+def test_an_unreachable_server_is_a_readable_error(ampctl, clock, configured):
     configured.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
     result = ampctl("list")
     assert result.code == 1
@@ -59,20 +59,22 @@ def test_a_server_that_is_away_is_one_readable_block(ampctl, clock, configured):
     assert "Is the server running?" in result.err
 
 
-def test_a_server_that_failed_is_told_with_the_id_of_the_request(ampctl, server, answer):
+def test_an_error_of_the_server_is_shown_with_the_request_id(ampctl, server, respond):
     document = {"code": "internal_error", "detail": "Sorry.", "title": "Internal server error"}
     headers = {"x-request-id": "4f1c"}
-    server.next_answers = [answer(500, json=document, headers=headers)]
+    server.next_responses = [respond(500, json=document, headers=headers)]
     assert ampctl("list").err.splitlines() == [
         "error: Sorry. (internal_error, HTTP 500)",
         "  Request id, for the server's log: 4f1c.",
     ]
-    server.next_answers = [answer(404, json={**document, "code": "not_found"}, headers=headers)]
+    server.next_responses = [respond(404, json={**document, "code": "not_found"}, headers=headers)]
     assert "4f1c" not in ampctl("get", "a").err
 
 
-def test_who_may_not_learns_how_to_see_what_the_token_may_do(ampctl, server, answer):
-    server.next_answers = [answer(403, json={"code": "forbidden", "detail": "Expected an admin."})]
+def test_a_forbidden_request_suggests_ampctl_whoami(ampctl, server, respond):
+    server.next_responses = [
+        respond(403, json={"code": "forbidden", "detail": "Expected an admin."})
+    ]
     assert "ampctl whoami" in ampctl("token", "list").err
 
 

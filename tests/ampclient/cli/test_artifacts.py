@@ -8,7 +8,7 @@ def job(server):
     return "a"
 
 
-def test_artifacts_are_a_row_each(ampctl, job):
+def test_each_artifact_is_a_row(ampctl, job):
     head, first, _ = (line.split() for line in ampctl("artifacts", job).out.splitlines())
     assert head == ["PATH", "KIND", "STEP", "SIZE", "SHA256", "AGE"]
     assert first[:5] == ["attempt-1/model.keras", "model", "–", "2.0", "KiB"]
@@ -16,10 +16,10 @@ def test_artifacts_are_a_row_each(ampctl, job):
     assert [file["size_bytes"] for file in found] == [2048, 2]
 
 
-def test_download_prints_where_the_files_are(ampctl, job, tmp_path):
+def test_download_prints_the_paths_of_the_files(ampctl, job, tmp_path):
     result = ampctl("download", job, "-o", str(tmp_path / "here"))
-    places = [str(tmp_path / "here/attempt-1" / name) for name in ("model.keras", "report.json")]
-    assert (result.code, result.out.splitlines()) == (0, places)
+    paths = [str(tmp_path / "here/attempt-1" / name) for name in ("model.keras", "report.json")]
+    assert (result.code, result.out.splitlines()) == (0, paths)
     assert (tmp_path / "here/attempt-1/report.json").read_bytes() == b"{}"
 
 
@@ -30,14 +30,14 @@ def test_download_of_one_file_as_json(ampctl, job, tmp_path, monkeypatch):
     assert (tmp_path / "attempt-1/report.json").read_bytes() == b"{}"
 
 
-def test_download_of_a_file_that_is_none_exits_1(ampctl, job, tmp_path):
+def test_download_of_an_unknown_file_exits_1(ampctl, job, tmp_path):
     result = ampctl("download", job, "model", "-o", str(tmp_path))
     assert result.code == 1
     assert "attempt-1/model.keras" in result.err
 
 
-def test_download_of_wrong_bytes_exits_1(ampctl, job, server, answer, tmp_path):
-    server.next_answers = [server.answer, server.answer, answer(200, content=b"y" * 2048)]
+def test_download_with_a_wrong_digest_exits_1(ampctl, job, server, respond, tmp_path):
+    server.next_responses = [server.handle, server.handle, respond(200, content=b"y" * 2048)]
     result = ampctl("download", job, "attempt-1/model.keras", "-o", str(tmp_path))
     assert result.code == 1
     assert "(digest_mismatch)" in result.err

@@ -18,7 +18,7 @@ def entries(server):
     server.audit = [{**ENTRY, "id": 3 - n, "action": action} for n, action in enumerate(actions)]
 
 
-def test_the_audit_is_a_row_for_each_thing_done(ampctl):
+def test_each_audit_entry_is_a_row(ampctl):
     lines = ampctl("audit").out.splitlines()
     assert lines[0].split() == ["TIME", "BY", "ACTION", "TARGET", "PROJECT", "FROM", "DATA"]
     assert lines[1].split()[2:] == [
@@ -27,7 +27,7 @@ def test_the_audit_is_a_row_for_each_thing_done(ampctl):
     assert len(lines) == 4
 
 
-def test_the_audit_can_be_cut_short_and_chosen_from(ampctl, server):
+def test_the_audit_can_be_limited_and_filtered(ampctl, server):
     result = ampctl("audit", "--limit", "2", "--json")
     assert [entry["id"] for entry in result.json()] == [3, 2]
     assert result.err == "Showing the newest 2; use --limit N for more.\n"

@@ -7,17 +7,17 @@ from ampclient.cli.compare_output import _fitting
 
 @pytest.fixture
 def comparison(server):
-    """Two jobs; the second is the faster one, and nobody knows how its loss differs."""
+    """Two jobs; the second is faster, and its loss drift is unknown."""
     jobs = [
         server.add_job("a", name="cnn float32", state="succeeded"),
         server.add_job("b", name="cnn [red]bfloat16", state="failed"),
     ]
-    told = [{"speedup": 1.0, "loss_drift": 0.0}, {"speedup": 1.71, "loss_drift": None}]
+    measures = [{"speedup": 1.0, "loss_drift": 0.0}, {"speedup": 1.71, "loss_drift": None}]
     data = {"step": [0], "count": [4], "skipped": [0], "loss.mean": [0.5]}
     none = {"total": 0, "steps": []}
     compared = [
         {"job": job, **facts, "skipped_steps": none, "data": data}
-        for job, facts in zip(jobs, told, strict=True)
+        for job, facts in zip(jobs, measures, strict=True)
     ]
     return {
         "baseline": "a",
@@ -39,8 +39,8 @@ def comparison(server):
     }
 
 
-def test_compare_prints_differences_results_and_measures(ampctl, server, answer, comparison):
-    server.next_answers = [answer(200, json=comparison)]
+def test_compare_prints_differences_results_and_measures(ampctl, server, respond, comparison):
+    server.next_responses = [respond(200, json=comparison)]
     result = ampctl("compare", "a", "b", "--baseline", "a")
     assert result.code == 0
     assert [line.split("  ")[0] for line in result.out.splitlines()] == [
@@ -59,10 +59,10 @@ def test_compare_prints_differences_results_and_measures(ampctl, server, answer,
     assert (params["jobs"], params["baseline"]) == ("a,b", "a")
 
 
-def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, answer, comparison):
+def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, respond, comparison):
     final = next(each for each in comparison["results"] if each["name"] == "final_loss")
     final["values"] = [0.25, None]
-    server.next_answers = [answer(200, json=comparison)]
+    server.next_responses = [respond(200, json=comparison)]
     rows = {
         line[:18].strip(): line[18:].split()
         for line in ampctl("compare", "a", "b").out.splitlines()
@@ -71,12 +71,12 @@ def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, ans
     assert rows["final loss"] == ["0.25", "–"]
 
 
-def test_compare_as_json_is_what_the_server_sent(ampctl, server, answer, comparison):
-    server.next_answers = [answer(200, json=comparison)]
+def test_compare_as_json_is_what_the_server_sent(ampctl, server, respond, comparison):
+    server.next_responses = [respond(200, json=comparison)]
     assert ampctl("compare", "a", "b", "--json").json() == json.loads(json.dumps(comparison))
 
 
-def test_on_a_narrow_terminal_the_jobs_are_in_several_tables_each_with_the_baseline(comparison):
+def test_a_narrow_terminal_gets_several_tables_each_with_the_baseline(comparison):
     lines = [("", ["*a", "b", "c"]), ("word", ["x" * 10, "y" * 10, "z" * 10])]
     assert _fitting(lines, 30) == [[0, 1], [0, 2]]
     assert _fitting(lines, 45) == [[0, 1, 2]]
@@ -90,10 +90,10 @@ def test_fewer_than_two_jobs_or_more_than_ten_are_wrong_usage(ampctl, server, id
     assert server.requests == []
 
 
-def test_an_unknown_job_is_named(ampctl, server, answer):
+def test_an_unknown_job_is_named(ampctl, server, respond):
     server.add_job("abcdef")
     detail = "There is no job 'abcdeg'."
-    server.next_answers = [answer(404, json={"code": "not_found", "detail": detail})]
+    server.next_responses = [respond(404, json={"code": "not_found", "detail": detail})]
     result = ampctl("compare", "abcdef", "abcdeg")
     assert result.code == 1
     assert "Did you mean abcdef (digits-fp16, queued)?" in result.err

@@ -18,7 +18,7 @@ def job(server):
     return "a"
 
 
-def test_export_says_where_the_file_is_and_how_large(ampctl, job, tmp_path, monkeypatch):
+def test_export_prints_the_path_and_size_of_the_file(ampctl, job, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = ampctl("export", job)
     assert (result.code, result.out, result.err) == (0, "digits-a.csv (69 B)\n", "")
@@ -26,10 +26,10 @@ def test_export_says_where_the_file_is_and_how_large(ampctl, job, tmp_path, monk
 
 
 def test_export_to_a_path_as_json(ampctl, job, tmp_path):
-    place = tmp_path / "there.csv"
-    result = ampctl("export", job, "-o", str(place), "--columns", "loss", "--start", "2", "--json")
-    assert result.json() == {"path": str(place), "format": "csv", "size_bytes": 31}
-    assert place.stat().st_size == 31
+    path = tmp_path / "there.csv"
+    result = ampctl("export", job, "-o", str(path), "--columns", "loss", "--start", "2", "--json")
+    assert result.json() == {"path": str(path), "format": "csv", "size_bytes": 31}
+    assert path.stat().st_size == 31
 
 
 def test_export_to_standard_output(ampctl, job):
@@ -44,10 +44,8 @@ def test_export_of_an_unknown_column_exits_1(ampctl, job, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_export_of_what_never_comes_whole_exits_1_and_leaves_nothing(
-    ampctl, job, server, answer, tmp_path
-):
-    server.next_answers = [server.answer] + [answer(200, text="step,loss\n0,1")] * MAX_TRIES
+def test_an_incomplete_export_exits_1_and_leaves_no_file(ampctl, job, server, respond, tmp_path):
+    server.next_responses = [server.handle] + [respond(200, text="step,loss\n0,1")] * MAX_TRIES
     result = ampctl("export", job, "-o", str(tmp_path / "here"))
     assert result.code == 1
     assert "No partial file is kept" in result.err
@@ -69,7 +67,7 @@ def test_wrong_usage_exits_2(ampctl, job, arguments):
     assert ampctl("export", job, *arguments).code == 2
 
 
-def test_a_terminal_is_not_shown_what_cannot_be_read(ampctl, job, monkeypatch):
+def test_a_binary_format_is_not_written_to_a_terminal(ampctl, job, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     result = ampctl("export", job, "-f", "parquet", "-o", "-")
     assert result.code == 2
@@ -88,12 +86,12 @@ def real_job(api, configured, make_job, make_block):
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """The store has its own tests on both kinds."""
+    """SQLite alone: the store has its own tests on both databases."""
     return sqlite_url
 
 
 @pytest.mark.parametrize(
-    ("form", "name"),
+    ("format_", "name"),
     [
         ("csv", "digits-{}.csv"),
         ("ndjson", "digits-{}.ndjson"),
@@ -102,14 +100,14 @@ def database_url(sqlite_url):
         ("tensorboard", "events.out.tfevents.*.{}"),
     ],
 )
-def test_every_form_can_be_exported(ampctl, real_job, tmp_path, form, name):
-    result = ampctl("export", real_job, "--format", form, "-o", f"{tmp_path}/files/")
+def test_every_format_can_be_exported(ampctl, real_job, tmp_path, format_, name):
+    result = ampctl("export", real_job, "--format", format_, "-o", f"{tmp_path}/files/")
     assert result.code == 0
-    [place] = (tmp_path / "files").glob(name.format(real_job))
-    assert result.out.startswith(f"{place} (")
+    [path] = (tmp_path / "files").glob(name.format(real_job))
+    assert result.out.startswith(f"{path} (")
 
 
-def test_binary_forms_reach_standard_output_whole(start_ampctl, real_job):
+def test_a_binary_format_can_be_written_to_standard_output(start_ampctl, real_job):
     process = start_ampctl("export", real_job, "-f", "parquet", "-o", "-", "--max-points", "10")
     content = process.stdout.buffer.read()
     assert process.wait(timeout=DEADLINE_S) == 0
@@ -117,7 +115,7 @@ def test_binary_forms_reach_standard_output_whole(start_ampctl, real_job):
     assert sum(table["count"].to_pylist()) == 30
 
 
-def test_steps_in_few_points(ampctl, real_job):
+def test_steps_can_be_aggregated_into_points(ampctl, real_job):
     result = ampctl("steps", real_job, "--max-points", "2", "--columns", "loss,loss_scale")
     names, first, last = (line.split() for line in result.out.splitlines())
     assert names[:4] == ["step", "count", "skipped", "loss.min"]
@@ -128,14 +126,12 @@ def test_steps_in_few_points(ampctl, real_job):
     assert json.loads(few.out)["skipped"] is True
 
 
-def test_no_steps_make_no_points(ampctl, real_job):
+def test_an_empty_range_of_steps_prints_nothing(ampctl, real_job):
     result = ampctl("steps", real_job, "--max-points", "9", "--start", "30")
     assert (result.code, result.out) == (0, "")
 
 
-def test_steps_as_csv_and_ndjson_keep_the_digits_that_were_measured(
-    ampctl, api, real_job, make_block
-):
+def test_steps_as_csv_and_ndjson_keep_the_stored_digits(ampctl, api, real_job, make_block):
     with api.database.write() as session:
         ingest.append(session, real_job, 1, [make_block(30, 1, loss=0.1)], entries_written=1)
         ingest.append(session, real_job, 1, [make_block(31, 1, loss=math.nan)], entries_written=2)

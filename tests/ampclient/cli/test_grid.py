@@ -4,7 +4,7 @@ import typer
 from ampclient.cli.grid import variants
 
 
-def test_without_a_grid_there_is_one_variant_that_sets_nothing():
+def test_without_a_grid_there_is_one_variant_without_assignments():
     [only] = variants([])
     assert (only.assignments, only.suffix) == ((), "")
 
@@ -22,7 +22,7 @@ def test_a_grid_is_the_cross_product_of_its_axes():
     ]  # fmt: skip
 
 
-def test_commas_in_brackets_and_in_quotes_part_nothing():
+def test_commas_in_brackets_and_quotes_do_not_separate_values():
     made = variants(["model.filters=[4, 8],[16]", 'labels.x="a,b",{c: [1, 2]}'])
     assert [variant.assignments for variant in made][:2] == [
         ("model.filters=[4, 8]", 'labels.x="a,b"'),
@@ -30,18 +30,18 @@ def test_commas_in_brackets_and_in_quotes_part_nothing():
     ]
 
 
-def test_axes_that_end_alike_are_told_by_their_whole_paths():
+def test_axes_with_the_same_last_name_are_named_by_their_full_paths():
     made = variants(["a.rate=1,2", "b.rate=3,4"])
     assert made[0].suffix == "a.rate=1 b.rate=3"
 
 
-def test_a_grid_of_names_needs_no_words():
+def test_a_grid_of_job_names_adds_no_suffix():
     assert [variant.suffix for variant in variants(["name=a,b"])] == ["", ""]
 
 
 @pytest.mark.parametrize(
     "grids", [["x"], ["=1"], ["a..b=1"], ["a=1,"], ["a="], ["a=1,1"], ["a=1,2", "a=3"]]
 )
-def test_a_grid_that_is_none_is_wrong_usage(grids):
+def test_an_invalid_grid_is_wrong_usage(grids):
     with pytest.raises(typer.BadParameter):
         variants(grids)

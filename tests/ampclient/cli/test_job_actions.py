@@ -6,7 +6,7 @@ import pytest
 from tests.waiting import DEADLINE_S
 
 
-def test_cancel_says_what_became_of_the_job(ampctl, server):
+def test_cancel_prints_the_new_state_of_the_job(ampctl, server):
     server.add_job("q")
     server.add_job("r", state="running")
     assert ampctl("cancel", "q").out == "q is cancelled\n"
@@ -20,7 +20,7 @@ def test_cancel_of_a_job_that_has_ended_is_an_error(ampctl, server):
     assert "(conflict, HTTP 409)" in result.err
 
 
-def test_cancel_can_wait_until_the_job_is_gone(ampctl, server):
+def test_cancel_can_wait_until_the_job_has_ended(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r", state="cancelled")
@@ -29,7 +29,7 @@ def test_cancel_can_wait_until_the_job_is_gone(ampctl, server):
     assert result.err == "r is stopping; waiting for its process to end …\n"
 
 
-def test_cancel_that_came_too_late_exits_1(ampctl, server):
+def test_cancel_of_a_job_that_succeeds_first_exits_1(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r", state="succeeded")
@@ -37,14 +37,14 @@ def test_cancel_that_came_too_late_exits_1(ampctl, server):
     assert (result.code, result.json()["state"]) == (1, "succeeded")
 
 
-def test_pause_says_what_became_of_the_job(ampctl, server):
+def test_pause_prints_the_new_state_of_the_job(ampctl, server):
     server.add_job("q")
     server.add_job("r", state="running")
     assert ampctl("pause", "q").out == "q is paused\n"
     assert ampctl("pause", "r").out == "r is pausing\n"
 
 
-def test_pause_can_wait_until_the_job_stands(ampctl, server):
+def test_pause_can_wait_until_the_job_is_paused(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r")
@@ -53,14 +53,14 @@ def test_pause_can_wait_until_the_job_stands(ampctl, server):
     assert (result.code, result.out) == (0, "r is paused\n")
 
 
-def test_pause_that_came_too_late_exits_1(ampctl, server):
+def test_pause_of_a_job_that_succeeds_first_exits_1(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r", state="succeeded")
     assert ampctl("pause", "r", "--wait").code == 1
 
 
-def test_ctrl_c_while_a_pause_is_waited_for_changes_nothing(start_ampctl, server):
+def test_ctrl_c_while_waiting_for_a_pause_keeps_the_request(start_ampctl, server):
     server.add_job("r", state="running")
     process = start_ampctl("pause", "r", "--wait")
     assert "waiting" in process.stderr.readline()
@@ -72,7 +72,7 @@ def test_ctrl_c_while_a_pause_is_waited_for_changes_nothing(start_ampctl, server
 
 
 @pytest.mark.parametrize(("verb", "state"), [("resume", "paused"), ("retry", "failed")])
-def test_a_job_is_queued_again(ampctl, server, verb, state):
+def test_resume_and_retry_queue_the_job(ampctl, server, verb, state):
     server.add_job("a", state=state)
     assert ampctl(verb, "a").out == "a is queued\n"
     result = ampctl(verb, "a")
@@ -80,7 +80,7 @@ def test_a_job_is_queued_again(ampctl, server, verb, state):
     assert "(conflict, HTTP 409)" in result.err
 
 
-def test_a_job_that_is_queued_again_can_be_followed(ampctl, server, summary):
+def test_resume_can_watch_the_job(ampctl, server, summary):
     server.add_job("a", state="paused")
     server.change("a")
     server.change("a", state="succeeded", summary=summary)
@@ -89,7 +89,7 @@ def test_a_job_that_is_queued_again_can_be_followed(ampctl, server, summary):
     assert "a is queued; Ctrl-C stops watching, not the job." in result.err
 
 
-def test_clone_prints_the_new_id_alone_and_sets_fields(ampctl, server):
+def test_clone_prints_only_the_new_id_and_sets_fields(ampctl, server):
     server.add_job("a", spec={"x": 1})
     result = ampctl("clone", "a", "--set", "precision.policy=float32", "--set", "train.epochs=7")
     assert (result.code, result.out) == (0, "000001\n")
@@ -99,12 +99,12 @@ def test_clone_prints_the_new_id_alone_and_sets_fields(ampctl, server):
 
 
 @pytest.mark.parametrize("assignment", ["train.epochs", "=1"])
-def test_clone_with_a_set_that_names_nothing_is_wrong_usage(ampctl, server, assignment):
+def test_clone_with_an_invalid_set_is_wrong_usage(ampctl, server, assignment):
     assert ampctl("clone", "a", "--set", assignment).code == 2
     assert server.requests == []
 
 
-def test_edit_changes_what_is_named_and_keeps_the_rest(ampctl, server):
+def test_edit_changes_only_the_named_fields_and_labels(ampctl, server):
     server.add_job("a", labels={"team": "vision", "old": "1"})
     result = ampctl("edit", "a", "--priority", "9", "--label", "run=a=b", "--remove-label", "old")
     assert (result.code, result.out) == (0, "a updated\n")
@@ -117,13 +117,13 @@ def test_edit_changes_what_is_named_and_keeps_the_rest(ampctl, server):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--label", "team"], ["--priority", "10"]])
-def test_an_edit_of_nothing_or_of_something_wrong_is_wrong_usage(ampctl, server, arguments):
+def test_an_empty_or_invalid_edit_is_wrong_usage(ampctl, server, arguments):
     server.add_job("a")
     assert ampctl("edit", "a", *arguments).code == 2
     assert server.requests == []
 
 
-def test_delete_says_so_and_is_refused_before_the_end(ampctl, server):
+def test_delete_confirms_and_is_refused_for_a_running_job(ampctl, server):
     server.add_job("a", state="failed")
     server.add_job("r", state="running")
     assert ampctl("delete", "a").out == "a deleted\n"

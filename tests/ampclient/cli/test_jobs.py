@@ -17,7 +17,7 @@ def test_list_filters_by_state_and_writes_json(ampctl, server):
     assert [job["id"] for job in found] == ["a", "c"]
 
 
-def test_list_of_a_state_that_is_none_is_wrong_usage(ampctl):
+def test_list_of_an_unknown_state_is_wrong_usage(ampctl):
     result = ampctl("list", "--state", "asleep")
     assert result.code == 2
     assert "succeeded" in result.err
@@ -36,7 +36,7 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
     assert every.err == ""
 
 
-def test_list_asks_for_what_its_options_say(ampctl, server):
+def test_list_sends_its_options_to_the_server(ampctl, server):
     ampctl(
         "list", "--label", "team=vision", "--label", "x", "--q", "digits", "--policy", "float32",
         "--model", "cnn", "--project", "vision", "--sort", "-priority",
@@ -53,7 +53,7 @@ def test_list_that_finds_nothing_says_so(ampctl):
     assert ampctl("list", "--json").json() == []
 
 
-def test_list_shows_the_projects_where_there_are_several(ampctl, server):
+def test_list_shows_the_projects_if_there_are_several(ampctl, server):
     server.add_job("a", project="vision")
     assert "PROJECT" not in ampctl("list").out
     server.add_job("b", project="speech")
@@ -69,10 +69,10 @@ def test_get_shows_a_job(ampctl, server, summary):
         assert line in result.out
 
 
-def test_get_tells_where_the_model_is(ampctl, server, summary):
+def test_get_shows_the_path_of_the_model(ampctl, server, summary):
     server.add_job("a", state="succeeded", attempt=2, summary=summary)
-    place = "attempt-2/model.keras (ampctl download a attempt-2/model.keras)"
-    assert f"model file           {place}\n" in ampctl("get", "a").out
+    path = "attempt-2/model.keras (ampctl download a attempt-2/model.keras)"
+    assert f"model file           {path}\n" in ampctl("get", "a").out
     server.add_job("b", state="succeeded", summary={**summary, "model_file": None})
     assert "model file" not in ampctl("get", "b").out
 
@@ -94,7 +94,7 @@ def test_get_names_non_finite_numbers(ampctl, server, latest):
     assert ["loss", "nan"] in [line.split() for line in ampctl("get", "a").out.splitlines()]
 
 
-def test_get_tells_why_a_job_waits_and_where_it_came_from(ampctl, server):
+def test_get_shows_why_a_job_waits_and_its_origin(ampctl, server):
     server.add_job(
         "a",
         waiting="No online worker serves the queue 'gpu'.",

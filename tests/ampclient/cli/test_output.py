@@ -1,4 +1,4 @@
-"""Terminals that show less, and everything as JSON for those that are none."""
+"""Output as JSON, output in limited encodings, and suggestions for mistyped ids."""
 
 import pytest
 import typer.main
@@ -7,7 +7,7 @@ from ampclient.cli.app import app
 from tests.waiting import DEADLINE_S
 
 NO_JSON = {"completion"}
-"""Commands whose output is no answer."""
+"""Commands that print no data."""
 
 
 def every_command(command, words=()):
@@ -26,11 +26,11 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(c[0]) for c in COMMANDS])
-def test_every_command_can_answer_in_json(words, command):
+def test_every_command_has_a_json_option(words, command):
     assert any("--json" in parameter.opts for parameter in command.params)
 
 
-def test_what_an_encoding_lacks_is_replaced(start_ampctl, server, monkeypatch):
+def test_characters_outside_the_encoding_are_replaced(start_ampctl, server, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     server.add_job("a", name="a – 名")
     process = start_ampctl("list")
@@ -39,7 +39,7 @@ def test_what_an_encoding_lacks_is_replaced(start_ampctl, server, monkeypatch):
     assert "a - ?" in out
 
 
-def test_an_id_that_is_mistyped_is_suggested(ampctl, server):
+def test_a_mistyped_id_gets_a_suggestion(ampctl, server):
     server.add_job("0a1b2c3d4e5f", state="running")
     expected = "Did you mean 0a1b2c3d4e5f (digits-fp16, running)?"
     assert expected in ampctl("get", "0a1b2c3d4e5e").err

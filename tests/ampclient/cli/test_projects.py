@@ -1,7 +1,7 @@
 import pytest
 
 
-def test_quotas_are_set_one_by_one(ampctl, server):
+def test_setting_one_quota_keeps_the_other(ampctl, server):
     assert ampctl("project", "set", "vision", "--max-queued", "5").code == 0
     result = ampctl("project", "set", "vision", "--max-running", "2", "--json")
     assert (result.json()["max_queued"], result.json()["max_running"]) == (5, 2)
@@ -11,12 +11,12 @@ def test_quotas_are_set_one_by_one(ampctl, server):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--max-queued", "many"], ["--max-running", "-1"]])
-def test_a_quota_that_is_none_is_wrong_usage(ampctl, server, arguments):
+def test_a_missing_or_invalid_quota_is_wrong_usage(ampctl, server, arguments):
     assert ampctl("project", "set", "vision", *arguments).code == 2
     assert server.projects == {}
 
 
-def test_projects_are_a_row_each(ampctl):
+def test_each_project_is_a_row(ampctl):
     ampctl("project", "set", "vision", "--max-queued", "5")
     head, row = ampctl("project", "list").out.splitlines()
     assert head.split()[:2] == ["PROJECT", "QUEUED"]

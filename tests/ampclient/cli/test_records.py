@@ -41,7 +41,7 @@ def test_steps_as_json_are_columns(ampctl, job):
 
 @pytest.fixture
 def block():
-    """A late step with every column, its numbers as long as they get."""
+    """A late step with every column and numbers of the maximum length."""
     values = {name: np.float32(1.2345678e-05) for name in COLUMNS}
     values |= {"loss_scale": 2.0**24, "skipped": True, "examples": 65_536}
     return StepBlock(999_999, {name: [value] for name, value in values.items()})
@@ -61,7 +61,7 @@ def test_a_table_of_steps_fits_into_100_columns(capsys, block):
     assert note == ""
 
 
-def test_a_narrow_table_of_steps_leaves_columns_out_and_says_so(capsys, block):
+def test_a_narrow_table_of_steps_hides_columns_and_names_them(capsys, block):
     lines, note = table(capsys, block, width=80)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["step", *COLUMNS][:-1]
@@ -86,7 +86,7 @@ def test_a_narrow_table_of_points_keeps_the_means(capsys):
     )
 
 
-def test_blocks_with_a_gap_or_with_fewer_columns_are_written_all_the_same(capsys):
+def test_blocks_with_gaps_or_missing_columns_are_written(capsys):
     blocks = [StepBlock(0, {"loss": [1.0], "loss/x": [2.0]}), StepBlock(5, {"loss": [3.0]})]
     write_steps(blocks, as_json=True)
     document = json.loads(capsys.readouterr().out)
@@ -106,7 +106,7 @@ def test_a_job_without_steps_prints_nothing(ampctl, server):
     assert (result.code, result.out) == (0, "")
 
 
-def test_csv_is_what_the_server_writes(ampctl, job, server):
+def test_csv_output_is_the_response_of_the_server(ampctl, job, server):
     result = ampctl("steps", job, "--format", "csv", "--columns", "loss", "--end", "2")
     assert (result.code, result.out) == (0, "step,loss\n0,1.0\n1,NaN\n")
     params = server.requests[-1].url.params
@@ -124,7 +124,7 @@ def test_wrong_usage_exits_2(ampctl, job, arguments):
     assert ampctl("steps", job, *arguments).code == 2
 
 
-def test_a_reader_that_goes_away_is_no_traceback(start_ampctl, server):
+def test_a_closed_pipe_gives_no_traceback(start_ampctl, server):
     server.add_job("long")
     server.add_steps("long", 50_000)
     server.steps_per_page = 1000
@@ -135,7 +135,7 @@ def test_a_reader_that_goes_away_is_no_traceback(start_ampctl, server):
     assert process.wait(timeout=DEADLINE_S) == 1
 
 
-def test_events_are_a_row_each(ampctl, server, events):
+def test_each_event_is_a_row(ampctl, server, events):
     server.add_job("a")
     server.events["a"] = events
     lines = ampctl("events", "a").out.splitlines()
@@ -150,7 +150,9 @@ def test_events_as_json_are_what_the_server_sent(ampctl, server, events):
     assert ampctl("events", "a", "--json").json() == events
 
 
-def test_the_data_of_an_event_is_cut_in_the_table_and_whole_as_json(ampctl, server, events):
+def test_the_data_of_an_event_is_truncated_in_the_table_and_complete_as_json(
+    ampctl, server, events
+):
     server.add_job("a")
     server.events["a"] = [{**events[0], "data": {"note": "x" * 5000}}]
     assert "x" * 100 in ampctl("events", "a").out
@@ -158,7 +160,7 @@ def test_the_data_of_an_event_is_cut_in_the_table_and_whole_as_json(ampctl, serv
     assert ampctl("events", "a", "--json").json()[0]["data"] == {"note": "x" * 5000}
 
 
-def test_attempts_are_a_row_each(ampctl, server):
+def test_each_attempt_is_a_row(ampctl, server):
     server.add_job("a")
     assert ampctl("attempts", "a").err == "No worker has started the job yet.\n"
     killed = {"outcome": "failed", "message": "Its process was killed."}
@@ -185,7 +187,7 @@ def test_logs_are_printed_as_they_are(ampctl, server):
     assert ampctl("logs", "a", "--attempt", "3").err == "The log is empty.\n"
 
 
-def test_logs_as_json_are_a_document_a_line(ampctl, server):
+def test_logs_as_json_are_one_document_per_line(ampctl, server):
     server.add_job("a")
     server.add_logs("a", "one\n", "two\n")
     documents = [json.loads(line) for line in ampctl("logs", "a", "--json").out.splitlines()]
@@ -196,7 +198,7 @@ ODD = "a\x7fb\x9b8mc\u202ed\u2028e\ufefff\x1b[8m\r\b名"
 
 
 @pytest.mark.parametrize("words", [("logs", "a"), ("get", "a"), ("list",), ("events", "a")])
-def test_json_is_exact_and_steers_no_terminal(ampctl, server, words):
+def test_json_is_exact_and_has_no_control_characters(ampctl, server, words):
     server.add_job("a", name=ODD, message=ODD)
     server.add_logs("a", ODD)
     out = ampctl(*words, "--json").out
@@ -206,7 +208,7 @@ def test_json_is_exact_and_steers_no_terminal(ampctl, server, words):
         assert json.dumps(ODD) in json.dumps(json.loads(out))
 
 
-def test_logs_in_a_pipe_stay_as_they_were_printed(ampctl, server):
+def test_logs_in_a_pipe_are_unchanged(ampctl, server):
     server.add_job("a", state="running")
     server.add_logs("a", ODD)
     assert ampctl("logs", "a").out == ODD
@@ -222,7 +224,7 @@ def test_logs_can_be_followed_to_the_end(ampctl, server):
     assert (result.code, result.out, result.err) == (0, "one\ntwo\n", "")
 
 
-def test_logs_followed_to_a_bad_end_say_so_and_exit_1(ampctl, server):
+def test_following_the_logs_of_a_failed_job_exits_1_with_its_message(ampctl, server):
     server.add_job("a", state="failed", message="Out of memory.")
     server.add_logs("a", "one\n")
     result = ampctl("logs", "a", "--follow")

@@ -3,7 +3,7 @@ import pytest
 from tests.waiting import DEADLINE_S
 
 
-def test_submit_prints_the_id_alone_so_that_scripts_can_use_it(ampctl, spec_file, server):
+def test_submit_prints_only_the_id_to_standard_output(ampctl, spec_file, server):
     result = ampctl("submit", spec_file)
     assert result.code == 0
     assert result.out == "000000\n"
@@ -36,9 +36,7 @@ def test_set_changes_fields_of_the_spec(ampctl, spec_file, server):
     "assignment",
     ["name.x=1", "model.filters.9=1", "model.filters.a=1", "name={"],
 )
-def test_a_set_that_cannot_be_done_is_told_before_anything_is_sent(
-    ampctl, spec_file, server, assignment
-):
+def test_an_inapplicable_set_is_an_error_before_sending(ampctl, spec_file, server, assignment):
     result = ampctl("submit", spec_file, "--set", assignment)
     assert result.code == 1
     place = "/" + assignment.partition("=")[0].replace(".", "/")
@@ -47,9 +45,7 @@ def test_a_set_that_cannot_be_done_is_told_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("assignment", ["train.epochs", "=1", "a..b=1"])
-def test_a_set_that_names_no_field_or_no_value_is_wrong_usage(
-    ampctl, spec_file, server, assignment
-):
+def test_a_set_without_a_field_or_a_value_is_wrong_usage(ampctl, spec_file, server, assignment):
     result = ampctl("submit", spec_file, "--set", assignment)
     assert result.code == 2
     assert "Invalid value for --set: Expected path=value" in result.err
@@ -61,7 +57,7 @@ def test_a_set_that_names_no_field_or_no_value_is_wrong_usage(
     ("text", "received"),
     [("", "null"), ("- a\n- b\n", '["a", "b"]'), ("/etc/hostname", '"/etc/hostname"')],
 )
-def test_a_file_that_holds_no_object_is_refused_and_is_no_path(
+def test_a_file_whose_document_is_not_an_object_is_refused(
     ampctl, server, tmp_path, text, received
 ):
     path = tmp_path / "job.yaml"
@@ -75,7 +71,7 @@ def test_a_file_that_holds_no_object_is_refused_and_is_no_path(
     assert server.requests == []
 
 
-def test_a_refused_spec_prints_every_problem_on_its_line(ampctl, spec_file):
+def test_an_invalid_spec_prints_each_problem_on_its_own_line(ampctl, spec_file):
     result = ampctl(
         "submit", spec_file, "--set", "precision.policy=mixed_flaot16", "--set", "modle=1"
     )
@@ -92,7 +88,7 @@ def test_a_refused_spec_prints_every_problem_on_its_line(ampctl, spec_file):
     assert any(line.startswith("  /modle: Expected one of the fields") for line in problems)
 
 
-def test_a_file_that_is_no_yaml_is_refused(ampctl, tmp_path):
+def test_a_file_that_is_not_yaml_is_refused(ampctl, tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text("a: [")
     result = ampctl("submit", str(path))
@@ -114,7 +110,7 @@ def test_the_spec_can_come_from_standard_input(start_ampctl, spec_file, server):
     assert server.jobs["000000"]["name"] == "from-stdin"
 
 
-def test_watch_follows_to_the_end(ampctl, spec_file, server, latest, summary):
+def test_submit_with_watch_follows_the_job_to_its_end(ampctl, spec_file, server, latest, summary):
     server.change("000000", state="running", step=3, total_steps=30, latest=latest)
     server.change("000000", state="succeeded", step=30, summary=summary)
     result = ampctl("submit", spec_file, "--watch")
@@ -124,7 +120,7 @@ def test_watch_follows_to_the_end(ampctl, spec_file, server, latest, summary):
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_watch_exits_1_for_any_end_but_success(ampctl, spec_file, server, state):
+def test_submit_with_watch_exits_1_unless_the_job_succeeds(ampctl, spec_file, server, state):
     server.change("000000", state=state, reason="invalid_data", message="There is a NaN.")
     result = ampctl("submit", spec_file, "--watch", "--json")
     assert result.code == 1
@@ -132,21 +128,21 @@ def test_watch_exits_1_for_any_end_but_success(ampctl, spec_file, server, state)
     assert "There is a NaN." in result.err
 
 
-def test_the_same_key_queues_no_second_job(ampctl, spec_file, server):
+def test_the_same_idempotency_key_queues_one_job(ampctl, spec_file, server):
     for _ in range(2):
         result = ampctl("submit", spec_file, "--idempotency-key", "mine")
         assert (result.code, result.out) == (0, "000000\n")
     assert list(server.jobs) == ["000000"]
 
 
-def test_a_submission_without_an_answer_says_how_to_repeat_it(
+def test_a_submission_without_a_response_says_how_to_repeat_it(
     ampctl, spec_file, server, clock, monkeypatch
 ):
-    def lose(self, request):
-        server.answer(request)
-        raise ConnectionAbortedError  # the connection is closed without a word
+    def lose_response(self, request):
+        server.handle(request)
+        raise ConnectionAbortedError  # the connection is closed without a response
 
-    monkeypatch.setattr(type(server), "__call__", lose)
+    monkeypatch.setattr(type(server), "__call__", lose_response)
     monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *of: None)
     result = ampctl("submit", spec_file, "--idempotency-key", "mine")
     assert result.code == 1
@@ -156,9 +152,9 @@ def test_a_submission_without_an_answer_says_how_to_repeat_it(
     assert len(server.jobs) == 1
 
 
-def test_a_full_queue_is_told_at_once(ampctl, spec_file, server, answer):
+def test_an_exceeded_quota_is_shown_without_a_retry(ampctl, spec_file, server, respond):
     document = {"code": "quota_exceeded", "detail": "The project has 10 jobs in the queue."}
-    server.next_answers = [answer(429, json=document, headers={"retry-after": "5"})]
+    server.next_responses = [respond(429, json=document, headers={"retry-after": "5"})]
     result = ampctl("submit", spec_file)
     assert (result.code, len(server.requests)) == (1, 1)
     assert "The project has 10 jobs in the queue." in result.err
@@ -196,7 +192,7 @@ def test_a_grid_queues_every_combination_under_its_own_name(ampctl, spec_file, s
     assert len(set(keys) - {None}) == 4
 
 
-def test_a_mistake_in_one_file_queues_nothing_of_any(ampctl, spec_file, tmp_path, server):
+def test_an_error_in_one_file_queues_no_job(ampctl, spec_file, tmp_path, server):
     (tmp_path / "wrong.yaml").write_text("model: {kind: cnn}\ndata: {kind: digtis}\n")
     (tmp_path / "broken.yaml").write_text("a: [")
     wrong, broken = str(tmp_path / "wrong.yaml"), str(tmp_path / "broken.yaml")
@@ -209,7 +205,7 @@ def test_a_mistake_in_one_file_queues_nothing_of_any(ampctl, spec_file, tmp_path
     assert server.jobs == {}
 
 
-def test_the_same_mistake_of_a_whole_grid_is_told_once(ampctl, spec_file, server):
+def test_the_same_error_of_a_whole_grid_is_shown_once(ampctl, spec_file, server):
     result = ampctl(
         "submit", spec_file, "--set", "modle=1", "--grid", "precision.policy=float32,bfloat16"
     )
@@ -219,7 +215,7 @@ def test_the_same_mistake_of_a_whole_grid_is_told_once(ampctl, spec_file, server
 
 
 @pytest.mark.parametrize(("end", "code"), [("succeeded", 0), ("failed", 1)])
-def test_all_of_a_grid_are_waited_for(ampctl, spec_file, server, end, code):
+def test_submit_can_wait_for_all_jobs_of_a_grid(ampctl, spec_file, server, end, code):
     server.change("000000", state="succeeded")
     server.change("000001", state=end)
     result = ampctl("submit", spec_file, "--grid", "precision.policy=float32,bfloat16", "--wait")
@@ -231,11 +227,11 @@ def test_all_of_a_grid_are_waited_for(ampctl, spec_file, server, end, code):
     assert "ampctl compare 000000 000001" in result.err
 
 
-def test_a_queue_that_fills_up_says_what_is_queued_and_how_to_go_on(
-    ampctl, spec_file, other_file, server, answer
+def test_a_queue_that_fills_up_shows_the_queued_jobs_and_how_to_continue(
+    ampctl, spec_file, other_file, server, respond
 ):
-    full = answer(429, json={"code": "quota_exceeded", "detail": "The queue is full."})
-    server.next_answers = [*[server.answer] * 3, full]
+    full = respond(429, json={"code": "quota_exceeded", "detail": "The queue is full."})
+    server.next_responses = [*[server.handle] * 3, full]
     result = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
     assert (result.code, list(server.jobs)) == (1, ["000000"])
     assert "Already queued: 000000." in result.err
@@ -246,7 +242,7 @@ def test_a_queue_that_fills_up_says_what_is_queued_and_how_to_go_on(
 
 @pytest.mark.parametrize("digits", [1001, 100_000])
 @pytest.mark.parametrize("place", ["file", "set"])
-def test_a_number_of_very_many_digits_is_a_mistake_of_its_own(
+def test_a_number_with_too_many_digits_is_refused_with_its_line(
     ampctl, server, tmp_path, place, digits
 ):
     number = "9" * digits

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 
-def test_create_prints_the_secret_alone_so_that_scripts_can_use_it(ampctl, server):
+def test_create_prints_only_the_secret_to_standard_output(ampctl, server):
     result = ampctl("token", "create", "ci", "--role", "viewer", "--project", "vision")
     assert (result.code, result.out) == (0, "amp_secret\n")
     assert "Token 0000: viewer of vision." in result.err
@@ -15,12 +15,12 @@ def test_create_as_json_prints_the_token_with_its_secret(ampctl):
     assert (document["secret"], document["role"]) == ("amp_secret", "member")
 
 
-@pytest.mark.parametrize(("text", "span"), [("30d", 30 * 24), ("12h", 12), ("90m", 1.5)])
-def test_a_token_can_expire_after_a_span(ampctl, server, text, span):
+@pytest.mark.parametrize(("text", "hours"), [("30d", 30 * 24), ("12h", 12), ("90m", 1.5)])
+def test_a_token_can_expire_after_a_duration(ampctl, server, text, hours):
     before = datetime.now(UTC)
     ampctl("token", "create", "ci", "--expires", text)
-    until = datetime.fromisoformat(server.tokens[0]["expires_at"])
-    assert before <= until - timedelta(hours=span) <= datetime.now(UTC)
+    expires_at = datetime.fromisoformat(server.tokens[0]["expires_at"])
+    assert before <= expires_at - timedelta(hours=hours) <= datetime.now(UTC)
 
 
 def test_a_token_can_expire_on_a_date(ampctl, server):
@@ -29,14 +29,14 @@ def test_a_token_can_expire_on_a_date(ampctl, server):
 
 
 @pytest.mark.parametrize("text", ["soon", "0d", "9999999d", "12"])
-def test_an_expiry_that_is_none_is_wrong_usage(ampctl, server, text):
+def test_an_invalid_expiry_is_wrong_usage(ampctl, server, text):
     result = ampctl("token", "create", "ci", "--expires", text)
     assert result.code == 2
     assert text in result.err
     assert server.tokens == []
 
 
-def test_list_tells_which_tokens_open_the_door(ampctl, server):
+def test_list_shows_which_tokens_are_valid_expired_or_revoked(ampctl, server):
     for expires_at, revoked_at in (
         (None, None),
         ("2001-01-01T00:00:00Z", None),
@@ -50,7 +50,7 @@ def test_list_tells_which_tokens_open_the_door(ampctl, server):
     assert ampctl("token", "list", "--json").json() == server.tokens
 
 
-def test_revoke_says_so(ampctl, server):
+def test_revoke_confirms_and_fails_for_an_unknown_token(ampctl, server):
     ampctl("token", "create", "ci")
     assert ampctl("token", "revoke", "0000").out == "0000 revoked\n"
     assert server.tokens[0]["revoked_at"] is not None

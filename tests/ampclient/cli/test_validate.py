@@ -58,7 +58,7 @@ def test_validate_shows_figures_and_findings_and_queues_nothing(ampctl, spec_fil
     assert server.jobs == {}
 
 
-def test_layers_are_a_table_when_asked_for(ampctl, spec_file):
+def test_the_layers_option_prints_a_table(ampctl, spec_file):
     heading, row, *_ = ampctl("validate", spec_file, "--layers").out.splitlines()
     assert heading.split()[:3] == ["layer", "kind", "output"]
     assert row.split() == [
@@ -66,18 +66,18 @@ def test_layers_are_a_table_when_asked_for(ampctl, spec_file):
     ]  # fmt: skip
 
 
-def test_json_prints_the_answer(ampctl, spec_file, server):
+def test_json_prints_the_response(ampctl, spec_file, server):
     document = ampctl("validate", spec_file, "--json", "--set", "train.epochs=7").json()
     assert document["findings"] == [FINDING]
     assert document["spec"]["train"]["epochs"] == 7
 
 
-def test_a_job_that_cannot_run_is_told_by_the_exit_code(ampctl, spec_file, server):
+def test_a_finding_of_severity_error_exits_1(ampctl, spec_file, server):
     server.report["findings"] = [{**FINDING, "severity": "error"}]
     assert ampctl("validate", spec_file).code == 1
 
 
-def test_a_spec_with_mistakes_is_refused_as_submit_would(ampctl, spec_file):
+def test_an_invalid_spec_exits_1_with_its_problems(ampctl, spec_file):
     result = ampctl("validate", spec_file, "--set", "modle=1")
     assert result.code == 1
     assert "/modle" in result.err

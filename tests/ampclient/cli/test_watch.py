@@ -30,7 +30,7 @@ def test_watch_of_an_unknown_job_is_an_error(ampctl):
     assert "(not_found, HTTP 404)" in result.err
 
 
-def test_ctrl_c_detaches_and_says_how_to_go_on(start_ampctl, server):
+def test_ctrl_c_detaches_and_says_how_to_continue(start_ampctl, server):
     server.add_job("a", state="running")
     process = start_ampctl("watch", "a")
     assert "running" in process.stderr.readline()
@@ -63,9 +63,9 @@ def test_several_jobs_are_watched_together_and_all_must_succeed(ampctl, server, 
     assert [job["id"] for job in ampctl("watch", "a", "b", "--json").json()] == ["a", "b"]
 
 
-def test_a_server_that_is_away_is_told_once_and_waited_for(ampctl, server, answer, clock):
+def test_each_outage_of_the_server_is_reported_once_and_waited_for(ampctl, server, respond, clock):
     server.add_job("a", state="running")
-    server.next_answers = [server.answer, *[answer(503)] * 3, server.answer, answer(502)]
+    server.next_responses = [server.handle, *[respond(503)] * 3, server.handle, respond(502)]
     server.change("a")
     server.change("a")
     server.change("a", state="succeeded")
@@ -75,21 +75,22 @@ def test_a_server_that_is_away_is_told_once_and_waited_for(ampctl, server, answe
     assert result.err.index("Retrying") < result.err.index("running")
 
 
-def test_a_server_that_stays_away_ends_the_watch_and_not_the_job(
-    ampctl, server, answer, clock, monkeypatch
-):
+def test_a_long_outage_ends_the_watch_and_not_the_job(ampctl, server, respond, clock, monkeypatch):
     monkeypatch.setattr(follow, "SERVER_TIMEOUT_S", 5.0)
     server.add_job("a", state="running")
-    server.next_answers = [server.answer, server.answer, *[answer(503)] * 20]
+    server.next_responses = [server.handle, server.handle, *[respond(503)] * 20]
     result = ampctl("watch", "a")
     assert result.code == 1
     assert result.err.splitlines()[-1].startswith("error: ")
     assert {request.method for request in server.requests} == {"GET"}
 
 
-def test_what_a_server_refuses_is_not_waited_for(ampctl, server, answer):
+def test_a_403_response_is_not_retried(ampctl, server, respond):
     server.add_job("a", state="running")
-    server.next_answers = [server.answer, answer(403, json={"code": "forbidden", "detail": "No."})]
+    server.next_responses = [
+        server.handle,
+        respond(403, json={"code": "forbidden", "detail": "No."}),
+    ]
     assert ampctl("watch", "a").code == 1
     assert len(server.requests) == 2
 
@@ -110,19 +111,19 @@ SAMPLE = {
 
 @pytest.fixture
 def sampled(server, monkeypatch):
-    """Every sample that the server is asked for is the same one."""
-    whole = server.answer
+    """The server responds to every request for a sample with the same one."""
+    whole = server.handle
 
-    def answer(request):
+    def respond(request):
         if "max_points" in request.url.params:
             return httpx.Response(200, json=SAMPLE)
         return whole(request)
 
-    monkeypatch.setattr(server, "answer", answer)
+    monkeypatch.setattr(server, "handle", respond)
 
 
 def read_until(terminal, words, seconds=DEADLINE_S):
-    """What a terminal was sent, up to all of these words."""
+    """Read the output of a terminal until it contains all of these words."""
     sent, deadline = b"", time.monotonic() + seconds
     while not all(word.encode() in sent for word in words):
         left_s = deadline - time.monotonic()
@@ -132,7 +133,7 @@ def read_until(terminal, words, seconds=DEADLINE_S):
     return sent.decode()
 
 
-def test_a_terminal_shows_plots_in_place_with_the_skip_and_ctrl_c_detaches(
+def test_a_terminal_shows_plots_with_skipped_steps_and_ctrl_c_detaches(
     start_ampctl, server, sampled, latest, monkeypatch
 ):
     monkeypatch.setenv("TERM", "xterm")
@@ -141,15 +142,15 @@ def test_a_terminal_shows_plots_in_place_with_the_skip_and_ctrl_c_detaches(
     server.change("a")
     for step in range(3, 9):
         server.change("a", step=step)
-    ours, theirs = pty.openpty()
+    terminal, command_side = pty.openpty()
     size = struct.pack("HHHH", 30, 80, 0, 0)
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
-    process = start_ampctl("watch", "a", stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    sent = read_until(ours, ["3/9", "2^16", "2^15", "skips", "×", "8/9"])
-    assert "\x1b[2K" in sent  # lines are cleared, to be drawn again
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+    process = start_ampctl("watch", "a", stdout=command_side, stderr=command_side)
+    os.close(command_side)
+    sent = read_until(terminal, ["3/9", "2^16", "2^15", "skips", "×", "8/9"])
+    assert "\x1b[2K" in sent  # lines are cleared and drawn again
     assert any(0x2801 <= ord(character) <= 0x28FF for character in sent)
     process.send_signal(signal.SIGINT)
-    assert "ampctl watch a" in read_until(ours, ["Detached", "ampctl watch a"])
+    assert "ampctl watch a" in read_until(terminal, ["Detached", "ampctl watch a"])
     assert process.wait(timeout=DEADLINE_S) == 130
-    os.close(ours)
+    os.close(terminal)

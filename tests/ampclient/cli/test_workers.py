@@ -1,4 +1,4 @@
-def test_workers_are_a_row_each(ampctl, server, worker):
+def test_each_worker_is_a_row(ampctl, server, worker):
     gpu = {"kind": "gpu", "name": "NVIDIA H200", "memory_bytes": 139 * 2**30}
     server.workers = [worker(hardware={"devices": [{"kind": "cpu", "name": "EPYC"}, gpu]})]
     _, row = ampctl("workers").out.splitlines()
@@ -25,7 +25,7 @@ def test_workers_that_are_not_online_are_counted_or_shown_on_request(ampctl, ser
     assert [found["id"] for found in ampctl("workers", "--json").json()] == ["w1"]
 
 
-def test_no_worker_online_is_said(ampctl):
+def test_an_empty_list_of_workers_says_so(ampctl):
     assert ampctl("workers").err == "No worker is online.\n"
 
 

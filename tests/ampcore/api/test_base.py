@@ -1,4 +1,4 @@
-"""What all models of the API have in common."""
+"""Behaviour that all models of the API share."""
 
 import json
 import math
@@ -26,14 +26,14 @@ TOKEN = {
 
 
 @pytest.mark.parametrize("name", NON_FINITE)
-def test_a_non_finite_number_is_a_float_here_and_a_string_in_json(name):
+def test_a_non_finite_number_is_a_float_in_python_and_a_string_in_json(name):
     latest = Latest.from_json({"loss": name})
     assert repr(latest.loss) == repr(NON_FINITE[name])
     assert latest.to_json() == {"loss": name}
     assert json.loads(latest.model_dump_json(exclude_unset=True)) == {"loss": name}
 
 
-def test_non_finite_numbers_are_found_at_any_depth():
+def test_non_finite_numbers_are_converted_at_any_depth():
     result = Result.from_json({"name": "x", "values": [1, {"a": ["NaN"]}, "text"]})
     assert math.isnan(result.values[1]["a"][0])
     assert result.to_json() == {"name": "x", "values": [1, {"a": ["NaN"]}, "text"]}
@@ -44,7 +44,7 @@ def test_fields_of_a_newer_server_survive_at_any_depth():
     assert TokenList.from_json(document).to_json() == document
 
 
-def test_a_role_of_a_newer_server_is_text():
+def test_a_role_of_a_newer_server_is_a_string():
     assert TokenList.from_json({"items": [{**TOKEN, "role": "auditor"}]}).items[0].role == "auditor"
 
 

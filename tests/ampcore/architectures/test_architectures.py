@@ -21,7 +21,7 @@ def test_every_architecture_is_tested():
 
 
 @pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))
-def test_layers_have_names_of_their_own_and_take_what_was_built_before(spec, example):
+def test_layer_names_are_unique_and_inputs_are_earlier_layers(spec, example):
     for network in describe_networks(spec, DataShape(example, 10)).values():
         built = {network.input_name}
         for layer in network.layers:
@@ -35,7 +35,7 @@ def test_the_networks_are_those_that_the_spec_names(spec, example):
     assert tuple(describe_networks(spec, DataShape(example, 10))) == spec.networks
 
 
-def test_a_layer_takes_the_one_before_it_unless_others_are_named():
+def test_the_input_of_a_layer_is_the_previous_layer_unless_inputs_are_named():
     builder = NetworkBuilder("model", "x", (4,))
     first = builder.add("Dense", "a", units=4)
     builder.add("Dense", "b", units=4, spec_fields={"inputs": None, "units": "/model/hidden/1"})

@@ -1,10 +1,10 @@
-"""Saves checkpoints in children of its own, kills each at another moment, and tells what is left.
+"""Saves checkpoints in child processes, kills each at another moment, and prints what is left.
 
-`killed_child.py FOLDER lines` kills the n-th child when it is about to run the n-th line that
-touches the disk; `… anywhere` kills children wherever they are after n checkpoints; `… full`
-kills nobody and saves until the disk is full, and some more. Prints a line of JSON for each child
-or failure: how far it had come for certain, the step of the newest checkpoint that can be read,
-and how many checkpoints and unfinished files there are.
+`killed_child.py FOLDER lines` kills the n-th child before it runs the n-th line that accesses the
+disk; `… anywhere` kills children at any line after some checkpoints; `… full` kills no child and
+saves until the disk is full and several saves have failed. Prints a line of JSON for each child or
+failure: the step of the last save that is known to have returned, the step of the newest readable
+checkpoint, and the numbers of checkpoints and unfinished files.
 """
 
 import json
@@ -19,7 +19,7 @@ from ampcore.checkpoint import Checkpoint, Manifest, newest, prune, save
 from ampcore.errors import CheckpointFailed
 
 PACKAGE = Path(save.__code__.co_filename).parent
-TOUCH_THE_DISK = {str(PACKAGE / name) for name in ("folder.py", "writer.py")}
+DISK_MODULES = {str(PACKAGE / name) for name in ("folder.py", "writer.py")}
 ARRAYS = {"a": np.zeros(3), "b": np.ones((2, 2), np.float32)}
 MIDDLE = {"a": np.zeros(3_000)}
 LARGE = {"a": np.zeros(2**18)}
@@ -31,11 +31,11 @@ def checkpoint(step, arrays):
 
 
 def kill_before_line(number):
-    """Have this process killed before it runs the so-many-th line that touches the disk."""
+    """Kill this process before it runs the line of this number among those that access the disk."""
 
     def on_event(frame, event, _):
         nonlocal number
-        if frame.f_code.co_filename not in TOUCH_THE_DISK:
+        if frame.f_code.co_filename not in DISK_MODULES:
             return None
         number -= event == "line"
         if number == 0:
@@ -45,11 +45,11 @@ def kill_before_line(number):
     sys.settrace(on_event)
 
 
-def report(folder, certain, **more):
-    """Print what is left; raises when it is nothing."""
+def report(folder, confirmed, **more):
+    """Print what is left; raises if there is no readable checkpoint."""
     names = [file.name for file in folder.iterdir()]
     left = {
-        "certain": certain,
+        "confirmed": confirmed,
         "newest": newest(folder).checkpoint.manifest.step,
         "files": sum(name.startswith("checkpoint-") for name in names),
         "unfinished": sum(name.endswith(".unfinished") for name in names),
@@ -59,7 +59,7 @@ def report(folder, certain, **more):
 
 def lines(folder):
     finished = False
-    certain = step = 1
+    confirmed = step = 1
     while not finished:
         step += 1
         child = os.fork()
@@ -69,9 +69,11 @@ def lines(folder):
             prune(folder)
             os._exit(0)
         finished = os.waitpid(child, 0)[1] == 0
-        certain = step if finished else certain
-        report(folder, certain)
-        prune(folder)  # or there is always more to do than a child lives to see
+        confirmed = step if finished else confirmed
+        report(folder, confirmed)
+        prune(
+            folder
+        )  # otherwise there are ever more files, and every child is killed while it prunes
 
 
 def anywhere(folder, children=12):

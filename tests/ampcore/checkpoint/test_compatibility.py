@@ -24,7 +24,7 @@ def saved(make_checkpoint, job):
     return make
 
 
-def test_the_same_job_differs_in_nothing(saved, job):
+def test_the_same_job_has_no_differences(saved, job):
     assert check_compatible(saved(), job()) == []
 
 
@@ -42,7 +42,7 @@ def test_the_same_job_differs_in_nothing(saved, job):
         ({"train": {"eval_every_epochs": 3}}, ["train.eval_every_epochs"]),
     ],
 )
-def test_what_the_state_does_not_depend_on_may_change(saved, job, parts, fields):
+def test_fields_that_the_state_does_not_depend_on_may_change(saved, job, parts, fields):
     differences = check_compatible(saved(), job(**parts))
     assert sorted(difference.field for difference in differences) == fields
 
@@ -59,7 +59,7 @@ def test_what_the_state_does_not_depend_on_may_change(saved, job, parts, fields)
         ({"train": {"seed": 1}}, "train.seed was 0 and is 1"),
     ],
 )
-def test_what_the_state_stands_for_may_not(saved, job, parts, sentence):
+def test_fields_that_the_state_depends_on_may_not_change(saved, job, parts, sentence):
     with pytest.raises(IncompatibleCheckpoint) as caught:
         check_compatible(saved(), job(**parts))
     assert caught.value.reason is Reason.INVALID_CHECKPOINT
@@ -69,14 +69,14 @@ def test_what_the_state_stands_for_may_not(saved, job, parts, sentence):
     )
 
 
-def test_the_size_of_a_step_may_not_change(saved, job):
+def test_the_number_of_accumulated_batches_may_not_change(saved, job):
     manifest = saved()
     manifest.spec["train"]["accumulate"] = 4
     with pytest.raises(IncompatibleCheckpoint, match=r"train\.accumulate was 4 and is 1;"):
         check_compatible(manifest, job())
 
 
-def test_one_sentence_names_every_refused_field_and_no_other(saved, job):
+def test_the_message_names_every_refused_field_and_no_other(saved, job):
     with pytest.raises(IncompatibleCheckpoint) as caught:
         check_compatible(
             saved(), job(name="again", train={"seed": 1}, model=MODEL | {"dropout": 0.5})
@@ -85,20 +85,20 @@ def test_one_sentence_names_every_refused_field_and_no_other(saved, job):
     assert "again" not in str(caught.value)
 
 
-def test_a_field_that_came_later_has_its_default(saved, job):
+def test_a_field_that_an_old_checkpoint_lacks_has_its_default(saved, job):
     manifest = saved()
     del manifest.spec["model"]["dropout"]
     assert check_compatible(manifest, job()) == []
 
 
-def test_a_spec_that_is_none_any_more_is_compared_all_the_same(saved, job):
+def test_a_field_that_no_longer_exists_is_compared(saved, job):
     manifest = saved()
     manifest.spec["model"]["gone"] = 1
     with pytest.raises(IncompatibleCheckpoint, match=r"model\.gone was 1 and is null"):
         check_compatible(manifest, job())
 
 
-def test_a_difference_says_both_values():
+def test_a_difference_shows_both_values():
     assert str(Difference("train.epochs", 1, None)) == "train.epochs was 1 and is null"
 
 
@@ -113,7 +113,7 @@ def arrays(**changed):
 WANTED = {"w": ((2, 3), "float32"), "count": ((), "int64"), "done": ((1,), "bool")}
 
 
-def test_arrays_that_fit_are_given_back_as_they_are():
+def test_matching_arrays_are_returned_uncopied():
     given = arrays()
     fitting = match_arrays(given, WANTED)
     assert list(fitting) == list(WANTED)
@@ -122,7 +122,7 @@ def test_arrays_that_fit_are_given_back_as_they_are():
 
 @pytest.mark.parametrize("before", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64])
 @pytest.mark.parametrize("now", ["float32", "float16", "bfloat16"])
-def test_a_float_becomes_another_float(before, now):
+def test_a_float_array_is_cast_to_the_wanted_float_dtype(before, now):
     values = np.array([[1.5, -2.0, np.inf], [0.0, 1024.0, np.nan]])
     fitted = match_arrays(arrays(w=values.astype(before)), WANTED | {"w": ((2, 3), now)})["w"]
     assert fitted.dtype == np.dtype(now)
@@ -144,13 +144,13 @@ def test_a_float_becomes_another_float(before, now):
         ),
     ],
 )
-def test_an_array_that_does_not_fit_is_named(changed, wanted, problem):
+def test_an_array_that_does_not_match_is_refused_by_name(changed, wanted, problem):
     with pytest.raises(IncompatibleCheckpoint) as caught:
         match_arrays(arrays(**changed), WANTED | wanted)
     sentence = f"The checkpoint does not match this job: {problem}."
     assert str(caught.value) == sentence
 
 
-def test_a_message_names_the_first_few_and_counts_the_rest():
+def test_the_message_names_the_first_arrays_and_counts_the_rest():
     with pytest.raises(IncompatibleCheckpoint, match=r"w7 is missing and 12 more\.$"):
         match_arrays({}, {f"w{number}": ((), "float32") for number in range(20)})

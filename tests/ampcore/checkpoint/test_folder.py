@@ -22,7 +22,7 @@ CHILD = Path(__file__).with_name("killed_child.py")
 
 @pytest.fixture
 def keep(tmp_path, make_checkpoint):
-    """Saves a small checkpoint after so many steps."""
+    """Saves a small checkpoint of a step."""
 
     def save_one(step):
         return save(tmp_path, make_checkpoint(step, {"a": np.arange(4)}, spec={}, versions={}))
@@ -49,32 +49,32 @@ def largest_file(size_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_folder_that_is_not_there_is_made(tmp_path, make_checkpoint):
+def test_save_creates_a_missing_folder(tmp_path, make_checkpoint):
     file = save(tmp_path / "deep" / "down", make_checkpoint(step=12))
     assert file == tmp_path / "deep" / "down" / "checkpoint-000001-step-12.safetensors"
     assert newest(file.parent).file == file
 
 
-def test_the_newest_is_the_one_that_was_saved_last(tmp_path, keep):
-    # A run that was started anew in the same folder counts its steps from 0 again.
+def test_the_newest_checkpoint_is_the_one_saved_last(tmp_path, keep):
+    # A restarted run in the same folder counts its steps from 0 again.
     for step in (500, 20, 3):
         file = keep(step)
     assert newest(tmp_path).file == file
 
 
-def test_numbers_are_compared_as_numbers(tmp_path, keep):
+def test_file_numbers_are_compared_as_integers(tmp_path, keep):
     keep(1).rename(tmp_path / "checkpoint-999999-step-1.safetensors")
     assert keep(2).name == "checkpoint-1000000-step-2.safetensors"
     assert newest_step(tmp_path) == 2
 
 
-def test_without_checkpoints_there_is_no_newest(tmp_path):
+def test_a_folder_without_checkpoints_has_no_newest(tmp_path):
     (tmp_path / "model.keras").touch()
     assert newest(tmp_path) is None
     assert newest(tmp_path / "missing") is None
 
 
-def test_one_that_cannot_be_read_is_reported_and_passed_over(tmp_path, keep):
+def test_an_unreadable_checkpoint_is_reported_and_skipped(tmp_path, keep):
     good, damaged = keep(1), keep(2)
     damaged.write_bytes(damaged.read_bytes()[:-1])
     reported = []
@@ -84,7 +84,7 @@ def test_one_that_cannot_be_read_is_reported_and_passed_over(tmp_path, keep):
     assert newest(tmp_path) is None
 
 
-def test_a_folder_that_cannot_be_read_is_an_error(tmp_path):
+def test_a_path_that_is_not_a_folder_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableCheckpoint, match="a readable folder"):
         newest(tmp_path / "file")
@@ -101,7 +101,7 @@ def test_pruning_keeps_the_newest(tmp_path, keep):
     assert len(names(tmp_path)) == 2
 
 
-def test_pruning_counts_only_those_that_are_whole(tmp_path, keep):
+def test_pruning_counts_only_readable_checkpoints(tmp_path, keep):
     files = [keep(step) for step in range(5)]
     for damaged in (files[1], files[3], files[4]):
         damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -110,7 +110,7 @@ def test_pruning_counts_only_those_that_are_whole(tmp_path, keep):
     assert newest_step(tmp_path) == 2
 
 
-def test_pruning_leaves_other_files_alone(tmp_path, keep):
+def test_pruning_keeps_other_files(tmp_path, keep):
     others = ["checkpoint-x-step-1.safetensors", "model.keras"]
     for name in others:
         (tmp_path / name).touch()
@@ -122,11 +122,11 @@ def test_pruning_leaves_other_files_alone(tmp_path, keep):
 # ---- A full disk
 
 
-def test_the_last_one_survives_a_disk_that_is_full_at_any_byte(tmp_path, keep):
+def test_the_last_checkpoint_survives_a_save_that_fails_at_any_byte(tmp_path, keep):
     kept = keep(1)
     size = kept.stat().st_size
-    for room in range(size):
-        with largest_file(room), pytest.raises(CheckpointFailed):
+    for limit in range(size):
+        with largest_file(limit), pytest.raises(CheckpointFailed):
             keep(2)
     assert names(tmp_path) == [kept.name]
     assert newest_step(tmp_path) == 1
@@ -135,10 +135,11 @@ def test_the_last_one_survives_a_disk_that_is_full_at_any_byte(tmp_path, keep):
     assert newest_step(tmp_path) == 2
 
 
-def test_a_full_file_system_gives_back_the_room(tmp_path):
-    namespace = [shutil.which("unshare") or "unshare", "-rm"]  # there, any user may mount
+def test_a_failed_save_frees_its_space_on_a_full_file_system(tmp_path):
+    # In a user namespace, any user may mount.
+    namespace = [shutil.which("unshare") or "unshare", "-rm"]
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no namespaces to its users")
+        pytest.skip("user namespaces are not available on this machine")
     script = 'mount -t tmpfs -o size=64k tmpfs "$2" && exec "$0" "$1" "$2" full'
     command = [*namespace, "sh", "-c", script, sys.executable, CHILD, tmp_path]
     left = [json.loads(line) for line in subprocess.check_output(command, text=True).splitlines()]
@@ -149,7 +150,9 @@ def test_a_full_file_system_gives_back_the_room(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync"])
-def test_any_call_to_the_disk_may_fail(tmp_path, keep, monkeypatch, call):
+def test_the_last_checkpoint_survives_a_failure_of_any_system_call(
+    tmp_path, keep, monkeypatch, call
+):
     kept = keep(1)
     real = getattr(os, call)
     broken = OSError(errno.EIO, os.strerror(errno.EIO))
@@ -170,14 +173,14 @@ def test_any_call_to_the_disk_may_fail(tmp_path, keep, monkeypatch, call):
             break
         finally:
             monkeypatch.undo()
-        # The last of the calls waits for the name, which may be on the disk or not.
+        # If only the fsync of the folder fails, the new file may exist or not.
         assert names(tmp_path)[0] == kept.name
         assert not any(name.endswith(".unfinished") for name in names(tmp_path))
         assert newest_step(tmp_path) in (1, 2)
     assert good_calls > 1
 
 
-def test_the_error_says_what_is_needed_and_what_is_free(tmp_path, keep):
+def test_the_error_names_the_needed_and_the_free_bytes(tmp_path, keep):
     size = keep(1).stat().st_size
     with largest_file(10), pytest.raises(CheckpointFailed) as caught:
         keep(2)
@@ -197,47 +200,47 @@ def test_a_folder_that_cannot_be_made_is_an_error_without_free_bytes(tmp_path, m
         save(tmp_path / "file" / "folder", make_checkpoint())
 
 
-# ---- Killed
+# ---- Killed processes
 
 
 @pytest.fixture
 def killed(tmp_path):
-    """What was left after each of the children that were killed."""
+    """Runs killed_child.py and returns what each killed child left."""
 
-    def run(how):
-        said = subprocess.check_output([sys.executable, CHILD, tmp_path, how], text=True)
-        return [json.loads(line) for line in said.splitlines()]
+    def run(mode):
+        output = subprocess.check_output([sys.executable, CHILD, tmp_path, mode], text=True)
+        return [json.loads(line) for line in output.splitlines()]
 
     return run
 
 
-def test_killed_before_any_line_it_leaves_the_last_one_or_the_new_one(tmp_path, killed):
+def test_a_process_killed_before_any_line_leaves_the_old_or_the_new_checkpoint(tmp_path, killed):
     left = killed("lines")
     assert len(left) > 100
     before = 1
     for step, found in enumerate(left, 2):
         assert found["newest"] in (before, step)
-        assert found["newest"] >= found["certain"]
+        assert found["newest"] >= found["confirmed"]
         assert found["files"] <= 3
         assert found["unfinished"] <= 1
         before = found["newest"]
-    assert left[-1]["newest"] == left[-1]["certain"]
+    assert left[-1]["newest"] == left[-1]["confirmed"]
     assert (left[-1]["files"], left[-1]["unfinished"]) == (2, 0)
 
 
-def test_killed_anywhere_it_leaves_what_was_saved(killed):
+def test_a_process_killed_at_any_moment_leaves_what_was_saved(killed):
     for found in killed("anywhere"):
-        assert found["newest"] >= found["certain"]
+        assert found["newest"] >= found["confirmed"]
         assert found["unfinished"] <= 1
 
 
-def test_the_unfinished_file_of_a_process_that_lives_is_left_alone(tmp_path, keep):
-    left_over, at_work = (tmp_path / f".checkpoint-{name}.unfinished" for name in "ab")
+def test_only_unfinished_files_of_ended_processes_are_removed(tmp_path, keep):
+    left_over, in_use = (tmp_path / f".checkpoint-{name}.unfinished" for name in "ab")
     left_over.touch()
-    with at_work.open("wb") as stream:
+    with in_use.open("wb") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         keep(1)
-        assert at_work.exists()
+        assert in_use.exists()
         assert not left_over.exists()
     keep(2)
-    assert not at_work.exists()
+    assert not in_use.exists()

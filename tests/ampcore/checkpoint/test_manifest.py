@@ -47,26 +47,26 @@ def same(a, b):
 
 
 @given(MANIFESTS)
-def test_every_field_comes_back_as_it_was(manifest):
+def test_every_field_survives_a_round_trip_through_json(manifest):
     back = Manifest.model_validate_json(manifest.model_dump_json())
     for name in Manifest.model_fields:
         assert same(getattr(back, name), getattr(manifest, name)), name
 
 
-def test_numbers_that_json_lacks_are_written_by_their_names(make_checkpoint):
+def test_numbers_that_are_not_finite_are_written_as_names(make_checkpoint):
     counters = {"final_loss": math.nan, "largest": [math.inf, -math.inf]}
     written = json.loads(make_checkpoint(counters=counters).manifest.model_dump_json())
     assert written["counters"] == {"final_loss": "NaN", "largest": ["Infinity", "-Infinity"]}
 
 
-def test_it_knows_when_it_was_made(make_checkpoint):
+def test_the_creation_time_is_the_current_time_in_utc(make_checkpoint):
     before = datetime.now(UTC)
     manifest = make_checkpoint().manifest
     assert before <= manifest.created_at <= datetime.now(UTC)
     assert manifest.created_at.utcoffset() == timedelta(0)
 
 
-def test_a_time_without_its_zone_is_refused(make_checkpoint):
+def test_a_creation_time_without_a_time_zone_is_refused(make_checkpoint):
     with pytest.raises(ValidationError):
         make_checkpoint(created_at=datetime(2026, 1, 1))
     zoned = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))

@@ -12,7 +12,7 @@ def networks():
     return [Network(name, model) for name, model in zip("ab", models, strict=True)]
 
 
-def test_each_network_is_a_file_of_its_own_in_a_folder_that_is_made(networks, tmp_path):
+def test_each_network_is_saved_to_its_own_file_in_a_new_folder(networks, tmp_path):
     folder = tmp_path / "not" / "there"
     files = list(save_models(networks, folder))
     assert files == [folder / "a.keras", folder / "b.keras"]
@@ -22,14 +22,16 @@ def test_each_network_is_a_file_of_its_own_in_a_folder_that_is_made(networks, tm
         np.testing.assert_equal(loaded, network.model.get_weights())
 
 
-def test_what_cannot_be_saved_as_a_whole_leaves_nothing(networks, tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_old_file_and_leaves_no_partial_one(
+    networks, tmp_path, monkeypatch
+):
     (tmp_path / "a.keras").write_text("the one before")
 
-    def half(file):
+    def fail_halfway(file):
         file.write_text("half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(networks[0].model, "save", half)
+    monkeypatch.setattr(networks[0].model, "save", fail_halfway)
     with pytest.raises(OSError, match="No space"):
         list(save_models(networks, tmp_path))
     assert [file.name for file in tmp_path.iterdir()] == ["a.keras"]

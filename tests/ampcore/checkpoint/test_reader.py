@@ -15,7 +15,7 @@ from ampcore.spec import Reason
 
 @pytest.fixture(scope="module")
 def content(make_checkpoint, tmp_path_factory):
-    """The bytes of a good checkpoint."""
+    """The bytes of a valid checkpoint."""
     arrays = {"a": np.arange(5, dtype=np.float32), "b": np.zeros((2, 0), np.int64)}
     small = make_checkpoint(arrays=arrays, spec={}, loss_scales={}, versions={})
     return save(tmp_path_factory.mktemp("good"), small).read_bytes()
@@ -37,10 +37,10 @@ def refusal(tmp_path_factory):
 
 
 def forged_file(document, data=b"", digest=True):
-    """A file of somebody who knows the format: everything in it fits but the header."""
+    """A file with this header whose lengths and whose digest at the end are correct."""
     if digest:
-        place = {"dtype": "U8", "shape": [32], "data_offsets": [len(data), len(data) + 32]}
-        document = document | {"__sha256__": place}
+        array_entry = {"dtype": "U8", "shape": [32], "data_offsets": [len(data), len(data) + 32]}
+        document = document | {"__sha256__": array_entry}
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     content = len(text).to_bytes(8, "little") + text + data
     return content + hashlib.sha256(content).digest()
@@ -53,30 +53,30 @@ def entry(dtype="F32", shape=(1,), data_offsets=(0, 4)):
 GOOD = {"format": "ampcore-checkpoint-1", "manifest": "{}"}
 
 
-def test_no_byte_can_change_unnoticed(content, refusal):
-    for place in range(len(content)):
+def test_a_change_of_any_byte_is_detected(content, refusal):
+    for offset in range(len(content)):
         for mask in (0x01, 0x80):
             changed = bytearray(content)
-            changed[place] ^= mask
+            changed[offset] ^= mask
             refusal(changed)
 
 
-def test_no_byte_can_be_missing_at_the_end(content, refusal):
+def test_a_truncated_file_is_refused(content, refusal):
     for length in range(len(content)):
         refusal(content[:length])
 
 
-def test_nothing_can_stand_behind_the_end(content, refusal):
+def test_bytes_after_the_end_are_refused(content, refusal):
     assert refusal(content + b"\0").expected.endswith("bytes of arrays")
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_checkpoint(refusal, other):
+def test_arbitrary_bytes_are_refused(refusal, other):
     refusal(other)
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_as_the_header_are_no_checkpoint(refusal, text):
+def test_arbitrary_bytes_as_the_header_are_refused(refusal, text):
     refusal(forged_file(text, digest=False))
 
 
@@ -92,12 +92,12 @@ def test_other_bytes_as_the_header_are_no_checkpoint(refusal, text):
         (b'{"__metadata__": {"format": "ampcore-checkpoint-3"}}', "ampcore-checkpoint-1"),
     ],
 )
-def test_a_header_of_another_kind_is_refused(refusal, document, expected):
+def test_an_invalid_header_is_refused(refusal, document, expected):
     assert expected in refusal(forged_file(document, digest=False)).expected
 
 
 @pytest.mark.parametrize(
-    "place",
+    "array_entry",
     [
         entry(dtype="F31"),
         entry(shape=[-1], data_offsets=[0, -4]),
@@ -115,16 +115,16 @@ def test_a_header_of_another_kind_is_refused(refusal, document, expected):
         None,
     ],
 )
-def test_an_array_that_cannot_be_is_refused(refusal, place):
-    refusal(forged_file({"__metadata__": GOOD, "a": place}, b"four"))
+def test_an_invalid_array_entry_is_refused(refusal, array_entry):
+    refusal(forged_file({"__metadata__": GOOD, "a": array_entry}, b"four"))
 
 
-def test_arrays_cannot_share_their_bytes(refusal):
+def test_arrays_that_share_bytes_are_refused(refusal):
     document = {"__metadata__": GOOD, "a": entry(), "b": entry()}
     assert refusal(forged_file(document, b"four")).expected == "b in the bytes 4 to 8"
 
 
-def test_the_size_in_a_header_is_believed_only_when_the_file_has_it(refusal):
+def test_no_memory_is_allocated_for_a_size_beyond_the_end_of_the_file(refusal):
     size = 2**42
     document = {"__metadata__": GOOD, "a": entry("U8", [size], [0, size])}
     tracemalloc.start()
@@ -141,7 +141,7 @@ def test_a_checkpoint_without_a_digest_is_refused(refusal):
 
 
 @pytest.mark.parametrize("manifest", [None, 7, "", "{", "{}", '{"step": -1}', "[]", "NaN"])
-def test_a_manifest_that_is_none_is_refused(refusal, manifest):
+def test_an_invalid_manifest_is_refused(refusal, manifest):
     metadata = GOOD | {"manifest": manifest}
     assert "manifest" in refusal(forged_file({"__metadata__": metadata})).expected
 
@@ -153,7 +153,7 @@ def test_a_message_names_file_and_field(refusal):
     assert error.reason is Reason.INVALID_CHECKPOINT
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, received in [
         ("pipe", "something else"),

@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def round_trip(folder, make_checkpoint):
-    """What a checkpoint with these arrays gives back from the disk."""
+    """Saves a checkpoint with these arrays and returns the loaded arrays."""
 
     def arrays_of(arrays):
         file = save(folder, make_checkpoint(arrays=arrays))
@@ -36,8 +36,8 @@ def same_bits(a, b):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)  # it waits for the disk
-def test_arrays_come_back_bit_for_bit(round_trip, dtypes, data):
+@settings(max_examples=60, deadline=None)  # saving waits for the disk
+def test_arrays_are_loaded_bit_for_bit(round_trip, dtypes, data):
     def drawn(dtype, shape):
         # Any bytes at all: the payloads of NaNs are bits too. A bool is 0 or 1.
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -61,15 +61,15 @@ def test_arrays_come_back_bit_for_bit(round_trip, dtypes, data):
     ],
     ids=["transposed", "every third, backwards", "broadcast"],
 )
-def test_an_array_need_not_lie_in_one_piece(round_trip, array):
+def test_an_array_that_is_not_contiguous_is_saved(round_trip, array):
     assert same_bits(round_trip({"a": array})["a"], np.ascontiguousarray(array))
 
 
-def test_what_comes_back_can_be_written_to(round_trip):
+def test_loaded_arrays_are_writable(round_trip):
     round_trip({"a": np.zeros(3)})["a"][1] = 1
 
 
-def test_another_reader_finds_everything_by_the_rules_of_safetensors(folder, make_checkpoint):
+def test_the_file_follows_the_safetensors_format(folder, make_checkpoint):
     narrow, wide = np.array([True]), np.array([1.5, -2], ml_dtypes.bfloat16)
     checkpoint = make_checkpoint(arrays={"a/narrow": narrow, "b/wide": wide})
     content = save(folder, checkpoint).read_bytes()
@@ -78,7 +78,7 @@ def test_another_reader_finds_everything_by_the_rules_of_safetensors(folder, mak
     assert length % 8 == 0
     assert content[8:9] == b"{"
     assert json.loads(header.pop("__metadata__")["manifest"])["step"] == checkpoint.manifest.step
-    # Wide items lie first, so that each begins at a multiple of its size.
+    # Wide items come first, so that each begins at a multiple of its size.
     assert header == {
         "b/wide": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]},
         "a/narrow": {"dtype": "BOOL", "shape": [1], "data_offsets": [4, 5]},
@@ -88,12 +88,12 @@ def test_another_reader_finds_everything_by_the_rules_of_safetensors(folder, mak
 
 
 @pytest.mark.parametrize("name", ["__metadata__", "__sha256__"])
-def test_a_name_with_a_meaning_of_its_own_is_refused(folder, make_checkpoint, name):
+def test_a_reserved_array_name_is_refused(folder, make_checkpoint, name):
     with pytest.raises(ValueError, match=name):
         save(folder, make_checkpoint(arrays={name: np.zeros(1)}))
 
 
 @pytest.mark.parametrize("dtype", [object, str, np.complex64, "datetime64[s]", [("a", "f4")]])
-def test_a_dtype_that_could_not_be_read_back_is_refused(folder, make_checkpoint, dtype):
+def test_an_unsupported_dtype_is_refused(folder, make_checkpoint, dtype):
     with pytest.raises(ValueError, match="its dtype is"):
         save(folder, make_checkpoint(arrays={"a": np.zeros(1, dtype)}))

@@ -14,7 +14,7 @@ def test_every_kind_that_a_spec_can_name_can_be_loaded():
     assert set(data.LOADERS) == kinds
 
 
-def test_digits_are_what_the_spec_says_about_them():
+def test_digits_have_the_size_and_shape_of_the_constants_in_the_spec():
     digits = data.load(Digits(validation_split=0.2), seed=0)
     assert digits.input_shape == DIGITS_SHAPE
     assert len(digits.x_train) + len(digits.x_val) == DIGITS_EXAMPLES
@@ -27,14 +27,14 @@ def test_digits_are_what_the_spec_says_about_them():
     assert np.bincount(digits.y_train, minlength=10).min() > 100
 
 
-def test_the_last_share_evaluates_and_the_order_is_kept():
+def test_the_last_examples_are_for_validation_and_the_order_is_kept():
     whole = data.load(Digits(validation_split=0.0), seed=0)
     halves = data.load(Digits(validation_split=0.5), seed=0)
     np.testing.assert_array_equal(np.concatenate([halves.y_train, halves.y_val]), whole.y_train)
     assert len(whole.x_val) == 0
 
 
-def test_only_whole_batches_train_and_the_rest_is_counted():
+def test_an_epoch_has_only_whole_batches_and_the_rest_is_counted():
     digits = data.load(Digits(batch_size=256), seed=0)
     assert digits.steps_per_epoch(256) == 5
     assert digits.dropped_examples(256) == 1437 - 5 * 256
@@ -58,7 +58,7 @@ def test_synthetic_data_can_be_learnt():
     assert (distances.argmin(axis=1) == made.y_val).mean() > 0.95
 
 
-def test_more_synthetic_data_than_any_memory_holds_is_a_memory_error():
+def test_synthetic_data_too_large_for_memory_is_a_memory_error():
     spec = Synthetic(shape=(65_536,) * 4, examples=100_000_000)
     with pytest.raises(MemoryError):
         data.load(spec, seed=0)

@@ -30,14 +30,14 @@ def load(tmp_path):
     return write_and_load
 
 
-def test_integers_are_pixels_and_become_float32_up_to_one(load):
+def test_integer_pixels_are_scaled_to_float32_up_to_one(load):
     dataset = load()
     assert dataset.x_train.dtype == np.float32
     assert dataset.x_train[0, 0, 1] == np.float32(10) / np.float32(255)
     assert dataset.x_val.max() == 1.0
 
 
-def test_its_own_test_data_evaluate_when_nothing_is_split_off(load):
+def test_the_test_arrays_are_for_validation_without_a_split(load):
     dataset = load()
     assert (len(dataset.x_train), len(dataset.x_val)) == (6, 3)
     assert dataset.classes == 3
@@ -54,14 +54,14 @@ def test_test_data_are_optional(load):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_floats_are_taken_as_they_are(load, dtype):
+def test_floats_are_not_scaled(load, dtype):
     values = np.full((6, 2, 2), 0.5, dtype)
     dataset = load(x_train=values)
     assert dataset.x_train.dtype == np.float32
     assert (dataset.x_train == 0.5).all()
 
 
-def test_labels_may_stand_in_a_column(load):
+def test_labels_may_have_the_shape_of_a_column(load):
     assert load(y_train=np.array([[0], [1], [2], [0], [1], [2]])).y_train.shape == (6,)
 
 
@@ -71,7 +71,7 @@ TOO_LARGE = np.full((6, 2, 2), 1e300)
 
 
 @pytest.mark.parametrize(
-    ("changed", "field", "said"),
+    ("changed", "field", "message"),
     [
         ({"x_train": None}, "x_train", "received y_train, x_test, y_test"),
         ({"y_test": None}, "y_test", "an array of this name"),
@@ -88,8 +88,8 @@ TOO_LARGE = np.full((6, 2, 2), 1e300)
         ({"y_test": np.array([0, 1, 3])}, "y_test", "expected labels from 0 to 2"),
     ],
 )
-def test_bad_data_are_refused_with_file_field_expected_and_received(load, changed, field, said):
-    with pytest.raises(InvalidData, match=said) as caught:
+def test_bad_data_are_refused_with_file_field_expected_and_received(load, changed, field, message):
+    with pytest.raises(InvalidData, match=message) as caught:
         load(**changed)
     assert caught.value.source == "it.npz"
     assert caught.value.field == field
@@ -106,7 +106,7 @@ def test_pickled_objects_are_never_loaded(load):
     "content",
     [b"", b"PK\x03\x04 not really", b"not an archive at all", b"\x93NUMPY\x01\x00"],
 )
-def test_what_is_no_archive_is_refused(tmp_path, content):
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path, content):
     (tmp_path / "it.npz").write_bytes(content)
     with pytest.raises(InvalidData, match=r"NumPy \.npz archive"):
         data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
@@ -122,7 +122,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
         data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
 
 
-def test_a_single_array_is_no_archive(tmp_path):
+def test_an_npy_file_is_refused(tmp_path):
     np.save(tmp_path / "it.npy", np.zeros(3))
     with pytest.raises(InvalidData, match="received a file of another kind"):
         data.load(Npz(path="it.npy"), seed=0, data_root=tmp_path)
@@ -134,14 +134,14 @@ def test_a_missing_file_is_named_as_in_the_spec(tmp_path):
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_refused(tmp_path):
     with pytest.raises(InvalidData, match="expected a file"):
         data.load(Npz(path="."), seed=0, data_root=tmp_path)
 
 
 @pytest.fixture
-def outside(tmp_path):
-    """A good archive beside the data root, and a link to it inside."""
+def root_with_links(tmp_path):
+    """A data root with a link to a valid archive outside it, and a link to itself."""
     root = tmp_path / "root"
     root.mkdir()
     np.savez(tmp_path / "secret.npz", **arrays())
@@ -151,22 +151,22 @@ def outside(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../secret.npz", "link.npz", "a/../../secret.npz", "\0"])
-def test_a_path_cannot_leave_the_data_root(outside, path):
+def test_a_path_cannot_leave_the_data_root(root_with_links, path):
     with pytest.raises(InvalidData, match="expected a path inside the data root"):
-        data.load(Npz(path=path, batch_size=2), seed=0, data_root=outside)
+        data.load(Npz(path=path, batch_size=2), seed=0, data_root=root_with_links)
 
 
-def test_an_absolute_path_cannot_leave_the_data_root_either(outside):
-    path = str(outside.parent / "secret.npz")
+def test_an_absolute_path_cannot_leave_the_data_root(root_with_links):
+    path = str(root_with_links.parent / "secret.npz")
     with pytest.raises(InvalidData, match="inside the data root"):
-        data.load(Npz(path=path, batch_size=2), seed=0, data_root=outside)
+        data.load(Npz(path=path, batch_size=2), seed=0, data_root=root_with_links)
 
 
-def test_links_in_a_circle_are_refused(outside):
+def test_a_link_to_itself_is_refused(root_with_links):
     with pytest.raises(InvalidData):
-        data.load(Npz(path="loop", batch_size=2), seed=0, data_root=outside)
+        data.load(Npz(path="loop", batch_size=2), seed=0, data_root=root_with_links)
 
 
-def test_without_a_data_root_any_path_will_do(outside):
-    path = str(outside / "link.npz")
+def test_without_a_data_root_any_path_is_allowed(root_with_links):
+    path = str(root_with_links / "link.npz")
     assert len(data.load(Npz(path=path, batch_size=2), seed=0).x_train) == 6

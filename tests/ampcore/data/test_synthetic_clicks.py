@@ -15,7 +15,7 @@ from ampcore.spec.data import SyntheticClicks
     spare=st.integers(0, 100),
     seed=st.integers(0, 2**31 - 1),
 )
-def test_each_slot_draws_from_keys_of_its_own(slots, nnz, spare, seed):
+def test_each_slot_has_its_own_range_of_keys(slots, nnz, spare, seed):
     spec = SyntheticClicks(slots=slots, nnz=nnz, vocabulary=slots + spare, examples=20)
     dataset = synthetic_clicks(spec, seed, None)
     keys = np.concatenate([dataset.x_train, dataset.x_val])
@@ -32,7 +32,7 @@ def defaults():
     return data.load(SyntheticClicks(examples=30_000, validation_split=0.1), seed=0)
 
 
-def test_the_defaults_draw_as_the_original_program_does(defaults):
+def test_the_defaults_have_the_key_ranges_of_the_original_program(defaults):
     keys = defaults.x_train
     assert keys.shape[1:] == (10, 5)
     for slot in range(10):
@@ -40,14 +40,14 @@ def test_the_defaults_draw_as_the_original_program_does(defaults):
         assert keys[:, slot].max() == 102 * slot + 101
 
 
-def test_both_labels_are_about_as_frequent(defaults):
+def test_both_labels_are_about_equally_frequent(defaults):
     assert 0.4 < defaults.y_train.mean() < 0.6
 
 
-def test_labels_follow_the_keys(defaults):
+def test_labels_can_be_predicted_from_the_keys(defaults):
     counts = np.zeros((len(defaults.x_train), 1024), np.float32)
     np.add.at(counts, (np.arange(len(counts))[:, np.newaxis], defaults.x_train.reshape(-1, 50)), 1)
-    # How much more often a key comes with label 1 than with label 0 tells its hidden weight.
+    # How much more often a key comes with label 1 than with label 0 estimates its weight.
     weights = (2.0 * defaults.y_train - 1) @ counts
     scores = weights[defaults.x_val.reshape(-1, 50)].sum(axis=1)
     right = (scores > np.median(scores)) == (defaults.y_val == 1)
@@ -68,7 +68,7 @@ def test_fewer_keys_than_slots_are_refused():
     assert caught.value.field == "vocabulary"
 
 
-def test_more_clicks_than_any_memory_holds_are_a_memory_error():
+def test_clicks_too_large_for_memory_are_a_memory_error():
     spec = SyntheticClicks(slots=65_536, nnz=65_536, vocabulary=65_536, examples=100_000_000)
     with pytest.raises(MemoryError):
         data.load(spec, seed=0)

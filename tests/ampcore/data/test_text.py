@@ -36,19 +36,19 @@ def test_windows_follow_each_other_and_labels_are_the_next_characters(load):
     assert dataset.signature == data.Signature((3,), "int32", 5, 5)
 
 
-def test_the_last_share_of_the_windows_evaluates(load):
+def test_the_last_windows_are_for_validation(load):
     dataset = load("ab" * 50, sequence=9, validation_split=0.2)
     assert (len(dataset.x_train), len(dataset.x_val)) == (8, 3)
 
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)  # the file is written anew
+)  # each example overwrites the file
 @given(
     content=st.text(min_size=2, max_size=60).filter(lambda text: len(set(text)) > 1),
     sequence=st.integers(1, 20),
 )
-def test_examples_and_labels_are_the_text_and_the_text_one_later(tmp_path, content, sequence):
+def test_labels_are_the_examples_shifted_by_one_character(tmp_path, content, sequence):
     file = tmp_path / "it.txt"
     file.write_text(content, encoding="utf-8", newline="")
     spec = Text(path=str(file), sequence=sequence, validation_split=0.0)
@@ -67,7 +67,7 @@ def test_examples_and_labels_are_the_text_and_the_text_one_later(tmp_path, conte
 
 
 @pytest.mark.parametrize(
-    ("content", "field", "said"),
+    ("content", "field", "message"),
     [
         (b"", None, "at least two different characters; received 0 characters"),
         (b"aaaa", None, "received 4 characters, 1 different"),
@@ -75,8 +75,8 @@ def test_examples_and_labels_are_the_text_and_the_text_one_later(tmp_path, conte
         (b"ab", "sequence", "expected at most 1, since the file has 2 characters.*received 2"),
     ],
 )
-def test_bad_text_is_refused_with_file_field_expected_and_received(load, content, field, said):
-    with pytest.raises(InvalidData, match=said) as caught:
+def test_bad_text_is_refused_with_file_field_expected_and_received(load, content, field, message):
+    with pytest.raises(InvalidData, match=message) as caught:
         load(content)
     assert caught.value.source == "it.txt"
     assert caught.value.field == field

@@ -10,13 +10,13 @@ from ampcore.spec.devices import DeviceInfo
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Make TensorFlow see other devices than this machine has; returns those it was shown."""
+    """Make TensorFlow list other devices; returns the calls that set the visible ones."""
 
     def make(*kinds, visible=True, **details):
         found = [
             SimpleNamespace(name=f"/physical_device:{kind}:0", device_type=kind) for kind in kinds
         ]
-        shown = []
+        visibility_calls = []
 
         def listed(kind=None):
             return [one for one in found if kind in (None, one.device_type)]
@@ -24,9 +24,9 @@ def machine(monkeypatch):
         config = tf.config
         monkeypatch.setattr(config, "list_physical_devices", listed)
         monkeypatch.setattr(config, "get_visible_devices", lambda kind: listed(kind) * visible)
-        monkeypatch.setattr(config, "set_visible_devices", lambda *_: shown.append(_))
+        monkeypatch.setattr(config, "set_visible_devices", lambda *_: visibility_calls.append(_))
         monkeypatch.setattr(config.experimental, "get_device_details", lambda _: details)
-        return shown
+        return visibility_calls
 
     return make
 
@@ -39,14 +39,14 @@ def test_the_hardware_is_described_in_json_values():
     assert set(found["cpu_features"]) <= set(hardware.CPU_FEATURES)
 
 
-def test_accelerators_are_described_with_what_is_known_of_them(machine):
+def test_accelerators_are_described_with_their_details(machine):
     machine("GPU", "XPU", device_name="NVIDIA H200", compute_capability=(9, 0))
     _, gpu, xpu = hardware.describe()["devices"]
     assert (gpu["kind"], gpu["name"], gpu["compute_capability"]) == ("gpu", "NVIDIA H200", [9, 0])
     assert xpu["kind"] == "xpu"
 
 
-def test_a_device_that_tells_nothing_is_described_all_the_same(machine):
+def test_a_device_without_details_is_described(machine):
     machine("XPU")
     assert hardware.describe()["devices"][1] == {
         "kind": "xpu",
@@ -56,7 +56,7 @@ def test_a_device_that_tells_nothing_is_described_all_the_same(machine):
     }
 
 
-def test_the_facts_of_a_device_are_those_described(machine):
+def test_device_info_matches_the_description(machine):
     machine("GPU", compute_capability=(7, 0))
     assert hardware.device_info("gpu").compute_capability == (7, 0)
     assert hardware.device_info("cpu").memory_bytes == hardware.describe()["memory_bytes"]
@@ -74,20 +74,20 @@ def test_the_facts_of_a_device_are_those_described(machine):
         (("XPU",), "auto", "xpu"),
     ],
 )
-def test_the_device_asked_for_is_chosen_and_auto_prefers_a_gpu(machine, kinds, wanted, chosen):
-    shown = machine(*kinds)
+def test_the_requested_device_is_chosen_and_auto_prefers_a_gpu(machine, kinds, wanted, chosen):
+    visibility_calls = machine(*kinds)
     assert hardware.select(wanted) == chosen
-    assert shown == []
+    assert visibility_calls == []
 
 
 def test_a_job_for_the_cpu_hides_every_accelerator(machine):
-    shown = machine("GPU", "XPU")
+    visibility_calls = machine("GPU", "XPU")
     assert hardware.select("cpu") == "cpu"
-    assert shown == [([], "GPU"), ([], "XPU")]
+    assert visibility_calls == [([], "GPU"), ([], "XPU")]
 
 
 @pytest.mark.parametrize("kinds", [(), ("XPU",)])
-def test_a_gpu_that_is_not_there_is_an_error_that_says_what_to_do(machine, kinds):
+def test_a_missing_gpu_is_an_error_with_the_field(machine, kinds):
     machine(*kinds)
     with pytest.raises(UnsupportedDevice, match=r"runtime\.device: expected a machine with a GPU"):
         hardware.select("gpu")
@@ -100,53 +100,53 @@ def test_devices_that_an_earlier_job_has_hidden_are_an_error(machine):
 
 
 @pytest.mark.parametrize(
-    ("capability", "there"), [((6, 1), False), ((7, 0), True), ((9, 0), True), (None, True)]
+    ("capability", "expected"), [((6, 1), False), ((7, 0), True), ((9, 0), True), (None, True)]
 )
-def test_tensor_cores_come_with_compute_capability_7(machine, capability, there):
+def test_gpus_have_tensor_cores_since_compute_capability_7(machine, capability, expected):
     machine("GPU", compute_capability=capability)
-    assert hardware.has_tensor_cores() is there
+    assert hardware.has_tensor_cores() is expected
 
 
 @pytest.mark.parametrize(("limit", "counts"), [("max\n", False), (str(2**28), True), ("x", False)])
-def test_memory_is_what_the_container_may_use(monkeypatch, tmp_path, limit, counts):
+def test_memory_is_limited_to_that_of_the_container(monkeypatch, tmp_path, limit, counts):
     file = tmp_path / "memory.max"
-    monkeypatch.setattr(hardware, "MEMORY_LIMIT", tmp_path / "nowhere")
+    monkeypatch.setattr(hardware, "MEMORY_LIMIT", tmp_path / "missing")
     installed = hardware.describe()["memory_bytes"]
     monkeypatch.setattr(hardware, "MEMORY_LIMIT", file)
     file.write_text(limit)
     assert hardware.describe()["memory_bytes"] == (2**28 if counts else installed)
 
 
-def test_where_linux_has_no_list_of_flags_the_features_are_unknown(monkeypatch, tmp_path):
-    monkeypatch.setattr(hardware, "CPUINFO_PATH", tmp_path / "nowhere")
+def test_without_cpuinfo_the_cpu_features_are_unknown(monkeypatch, tmp_path):
+    monkeypatch.setattr(hardware, "CPUINFO_PATH", tmp_path / "missing")
     assert hardware.describe()["cpu_features"] == []
     assert hardware.describe()["devices"][0]["name"]
 
 
-def test_the_peak_of_a_cpu_job_is_that_of_its_process(monkeypatch, tmp_path):
+def test_the_peak_memory_of_a_cpu_job_is_that_of_its_process(monkeypatch, tmp_path):
     peak = hardware.peak_memory("cpu")
     assert peak.of == "process"
     assert 2**26 < peak.bytes < hardware.describe()["memory_bytes"]
-    # Linux's own count: that of getrusage holds what was there before the exec.
+    # From /proc: the peak of getrusage includes the memory from before the exec.
     status = tmp_path / "status"
     status.write_text("VmPeak:\t 9999 kB\nVmHWM:\t   123 kB\n")
     monkeypatch.setattr(hardware, "PROCESS_STATUS", status)
     assert hardware.peak_memory("cpu").bytes == 123 * 1024
 
 
-def test_where_linux_does_not_count_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
-    monkeypatch.setattr(hardware, "PROCESS_STATUS", tmp_path / "nowhere")
+def test_without_proc_status_the_peak_memory_is_that_of_getrusage(monkeypatch, tmp_path):
+    monkeypatch.setattr(hardware, "PROCESS_STATUS", tmp_path / "missing")
     assert hardware.peak_memory("cpu").bytes > 2**26
 
 
-def test_the_peak_of_a_gpu_job_is_what_tensorflow_counted(monkeypatch):
-    def told(device):
+def test_the_peak_memory_of_a_gpu_job_is_that_of_tensorflow(monkeypatch):
+    def memory_info(device):
         assert device == "GPU:0"
         return {"current": 5, "peak": 7}
 
-    monkeypatch.setattr(tf.config.experimental, "get_memory_info", told)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", memory_info)
     assert hardware.peak_memory("gpu") == hardware.PeakMemory(7, "device")
 
 
-def test_the_peak_of_a_device_that_does_not_count_is_that_of_the_process():
+def test_the_peak_memory_of_an_unknown_device_is_that_of_the_process():
     assert hardware.peak_memory("xpu").of == "process"

@@ -46,13 +46,13 @@ def built(spec, signature, precision):
 
 
 def comparable(layer):
-    # Keras numbers the softmax and dropout of an attention anew in each process.
+    # Keras numbers the softmax and dropout of attention layers per process.
     parts = tuple(re.sub(r"_\d+$", "", part) for part in layer.parts)
     return replace(layer, parts=parts, dimensions=())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_layer_table_of_a_spec_is_that_of_the_keras_model(kind):
+def test_the_layer_table_of_a_spec_equals_that_of_the_keras_model(kind):
     spec, signature = KINDS[kind]
     predicted = tables_from_model_spec(spec, DataShape(signature.input_shape, signature.classes))
     found = built(spec, signature, MIXED)
@@ -71,7 +71,7 @@ def test_every_architecture_is_compared():
     assert set(ARCHITECTURES) == set(models.BUILDERS) - {"keras_application"}
 
 
-def test_dimensions_are_those_of_the_spec():
+def test_dimensions_match_those_of_the_spec():
     spec, signature = KINDS["lstm_lm"]
     [predicted] = tables_from_model_spec(spec, DataShape(signature.input_shape, signature.classes))
     [found] = built(spec, signature, MIXED)
@@ -81,7 +81,7 @@ def test_dimensions_are_those_of_the_spec():
             assert sizes[layer.path].get(dimension.name, dimension.size) == dimension.size
 
 
-def test_an_architecture_of_keras_has_its_published_parameters_and_products():
+def test_a_keras_application_has_its_published_parameters_and_multiply_adds():
     spec = model.KerasApplication(name="MobileNet")
     [table] = built(spec, images(224, 224, 3, classes=1000), MIXED)
     # Howard et al. 2017, arXiv:1704.04861, table 8: 4.2 million parameters, 569 million
@@ -91,7 +91,7 @@ def test_an_architecture_of_keras_has_its_published_parameters_and_products():
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "products"),
+    ("layer", "shape", "multiply_adds"),
     [
         (layers.Conv1D(4, 3), (10, 2), 8 * 3 * 2 * 4),
         (layers.Conv2D(8, 3, groups=2, padding="same"), (4, 4, 4), 16 * 9 * 2 * 8),
@@ -106,18 +106,18 @@ def test_an_architecture_of_keras_has_its_published_parameters_and_products():
     ],
     ids=lambda value: value.name if hasattr(value, "name") else None,
 )
-def test_the_products_of_a_layer_are_those_of_its_definition(layer, shape, products):
+def test_the_multiply_adds_of_a_layer_match_its_definition(layer, shape, multiply_adds):
     inputs = keras.Input(shape)
     network = Network("model", keras.Model(inputs, layer(inputs)))
 
-    class Only:
+    class SingleNetworkTask:
         networks = (network,)
 
-    [table] = tables_from_model(Only, layer_policies(Precision()))
-    assert table.multiply_adds == products
+    [table] = tables_from_model(SingleNetworkTask, layer_policies(Precision()))
+    assert table.multiply_adds == multiply_adds
 
 
-def test_dtypes_are_those_that_the_layers_have_in_fact():
+def test_dtypes_are_read_from_the_built_layers():
     overrides = [{"layers": "conv_1", "dtype": "float32"}]
     [table] = built(*KINDS["cnn"], Precision(policy="float16", overrides=overrides))
     dtypes = {layer.path: (layer.compute_dtype, layer.variable_dtype) for layer in table.layers}

@@ -17,13 +17,13 @@ GPU = DeviceInfo("gpu", "old", (6, 0))
 def events(job):
     """The events before the first step of a job on a GPU without Tensor Cores."""
 
-    def tell(steps=None, **parts):
+    def collect(steps=None, **parts):
         spec = job(**parts)
         policies = layer_policies(spec.precision, GPU)
         task = models.build(spec.model, data.load(spec.data, seed=0).signature, policies)
         return list(preflight_events(task, spec, GPU, policies, steps))
 
-    return tell
+    return collect
 
 
 def test_the_figures_come_first_and_then_each_finding(events):
@@ -40,20 +40,20 @@ def test_the_figures_come_first_and_then_each_finding(events):
     assert size["pointer"] == "/model/hidden/0"
 
 
-def test_the_length_of_the_run_may_be_given(events):
+def test_the_number_of_steps_may_be_given(events):
     parts = {"precision": {"policy": "mixed_float16"}, "train": {"steps": 5000}}
     codes = [event.data["code"] for event in events(**parts)]
     assert "scale_never_grows" not in codes
     assert "scale_never_grows" in [event.data["code"] for event in events(steps=10, **parts)]
 
 
-def test_real_layers_give_the_figures_of_the_spec_alone(job):
+def test_the_built_model_has_the_figures_predicted_from_the_spec(job):
     spec = job(model={"kind": "cnn", "filters": [8]}, precision={"policy": "mixed_bfloat16"})
     device = hardware.device_info("cpu")
     assert preflight_on_device(spec).to_json() == preflight(spec, [(device,)]).to_json()
 
 
-def test_data_that_only_the_job_can_read_is_read(job, tmp_path):
+def test_the_preflight_on_the_device_reads_the_data_of_the_job(job, tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.random((40, 6, 6, 1), np.float32), rng.integers(3, size=40)
     np.savez(tmp_path / "images.npz", x_train=x, y_train=y, x_test=x, y_test=y)
@@ -62,6 +62,6 @@ def test_data_that_only_the_job_can_read_is_read(job, tmp_path):
     assert report.figures.parameters == 36 * 16 + 16 + 16 * 3 + 3
 
 
-def test_data_that_is_not_there_is_a_typed_error(job, tmp_path):
+def test_missing_data_is_an_invalid_data_error(job, tmp_path):
     with pytest.raises(InvalidData):
         preflight_on_device(job(data={"kind": "npz", "path": "nothing.npz"}), tmp_path)

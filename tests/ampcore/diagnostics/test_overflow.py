@@ -1,4 +1,4 @@
-"""Every verdict is given on the step that provokes it, and on no other."""
+"""The diagnostics find each cause of an overflow for a step that provokes it."""
 
 import json
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def build(spec, signature, policy="mixed_float16", overrides=()):
 
 @pytest.fixture(scope="module")
 def case(digits):
-    """A small network in mixed_float16 and what explains its skips; its weights are shared."""
+    """A small network in mixed_float16 with the diagnostics of its skips; tests share them."""
     task = build(SMALL, digits.signature)
     replay = Replay(task, [FixedLossScale()])
     made = []
@@ -60,23 +60,23 @@ def case(digits):
         made.append(build(SMALL, digits.signature, "float32"))
         return made[-1]
 
-    verdicts = OverflowDiagnostics(replay, float32_task)
+    diagnostics = OverflowDiagnostics(replay, float32_task)
     return SimpleNamespace(
-        task=task, model=task.networks[0].model, replay=replay, verdicts=verdicts, made=made
+        task=task, model=task.networks[0].model, replay=replay, diagnostics=diagnostics, made=made
     )
 
 
 @pytest.fixture
 def mlp(case):
-    """The same, with the weights put back behind the test."""
+    """The same; its weights are restored after the test."""
     before = [np.array(variable.numpy()) for variable in case.model.variables]
     yield case
     for variable, value in zip(case.model.variables, before, strict=True):
         variable.assign(value)
 
 
-def test_a_scale_that_is_too_high_is_named_with_the_highest_that_fits(mlp, batch, position):
-    facts = mlp.verdicts.explain([2.0**30], batch, SEED, position)
+def test_a_scale_that_is_too_high_is_reported_with_the_highest_finite_scale(mlp, batch, position):
+    facts = mlp.diagnostics.explain([2.0**30], batch, SEED, position)
     fits = facts["finite_below"]
     ((micro, _),) = mlp.replay.step([fits], batch, SEED)
     assert facts["verdict"] == "scale"
@@ -85,9 +85,9 @@ def test_a_scale_that_is_too_high_is_named_with_the_highest_that_fits(mlp, batch
     assert "loss_scale.scale" in facts["sentence"]
 
 
-def test_the_variables_that_overflowed_are_counted_nearest_to_the_loss_first(mlp, batch, position):
+def test_overflowed_variables_are_listed_from_the_nearest_to_the_loss(mlp, batch, position):
     scale = 2.0**30
-    facts = mlp.verdicts.explain([scale], batch, SEED, position)
+    facts = mlp.diagnostics.explain([scale], batch, SEED, position)
     ((_, replayed),) = mlp.replay.step([scale], batch, SEED)
     names = [variable.path for variable in mlp.model.trainable_variables]
     counted = {row["variable"]: row for row in facts["variables"]}
@@ -107,10 +107,10 @@ def test_the_variables_that_overflowed_are_counted_nearest_to_the_loss_first(mlp
     )
 
 
-def test_the_first_to_overflow_in_the_backward_pass_is_the_nearest_to_the_loss(
+def test_the_first_layer_to_overflow_in_the_backward_pass_is_nearest_to_the_loss(
     mlp, batch, position
 ):
-    facts = mlp.verdicts.explain([2.0**40], batch, SEED, position)
+    facts = mlp.diagnostics.explain([2.0**40], batch, SEED, position)
     first = facts["first_layer"]
     # The logits are float32; float16 begins at the dropout before them.
     assert (first["pass"], first["layer"]) == ("backward", "dense_dropout_2")
@@ -120,7 +120,7 @@ def test_the_first_to_overflow_in_the_backward_pass_is_the_nearest_to_the_loss(
 def test_a_layer_that_overflows_at_every_scale_is_named(mlp, batch, position):
     kernel = mlp.model.get_layer("dense_1").kernel
     kernel.assign(kernel.value * 2e5)
-    facts = mlp.verdicts.explain([1024.0], batch, SEED, position)
+    facts = mlp.diagnostics.explain([1024.0], batch, SEED, position)
     assert facts["verdict"] == "operation"
     assert facts["layer"] == "dense_1"
     first = facts["first_layer"]
@@ -129,22 +129,22 @@ def test_a_layer_that_overflows_at_every_scale_is_named(mlp, batch, position):
     assert "finite_below" not in facts
 
 
-def test_the_override_that_is_advised_makes_the_operation_finite(mlp, batch, position, digits):
+def test_the_suggested_override_makes_the_operation_finite(mlp, batch, position, digits):
     kernel = mlp.model.get_layer("dense_1").kernel
     kernel.assign(kernel.value * 2e5)
-    facts = mlp.verdicts.explain([1024.0], batch, SEED, position)
+    facts = mlp.diagnostics.explain([1024.0], batch, SEED, position)
     pattern = facts["sentence"].split("layers: '")[1].split("'")[0]
-    cured = build(SMALL, digits.signature, overrides=(Override(layers=pattern, dtype="float32"),))
-    pairs = zip(mlp.model.variables, cured.networks[0].model.variables, strict=True)
+    fixed = build(SMALL, digits.signature, overrides=(Override(layers=pattern, dtype="float32"),))
+    pairs = zip(mlp.model.variables, fixed.networks[0].model.variables, strict=True)
     for variable, copy in pairs:
         copy.assign(variable.value)
-    assert {layer.compute_dtype for layer in cured.networks[0].model.layers} > {"float16"}
-    ((_, replayed),) = Replay(cured, [FixedLossScale()]).step([1.0], batch, SEED)
+    assert {layer.compute_dtype for layer in fixed.networks[0].model.layers} > {"float16"}
+    ((_, replayed),) = Replay(fixed, [FixedLossScale()]).step([1.0], batch, SEED)
     assert replayed.finite == [True]
 
 
-def test_inputs_that_float16_cannot_hold_are_named(mlp, batch, position):
-    facts = mlp.verdicts.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
+def test_inputs_too_large_for_float16_are_reported(mlp, batch, position):
+    facts = mlp.diagnostics.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     assert facts["verdict"] == "operation"
     assert "inputs reach 1e+06" in facts["sentence"]
 
@@ -152,7 +152,7 @@ def test_inputs_that_float16_cannot_hold_are_named(mlp, batch, position):
 def test_examples_that_are_not_finite_are_named(mlp, batch, position):
     x = np.copy(batch.x)
     x[5, 0, 0], x[9] = np.nan, np.inf
-    facts = mlp.verdicts.explain([1024.0], Batch(x, batch.y), SEED, position)
+    facts = mlp.diagnostics.explain([1024.0], Batch(x, batch.y), SEED, position)
     assert facts["verdict"] == "data"
     assert facts["batch"]["bad_examples"] == [1005, 1009]
     assert "1005, 1009" in facts["sentence"]
@@ -164,23 +164,23 @@ def test_finite_examples_without_a_finite_loss_in_float32_are_named(mlp, batch, 
     for name in ("dense_1", "dense_2"):
         kernel = mlp.model.get_layer(name).kernel
         kernel.assign(tf.abs(kernel.value) * 1e3)
-    facts = mlp.verdicts.explain([1024.0], Batch(x, batch.y), SEED, position)
+    facts = mlp.diagnostics.explain([1024.0], Batch(x, batch.y), SEED, position)
     assert facts["verdict"] == "data"
     assert facts["batch"]["bad_examples"] == [1004]
     assert "float32" in facts["sentence"]
 
 
-def test_a_damaged_weight_is_named(mlp, batch, position):
+def test_a_weight_that_is_not_finite_is_named(mlp, batch, position):
     kernel = mlp.model.get_layer("dense_2").kernel
     kernel.assign(tf.fill(kernel.shape, np.nan))
-    facts = mlp.verdicts.explain([1024.0], batch, SEED, position)
+    facts = mlp.diagnostics.explain([1024.0], batch, SEED, position)
     assert facts["verdict"] == "weights"
     assert facts["damaged"] == ["dense_2/kernel"]
     assert "dense_2/kernel" in facts["sentence"]
 
 
-def test_a_step_that_is_finite_in_the_replay_is_not_reproduced(mlp, batch, position):
-    facts = mlp.verdicts.explain([1.0], batch, SEED, position)
+def test_a_step_that_is_finite_in_the_replay_is_reported_as_not_reproduced(mlp, batch, position):
+    facts = mlp.diagnostics.explain([1.0], batch, SEED, position)
     assert facts["verdict"] == "not_reproduced"
     assert facts["variables"] == []
     assert facts["first_layer"] is None
@@ -188,23 +188,23 @@ def test_a_step_that_is_finite_in_the_replay_is_not_reproduced(mlp, batch, posit
 
 def test_explanations_trace_each_precision_once(mlp, batch, position):
     for scale in (1.0, 2.0**30, 2.0**50):
-        mlp.verdicts.explain([scale], batch, SEED, position)
-    mlp.verdicts.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
+        mlp.diagnostics.explain([scale], batch, SEED, position)
+    mlp.diagnostics.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     assert mlp.replay.function.experimental_get_tracing_count() == 1
     assert len(mlp.made) == 1
 
 
-def test_explaining_changes_neither_weights_nor_held_values_nor_layers(mlp, batch, position):
+def test_explaining_changes_neither_weights_nor_other_variables_nor_layers(mlp, batch, position):
     before = [np.array(variable.numpy()) for variable in mlp.model.variables]
-    mlp.verdicts.explain([2.0**30], batch, SEED, position)
+    mlp.diagnostics.explain([2.0**30], batch, SEED, position)
     for variable, value in zip(mlp.model.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
     assert not any("call" in vars(layer) for layer in mlp.model.layers)
 
 
-def test_the_data_lists_the_first_examples_of_the_batch_and_their_number(mlp, batch):
+def test_the_report_lists_the_first_examples_of_the_batch_and_their_number(mlp, batch):
     many = Batch(np.repeat(batch.x, 1, axis=0), batch.y)
-    facts = mlp.verdicts.explain([1.0], many, SEED, BatchPosition(2, 3, np.arange(100)))
+    facts = mlp.diagnostics.explain([1.0], many, SEED, BatchPosition(2, 3, np.arange(100)))
     assert facts["batch"] == {
         "epoch": 2,
         "batch": 3,
@@ -213,28 +213,28 @@ def test_the_data_lists_the_first_examples_of_the_batch_and_their_number(mlp, ba
     }
 
 
-def test_nothing_is_made_before_the_first_skip(digits):
+def test_nothing_is_built_or_traced_before_the_first_skip(digits):
     replay = Replay(build(SMALL, digits.signature), [FixedLossScale()])
 
     def float32_task():
-        raise AssertionError("made too early")
+        raise AssertionError("built too early")
 
     assert OverflowDiagnostics(replay, float32_task).is_due
     assert replay.function.experimental_get_tracing_count() == 0
 
 
-def test_a_step_that_cannot_be_computed_again_does_not_end_the_run(mlp, batch, position):
+def test_a_failed_replay_is_reported_as_an_unknown_cause(mlp, batch, position):
     def float32_task():
         raise tf.errors.ResourceExhaustedError(None, None, "no memory for it")
 
-    verdicts = OverflowDiagnostics(mlp.replay, float32_task)
-    facts = verdicts.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
+    diagnostics = OverflowDiagnostics(mlp.replay, float32_task)
+    facts = diagnostics.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     assert facts["verdict"] == "unknown"
     assert "no memory for it" in facts["sentence"]
 
 
 class Noisy(Task):
-    """A loss that depends on the step's seed and on the held values."""
+    """A loss that depends on the step's seed and on non-trainable values."""
 
     def losses(self, weights, non_trainable, batch, seed):
         (network,) = self.networks
@@ -246,8 +246,8 @@ class Noisy(Task):
         raise NotImplementedError
 
 
-class Rooted(Noisy):
-    """A finite loss with a slope that is not."""
+class InfiniteGradients(Noisy):
+    """A finite loss whose gradients are not finite."""
 
     def losses(self, weights, non_trainable, batch, seed):
         (network,) = self.networks
@@ -255,7 +255,7 @@ class Rooted(Noisy):
         return [tf.reduce_mean(tf.sqrt(logits * 0.0))], [after]
 
 
-def test_a_replayed_step_is_the_step_micro_batch_by_micro_batch(digits, batch):
+def test_a_replay_in_micro_batches_equals_the_step(digits, batch):
     model = build(SMALL, digits.signature, "float32").networks[0].model
     task, seed = Noisy([Network("model", model)]), tf.constant([3, 4], tf.int64)
     optimizer = keras.optimizers.SGD(0.1)
@@ -278,7 +278,7 @@ def test_a_replayed_step_is_the_step_micro_batch_by_micro_batch(digits, batch):
     assert columns["grad_norm"] == pytest.approx(norm, rel=1e-5)
 
 
-def test_a_halted_run_is_where_the_skipped_step_was(digits, position):
+def test_a_run_halted_on_a_skip_can_replay_the_skipped_step(digits, position):
     keras.utils.set_random_seed(0)
     task = build(SMALL, digits.signature)
     scale = DynamicLossScale(initial=2.0**14, growth_interval=1)
@@ -294,7 +294,7 @@ def test_a_halted_run_is_where_the_skipped_step_was(digits, position):
     examples = Batch(*(part[number * SIZE : (number + 1) * SIZE] for part in window))
     replay = Replay(task, [scale])
     ((_, replayed),) = replay.step([skipped["loss_scale"]], examples, seed)
-    facts = OverflowDiagnostics(replay, _never).explain(
+    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
         [skipped["loss_scale"]], examples, seed, position
     )
     assert skipped["skipped"]
@@ -303,23 +303,27 @@ def test_a_halted_run_is_where_the_skipped_step_was(digits, position):
     assert facts["finite_below"] < skipped["loss_scale"]
 
 
-def test_unbounded_float32_gradients_are_a_cause_of_their_own(digits, batch, position):
-    task = Rooted([Network("model", build(SMALL, digits.signature, "float32").networks[0].model)])
-    verdicts = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _never)
-    facts = verdicts.explain([1024.0], batch, SEED, position)
+def test_infinite_float32_gradients_are_a_separate_cause(digits, batch, position):
+    task = InfiniteGradients(
+        [Network("model", build(SMALL, digits.signature, "float32").networks[0].model)]
+    )
+    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _no_float32_task)
+    facts = diagnostics.explain([1024.0], batch, SEED, position)
     assert facts["verdict"] == "float32_overflow"
     assert facts["first_layer"]["layer"] == "predictions"
 
 
-def _never():
+def _no_float32_task():
     raise AssertionError("float32 need not be computed twice")
 
 
-def test_the_micro_batches_that_were_bad_are_named(digits, batch, position):
+def test_bad_micro_batches_are_named(digits, batch, position):
     replay = Replay(build(SMALL, digits.signature), [FixedLossScale()], accumulate=4)
     x = np.copy(batch.x)
     x[17], x[24] = np.nan, np.nan
-    facts = OverflowDiagnostics(replay, _never).explain([1.0], Batch(x, batch.y), SEED, position)
+    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
+        [1.0], Batch(x, batch.y), SEED, position
+    )
     assert facts["batch"]["micro_batches"] == [2, 3]
     assert facts["batch"]["examples"] == list(range(1016, 1032))
     assert facts["batch"]["bad_examples"] == [1017, 1024]
@@ -330,8 +334,8 @@ def test_the_network_whose_scale_was_too_high_is_named(digits, batch, position):
     spec = Gan(latent=2, generator=(1, 1, 1), discriminator=(2,))
     task = build(spec, digits.signature)
     scales = [DynamicLossScale(minimum=2.0**20, initial=2.0**30, maximum=2.0**40)] * 2
-    verdicts = OverflowDiagnostics(Replay(task, scales), _never)
-    facts = verdicts.explain([2.0**40, 1.0], Batch(batch.x[:4], batch.y[:4]), SEED, position)
+    diagnostics = OverflowDiagnostics(Replay(task, scales), _no_float32_task)
+    facts = diagnostics.explain([2.0**40, 1.0], Batch(batch.x[:4], batch.y[:4]), SEED, position)
     assert facts["verdict"] == "scale"
     assert list(facts["finite_below"]) == ["generator"]
     assert {row["network"] for row in facts["variables"]} == {"generator"}
@@ -346,7 +350,7 @@ def test_sparse_gradients_stay_sparse_and_their_table_is_named(position):
     replay = Replay(task, [FixedLossScale()])
     labels = random.integers(2, size=SIZE, dtype=np.int32)
     ((_, replayed),) = replay.step([1.0], Batch(keys, labels), SEED)
-    facts = OverflowDiagnostics(replay, _never).explain(
+    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
         [2.0**60], Batch(keys, labels), SEED, position
     )
     assert any(isinstance(grad, tf.IndexedSlices) for grad in replayed.gradients[0])
@@ -355,7 +359,7 @@ def test_sparse_gradients_stay_sparse_and_their_table_is_named(position):
     assert facts["variables"][-1]["size"] == 200
 
 
-def test_the_parts_of_a_layer_are_watched_too():
+def test_the_outputs_of_sub_layers_are_recorded():
     task = build(TransformerLm(layers=1, heads=1, dim=4), Signature((6,), "int32", 5, 5))
     batch = Batch(tf.zeros((2, 6), tf.int32), tf.zeros((2, 6), tf.int32))
     with tf.Graph().as_default(), layer_outputs(task) as outputs:
@@ -371,7 +375,7 @@ def test_the_parts_of_a_layer_are_watched_too():
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that the test sets."""
 
     def __init__(self):
         self.now = 0.0
@@ -380,38 +384,38 @@ class Clock:
         return self.now
 
 
-def test_the_first_skips_are_explained_and_then_ever_fewer(case):
+def test_the_first_eight_skips_and_then_each_power_of_two_are_explained(case):
     clock = Clock()
-    verdicts = OverflowDiagnostics(case.replay, _never, clock)
+    diagnostics = OverflowDiagnostics(case.replay, _no_float32_task, clock)
     explained = []
     for number in range(1, 101):
         clock.now += 1000.0
-        if verdicts.is_due:
+        if diagnostics.is_due:
             explained.append(number)
-            verdicts.budget.record_explanation(0.1)
-        verdicts.observe(1)
+            diagnostics.budget.record_explanation(0.1)
+        diagnostics.observe(1)
     assert explained == [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]
 
 
-def test_later_explanations_wait_for_the_run_to_be_long_enough(case):
+def test_later_explanations_take_a_limited_share_of_the_run_time(case):
     clock = Clock()
-    verdicts = OverflowDiagnostics(case.replay, _never, clock)
-    verdicts.budget.record_explanation(2.0)
-    verdicts.observe(100)
+    diagnostics = OverflowDiagnostics(case.replay, _no_float32_task, clock)
+    diagnostics.budget.record_explanation(2.0)
+    diagnostics.observe(100)
     clock.now = 199.0
-    assert not verdicts.is_due
+    assert not diagnostics.is_due
     clock.now = 201.0
-    assert verdicts.is_due
+    assert diagnostics.is_due
 
 
-def test_a_resumed_run_goes_on_counting(case):
+def test_the_diagnostics_restore_their_state_in_a_resumed_run(case):
     clock = Clock()
-    before = OverflowDiagnostics(case.replay, _never, clock)
+    before = OverflowDiagnostics(case.replay, _no_float32_task, clock)
     before.observe(10)
     before.budget.record_explanation(0.5)
     clock.now = 30.0
     document = json.loads(json.dumps(before.to_json()))
-    after = OverflowDiagnostics(case.replay, _never, clock)
+    after = OverflowDiagnostics(case.replay, _no_float32_task, clock)
     after.restore(document)
     assert after.to_json() == document
     assert not after.is_due
@@ -442,11 +446,11 @@ def test_a_resumed_run_goes_on_counting(case):
         (CauseDetails(OverflowCause.FLOAT32_OVERFLOW, layer="a"), "first at a"),
         (
             CauseDetails(OverflowCause.WEIGHTS, damaged=list("abcdefgh")),
-            "a, b, c, d, e and 3 more held",
+            "a, b, c, d, e and 3 more contained",
         ),
     ],
 )
-def test_a_sentence_says_what_to_do(found, advice):
+def test_the_explanation_of_a_cause_gives_advice(found, advice):
     assert advice in explain_cause(found)
 
 
@@ -457,7 +461,7 @@ def test_a_sentence_says_what_to_do(found, advice):
 def test_the_skips_of_language_models_are_explained(spec, layer, position):
     task = build(spec, Signature((6,), "int32", 5, 5))
     tokens = np.random.default_rng(0).integers(5, size=(4, 7), dtype=np.int32)
-    verdicts = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _never)
-    facts = verdicts.explain([2.0**40], Batch(tokens[:, :-1], tokens[:, 1:]), SEED, position)
+    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _no_float32_task)
+    facts = diagnostics.explain([2.0**40], Batch(tokens[:, :-1], tokens[:, 1:]), SEED, position)
     assert facts["verdict"] == "scale"
     assert facts["first_layer"]["layer"] == layer

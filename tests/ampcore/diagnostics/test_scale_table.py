@@ -1,4 +1,4 @@
-"""A table of real gradients says what a cast of these gradients says."""
+"""The scale table of real gradients matches a cast of these gradients to float16."""
 
 import json
 
@@ -22,7 +22,7 @@ SCALE = 1024.0
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that the test sets."""
 
     def __init__(self):
         self.now = 0.0
@@ -48,7 +48,7 @@ def replay(digits):
 
 
 @pytest.fixture(scope="module")
-def facts(replay, batch):
+def event_data(replay, batch):
     table = ScaleTable(replay)
     table.sample(3, [SCALE], batch, SEED)
     return table.event_data()
@@ -61,35 +61,35 @@ def gradients(replay, batch):
     return np.concatenate([g.numpy().ravel() for g in replayed.gradients[0]]) / SCALE
 
 
-def test_the_shares_are_those_of_a_cast_of_the_gradients(facts, gradients):
+def test_the_shares_match_a_cast_of_the_gradients(event_data, gradients):
     values = np.abs(gradients[gradients != 0].astype(np.float64))
-    shares = facts["shares"]
+    shares = event_data["shares"]
     assert shares["first_exponent"] == SCALE_EXPONENTS[0]
-    for place, exponent in enumerate(SCALE_EXPONENTS):
+    for index, exponent in enumerate(SCALE_EXPONENTS):
         with np.errstate(over="ignore"):
             cast = (values * 2.0**exponent).astype(np.float16)
         # Powers of two that are half of float16's smallest number are the exception.
-        assert shares["underflow"][place] == pytest.approx(np.mean(cast == 0), abs=0.01)
-        assert shares["overflow"][place] == pytest.approx(np.mean(np.isinf(cast)), abs=0.01)
+        assert shares["underflow"][index] == pytest.approx(np.mean(cast == 0), abs=0.01)
+        assert shares["overflow"][index] == pytest.approx(np.mean(np.isinf(cast)), abs=0.01)
 
 
-def test_every_variable_has_its_histogram(facts, replay):
+def test_every_variable_has_its_histogram(event_data, replay):
     variables = replay.task.networks[0].model.trainable_variables
     sizes = {f"model/{v.path}": int(np.prod(v.shape)) for v in variables}
-    found = {name: ExponentHistogram.from_json(h) for name, h in facts["variables"].items()}
+    found = {name: ExponentHistogram.from_json(h) for name, h in event_data["variables"].items()}
     assert {name: histogram.size for name, histogram in found.items()} == sizes
-    assert ExponentHistogram.from_json(facts["all"]).size == sum(sizes.values())
+    assert ExponentHistogram.from_json(event_data["all"]).size == sum(sizes.values())
 
 
-def test_the_highest_scale_suggested_does_not_overflow(facts, replay, batch):
-    highest = 2.0 ** facts["suggested"]["highest"]
+def test_the_highest_suggested_scale_does_not_overflow(event_data, replay, batch):
+    highest = 2.0 ** event_data["suggested"]["highest"]
     ((_, at_highest),) = replay.step([highest], batch, SEED)
     assert at_highest.finite == [True]
-    assert facts["sentence"].startswith("Loss scales from 2^")
+    assert event_data["sentence"].startswith("Loss scales from 2^")
 
 
-def test_facts_are_json(facts):
-    assert json.loads(json.dumps(facts)) == facts
+def test_the_event_data_is_json(event_data):
+    assert json.loads(json.dumps(event_data)) == event_data
 
 
 def test_large_gradients_are_sampled_evenly(replay, batch, gradients, monkeypatch):
@@ -101,7 +101,7 @@ def test_large_gradients_are_sampled_evenly(replay, batch, gradients, monkeypatc
     assert found.size == pytest.approx(len(gradients), rel=0.1)
 
 
-def test_samples_come_at_doubling_steps_and_not_before_the_run_is_long_enough(replay, batch):
+def test_samples_are_taken_at_doubling_steps_of_a_long_enough_run(replay, batch):
     clock = Clock()
     table = ScaleTable(replay, clock)
     assert not table.is_due(1)
@@ -115,7 +115,7 @@ def test_samples_come_at_doubling_steps_and_not_before_the_run_is_long_enough(re
     assert table.samples.count == 5
 
 
-def test_samples_wait_while_they_have_taken_too_much_of_the_time(replay):
+def test_samples_take_a_limited_share_of_the_run_time(replay):
     clock = Clock()
     table = ScaleTable(replay, clock)
     table.restore(table.to_json() | {"spent_s": 1.0})
@@ -125,7 +125,7 @@ def test_samples_wait_while_they_have_taken_too_much_of_the_time(replay):
     assert table.is_due(5)
 
 
-def test_a_resumed_run_goes_on_with_its_table(replay, batch):
+def test_a_resumed_run_continues_its_table(replay, batch):
     clock = Clock()
     before = ScaleTable(replay, clock)
     before.sample(3, [SCALE], batch, SEED)
@@ -140,7 +140,7 @@ def test_there_is_no_table_without_a_sample(replay):
     assert ScaleTable(replay).event_data() is None
 
 
-def test_steps_of_one_shape_are_one_trace(replay, batch):
+def test_steps_of_one_shape_are_traced_once(replay, batch):
     ScaleTable(replay).sample(0, [SCALE], batch, SEED)
     ScaleTable(replay).sample(1, [1.0], batch, SEED)
     assert replay.function.experimental_get_tracing_count() == 1

@@ -1,4 +1,4 @@
-"""What several replicas combine once a step, each with examples of its own."""
+"""Replicas with different examples combine losses, gradients and statistics once a step."""
 
 import pytest
 import tensorflow as tf
@@ -12,7 +12,7 @@ ONES = tf.ones([2])
 SEED = tf.constant([1, 2])
 
 
-def found(**parts):
+def make_gradients(**parts):
     statistic, seed = tf.constant(4.0), tf.constant([1, 2])
     plain = {
         "losses": [tf.constant(1.0)],
@@ -24,17 +24,17 @@ def found(**parts):
     return Gradients(**(plain | parts))
 
 
-def test_one_replica_gets_the_same_objects_back():
-    given, bad = found(), tf.constant(0.0)
+def test_a_single_replica_gets_the_same_objects_back():
+    given, bad = make_gradients(), tf.constant(0.0)
     combined = all_reduce_gradients(SingleReplica(), [[ONES, SEED]], given, bad)
     assert combined == (given, bad)
     assert combined[0] is given
 
 
-def test_means_of_losses_and_gradients_and_the_largest_overwrite(two_replicas):
+def test_losses_and_gradients_are_averaged_and_the_largest_overwrite_is_used(two_replicas):
     replicas = two_replicas(other=lambda tensor: tensor * 3)
     before = [[tf.constant(0.0), tf.constant([0, 0])]]
-    combined, bad = all_reduce_gradients(replicas, before, found(), tf.constant(1.0))
+    combined, bad = all_reduce_gradients(replicas, before, make_gradients(), tf.constant(1.0))
     assert float(combined.losses[0]) == 2.0
     assert combined.gradients[0][0].numpy().tolist() == [2.0, 2.0]
     assert combined.gradients[0][1] is None
@@ -43,13 +43,15 @@ def test_means_of_losses_and_gradients_and_the_largest_overwrite(two_replicas):
     assert float(bad) == 4.0
 
 
-def test_what_was_reduced_is_not_recomputed_from_one_replica(two_replicas):
-    combined, _ = all_reduce_gradients(two_replicas(), [[ONES, SEED]], found(), tf.constant(0.0))
+def test_reduced_gradients_are_not_recomputed_from_one_replica(two_replicas):
+    combined, _ = all_reduce_gradients(
+        two_replicas(), [[ONES, SEED]], make_gradients(), tf.constant(0.0)
+    )
     assert combined.recompute_gradients is None
 
 
-def test_statistics_become_means_and_the_seeds_of_dropout_stay_their_own(two_replicas):
-    given = found()
+def test_statistics_are_averaged_and_dropout_seeds_are_not(two_replicas):
+    given = make_gradients()
     replicas = two_replicas(other=lambda tensor: tensor * 3)
     before = [[tf.constant(0.0), tf.constant([0, 0])]]
     combined, _ = all_reduce_gradients(replicas, before, given, tf.constant(0.0))
@@ -58,8 +60,8 @@ def test_statistics_become_means_and_the_seeds_of_dropout_stay_their_own(two_rep
     assert seed is given.state_updates[0][1]
 
 
-def test_what_did_not_change_is_not_exchanged(two_replicas):
-    given = found()
+def test_unchanged_state_is_not_reduced(two_replicas):
+    given = make_gradients()
     combined, _ = all_reduce_gradients(
         two_replicas(other=lambda tensor: tensor * 3), given.state_updates, given, tf.constant(0.0)
     )
@@ -69,15 +71,18 @@ def test_what_did_not_change_is_not_exchanged(two_replicas):
     )
 
 
-def test_rows_of_several_replicas_are_refused(two_replicas):
+def test_sparse_gradients_of_several_replicas_are_refused(two_replicas):
     sparse = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), tf.constant([4, 2]))
     with pytest.raises(ValueError, match=r"Expected dense gradients .* Received: 1 sparse"):
         all_reduce_gradients(
-            two_replicas(), [[ONES, SEED]], found(gradients=[[sparse, None]]), tf.constant(0.0)
+            two_replicas(),
+            [[ONES, SEED]],
+            make_gradients(gradients=[[sparse, None]]),
+            tf.constant(0.0),
         )
 
 
-def test_each_replica_draws_noise_of_its_own(two_replicas):
+def test_each_replica_has_its_own_step_seed(two_replicas):
     step = tf.constant(7, tf.int64)
     alone = step_seed(3, step)
     assert step_seed(3, step, SingleReplica()).numpy().tolist() == alone.numpy().tolist()

@@ -1,4 +1,4 @@
-"""Signatures of data, batches of noise in their form, and what a task makes of them."""
+"""Signatures of data, random batches, and the losses and gradients of a task."""
 
 from types import SimpleNamespace
 
@@ -78,7 +78,7 @@ def differentiate(noise_batch):
                 values, after = task.losses(weights, non_trainable, batch, SEED)
             rows = zip(values, weights, strict=True)
             grads = [tape.gradient(value, own) for value, own in rows]
-            # An unchanged variable cannot leave the graph, and need not.
+            # The graph cannot return an unchanged variable, and need not.
             new = [
                 [None if value is old else value for old, value in zip(*pair, strict=True)]
                 for pair in zip(non_trainable, after, strict=True)

@@ -13,7 +13,7 @@ def test_parameters_are_a_table_and_a_dense_layer(build, clicks):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
-def test_the_gradient_of_the_table_is_the_rows_that_were_looked_up(
+def test_the_gradient_of_the_table_has_only_the_rows_that_were_looked_up(
     build, clicks, differentiate, policy
 ):
     found = differentiate(build(Embedding(hidden=(16,)), clicks, policy), clicks)
@@ -25,9 +25,7 @@ def test_the_gradient_of_the_table_is_the_rows_that_were_looked_up(
 
 
 @pytest.mark.parametrize("hidden", [(), (16,)], ids=str)
-def test_the_shortcut_past_the_table_computes_what_the_model_does(
-    build, clicks, noise_batch, hidden
-):
+def test_the_sparse_forward_pass_equals_that_of_the_keras_model(build, clicks, noise_batch, hidden):
     task, batch = build(Embedding(hidden=hidden), clicks), noise_batch(clicks)
     measured = task.measure(task.weights(), task.non_trainable(), batch)
     logits = task.networks[0].model(batch.x).numpy()[:, 0].astype(np.float64)
@@ -36,7 +34,7 @@ def test_the_shortcut_past_the_table_computes_what_the_model_does(
     np.testing.assert_array_equal(measured["accuracy"], (logits > 0) == (batch.y == 1))
 
 
-def test_only_the_rows_that_are_asked_for_are_read(build, clicks, noise_batch):
+def test_only_the_rows_of_the_batch_are_read_from_the_table(build, clicks, noise_batch):
     task, batch = build(Embedding(), clicks), noise_batch(clicks)
     graph = tf.function(
         lambda: task.losses(task.weights(), task.non_trainable(), batch, tf.constant([0, 0]))[0]
@@ -47,14 +45,16 @@ def test_only_the_rows_that_are_asked_for_are_read(build, clicks, noise_batch):
 
 
 @pytest.mark.parametrize(
-    ("spec", "field", "said"),
+    ("spec", "field", "message"),
     [
         (Embedding(slots=9), "model.slots", r"expected keys of shape \[9, 5\]"),
         (Embedding(nnz=4), "model.slots", r"received examples of shape \[10, 5\]"),
         (Embedding(vocabulary=1023), "model.vocabulary", "at least 1024.*received 1023"),
     ],
 )
-def test_keys_that_do_not_fit_the_table_are_told_with_the_field(build, clicks, spec, field, said):
-    with pytest.raises(InvalidModel, match=said) as caught:
+def test_keys_that_do_not_fit_the_table_are_refused_with_the_field(
+    build, clicks, spec, field, message
+):
+    with pytest.raises(InvalidModel, match=message) as caught:
         build(spec, clicks)
     assert caught.value.field == field

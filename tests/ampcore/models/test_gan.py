@@ -38,7 +38,7 @@ def test_parameter_counts_are_the_published_ones(build, images):
     assert discriminator.model.output_shape == (None, 1)
 
 
-def test_losses_are_those_of_the_softened_and_flipped_labels(task, batch):
+def test_losses_use_softened_and_partly_flipped_labels(task, batch):
     seed = tf.constant([5, 6])
     weights, non_trainable = task.weights(), task.non_trainable()
     losses, _ = task.losses(weights, non_trainable, batch, seed)
@@ -56,7 +56,7 @@ def test_losses_are_those_of_the_softened_and_flipped_labels(task, batch):
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
-def test_the_seed_alone_decides_the_noise(task, batch):
+def test_the_noise_depends_on_the_seed(task, batch):
     def losses(*seed):
         return [
             float(loss)
@@ -76,13 +76,13 @@ def test_both_networks_get_new_statistics_and_dropout_seeds(task, images, differ
     assert all(value is not None for value in generated + discriminated)
 
 
-def test_measuring_is_the_same_every_time_and_flips_nothing(task, batch):
+def test_measures_are_repeatable_and_the_loss_is_the_sum_of_both_networks(task, batch):
     one, two = (task.measure(task.weights(), task.non_trainable(), batch) for _ in range(2))
     np.testing.assert_array_equal(one["loss"], two["loss"])
     np.testing.assert_allclose(one["loss"], one["loss/generator"] + one["loss/discriminator"])
 
 
-def test_accuracy_is_the_share_of_right_verdicts(build, images, batch):
+def test_accuracy_is_the_share_of_correct_classifications(build, images, batch):
     task = build(SMALL, images(8, 8, 1))
     weights = task.weights()
     weights[1] = [tf.zeros_like(value) for value in weights[1]]
@@ -96,12 +96,12 @@ def test_a_step_counts_real_and_generated_images(task):
     assert task.examples_per_step(64) == 128
 
 
-def test_images_without_a_channel_axis_will_do(build, images, differentiate):
+def test_images_without_a_channel_axis_are_accepted(build, images, differentiate):
     found = differentiate(build(SMALL, images(8, 8), "mixed_float16"), images(8, 8))
     assert np.isfinite([float(loss) for loss in found.losses]).all()
 
 
-def test_images_and_verdicts_are_float32_under_every_policy(build, images):
+def test_the_last_layer_of_both_networks_is_float32_under_mixed_float16(build, images):
     for network in build(SMALL, images(8, 8, 1), "mixed_float16").networks:
         assert network.model.layers[-1].compute_dtype == "float32"
         assert network.model.layers[-2].compute_dtype == "float16"
@@ -112,10 +112,10 @@ def test_images_and_verdicts_are_float32_under_every_policy(build, images):
     [(SMALL, (9, 8, 1)), (SMALL, (8, 10)), (Gan(), (4, 4, 1))],
     ids=str,
 )
-def test_images_that_cannot_be_made_are_refused(build, images, spec, shape):
+def test_image_sizes_that_the_generator_cannot_produce_are_refused(build, images, spec, shape):
     with pytest.raises(InvalidModel, match="multiples of 4 and at least"):
         build(spec, images(*shape))
 
 
-def test_labels_are_told_the_wrong_way_round_for_a_tenth():
+def test_labels_are_softened_and_one_in_ten_is_flipped():
     assert (gan.REAL_LABEL, gan.FAKE_LABEL, gan.FLIPPED_ONE_IN) == (0.01, 0.99, 10)

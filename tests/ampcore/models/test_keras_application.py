@@ -16,14 +16,14 @@ def test_a_spec_may_name_exactly_the_models_of_keras_applications():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_smallest_image_is_what_keras_says(name):
+def test_the_minimum_image_size_is_that_of_keras(name):
     least = KerasApplication(name=name).min_image_size
     with pytest.raises(ValueError, match=f"at least {least}x{least}"):
         getattr(keras.applications, name)(weights=None, input_shape=(least - 1, least, 3))
 
 
 @pytest.mark.parametrize("name", ["VGG16", "Xception"])
-def test_images_that_are_too_small_are_told_with_the_field_to_change(build, images, name):
+def test_images_that_are_too_small_are_refused_with_the_field_to_change(build, images, name):
     least = KerasApplication(name=name).min_image_size
     with pytest.raises(InvalidModel, match=rf"at least {least} × {least} for {name}") as caught:
         build(KerasApplication(name=name), images(least, least - 1, 3))

@@ -18,7 +18,7 @@ SPECS = [LstmLm(units=8, dim=4), TransformerLm(layers=2, heads=2, dim=8)]
             LstmLm(units=8, dim=4, layers=2),
             11 * 4 + 4 * 8 * (4 + 8 + 1) + 4 * 8 * (8 + 8 + 1) + 8 * 11 + 11,
         ),
-        # tables of characters and of places, blocks of 12 d² + 13 d, a norm, the logits
+        # tables of characters and of positions, blocks of 12 d² + 13 d, a norm, the logits
         (
             TransformerLm(layers=2, heads=2, dim=8),
             (11 + 6) * 8 + 2 * (12 * 8**2 + 13 * 8) + 2 * 8 + 8 * 11 + 11,
@@ -26,7 +26,7 @@ SPECS = [LstmLm(units=8, dim=4), TransformerLm(layers=2, heads=2, dim=8)]
     ],
     ids=["lstm", "two_lstms", "transformer"],
 )
-def test_parameter_counts_are_those_of_the_formulas(build, text, spec, parameters):
+def test_parameter_counts_match_the_formulas(build, text, spec, parameters):
     [network] = build(spec, text).networks
     assert network.model.count_params() == parameters
 
@@ -41,7 +41,7 @@ def test_every_character_gets_float32_logits(build, text, noise_batch, spec, pol
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
-def test_no_character_sees_what_comes_after_it(build, text, spec):
+def test_the_logits_of_a_character_do_not_depend_on_later_characters(build, text, spec):
     [network] = build(spec, text).networks
     tokens = np.arange(6, dtype=np.int32)[np.newaxis]
     changed = tokens.copy()
@@ -51,10 +51,10 @@ def test_no_character_sees_what_comes_after_it(build, text, spec):
     assert not np.allclose(first[:, 3:], second[:, 3:])
 
 
-def test_a_transformer_tells_places_apart(build, text):
+def test_a_transformer_distinguishes_positions(build, text):
     [network] = build(SPECS[1], text).networks
     logits = network.model(np.full((1, 6), 7, np.int32)).numpy()
-    # The same character everywhere: without positions all places would be alike.
+    # The same character everywhere: only the position embedding differs.
     assert not np.allclose(logits[0, 0], logits[0, 5], atol=1e-4)
 
 

@@ -32,7 +32,7 @@ SMALL = {
     "lstm_lm": LstmLm(units=8, dim=4),
     "transformer_lm": TransformerLm(layers=1, heads=2, dim=8),
 }
-"""One of every kind of task and of everything that Keras treats in its own way."""
+"""Every kind of task, and every kind of layer with state of its own in Keras."""
 
 
 def kinds():
@@ -102,7 +102,7 @@ def test_losses_are_float32_and_every_weight_has_a_gradient(
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_losses_and_measures_assign_nothing(build, signature_for, noise_batch, kind):
+def test_losses_and_measures_assign_no_variables(build, signature_for, noise_batch, kind):
     task, batch = build(SMALL[kind], signature_for(kind)), noise_batch(signature_for(kind))
     variables = [variable for network in task.networks for variable in network.model.variables]
     before = [np.copy(variable.numpy()) for variable in variables]
@@ -123,7 +123,7 @@ def test_measures_are_one_float32_number_per_example(build, signature_for, noise
         assert np.isfinite(values).all(), name
 
 
-# Without dropout and statistics of the batch, training sees what measuring sees.
+# Without dropout and batch statistics, training and evaluation compute the same.
 @pytest.mark.parametrize("kind", ["embedding", "lstm_lm", "transformer_lm"])
 def test_the_loss_of_a_batch_is_the_mean_over_its_examples(build, signature_for, noise_batch, kind):
     task, batch = build(SMALL[kind], signature_for(kind)), noise_batch(signature_for(kind))
@@ -132,7 +132,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(build, signature_for,
     np.testing.assert_allclose(loss, np.mean(measured), rtol=1e-5)
 
 
-def test_held_values_that_did_not_change_are_the_same_objects(build, images, noise_batch):
+def test_unchanged_non_trainable_values_are_the_same_objects(build, images, noise_batch):
     [network] = build(Mlp(hidden=(8, 8), dropout=0.5), images(4)).networks
     model = network.model
     weights = [variable.value for variable in model.trainable_variables]
@@ -145,7 +145,7 @@ def test_held_values_that_did_not_change_are_the_same_objects(build, images, noi
     assert all(new is old for new, old in zip(measured, non_trainable, strict=True))
 
 
-def test_values_given_to_losses_count_and_not_the_variables(build, images, noise_batch):
+def test_losses_use_the_given_weights_and_not_the_variables(build, images, noise_batch):
     task = build(Mlp(hidden=()), images(4))
     zeros = [[tf.zeros_like(value) for value in values] for values in task.weights()]
     [loss], _ = task.losses(
@@ -166,12 +166,12 @@ def test_cross_entropy_and_accuracy_are_those_of_plain_numpy(build, images, nois
     np.testing.assert_array_equal(measured["accuracy"], logits.argmax(axis=1) == labels)
 
 
-def test_building_leaves_the_global_policy_alone(build, images):
+def test_building_does_not_change_the_global_dtype_policy(build, images):
     build(Mlp(), images(4), "mixed_float16")
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_dropout_is_there_only_when_asked_for(build, images):
+def test_a_dropout_rate_of_zero_adds_no_dropout_layer(build, images):
     [network] = build(Cnn(dropout=0.0), images(*MNIST)).networks
     names = [layer.name for layer in network.model.layers]
     assert "dropout" not in names
@@ -179,7 +179,7 @@ def test_dropout_is_there_only_when_asked_for(build, images):
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_names_are_the_same_however_often_a_model_is_built(build, signature_for, kind):
+def test_weight_names_are_the_same_in_every_build_of_a_model(build, signature_for, kind):
     first, second = (
         [
             weight.path
@@ -189,7 +189,7 @@ def test_names_are_the_same_however_often_a_model_is_built(build, signature_for,
         for _ in range(2)
     )
     assert first == second
-    assert len(set(first)) == len(first) or kind == "gan"  # two networks with names of their own
+    assert len(set(first)) == len(first) or kind == "gan"  # two networks, whose weights share names
 
 
 @pytest.mark.parametrize("kind", SMALL)
@@ -201,7 +201,7 @@ def test_a_saved_model_loads_in_keras_alone(build, signature_for, noise_batch, t
         np.testing.assert_allclose(loaded(x), network.model(x), rtol=1e-6)
 
 
-def test_images_that_are_too_small_are_told_with_the_field_to_change(build, images):
+def test_images_that_are_too_small_are_refused_with_the_field_to_change(build, images):
     with pytest.raises(InvalidModel, match=r"model\.filters: expected images of at least 8 × 8"):
         build(Cnn(filters=(4, 4, 4)), images(7, 9, 1))
     assert build(Cnn(filters=(4, 4, 4)), images(8, 8, 1)).networks
@@ -213,7 +213,7 @@ def test_images_that_are_too_small_are_told_with_the_field_to_change(build, imag
     ids=lambda spec: spec.kind,
 )
 @pytest.mark.parametrize("shape", [(784,), (4, 8, 8, 1)], ids=str)
-def test_what_is_no_image_is_refused(build, images, spec, shape):
+def test_examples_that_are_not_images_are_refused(build, images, spec, shape):
     with pytest.raises(InvalidModel, match="expected images") as caught:
         build(spec, images(*shape))
     assert caught.value.field == "model.kind"
@@ -221,7 +221,7 @@ def test_what_is_no_image_is_refused(build, images, spec, shape):
 
 
 @pytest.mark.parametrize("spec", [Mlp(), Cnn(), ResNet(), Gan()], ids=lambda spec: spec.kind)
-def test_keys_are_no_pixels(build, spec):
+def test_models_of_float_examples_refuse_integer_examples(build, spec):
     with pytest.raises(InvalidModel, match=r"received int32 examples of shape \[8, 8\]"):
         build(spec, Signature((8, 8), "int32", 2, 5))
 
@@ -229,7 +229,7 @@ def test_keys_are_no_pixels(build, spec):
 @pytest.mark.parametrize(
     "spec", [Embedding(), LstmLm(), TransformerLm()], ids=lambda spec: spec.kind
 )
-def test_pixels_are_no_keys(build, images, spec):
+def test_models_of_integer_examples_refuse_float_examples(build, images, spec):
     with pytest.raises(InvalidModel, match=r"received float32 examples of shape \[8, 8\]") as found:
         build(spec, images(8, 8))
     assert found.value.field == "model.kind"

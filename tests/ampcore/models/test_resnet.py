@@ -20,7 +20,7 @@ def test_width_multiplies_the_filters_of_every_stage(build, images):
     assert [layer.output.shape[1:] for layer in added] == [(16, 16, 4), (8, 8, 8), (4, 4, 16)]
 
 
-def test_statistics_of_the_batch_come_back_as_new_held_values(build, images, differentiate):
+def test_batch_statistics_are_returned_as_new_non_trainable_values(build, images, differentiate):
     task = build(ResNet(depth=8, width=4), images(8, 8, 1))
     found = differentiate(task, images(8, 8, 1))
     assert all(new is not None for new in found.new[0])

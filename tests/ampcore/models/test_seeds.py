@@ -25,17 +25,17 @@ def seeds_of(job_seed, steps, parts):
 @settings(max_examples=25, deadline=None)
 @given(
     job_seed=st.integers(0, 2**32 - 1),
-    places=st.sets(st.tuples(STEPS, st.integers(0, 63)), min_size=2, max_size=100),
+    positions=st.sets(st.tuples(STEPS, st.integers(0, 63)), min_size=2, max_size=100),
 )
-def test_no_two_parts_of_any_steps_have_the_same_seed(job_seed, places):
-    steps, parts = zip(*sorted(places), strict=True)
+def test_no_two_micro_batches_of_any_steps_have_the_same_seed(job_seed, positions):
+    steps, parts = zip(*sorted(positions), strict=True)
     found = seeds_of(
         tf.constant(job_seed, tf.int64), tf.constant(steps, tf.int64), tf.constant(parts)
     )
-    assert len({tuple(seed) for seed in found.numpy()}) == len(places)
+    assert len({tuple(seed) for seed in found.numpy()}) == len(positions)
 
 
-def test_parts_differ_from_those_of_a_step_a_million_later():
+def test_a_seed_differs_from_that_of_a_step_a_million_later():
     near = micro_batch_seed(step_seed(0, tf.constant(0, tf.int64)), 1, 2)
     far = micro_batch_seed(step_seed(0, tf.constant(1_000_003, tf.int64)), 0, 2)
     assert near.numpy().tolist() != far.numpy().tolist()

@@ -1,4 +1,4 @@
-"""What the tests of the optimizers share."""
+"""Shared fixtures of the optimizer tests."""
 
 import pytest
 import tensorflow as tf

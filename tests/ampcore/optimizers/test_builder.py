@@ -25,16 +25,16 @@ def test_a_spec_may_name_exactly_the_optimizers_that_can_be_built():
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_every_field_reaches_the_rule(spec, rule):
+def test_the_update_rule_has_the_constants_of_the_spec(spec, rule):
     assert optimizers.build(spec, 10).rule == rule
 
 
-def test_what_is_not_the_rules_reaches_the_optimizer():
+def test_the_optimizer_has_the_learning_rate_weight_decay_and_ema_of_the_spec():
     built = optimizers.build(AdamW(learning_rate=0.5, weight_decay=0.1, ema=0.9), 10)
     assert (float(built.learning_rate), built.weight_decay, built.ema) == (0.5, 0.1, 0.9)
 
 
-def test_clipping_is_left_to_the_step():
+def test_the_optimizer_itself_does_not_clip():
     built = optimizers.build(Adam(clip_norm=1.0, clip_value=1.0), 10)
     assert built.clipnorm is built.clipvalue is built.global_clipnorm is None
 
@@ -55,7 +55,7 @@ def test_clipping_is_left_to_the_step():
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_two_steps_move_the_weights_as_worked_out_by_hand(spec, golden):
+def test_two_steps_change_the_weights_to_the_golden_values(spec, golden):
     weights, optimizer = keras.Variable([1.0, 2.0]), optimizers.build(spec, 10)
     moved = []
     for _ in range(2):
@@ -70,7 +70,7 @@ def model():
     return keras.Model(inputs, keras.layers.Dense(2, name="predictions")(hidden))
 
 
-def test_the_variables_have_the_same_paths_whatever_else_was_made():
+def test_the_variables_have_the_same_paths_in_every_build():
     def paths():
         optimizer = optimizers.build(Adam(ema=0.9), 10)
         optimizer.build(model().trainable_variables)
@@ -100,7 +100,7 @@ def test_no_two_variables_share_a_path():
     assert len(set(paths)) == len(paths)
 
 
-def test_two_networks_keep_their_variables_apart_under_their_own_names():
+def test_the_optimizers_of_two_networks_share_no_variable_name():
     networks = {"generator": model(), "discriminator": model()}
     names = set()
     for name, network in networks.items():

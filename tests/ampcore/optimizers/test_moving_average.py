@@ -28,7 +28,7 @@ def averaged(optimizer, weight):
 
 
 def reference(history):
-    """By the formula, from the weights after each update."""
+    """The average by the formula, from the weights after each update."""
     average = history[0].astype(np.float64)
     for weights in history[1:]:
         average = EMA * average + (1 - EMA) * weights
@@ -42,7 +42,7 @@ def grads(count):
     ]
 
 
-def test_the_average_of_dense_updates_is_that_of_the_formula():
+def test_the_average_of_dense_updates_matches_the_formula():
     weight, optimizer = made()
     history = []
     for grad in grads(5):
@@ -51,7 +51,7 @@ def test_the_average_of_dense_updates_is_that_of_the_formula():
         np.testing.assert_allclose(averaged(optimizer, weight), reference(history), rtol=1e-5)
 
 
-def test_the_average_is_what_keras_keeps():
+def test_the_average_equals_that_of_keras():
     weight, optimizer = made(Adam(ema=EMA))
     theirs, keras_adam = (
         keras.Variable(start()),
@@ -94,9 +94,7 @@ touched_rows = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(touched_rows)
-def test_rows_left_behind_have_the_average_of_the_formula_whenever_it_is_asked_for(
-    by_rows, touched
-):
+def test_the_average_of_sparse_updates_matches_the_formula_in_every_row(by_rows, touched):
     weight, optimizer, history = by_rows(touched)
     np.testing.assert_allclose(
         averaged(optimizer, weight), reference(history), rtol=1e-4, atol=1e-5
@@ -104,7 +102,7 @@ def test_rows_left_behind_have_the_average_of_the_formula_whenever_it_is_asked_f
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_adopted_averages_are_the_weights_and_their_own_average(sparse, by_rows):
+def test_assign_averages_sets_the_weights_and_keeps_the_averages(sparse, by_rows):
     if sparse:
         weight, optimizer, _ = by_rows([[0, 1, 2], [3, 1, 2], [0, 3, 2]])
     else:
@@ -118,20 +116,20 @@ def test_adopted_averages_are_the_weights_and_their_own_average(sparse, by_rows)
     np.testing.assert_array_equal(averaged(optimizer, weight), expected)
 
 
-def test_before_the_first_update_the_average_is_the_weights():
+def test_before_the_first_update_the_average_equals_the_weights():
     weight, optimizer = made()
     np.testing.assert_array_equal(averaged(optimizer, weight), start())
 
 
-def test_without_an_average_the_variables_themselves_are_to_evaluate_with():
+def test_without_an_average_the_weights_are_returned_uncopied():
     weight, optimizer = made(Sgd())
-    # Not a copy: a table is not to be read as a whole.
+    # Not a copy: a large table must not be read as a whole.
     assert optimizers.averaged(optimizer, [weight])[0] is weight.value
     optimizers.assign_averages(optimizer, [weight])
     np.testing.assert_array_equal(weight.numpy(), start())
 
 
-def test_a_scalar_has_an_average_too():
+def test_a_scalar_has_an_average():
     weight, optimizer = keras.Variable(1.0), optimizers.build(Sgd(learning_rate=1.0, ema=EMA), 9)
     for _ in range(2):
         optimizer.apply([tf.constant(1.0)], [weight])
@@ -139,7 +137,7 @@ def test_a_scalar_has_an_average_too():
 
 
 def test_the_average_of_float16_weights_is_float32():
-    # A thousandth of the gap to a weight vanishes beside an average in float16.
+    # A thousandth of the difference is rounded away in a float16 average.
     weight = keras.Variable([1.0], dtype="float16")
     optimizer = optimizers.build(Sgd(learning_rate=1.0, ema=0.999), 9)
     optimizer.apply([tf.constant([0.0])], [weight])

@@ -1,4 +1,4 @@
-"""Against Keras's own optimizers, by every way to run an update."""
+"""The optimizers equal those of Keras in a graph, in a while loop and under XLA."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from ampcore.spec.optimizer import Adam, AdamW, Cosine, Momentum, RmsProp, Sgd
 
 STEPS = 5
 LARGE, SMALL = (512, 64), (8, 3)
-"""With enough elements for any kernel, and with too few for Adam's."""
+"""Shapes with enough elements for every kernel, and with too few for that of Adam."""
 
 RATE, COSINE = 0.05, CosineDecay(0.05, float(STEPS))
 KINDS = {
@@ -54,7 +54,7 @@ GRADS = {shape: normal(STEPS, *shape) for shape in (LARGE, SMALL)}
 
 @pytest.fixture(scope="module")
 def by_keras():
-    """What Keras makes of the weights, by kind and shape."""
+    """The weights after training with Keras, by kind and shape."""
     after = {}
     for kind, (_, _, make) in KINDS.items():
         for shape in (LARGE, SMALL):
@@ -67,11 +67,11 @@ def by_keras():
 
 @pytest.fixture(scope="module", params=["function", "while_loop", "xla"])
 def by_us(request, as_rows):
-    """What we make of the weights, by kind and form; every kind in one function."""
+    """The weights after training with our optimizers, by kind and form; one function for all."""
     runs = {}
     for kind in KINDS:
         for form, shape in SHAPES.items():
-            # An average must be possible everywhere, and change nothing.
+            # An average must work in every form without changing the weights.
             ema = 0.9 if kind == "adam" else None
             weight, optimizer = keras.Variable(normal(*shape)), made(kind, ema=ema)
             optimizer.build([weight])
@@ -106,7 +106,7 @@ def by_us(request, as_rows):
 @pytest.mark.xdist_group("optimizers")
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_weights_move_as_by_keras(kind, form, by_us, by_keras):
+def test_the_weights_change_as_with_keras(kind, form, by_us, by_keras):
     start = normal(*SHAPES[form])
     found, expected = by_us[kind, form] - start, by_keras[kind, SHAPES[form]] - start
     # TensorFlow's kernel has 1 - β₂ in float32, Keras in float64: 1.3e-5 apart, half in a root.
@@ -114,7 +114,7 @@ def test_the_weights_move_as_by_keras(kind, form, by_us, by_keras):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_that_a_sparse_gradient_does_not_name_stay_as_they_are(kind, as_rows):
+def test_rows_without_a_gradient_do_not_change(kind, as_rows):
     weight, optimizer = keras.Variable(normal(*SMALL)), made(kind, ema=0.9)
     optimizer.apply([as_rows(GRADS[SMALL][0])], [weight])
 
@@ -132,7 +132,7 @@ def test_rows_that_a_sparse_gradient_does_not_name_stay_as_they_are(kind, as_row
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_sparse_gradient_says_twice_of_a_row_adds_up(kind):
+def test_duplicate_rows_of_a_sparse_gradient_are_added_up(kind):
     rows = tf.constant(normal(3, 3))
     twice = tf.IndexedSlices(rows, tf.constant([4, 1, 4]), tf.constant(SMALL))
     once = tf.IndexedSlices(
@@ -166,7 +166,7 @@ def every_output(graph):
     return list(walk(graph))
 
 
-def as_large_as(rows, optimizer, weight):
+def operations_with_rows(rows, optimizer, weight):
     """The operations with an output of so many rows, in a whole training step."""
 
     @tf.function(autograph=False)
@@ -188,22 +188,22 @@ ROWS = 4099
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_in_the_graph_of_a_sparse_step_is_as_large_as_the_table(kind):
+def test_no_tensor_in_the_graph_of_a_sparse_step_is_as_large_as_the_table(kind):
     weight, optimizer = keras.Variable(tf.ones((ROWS, 3))), made(kind, ema=0.9)
     optimizer.build([weight])
-    assert as_large_as(ROWS, optimizer, weight) == []
+    assert operations_with_rows(ROWS, optimizer, weight) == []
 
 
-def test_the_look_for_large_tensors_finds_those_of_keras():
+def test_the_search_for_large_tensors_finds_those_of_keras():
     weight, optimizer = keras.Variable(tf.ones((ROWS, 3))), keras.optimizers.Adam()
     optimizer.build([weight])
-    assert as_large_as(ROWS, optimizer, weight)
+    assert operations_with_rows(ROWS, optimizer, weight)
 
 
 @pytest.mark.parametrize("form", ["small", "rows"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_weights_are_updated_in_float32_and_rounded(dtype, form, as_rows):
-    # Its square vanishes in float16, and with it the second moment.
+    # The square underflows in float16, and so would the second moment.
     grad = tf.fill(SMALL, tf.constant(1e-4, dtype))
     weights = [keras.Variable(tf.ones(SMALL), dtype=each) for each in (dtype, "float32")]
     for weight in weights:
@@ -217,9 +217,7 @@ def test_16_bit_weights_are_updated_in_float32_and_rounded(dtype, form, as_rows)
 
 @pytest.mark.parametrize("form", ["small", "rows"])
 @pytest.mark.parametrize("xla", [False, True])
-def test_a_step_that_is_not_applied_advances_neither_weights_nor_slots_nor_schedule(
-    xla, form, as_rows
-):
+def test_a_skipped_step_changes_neither_weights_nor_slots_nor_schedule(xla, form, as_rows):
     weight, optimizer = keras.Variable(normal(*SMALL)), made("adamw", ema=0.9)
     optimizer.build([weight])
 
@@ -243,7 +241,7 @@ def test_a_step_that_is_not_applied_advances_neither_weights_nor_slots_nor_sched
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_variables_are_all_that_an_optimizer_knows(kind, as_rows):
+def test_an_optimizer_with_copied_variables_continues_identically(kind, as_rows):
     def run(optimizer, weight, grads):
         for grad in grads:
             optimizer.apply([as_rows(grad) if len(grads) > 2 else grad], [weight])
@@ -262,7 +260,7 @@ def test_its_variables_are_all_that_an_optimizer_knows(kind, as_rows):
         np.testing.assert_array_equal(first.numpy(), second.numpy())
 
 
-def test_a_learning_rate_of_a_schedule_is_what_keras_makes_of_it():
+def test_the_learning_rates_of_a_schedule_equal_those_of_keras():
     built = schedule.build(Cosine(), RATE, STEPS)
     assert [float(built(n)) for n in range(STEPS)] == [float(COSINE(n)) for n in range(STEPS)]
 

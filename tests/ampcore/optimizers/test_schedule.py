@@ -47,23 +47,23 @@ def test_a_constant_rate_is_a_plain_number():
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_each_step_has_the_rate_worked_out_by_hand(spec, golden):
+def test_each_step_has_the_golden_learning_rate(spec, golden):
     assert rates(spec, range(7)) == pytest.approx(golden, rel=1e-5)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 3])
-def test_a_cosine_ends_with_the_run_and_stays_there(warmup_steps):
+def test_a_cosine_schedule_ends_with_the_run_and_stays_constant(warmup_steps):
     spec = Cosine(final_fraction=0.25, warmup_steps=warmup_steps)
     assert rates(spec, [TOTAL, TOTAL + 1, 10 * TOTAL]) == pytest.approx([0.2] * 3)
 
 
 @pytest.mark.parametrize("spec", [Constant, Cosine, Exponential])
-def test_a_warmup_longer_than_the_run_rises_to_its_end(spec):
+def test_a_warmup_longer_than_the_run_increases_until_the_end(spec):
     found = rates(spec(warmup_steps=2 * TOTAL), range(TOTAL))
     assert found == pytest.approx([RATE * (step + 1) / 20 for step in range(TOTAL)])
 
 
-def test_steps_beyond_float32_are_told_apart_where_a_rate_changes():
+def test_step_boundaries_beyond_float32_precision_are_exact():
     boundary = 2**40 + 1
     spec = Step(boundaries=(boundary,), factor=0.5)
     assert rates(spec, [boundary - 1, boundary]) == pytest.approx([0.8, 0.4])
@@ -78,7 +78,7 @@ def test_steps_beyond_float32_are_told_apart_where_a_rate_changes():
     ],
     ids=["cosine", "exponential", "warmup"],
 )
-def test_the_rate_of_a_very_late_step_is_as_exact_as_float32(spec, expected):
+def test_the_rate_of_a_very_late_step_has_float32_precision(spec, expected):
     total = 2**30
     steps = [2**24 + 1, 2**27 + 3, 2**29 - 5, 2**29 + 7]
     found = rates(spec, steps, total)
@@ -91,13 +91,13 @@ def test_an_optimizer_advances_its_schedule_with_its_own_updates_only():
     optimizer.build([weight])
     found = []
     for _ in range(3):
-        # Read twice: a look changes nothing.
+        # Read twice: reading changes nothing.
         found.append([float(optimizer.learning_rate), float(optimizer.learning_rate)])
         optimizer.apply([tf.constant([0.0])], [weight])
     assert found == [pytest.approx([rate, rate]) for rate in (0.2, 0.4, 0.6)]
 
 
-def test_a_thousand_boundaries_cost_no_more_operations_than_one():
+def test_a_thousand_boundaries_need_no_more_operations_than_one():
     def operations(boundaries):
         built = schedule.build(Step(boundaries=boundaries), RATE, TOTAL)
         traced = tf.function(built, autograph=False).get_concrete_function(

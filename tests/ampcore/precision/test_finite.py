@@ -44,13 +44,13 @@ def compiled(request):
         ([np.nan, 1.0], False),
     ],
 )
-def test_finite_means_every_element_is(compiled, values, finite):
+def test_all_finite_checks_every_element(compiled, values, finite):
     check = compiled(all_finite)
     assert bool(check([tf.ones([3]), None, tf.constant(values, tf.float32)])) is finite
 
 
 @pytest.mark.parametrize(("value", "finite"), [(1e38, True), (3e38, False), (-3e38, False)])
-def test_duplicates_of_a_row_are_added_up_before_the_look(compiled, value, finite):
+def test_all_finite_checks_the_sum_of_duplicate_rows(compiled, value, finite):
     def check(values, rows):
         return all_finite([tf.IndexedSlices(values, rows, tf.constant([5, 1]))])
 
@@ -62,7 +62,7 @@ def test_an_empty_gradient_is_finite():
     assert all_finite([tf.zeros([0]), tf.ones([1])])
 
 
-def test_each_group_is_told_apart(compiled):
+def test_each_finite_checks_every_group_separately(compiled):
     def check(first, second):
         groups = [[first, None], [second], []]
         return each_finite(groups, [global_norm(grads) for grads in groups])
@@ -71,13 +71,13 @@ def test_each_group_is_told_apart(compiled):
     assert [bool(flag) for flag in compiled(check)(*grads)] == [True, False, True]
 
 
-def test_only_the_values_of_sparse_gradients_are_looked_at():
+def test_all_finite_reads_only_the_values_of_sparse_gradients():
     bad = tf.IndexedSlices(tf.constant([[np.inf]]), tf.constant([0]), tf.constant([10**9, 1]))
     assert all_finite([SPARSE])
     assert not all_finite([SPARSE, bad])
 
 
-def test_nothing_is_finite_and_has_no_length():
+def test_no_gradients_are_finite_and_have_norm_zero():
     assert all_finite([None])
     assert global_norm([]) == 0.0
 
@@ -86,23 +86,23 @@ def test_the_norm_spans_all_gradients():
     assert float(global_norm([SPARSE, None, tf.constant([[12.0]])])) == pytest.approx(13.0)
 
 
-def test_the_norm_of_float16_gradients_is_taken_in_float32():
+def test_the_norm_of_float16_gradients_is_computed_in_float32():
     norm = global_norm([tf.fill([4], tf.constant(30000.0, tf.float16))])
     assert norm.dtype == tf.float32
     assert float(norm) == pytest.approx(60000.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("shape", [[7], [64, 64], [65, 64], [300, 301]])
-def test_the_norm_written_for_xla_is_the_norm(shape):
+def test_the_norm_for_xla_equals_the_global_norm(shape):
     grads = [tf.random.stateless_normal(shape, [1, 2]), None, tf.constant([3.0])]
     norm = tf.function(lambda: XLA.global_norm(grads), jit_compile=True)()
     assert float(norm) == pytest.approx(float(global_norm(grads)), rel=1e-5)
 
 
-@pytest.mark.parametrize("place", [0, 5000, -1])
-def test_the_norm_written_for_xla_misses_no_element(place):
+@pytest.mark.parametrize("index", [0, 5000, -1])
+def test_the_norm_for_xla_includes_every_element(index):
     grad = np.zeros(90_301, np.float32)
-    grad[place] = np.inf
+    grad[index] = np.inf
     assert np.isinf(XLA.global_norm([tf.constant(grad)]))
 
 
@@ -110,14 +110,14 @@ def exact(grads):
     return exact_norm(grads, global_norm(grads))
 
 
-def test_the_exact_norm_survives_squares_that_overflow(compiled):
+def test_the_exact_norm_is_finite_when_squares_overflow(compiled):
     grads = [tf.constant([3e19]), None, tf.constant([[4e19]])]
     assert np.isinf(compiled(global_norm)(grads))
     assert float(compiled(exact)(grads)) == pytest.approx(5e19)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_the_exact_norm_of_what_is_not_finite_is_none(compiled, value):
+def test_the_exact_norm_of_gradients_that_are_not_finite_is_nan(compiled, value):
     assert np.isnan(compiled(exact)([tf.constant([1.0, value])]))
 
 
@@ -128,7 +128,7 @@ DUPLICATES = tf.IndexedSlices(
 )
 
 
-def test_every_row_of_a_sparse_gradient_is_named_once(compiled):
+def test_summed_sparse_gradients_have_unique_row_indices(compiled):
     def summed(values, indices):
         [grad] = sum_duplicate_rows([tf.IndexedSlices(values, indices, tf.constant([9, 2]))])
         return grad.values, grad.indices
@@ -150,12 +150,12 @@ def test_summed_rows_are_the_rows_of_the_dense_gradient(indices, seed):
     assert float(global_norm([summed])) == pytest.approx(np.linalg.norm(expected), rel=1e-6)
 
 
-def test_summing_rows_leaves_dense_gradients_and_none_alone():
+def test_summing_rows_keeps_dense_gradients_and_none_unchanged():
     dense = tf.ones([2])
     assert sum_duplicate_rows([dense, None]) == [dense, None]
 
 
-def test_changing_values_keeps_sparse_gradients_sparse_and_none_none():
+def test_map_values_keeps_sparse_gradients_sparse_and_none_none():
     dense, sparse, nothing = map_values(lambda value: value * 2.0, [tf.ones([1]), SPARSE, None])
     assert dense.numpy().tolist() == [2.0]
     assert isinstance(sparse, tf.IndexedSlices)

@@ -18,7 +18,7 @@ KINDS = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers.Conv3D}
 
 
 def gradients(rank, worked_around, scale=1.0, policy="mixed_float16", **options):
-    """Those of a small convolution by its inputs, its kernel and its bias."""
+    """The gradients of a small convolution by its inputs, its kernel and its bias."""
     keras.utils.set_random_seed(0)
     layer = KINDS[rank](8, 3, dtype=policy, **options)
     values = np.random.default_rng(0).normal(size=(4, *SHAPES[rank], 4))
@@ -41,12 +41,12 @@ def gradients(rank, worked_around, scale=1.0, policy="mixed_float16", **options)
     ("rank", "options"),
     [
         *((rank, options) for rank in KINDS for options in OPTIONS),
-        (1, {"groups": 2}),  # TensorFlow groups none in three dimensions on a CPU
+        (1, {"groups": 2}),  # TensorFlow has no grouped Conv3D on a CPU
         (2, {"groups": 2}),
         (2, {"policy": "float16"}),
     ],
 )
-def test_the_gradients_are_those_of_the_layer_itself(rank, options):
+def test_the_workaround_keeps_the_gradients_of_the_layer(rank, options):
     for plain, worked_around in zip(
         gradients(rank, False, **options), gradients(rank, True, **options), strict=True
     ):
@@ -54,12 +54,12 @@ def test_the_gradients_are_those_of_the_layer_itself(rank, options):
         np.testing.assert_allclose(worked_around, plain, rtol=2e-3, atol=2e-3 * np.abs(plain).max())
 
 
-def test_what_overflows_float16_overflows_still():
+def test_the_workaround_keeps_float16_overflows():
     _, kernel, _ = gradients(2, True, scale=2.0**14)
     assert np.isinf(kernel).any()
 
 
-def test_a_gradient_of_a_gradient_is_there():
+def test_the_workaround_supports_second_order_gradients():
     layer = keras.layers.Conv2D(2, 2, dtype="float16")
     layer.build((None, 4, 4, 1))
     use_float32_kernel_gradient(layer)
@@ -74,7 +74,7 @@ def test_a_gradient_of_a_gradient_is_there():
 
 
 @pytest.mark.parametrize(
-    ("policy", "device", "is_eased"),
+    ("policy", "device", "is_worked_around"),
     [
         ("mixed_float16", CPU, True),
         ("O3", CPU, True),
@@ -84,15 +84,15 @@ def test_a_gradient_of_a_gradient_is_there():
         ("float32", CPU, False),
     ],
 )
-def test_only_float16_on_a_cpu_is_helped(policy, device, is_eased):
+def test_only_float16_on_a_cpu_is_worked_around(policy, device, is_worked_around):
     inputs = keras.Input((8, 8, 1))
     x = keras.layers.Conv2D(2, 3, name="conv")(inputs)
     model = keras.Model(inputs, keras.layers.Dense(2, name="output stays in float32")(x))
     clone = layer_policies(Precision(policy=policy), device).apply(model)
-    assert ("convolution_op" in vars(clone.get_layer("conv"))) is is_eased
+    assert ("convolution_op" in vars(clone.get_layer("conv"))) is is_worked_around
 
 
-def fusing():
+def is_op_fusion_on():
     return tf.config.optimizer.get_experimental_options().get("remapping", True)
 
 
@@ -105,20 +105,18 @@ def fusing():
         (Precision(overrides=(Override(layers="head", dtype="float16"),)), CPU, True),
     ],
 )
-def test_graphs_keep_their_operations_apart_for_as_long_as_float16_needs_it(
-    precision, device, is_unfused
-):
-    assert fusing()
+def test_op_fusion_is_off_only_while_float16_trains_on_a_cpu(precision, device, is_unfused):
+    assert is_op_fusion_on()
     with without_op_fusion(precision, device):
-        assert fusing() is not is_unfused
-    assert fusing()
+        assert is_op_fusion_on() is not is_unfused
+    assert is_op_fusion_on()
     with pytest.raises(InvalidModel), without_op_fusion(precision, device):
         raise InvalidModel("model", expected="one that trains", received="none")
-    assert fusing()
+    assert is_op_fusion_on()
 
 
 @pytest.mark.parametrize(("policy", "is_fused"), [("mixed_float16", False), ("float32", True)])
-def test_a_run_trains_so_and_leaves_the_process_as_it_was(policy, is_fused):
+def test_a_float16_run_trains_without_op_fusion_and_restores_it(policy, is_fused):
     spec = {
         "model": {"kind": "mlp", "hidden": [4]},
         "data": {"kind": "digits"},
@@ -127,6 +125,6 @@ def test_a_run_trains_so_and_leaves_the_process_as_it_was(policy, is_fused):
         "train": {"steps": 2},
     }
     seen = []
-    Trainer(JobSpec.parse(spec)).run(should_stop=lambda: bool(seen.append(fusing())))
+    Trainer(JobSpec.parse(spec)).run(should_stop=lambda: bool(seen.append(is_op_fusion_on())))
     assert set(seen) == {is_fused}
-    assert fusing()
+    assert is_op_fusion_on()

@@ -55,7 +55,7 @@ def run(scale, finite, *, compiled=False):
 
 
 def reference(scale, finite):
-    """The same as `run` in plain NumPy, told the way the documentation tells it."""
+    """The same as `run` in plain NumPy, written as the documentation describes it."""
     low, high = np.float32(scale.minimum), np.float32(scale.maximum)
     value = np.full(finite.shape[1], scale.initial, np.float32)
     good, bad, step = (np.zeros(finite.shape[1], np.int32) for _ in range(3))
@@ -79,13 +79,13 @@ def reference(scale, finite):
 
 @settings(max_examples=20, deadline=None)
 @given(scale=DYNAMIC, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
-def test_the_dynamic_scale_does_what_the_plain_state_machine_does(scale, share, seed):
+def test_the_dynamic_scale_matches_the_numpy_reference(scale, share, seed):
     check_against_reference(scale, share, seed)
 
 
 @settings(max_examples=20, deadline=None)
 @given(scale=CALIBRATED, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
-def test_the_calibrated_scale_does_what_the_plain_state_machine_does(scale, share, seed):
+def test_the_calibrated_scale_matches_the_numpy_reference(scale, share, seed):
     check_against_reference(scale, share, seed)
 
 
@@ -133,10 +133,10 @@ def grad_scaler(finite, initial, interval, growth, backoff):
 
 
 @pytest.mark.parametrize("interval", [1, 5, 20, 200])
-def test_decisions_are_those_of_pytorchs_grad_scaler(interval):
+def test_the_dynamic_scale_matches_the_grad_scaler_of_pytorch(interval):
     # So many good steps that the scale grows as often as it shrinks.
     finite = np.random.default_rng(interval).random(2000) < 0.5 ** (1 / interval)
-    # Where the constants agree: GradScaler knows no bounds and no hysteresis.
+    # Bounds that are never reached and no hysteresis: GradScaler has neither.
     scale = DynamicLossScale(2.0**16, interval, minimum=2.0**-96, maximum=2.0**96)
     expected = grad_scaler(finite.tolist(), 2.0**16, interval, 2.0, 0.5)
     assert 2.0**-96 < min(expected) < max(expected) < 2.0**96
@@ -147,17 +147,17 @@ def scales_after(scale, finite):
     return run(scale, np.array(finite)[:, np.newaxis]).scale[:, 0].numpy().tolist()
 
 
-def test_growth_comes_after_exactly_the_growth_interval():
+def test_the_scale_grows_after_exactly_the_growth_interval():
     scale = DynamicLossScale(initial=4.0, growth_interval=3)
     assert scales_after(scale, [True] * 7) == [4, 4, 8, 8, 8, 16, 16]
 
 
-def test_a_bad_step_starts_the_count_of_good_ones_again():
+def test_a_bad_step_resets_the_count_of_good_steps():
     scale = DynamicLossScale(initial=4.0, growth_interval=3)
     assert scales_after(scale, [True, True, False, True, True, True]) == [4, 4, 2, 2, 2, 4]
 
 
-def test_backoff_comes_on_the_hysteresis_th_bad_step_in_a_row():
+def test_the_scale_backs_off_after_hysteresis_bad_steps_in_a_row():
     scale = DynamicLossScale(initial=64.0, hysteresis=3)
     finite = [False, False, True, False, False, False, False]
     assert scales_after(scale, finite) == [64, 64, 64, 64, 64, 32, 32]
@@ -172,8 +172,8 @@ def test_a_thousand_growths_leave_the_scale_at_the_maximum():
     assert scales_after(scale, [True] * 1000)[-1] == 2.0**96
 
 
-def test_growth_to_infinity_cannot_happen():
-    """Keras's scale has no cap either: it grows to inf, and comes back from there never."""
+def test_the_scale_never_grows_to_infinity():
+    """The scale of Keras has no maximum: it grows to inf and stays there."""
     scale = DynamicLossScale(growth_interval=1, maximum=2.0**96)
     finite = np.array([[True]] * 1000 + [[False]])
     state = run(scale, finite)
@@ -186,7 +186,7 @@ CALIBRATION = CalibratedLossScale(
 )
 
 
-def test_a_calibrated_scale_grows_while_it_is_calibrated_and_then_holds():
+def test_a_calibrated_scale_grows_during_calibration_and_then_stays():
     assert scales_after(CALIBRATION, [True] * 9) == [8, 16, 16, 32, 32, 32, 32, 32, 32]
 
 
@@ -194,7 +194,7 @@ def test_an_audit_begins_with_the_count_of_good_steps_at_zero():
     assert scales_after(CALIBRATION, [True] * 13)[8:] == [32, 32, 64, 64, 128]
 
 
-def test_a_single_bad_step_does_not_move_a_frozen_scale():
+def test_a_single_bad_step_does_not_change_a_frozen_scale():
     finite = [True] * 4 + [False, True, False, True, False]
     assert scales_after(CALIBRATION, finite) == [8, 16, 16, 32, 32, 32, 32, 32, 32]
 
@@ -206,13 +206,13 @@ def test_bad_steps_in_a_row_end_the_freeze_and_back_off():
     assert states.round_steps[:, 0].numpy().tolist() == [1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
 
 
-def test_a_scale_that_stays_too_large_goes_on_backing_off_until_it_is_not():
+def test_a_calibrated_scale_backs_off_while_steps_overflow():
     scale = CalibratedLossScale(initial=2.0**20, calibration_steps=1, audit_interval=100)
     assert scales_after(scale, [False] * 100)[-1] == 1.0
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_state_travels_through_a_while_loop(scale):
+def test_the_state_is_a_loop_variable_of_a_while_loop(scale):
     @tf.function
     def loop():
         def step(index, state):
@@ -273,7 +273,7 @@ def test_a_value_that_overwrites_its_variable_is_not_unscaled(scale):
         (tf.constant(1.0), r"shape \(\) and dtype float32"),
     ],
 )
-def test_a_flag_of_another_shape_or_dtype_is_refused(scale, graph, flag, received):
+def test_a_finite_flag_of_another_shape_or_dtype_is_refused(scale, graph, flag, received):
     adjust = tf.function(scale.adjust, autograph=False) if graph else scale.adjust
     expected = rf"Expected finite: a boolean of the shape .*\(\).*Received: finite of {received}"
     with pytest.raises(ValueError, match=expected):
@@ -293,7 +293,7 @@ def test_fixed_and_no_scale_never_change():
 
 
 @pytest.mark.parametrize(
-    ("scale", "given", "clamp"),
+    ("scale", "given", "clamped"),
     [
         (NoLossScale(), 0.5, 1.0),
         (FixedLossScale(8.0), 4.0, 4.0),
@@ -303,12 +303,12 @@ def test_fixed_and_no_scale_never_change():
         (CalibratedLossScale(), 4.0, 4.0),
     ],
 )
-def test_a_scale_set_from_outside_is_brought_into_bounds(scale, given, clamp):
+def test_clamp_brings_a_scale_into_bounds(scale, given, clamped):
     state = scale.init()._replace(scale=tf.constant(given))
-    assert scale.clamp(state).scale == clamp
+    assert scale.clamp(state).scale == clamped
 
 
-def test_scales_are_values():
+def test_scales_are_frozen_and_compare_by_value():
     assert DynamicLossScale() == DynamicLossScale()
     assert len({FixedLossScale(2.0), FixedLossScale(2.0), NoLossScale()}) == 2
     with pytest.raises(FrozenInstanceError):
@@ -329,7 +329,7 @@ def test_scales_are_values():
         {"hysteresis": 0},
     ],
 )
-def test_a_dynamic_scale_that_could_get_lost_is_refused(bad):
+def test_a_dynamic_scale_with_invalid_constants_is_refused(bad):
     with pytest.raises(ValueError, match=r"Expected .* Received: .*="):
         DynamicLossScale(**bad)
 
@@ -343,7 +343,7 @@ def test_a_dynamic_scale_that_could_get_lost_is_refused(bad):
         {"minimum": 0},
     ],
 )
-def test_a_calibration_that_could_not_end_is_refused(bad):
+def test_a_calibrated_scale_with_invalid_constants_is_refused(bad):
     with pytest.raises(ValueError, match=r"Expected .* Received: .*="):
         CalibratedLossScale(**bad)
 
@@ -354,7 +354,7 @@ def test_a_fixed_scale_must_be_finite_and_positive(value):
         FixedLossScale(value)
 
 
-def test_the_spec_names_the_same_scales():
+def test_from_spec_builds_the_scale_of_the_spec():
     assert from_spec(NoScale()) == NoLossScale()
     assert from_spec(FixedScale(scale=8.0)) == FixedLossScale(8.0)
     assert from_spec(DynamicScale()) == DynamicLossScale()
@@ -373,5 +373,5 @@ def test_the_spec_names_the_same_scales():
         (frozenset(), NoLossScale()),
     ],
 )
-def test_auto_is_settled_by_what_the_layers_compute_in(dtypes, scale):
+def test_the_auto_scale_depends_on_the_compute_dtypes_of_the_layers(dtypes, scale):
     assert from_spec(AutoScale(), dtypes) == scale

@@ -16,7 +16,7 @@ BFLOAT16_CPU = DeviceInfo("cpu", features=frozenset({"avx512_bf16"}))
 
 
 def network():
-    """Every kind of layer that the rules tell apart, in float32; of no use for anything else."""
+    """A float32 network with every kind of layer that the rules distinguish."""
     tokens = keras.Input((4,), dtype="int32", name="tokens")
     x = layers.Embedding(9, 8, name="table")(tokens)
     x = layers.Rescaling(2.0, name="rescale")(x)
@@ -80,7 +80,7 @@ HALF = (
 NORMS = ("norm", "block/norm")
 
 
-BY_POLICY = {  # what multiplies matrices, what normalizes, dropout, and an embedding's table
+BY_POLICY = {  # matrix products, normalization, dropout, embedding table
     "mixed_float16": ("mixed_float16", "mixed_float16", "mixed_float16", "float32"),
     "mixed_bfloat16": ("mixed_bfloat16", "mixed_bfloat16", "mixed_bfloat16", "float32"),
     "float16": ("float16", "float16", "float16", "float16"),
@@ -94,14 +94,14 @@ BY_POLICY = {  # what multiplies matrices, what normalizes, dropout, and an embe
 @pytest.mark.parametrize("policy", BY_POLICY)
 def test_each_layer_has_the_dtypes_of_its_policy(plain, policy):
     half, norm, dropout, table = BY_POLICY[policy]
-    clone, _, told = apply(plain, policy)
+    clone, _, assigned = apply(plain, policy)
     expected = ALWAYS_FLOAT32 | dict.fromkeys(HALF, half) | dict.fromkeys(NORMS, norm)
     expected |= {"dropout": dropout, "table": table}
     if policy == "O1":
-        expected["each"] = "float32"  # a wrapper; what multiplies matrices is inside
+        expected["each"] = "float32"  # a wrapper; the matrix product is in its sub-layer
     for path, name in expected.items():
         dtypes, layer = keras.DTypePolicy(name), part(clone, path)
-        assert told[path] == name
+        assert assigned[path] == name
         assert (layer.compute_dtype, layer.variable_dtype) == (
             dtypes.compute_dtype,
             dtypes.variable_dtype,
@@ -111,7 +111,7 @@ def test_each_layer_has_the_dtypes_of_its_policy(plain, policy):
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "O1"])
-def test_what_layers_put_out_has_the_dtype_they_compute_in(plain, policy):
+def test_layer_outputs_have_the_compute_dtype(plain, policy):
     clone, *_ = apply(plain, policy)
     names = ("table", "attention", "norm", "lstm", "dropout", "gate", "predictions")
     made = [clone.get_layer(name) for name in names]
@@ -121,28 +121,28 @@ def test_what_layers_put_out_has_the_dtype_they_compute_in(plain, policy):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16", "O2"])
-def test_outputs_are_float32_in_stateless_calls_too(plain, policy):
+def test_the_output_of_a_stateless_call_is_float32(plain, policy):
     clone, *_ = apply(plain, policy)
     weights = [variable.value for variable in clone.trainable_variables]
-    held = [variable.value for variable in clone.non_trainable_variables]
-    outputs, _ = clone.stateless_call(weights, held, TOKENS, training=True)
+    non_trainable = [variable.value for variable in clone.non_trainable_variables]
+    outputs, _ = clone.stateless_call(weights, non_trainable, TOKENS, training=True)
     assert outputs.dtype == clone(TOKENS).dtype == tf.float32
 
 
-def test_attention_takes_its_softmax_in_float32(plain):
+def test_attention_computes_its_softmax_in_float32(plain):
     for policy in ("mixed_float16", "float16", "O1"):
         clone, *_ = apply(plain, policy)
         assert clone.get_layer("attention")._softmax.compute_dtype == "float32"
 
 
 @pytest.mark.parametrize("policy", ["float32", "O0"])
-def test_a_float32_network_is_left_as_it_is(plain, policy):
+def test_a_float32_network_is_not_cloned(plain, policy):
     clone, policies, _ = apply(plain, policy)
     assert clone is plain
     assert policies.compute_dtypes == frozenset()
 
 
-def test_the_global_policy_is_left_alone(plain):
+def test_the_global_dtype_policy_is_unchanged(plain):
     apply(plain, "mixed_float16")
     assert keras.config.dtype_policy().name == "float32"
 
@@ -165,7 +165,7 @@ def test_the_same_seed_gives_the_same_weights_under_every_policy():
         np.testing.assert_array_equal(values[0], values[2])
 
 
-def test_the_clone_draws_the_noise_that_the_original_would():
+def test_the_clone_draws_the_same_dropout_mask_as_the_original():
     inputs = keras.Input((64,))
     hidden = layers.Dense(4)(layers.Dropout(0.5, name="drop")(inputs))
     noisy = keras.Model(inputs, layers.Dense(2)(hidden))
@@ -175,7 +175,7 @@ def test_the_clone_draws_the_noise_that_the_original_would():
     np.testing.assert_array_equal(*kept)
 
 
-def test_a_network_that_is_only_a_list_of_layers_is_cloned_too():
+def test_a_sequential_model_is_cloned():
     stack = keras.Sequential([keras.Input((8,)), layers.Dense(4, name="a"), layers.Dense(2)])
     clone, *_ = apply(stack, "mixed_float16")
     assert clone.get_layer("a").compute_dtype == "float16"
@@ -190,21 +190,21 @@ def test_a_layer_that_is_called_twice_stays_one_layer():
     np.testing.assert_allclose(clone(tf.ones([1, 8])), model(tf.ones([1, 8])), atol=0.02)
 
 
-def test_an_output_that_an_operation_makes_is_float32():
+def test_a_network_that_ends_in_an_operation_has_float32_outputs():
     inputs = keras.Input((8,))
     hidden = layers.Dense(8, name="hidden")(inputs)
     outputs = keras.ops.tanh(layers.Dense(8, name="last")(hidden)) * 2.0
-    clone, _, told = apply(keras.Model(inputs, outputs), "float16")
-    assert told == {"hidden": "float16", "last": "float32"}
+    clone, _, assigned = apply(keras.Model(inputs, outputs), "float16")
+    assert assigned == {"hidden": "float16", "last": "float32"}
     assert clone(tf.ones([1, 8])).dtype == tf.float32
 
 
-def test_published_networks_are_cloned_with_their_own_layers():
+def test_a_keras_application_is_cloned():
     shape = (32, 32, 3)
     model = keras.applications.MobileNetV3Small(shape, weights=None, classes=8, alpha=0.35)
-    clone, policies, told = apply(model, "mixed_bfloat16")
-    # Keras numbers what has no name of its own by what else this process has made.
-    kept = {re.sub(r"_\d+$", "", path) for path, name in told.items() if name == "float32"}
+    clone, policies, assigned = apply(model, "mixed_bfloat16")
+    # Keras numbers unnamed layers per process.
+    kept = {re.sub(r"_\d+$", "", path) for path, name in assigned.items() if name == "float32"}
     assert kept == {"rescaling", "predictions"}
     assert clone(tf.zeros([1, *shape])).dtype == tf.float32
     assert policies.compute_dtypes == {"bfloat16"}
@@ -212,10 +212,10 @@ def test_published_networks_are_cloned_with_their_own_layers():
 
 def test_the_last_override_that_matches_wins(plain):
     overrides = [("conv|lstm", "float32"), ("lstm", "bfloat16"), ("^lstm$", "float16")]
-    clone, policies, told = apply(plain, "mixed_float16", *overrides)
-    assert told["block/conv"] == "float32"
-    assert told["lstm"] == "mixed_float16"
-    assert told["lstm/lstm_cell"] == "mixed_bfloat16"
+    clone, policies, assigned = apply(plain, "mixed_float16", *overrides)
+    assert assigned["block/conv"] == "float32"
+    assert assigned["lstm"] == "mixed_float16"
+    assert assigned["lstm/lstm_cell"] == "mixed_bfloat16"
     assert part(clone, "lstm/lstm_cell").compute_dtype == "bfloat16"
     assert policies.compute_dtypes == {"float16", "bfloat16"}
 
@@ -224,38 +224,38 @@ def test_the_last_override_that_matches_wins(plain):
     ("base", "expected"),
     [("float32", "mixed_float16"), ("mixed_bfloat16", "mixed_float16"), ("bfloat16", "float16")],
 )
-def test_an_override_keeps_the_weights_that_the_base_policy_keeps(plain, base, expected):
-    clone, _, told = apply(plain, base, ("conv", "float16"))
-    assert told["block/conv"] == expected
+def test_an_override_keeps_float32_weights_if_the_base_policy_has_them(plain, base, expected):
+    clone, _, assigned = apply(plain, base, ("conv", "float16"))
+    assert assigned["block/conv"] == expected
     kernel = part(clone, "block/conv").kernel
     assert kernel.dtype == keras.DTypePolicy(expected).variable_dtype
 
 
 @pytest.mark.parametrize("base", ["mixed_float16", "float16"])
 def test_sub_layers_follow_their_layer_unless_an_override_names_them(plain, base):
-    clone, _, told = apply(plain, base, ("^attention$", "bfloat16"), ("attention/q", "float32"))
+    clone, _, assigned = apply(plain, base, ("^attention$", "bfloat16"), ("attention/q", "float32"))
     bfloat16 = "mixed_bfloat16" if base.startswith("mixed") else "bfloat16"
-    assert told["attention"] == told["attention/key"] == bfloat16
-    assert told["attention/query"] == "float32"
+    assert assigned["attention"] == assigned["attention/key"] == bfloat16
+    assert assigned["attention/query"] == "float32"
     assert part(clone, "attention/query").kernel.dtype == "float32"
     assert part(clone, "attention/key").kernel.dtype == keras.DTypePolicy(bfloat16).variable_dtype
     assert clone(TOKENS).dtype == tf.float32
 
 
-def test_parts_without_a_name_have_the_same_path_whatever_was_made_before(plain):
+def test_unnamed_sub_layers_have_the_same_path_in_every_model(plain):
     again = apply(network(), "mixed_float16")[2]
     assert again == apply(plain, "mixed_float16")[2]
     assert {"attention/softmax", "attention/dropout", "lstm/lstm_cell"} <= set(again)
 
 
-def test_an_override_of_a_network_is_one_of_all_its_layers(plain):
-    _, policies, told = apply(plain, "mixed_float16", ("^block$", "float32"))
+def test_an_override_of_a_nested_network_applies_to_all_its_layers(plain):
+    _, policies, assigned = apply(plain, "mixed_float16", ("^block$", "float32"))
     policies.check_all_matched()
-    assert told["block/conv"] == told["block/norm"] == "float32"
+    assert assigned["block/conv"] == assigned["block/norm"] == "float32"
 
 
 @pytest.mark.parametrize(
-    ("pattern", "path", "kept"),
+    ("pattern", "path", "reason"),
     [
         ("predictions", "predictions", "output"),
         ("gate", "gate", "softmax"),
@@ -263,10 +263,10 @@ def test_an_override_of_a_network_is_one_of_all_its_layers(plain):
         ("table", "table", "embedding"),
     ],
 )
-def test_what_stays_float32_whatever_is_said_is_told(plain, pattern, path, kept):
+def test_a_layer_that_stays_float32_despite_an_override_is_reported(plain, pattern, path, reason):
     clone, policies, _ = apply(plain, "mixed_bfloat16", (pattern, "float16"))
     policies.check_all_matched()
-    assert policies.kept_float32[path].float32_reason == kept
+    assert policies.kept_float32[path].float32_reason == reason
     assert policies.kept_float32[path].requested_16_bit
     assert clone.get_layer(path).compute_dtype == "float32"
     assert policies.compute_dtypes == {"bfloat16"}
@@ -284,15 +284,15 @@ def test_an_override_that_matches_no_layer_is_refused_by_name(plain):
 def test_an_override_may_match_in_any_of_several_networks(plain):
     overrides = (
         Override(layers="conv", dtype="float32"),
-        Override(layers="judge", dtype="float32"),
+        Override(layers="critic", dtype="float32"),
     )
     policies = layer_policies(Precision(policy="mixed_float16", overrides=overrides))
     policies.apply(plain)
-    policies.apply(keras.Sequential([keras.Input((2,)), layers.Dense(1, name="judge")]))
+    policies.apply(keras.Sequential([keras.Input((2,)), layers.Dense(1, name="critic")]))
     policies.check_all_matched()
 
 
-def test_layers_that_a_layer_is_configured_with_can_be_named():
+def test_an_override_can_name_a_layer_inside_a_bidirectional_layer():
     inputs = keras.Input((4, 8))
     both = layers.Bidirectional(layers.LSTM(4, name="lstm"), name="both")(inputs)
     model = keras.Model(inputs, layers.Dense(2)(both))
@@ -301,14 +301,14 @@ def test_layers_that_a_layer_is_configured_with_can_be_named():
     assert clone.get_layer("both").backward_layer.cell.kernel.dtype == "float32"
 
 
-def test_weights_that_cannot_differ_from_their_layers_are_refused_by_name():
+def test_an_override_that_a_custom_layer_ignores_is_refused():
     with pytest.raises(InvalidModel) as caught:
         apply(Custom.network(), "float16", ("own", "float32"))
     assert caught.value.field == "precision.overrides/0/layers"
 
 
 class Custom(layers.Layer):
-    """A layer that tells its parts a dtype of its own."""
+    """A layer that fixes the dtype of its sub-layer."""
 
     def build(self, shape):
         self.own = layers.Dense(4, dtype="float16", name="own")
@@ -324,7 +324,7 @@ class Custom(layers.Layer):
 
 
 @pytest.mark.parametrize(
-    ("device", "settled"),
+    ("device", "policy"),
     [
         (BFLOAT16_CPU, "mixed_bfloat16"),
         (DeviceInfo("cpu", features=frozenset({"amx_bf16"})), "mixed_bfloat16"),
@@ -337,11 +337,11 @@ class Custom(layers.Layer):
         (None, "float32"),
     ],
 )
-def test_auto_is_settled_by_what_the_device_is_good_at(device, settled):
-    assert layer_policies(Precision(policy="auto"), device).name == settled
+def test_auto_resolves_to_a_policy_that_the_device_computes_fast(device, policy):
+    assert layer_policies(Precision(policy="auto"), device).name == policy
 
 
-def test_auto_gives_layers_what_it_was_settled_to(plain):
+def test_auto_applies_the_resolved_policy_to_the_layers(plain):
     clone, policies, _ = apply(plain, "auto", device=BFLOAT16_CPU)
     assert clone.get_layer("lstm").compute_dtype == "bfloat16"
     assert policies.compute_dtypes == {"bfloat16"}

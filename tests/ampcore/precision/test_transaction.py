@@ -22,7 +22,7 @@ SCALE = DynamicLossScale(initial=8.0)
 
 
 class TwoOptimizers:
-    """Two optimizers with their variables, and a statistic beside them."""
+    """Two optimizers with their variables, and a statistic."""
 
     def __init__(self):
         self.dense = keras.Variable(tf.ones([3]), name="dense")
@@ -61,7 +61,7 @@ OVERFLOWED = tf.constant([1.0, np.inf, 3.0])
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("scale", [SCALE, FixedLossScale(8.0)])
-def test_one_bad_gradient_leaves_every_optimizer_and_statistic_as_it_was(
+def test_one_infinite_gradient_leaves_every_optimizer_and_statistic_unchanged(
     two_optimizers, compiled, scale
 ):
     two_optimizers.apply(scale, FINITE, ROWS)
@@ -72,8 +72,8 @@ def test_one_bad_gradient_leaves_every_optimizer_and_statistic_as_it_was(
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_bad_row_of_a_sparse_gradient_holds_back_the_dense_group_too(two_optimizers):
-    """With two apply calls in one step, Keras's LossScaleOptimizer leaves the step half applied."""
+def test_a_nan_in_a_sparse_gradient_skips_the_dense_group_too(two_optimizers):
+    """With two apply calls in one step, Keras's LossScaleOptimizer applies half of the step."""
     before = two_optimizers.values()
     _, finite = two_optimizers.apply(SCALE, FINITE, tf.constant([[1.0, np.nan], [1.0, 1.0]]))
     assert not finite
@@ -83,7 +83,7 @@ def test_a_bad_row_of_a_sparse_gradient_holds_back_the_dense_group_too(two_optim
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("scale", [NoLossScale(), FixedLossScale(8.0), SCALE])
-def test_finite_gradients_are_applied_as_keras_would(two_optimizers, compiled, scale):
+def test_finite_gradients_are_applied_as_keras_applies_them(two_optimizers, compiled, scale):
     _, finite = two_optimizers.apply(scale, FINITE, ROWS, compiled=compiled)
     plain = TwoOptimizers()
     plain.adam.apply([FINITE], [plain.dense])
@@ -95,8 +95,8 @@ def test_finite_gradients_are_applied_as_keras_would(two_optimizers, compiled, s
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-def test_the_scale_follows_the_outcome(two_optimizers):
-    """Once a step, however many groups: Keras's counts every apply call."""
+def test_the_scale_is_adjusted_once_per_step(two_optimizers):
+    """Keras adjusts its scale once per apply call, which is once per group."""
     state, _ = two_optimizers.apply(SCALE, OVERFLOWED, ROWS)
     assert state.scale == 4.0
     state, _ = two_optimizers.apply(SCALE, FINITE, ROWS)
@@ -110,7 +110,7 @@ def test_without_a_finite_check_everything_is_applied(two_optimizers):
     assert not np.isfinite(two_optimizers.dense.value).all()
 
 
-def test_slots_are_made_before_they_are_needed():
+def test_optimizer_slots_are_built_even_if_the_first_step_is_skipped():
     variable, optimizer = keras.Variable(1.0), keras.optimizers.Adam()
     step = tf.function(
         lambda: apply_if_finite(
@@ -123,7 +123,7 @@ def test_slots_are_made_before_they_are_needed():
 
 
 class Pair:
-    """Two networks' worth of variables, each with its own optimizer and its own loss scale."""
+    """The variables of two networks, each with its own optimizer and its own loss scale."""
 
     SCALES = (
         DynamicLossScale(initial=8.0, growth_interval=3),
@@ -172,12 +172,12 @@ def pair(request):
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(st.tuples(BAD, BAD, st.integers(0, 6)), min_size=1, max_size=12))
 def test_a_step_is_applied_to_all_groups_or_to_none(pair, steps):
-    for number, (*bad, place) in enumerate(steps):
+    for number, (*bad, index) in enumerate(steps):
         before, states = pair.values(), pair.states
-        applied, finite = pair.step(gradients(bad, place), float(number + 1))
+        applied, finite = pair.step(gradients(bad, index), float(number + 1))
         assert finite == [value is None for value in bad]
         assert applied is all(finite)
-        # Every value of every optimizer moves, or not a bit of any.
+        # Values change if and only if the step is applied; a skip changes not a bit of any.
         moved = [
             old.tobytes() != new.tobytes() for old, new in zip(before, pair.values(), strict=True)
         ]
@@ -187,29 +187,31 @@ def test_a_step_is_applied_to_all_groups_or_to_none(pair, steps):
             assert [float(part) for part in new] == [float(part) for part in expected]
 
 
-def gradients(bad, place):
-    """Ones for each group; a value that is not finite at one place among a group's elements."""
+def gradients(bad, index):
+    """Ones for each group; at one index of a group, a value that is not finite if one is given."""
     groups = []
     for shapes, value in zip(([(3,), (2, 2)], [(2,)]), bad, strict=True):
         sizes = [int(np.prod(shape)) for shape in shapes]
         flat = np.ones(sum(sizes), np.float32)
         if value is not None:
-            flat[place % len(flat)] = value
+            flat[index % len(flat)] = value
         parts = np.split(flat, np.cumsum(sizes)[:-1])
         groups.append([part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
     return tf.nest.map_structure(tf.constant, groups)
 
 
-def test_an_applied_step_moves_every_group():
+def test_an_applied_step_changes_every_group():
     pair = Pair()
     before = pair.values()
     assert pair.step(gradients([None, None], 0), 1.0) == (True, [True, True])
-    still = [old.tobytes() == new.tobytes() for old, new in zip(before, pair.values(), strict=True)]
-    assert sum(still) == 1  # the constant learning rate of one optimizer
+    unchanged = [
+        old.tobytes() == new.tobytes() for old, new in zip(before, pair.values(), strict=True)
+    ]
+    assert sum(unchanged) == 1  # the constant learning rate of one optimizer
     assert [optimizer.iterations for optimizer in pair.optimizers] == [1, 1]
 
 
-def together(scales, grads, **known):
+def commit(scales, grads, **known):
     variables = [keras.Variable(tf.ones([2])) for _ in scales]
     groups = [
         (keras.optimizers.SGD(0.5), [grad], [variable])
@@ -220,46 +222,46 @@ def together(scales, grads, **known):
     return outcome, [variable.numpy().tolist() for variable in variables]
 
 
-def test_each_scale_follows_the_gradients_of_its_own_group():
-    outcome, weights = together([SCALE, SCALE], [OVERFLOWED[:2], FINITE[:2]])
+def test_each_scale_is_adjusted_by_the_gradients_of_its_own_group():
+    outcome, weights = commit([SCALE, SCALE], [OVERFLOWED[:2], FINITE[:2]])
     assert weights == [[1, 1], [1, 1]]
     assert [float(state.scale) for state in outcome.states] == [4.0, 8.0]
     assert [int(state.good_steps) for state in outcome.states] == [0, 1]
 
 
-def test_a_group_without_a_finite_check_holds_nothing_back():
-    outcome, weights = together([NoLossScale(), SCALE], [OVERFLOWED[:2], FINITE[:2]])
+def test_a_group_without_a_finite_check_never_skips_a_step():
+    outcome, weights = commit([NoLossScale(), SCALE], [OVERFLOWED[:2], FINITE[:2]])
     assert outcome.applied
     assert all(outcome.finite)
     assert weights[1] == [0.5, 0.0]
 
 
-def test_squares_that_overflow_are_no_reason_to_skip():
+def test_an_infinite_norm_of_finite_gradients_skips_no_step():
     grads = [tf.constant([1e30, 0.0]), FINITE[:2]]
     norms = [tf.constant(np.inf, tf.float32), tf.constant(2.0)]
-    outcome, _ = together([SCALE, SCALE], grads, norms=norms)
+    outcome, _ = commit([SCALE, SCALE], grads, norms=norms)
     assert outcome.applied
 
 
-def test_finite_norms_spare_another_look_at_the_gradients():
-    # It is the caller who vouches for the norm: nothing else could tell that it was used.
-    outcome, _ = together([SCALE], [OVERFLOWED[:2]], norms=[tf.constant(1.0)])
+def test_gradients_with_a_finite_norm_are_not_checked_again():
+    # The norm contradicts the gradients, which shows that only the norm is read.
+    outcome, _ = commit([SCALE], [OVERFLOWED[:2]], norms=[tf.constant(1.0)])
     assert outcome.applied
 
 
-@pytest.mark.parametrize(("anew", "applied"), [(FINITE, True), (OVERFLOWED, False)])
-def test_the_other_look_may_be_at_gradients_that_are_made_for_it(anew, applied):
+@pytest.mark.parametrize(("recomputed", "applied"), [(FINITE, True), (OVERFLOWED, False)])
+def test_an_infinite_norm_leads_to_a_check_of_recomputed_gradients(recomputed, applied):
     norms = [tf.constant(np.inf, tf.float32)]
-    outcome, _ = together(
-        [SCALE], [FINITE[:2]], norms=norms, recompute_gradients=[lambda: [anew[:2]]]
+    outcome, _ = commit(
+        [SCALE], [FINITE[:2]], norms=norms, recompute_gradients=[lambda: [recomputed[:2]]]
     )
     assert bool(outcome.applied) is applied
 
 
-def test_no_row_of_bad_steps_brings_nan_into_the_weights():
+def test_many_overflows_in_a_row_put_no_nan_into_the_weights():
     """Keras halves its scale without a floor: after 142 bad steps it is 0.
 
-    The zero gradient that comes next is finite, and 0 divided by 0 goes into the weights.
+    The zero gradient that comes next is finite, and 0 / 0 puts NaN into the weights.
     """
     variable, optimizer = keras.Variable(tf.ones([2])), keras.optimizers.SGD(0.5)
     state = SCALE.init()
@@ -277,7 +279,7 @@ def test_no_row_of_bad_steps_brings_nan_into_the_weights():
     assert variable.numpy().tolist() == [1.0, 1.0]
 
 
-def test_nothing_to_apply_is_no_error():
+def test_a_step_without_groups_is_applied():
     state, applied = apply_if_finite(SCALE, SCALE.init(), [])
     assert applied
     assert state.good_steps == 1
@@ -295,20 +297,20 @@ def test_weights_in_sixteen_bits_take_float32_gradients(dtype):
 
 
 class Halved(keras.constraints.Constraint):
-    """Half of what it is given: applied once more, a weight moves."""
+    """Halves a weight, so that applying it once more changes the weight."""
 
     def __call__(self, value):
         return value * 0.5
 
 
 def overwritten(value):
-    """A variable as the float8 layers of Keras have it."""
+    """A variable that its gradient overwrites, as in the float8 layers of Keras."""
     variable = keras.Variable(value)
     variable.overwrite_with_gradient = True
     return variable
 
 
-class Marked:
+class SpecialVariables:
     """A weight with a constraint, and one that is overwritten with its "gradient"."""
 
     def __init__(self, lowering, optimizer=None):
@@ -339,36 +341,36 @@ class Marked:
 
 
 FORMS = {
-    "keras": lambda: Marked(GRAPH, keras.optimizers.SGD(1.0, 0.9)),
-    "graph": lambda: Marked(GRAPH),
-    "xla step": lambda: Marked(XLA),
+    "keras": lambda: SpecialVariables(GRAPH, keras.optimizers.SGD(1.0, 0.9)),
+    "graph": lambda: SpecialVariables(GRAPH),
+    "xla step": lambda: SpecialVariables(XLA),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_skipped_step_neither_constrains_nor_overwrites_a_variable(form):
-    marked = FORMS[form]()
-    assert marked.step([1.0, 1.0], [3.0, 3.0])
-    before = marked.values()
+    special = FORMS[form]()
+    assert special.step([1.0, 1.0], [3.0, 3.0])
+    before = special.values()
     for history in ([5.0, 5.0], [np.inf, np.nan]):
-        assert not marked.step([np.inf, 1.0], history)
-        np.testing.assert_equal(marked.values(), before)
+        assert not special.step([np.inf, 1.0], history)
+        np.testing.assert_equal(special.values(), before)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_applied_step_overwrites_with_the_value_as_it_is(form):
-    marked = FORMS[form]()
-    assert marked.step([2.0, 2.0], [70000.0, 3.0])
-    np.testing.assert_array_equal(marked.weight.numpy(), [1.0, 3.0])
-    np.testing.assert_array_equal(marked.history.numpy(), [70000.0, 3.0])
+def test_an_applied_step_overwrites_a_variable_without_unscaling_the_value(form):
+    special = FORMS[form]()
+    assert special.step([2.0, 2.0], [70000.0, 3.0])
+    np.testing.assert_array_equal(special.weight.numpy(), [1.0, 3.0])
+    np.testing.assert_array_equal(special.history.numpy(), [70000.0, 3.0])
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_value_to_overwrite_with_has_no_say_in_the_finite_check(form):
-    marked = FORMS[form]()
-    assert marked.step([2.0, 2.0], [np.inf, 3.0])
-    np.testing.assert_array_equal(marked.weight.numpy(), [1.0, 3.0])
-    np.testing.assert_array_equal(marked.history.numpy(), [np.inf, 3.0])
+def test_the_finite_check_ignores_values_that_overwrite_their_variables(form):
+    special = FORMS[form]()
+    assert special.step([2.0, 2.0], [np.inf, 3.0])
+    np.testing.assert_array_equal(special.weight.numpy(), [1.0, 3.0])
+    np.testing.assert_array_equal(special.history.numpy(), [np.inf, 3.0])
 
 
 def with_own_scale(optimizer):
@@ -385,20 +387,20 @@ def with_own_scale(optimizer):
     ],
 )
 @pytest.mark.parametrize("scale", [SCALE, NoLossScale()])
-def test_an_optimizer_that_divides_a_second_time_is_refused(scale, optimizer, received):
+def test_an_optimizer_with_its_own_loss_scale_is_refused(scale, optimizer, received):
     variable = keras.Variable([1.0])
     with pytest.raises(ValueError, match=f"Expected optimizers without .* Received: {received}"):
         apply_if_finite(scale, scale.init(), [(optimizer, [tf.ones([1])], [variable])])
     assert variable.numpy() == [1.0]
 
 
-def test_where_xla_compiles_the_step_keras_optimizers_are_refused():
+def test_keras_optimizers_are_refused_in_a_step_compiled_by_xla():
     groups = [(keras.optimizers.SGD(), [tf.ones([1])], [keras.Variable([1.0])])]
     with pytest.raises(ValueError, match=r"optimizers of ampcore\.optimizers .* Received: SGD"):
         commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=XLA)
 
 
-def test_inside_a_strategy_keras_optimizers_are_refused():
+def test_keras_optimizers_are_refused_inside_a_strategy():
     """Keras would add up gradients there that were checked one replica at a time."""
     variable = keras.Variable([1.0])
     groups = [(keras.optimizers.SGD(), [tf.ones([1])], [variable])]

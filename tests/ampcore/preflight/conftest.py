@@ -1,4 +1,4 @@
-"""What the tests of the preflight share: devices, and the findings about a job on them."""
+"""Shared fixtures of the preflight tests: devices, and the findings about a job on them."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def cpu():
 
 @pytest.fixture(scope="session")
 def gpu():
-    """Makes GPUs; without more words, one that is fast in everything."""
+    """Makes GPUs; the default one is fast in every dtype."""
 
     def make(*compute_capability, memory_bytes=2**36):
         capability = compute_capability or (9, 0)
@@ -24,7 +24,7 @@ def gpu():
 
 @pytest.fixture(scope="session")
 def found(job):
-    """The findings about a job by code; `on` is the one device of the one machine."""
+    """The findings about a job by code; `on` is the only device of the only machine."""
 
     def find(on=None, **parts):
         machines = [(on,)] if on is not None else []

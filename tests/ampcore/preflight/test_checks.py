@@ -1,4 +1,4 @@
-"""Each finding is found where it should be, and not found where it should not."""
+"""Each check has its finding for a job with the problem and none for a job without it."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_plain_float32_job_has_no_findings(found, cpu):
     assert found(on=cpu) == {}
 
 
-# ---- What stays in float32
+# ---- Layers that stay in float32
 
 
 def test_outputs_in_float32_are_a_finding(found):
@@ -31,7 +31,7 @@ def test_outputs_in_float32_are_a_finding(found):
     assert "kept_in_float32" not in found(precision={"policy": "float32"})
 
 
-def test_an_override_that_asks_for_16_bits_at_the_output_is_not_followed(found):
+def test_a_16_bit_override_of_the_output_is_a_warning(found):
     finding = found(precision=overridden("predictions", "float16"))["kept_in_float32"]
     assert (finding.severity, finding.pointer) == ("warning", "/precision/overrides/0/dtype")
 
@@ -45,7 +45,7 @@ def test_an_input_stage_in_float32_is_a_finding(found):
     ("facts", "code"),
     [({"output": True}, "half_precision_output"), ({"softmax": True}, "half_precision_softmax")],
 )
-def test_an_end_that_computes_in_16_bits_all_the_same_is_a_warning(job, facts, code):
+def test_an_output_or_softmax_in_16_bits_is_a_warning(job, facts, code):
     half = LayerRow("end", "Dense", (4,), (2,), compute_dtype="float16", **facts)
     findings = run_checks(
         Case(job(precision=MIXED), "mixed_float16", (LayerTable("model", (half,)),))
@@ -54,19 +54,19 @@ def test_an_end_that_computes_in_16_bits_all_the_same_is_a_warning(job, facts, c
     assert (finding.severity, finding.data) == ("warning", {"layers": ["end"]})
 
 
-def test_an_end_in_float32_is_no_warning(found):
+def test_an_output_in_float32_is_no_warning(found):
     codes = found(precision=MIXED)
     assert not {"half_precision_output", "half_precision_softmax"} & codes.keys()
 
 
-def test_an_override_that_names_no_layer_is_an_error(found):
+def test_an_override_that_matches_no_layer_is_an_error(found):
     finding = found(precision=overridden("dens_1", "float32"))["override_matches_nothing"]
     assert (finding.severity, finding.pointer) == ("error", "/precision/overrides/0/layers")
     assert "dense_1" in finding.message
     assert "override_matches_nothing" not in found(precision=overridden("dense_1", "float32"))
 
 
-def test_an_override_may_name_a_layer_within_a_layer(found, job):
+def test_an_override_may_name_a_sub_layer(found, job):
     from ampcore.architectures import DataShape
     from ampcore.preflight import tables_from_spec
 
@@ -99,14 +99,14 @@ def test_a_loss_scale_without_float16_is_a_finding(found):
     assert "loss_scale_without_float16" not in found(loss_scale=scale, precision=MIXED)
 
 
-@pytest.mark.parametrize(("scale", "told"), [(2.0**25, True), (2.0**23, False)])
-def test_a_fixed_scale_above_float16s_range_for_the_batch_is_a_warning(found, scale, told):
+@pytest.mark.parametrize(("scale", "is_found"), [(2.0**25, True), (2.0**23, False)])
+def test_a_fixed_scale_that_overflows_float16_is_a_warning(found, scale, is_found):
     # 65,504 × 256 labels is just under 2 ** 24.
     codes = found(precision=MIXED, loss_scale={"mode": "fixed", "scale": scale})
-    assert ("fixed_scale_overflows" in codes) == told
+    assert ("fixed_scale_overflows" in codes) == is_found
 
 
-def test_an_initial_scale_that_must_back_off_is_a_finding_with_the_skipped_steps(found):
+def test_a_too_large_initial_scale_is_a_finding_with_the_number_of_skips(found):
     scale = {"mode": "dynamic", "initial": 2.0**32, "maximum": 2.0**32, "hysteresis": 2}
     finding = found(precision=MIXED, loss_scale=scale)["initial_scale_overflows"]
     assert (finding.severity, finding.data["skips"]) == ("info", 2 * 9)
@@ -116,7 +116,7 @@ def test_an_initial_scale_that_must_back_off_is_a_finding_with_the_skipped_steps
     assert "initial_scale_overflows" not in found(precision=MIXED)
 
 
-def test_a_scale_that_has_no_time_to_grow_is_a_finding(found):
+def test_a_run_shorter_than_the_growth_interval_is_a_finding(found):
     finding = found(precision=MIXED, train={"steps": 1999})["scale_never_grows"]
     assert finding.data == {"steps": 1999}
     assert "scale_never_grows" not in found(precision=MIXED, train={"steps": 2000})
@@ -165,7 +165,7 @@ def test_an_epsilon_that_float16_can_hold_is_no_finding(found, precision, optimi
     assert "epsilon_vanishes_in_float16" not in found(precision=precision, optimizer=optimizer)
 
 
-def test_the_epsilon_of_each_networks_optimizer_is_looked_at(found):
+def test_the_epsilon_of_each_networks_optimizer_is_checked(found):
     codes = found(
         model={"kind": "gan", "generator": [8, 8], "discriminator": [8]},
         precision=PURE,
@@ -182,11 +182,11 @@ def test_weights_in_16_bits_are_a_finding(found, policy, dtype):
     assert "weights_in_16_bits" not in found(precision=MIXED)
 
 
-@pytest.mark.parametrize(("warm_up", "told"), [(100, True), (101, True), (99, False)])
-def test_a_warm_up_that_the_run_does_not_outlast_is_a_warning(found, warm_up, told):
+@pytest.mark.parametrize(("warm_up", "is_found"), [(100, True), (101, True), (99, False)])
+def test_a_warm_up_at_least_as_long_as_the_run_is_a_warning(found, warm_up, is_found):
     optimizer = {"kind": "adam", "schedule": {"kind": "cosine", "warmup_steps": warm_up}}
     codes = found(optimizer=optimizer, train={"steps": 100})
-    assert ("warm_up_longer_than_run" in codes) == told
+    assert ("warm_up_longer_than_run" in codes) == is_found
 
 
 # ---- Sizes
@@ -237,7 +237,7 @@ def test_a_batch_that_is_no_multiple_of_8_is_a_finding(found, gpu):
 
 
 @pytest.mark.parametrize(("size", "nearest"), [(1, (8,)), (9, (8, 16)), (4090, (4088, 4096))])
-def test_the_nearest_good_sizes_are_on_both_sides_and_never_0(size, nearest):
+def test_the_nearest_multiples_are_below_and_above_and_never_0(size, nearest):
     assert nearest_multiples(size) == nearest
 
 
@@ -285,7 +285,7 @@ def test_a_step_too_large_for_the_device_is_a_warning(found, gpu):
     assert "memory_exceeds_device" not in found(on=gpu(memory_bytes=2**40), **parts)
 
 
-def test_the_policy_that_auto_becomes_is_a_finding(found, gpu):
+def test_the_policy_that_auto_resolves_to_is_a_finding(found, gpu):
     auto = {"policy": "auto"}
     assert found(on=gpu(), precision=auto)["auto_policy"].data["policies"] == {
         "a GPU": "mixed_bfloat16"

@@ -13,15 +13,15 @@ def figures(job):
     return make
 
 
-def test_a_step_is_three_forward_passes_over_the_batch(figures):
+def test_a_step_costs_three_forward_passes_over_the_batch(figures):
     assert figures().flops_per_step == 2 * 3 * 11_992_448 * 1024
 
 
-def test_accumulated_batches_are_all_in_the_step(figures):
+def test_the_flops_of_a_step_include_all_accumulated_batches(figures):
     assert figures(train={"accumulate": 4}).flops_per_step == 4 * figures().flops_per_step
 
 
-def test_the_discriminator_sees_two_batches_and_goes_back_through_one_again(figures):
+def test_a_gan_step_costs_three_generator_and_seven_discriminator_passes(figures):
     products = figures(model={"kind": "gan"}).flops_per_step // (2 * 1024)
     assert products == 3 * 20_540_800 + 7 * 18_033_152
 
@@ -58,7 +58,7 @@ def test_mixed_precision_halves_the_activations_and_casts_the_weights(figures):
     assert after.total < before.total
 
 
-def test_weights_in_16_bits_take_half_and_their_slots_do_not(figures):
+def test_weights_in_16_bits_take_half_the_memory_and_their_slots_do_not(figures):
     pure = figures(precision={"policy": "bfloat16"}).memory["bfloat16"]
     assert pure.weights == 2 * (1_199_882 - 1290) + 4 * 1290
     assert (pure.casts, pure.optimizer) == (0, 2 * 4 * 1_199_882)
@@ -76,7 +76,7 @@ def test_weights_in_16_bits_take_half_and_their_slots_do_not(figures):
         ({"kind": "rmsprop", "momentum": 0.9}, 2),
     ],
 )
-def test_the_optimizer_keeps_as_many_numbers_for_a_weight_as_it_has_slots(
+def test_the_memory_of_the_optimizer_is_a_number_per_weight_and_slot(
     job, figures, optimizer, numbers
 ):
     from ampcore import optimizers
@@ -87,7 +87,7 @@ def test_the_optimizer_keeps_as_many_numbers_for_a_weight_as_it_has_slots(
     assert memory.optimizer == numbers * 4 * 1_199_882
 
 
-def test_a_moving_average_and_accumulation_take_room_of_their_own(figures):
+def test_a_moving_average_and_accumulation_need_more_memory(figures):
     plain = figures().memory["float32"]
     more = figures(optimizer={"kind": "adam", "ema": 0.99}, train={"accumulate": 2})
     assert (plain.ema, more.memory["float32"].ema) == (0, 4 * 1_199_882)

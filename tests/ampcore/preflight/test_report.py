@@ -25,7 +25,7 @@ def test_a_report_is_json_with_findings_figures_and_layers(job):
     assert report["figures"]["memory"]["mixed_float16"]["total"] > 0
 
 
-def test_each_machine_is_judged_by_the_device_that_the_job_would_get_there(job):
+def test_each_machine_is_checked_with_the_device_that_the_job_would_use(job):
     old, new = DeviceInfo("gpu", "old", (6, 0)), DeviceInfo("gpu", "new", (9, 0))
     machines = [(BF16, new), (BF16, old), (BF16, old)]
     findings = preflight(job(precision={"policy": "mixed_float16"}), machines).findings
@@ -33,18 +33,18 @@ def test_each_machine_is_judged_by_the_device_that_the_job_would_get_there(job):
     assert [finding.data["device"] for finding in slow] == ["old"]
 
 
-def test_a_machine_that_tells_nothing_says_nothing_about_the_job(job):
+def test_a_machine_without_devices_does_not_change_the_report(job):
     spec = job(runtime={"device": "gpu"})
     assert preflight(spec, [()]) == preflight(spec)
 
 
-def test_the_figures_are_those_of_auto_on_the_first_machine(job):
+def test_the_figures_use_the_auto_policy_of_the_first_machine(job):
     spec = job(precision={"policy": "auto"})
     assert preflight(spec, [(BF16,)]).figures.policy == "mixed_bfloat16"
     assert preflight(spec).figures.policy == "float32"
 
 
-def test_without_layers_there_are_findings_but_no_figures(job):
+def test_a_report_without_known_layers_has_findings_but_no_figures(job):
     spec = job(
         data={"kind": "npz", "path": "mnist.npz", "batch_size": 100},
         precision={"policy": "float16"},
@@ -62,7 +62,7 @@ def test_without_layers_there_are_findings_but_no_figures(job):
     }
 
 
-def test_expressions_that_search_all_layers_for_long_are_left_to_the_job(job, monkeypatch):
+def test_the_preflight_does_not_match_expensive_patterns(job, monkeypatch):
     monkeypatch.setattr("ampcore.preflight.report.MAX_MATCH_STEPS", 100)
     overrides = [{"layers": ".*_.*", "dtype": "float16"}]
     report = preflight(job(precision={"policy": "float32", "overrides": overrides}))
@@ -70,7 +70,7 @@ def test_expressions_that_search_all_layers_for_long_are_left_to_the_job(job, mo
     assert "may take too long to match" in report.findings[-1].message
 
 
-def test_the_text_shows_what_the_json_holds(job):
+def test_the_text_shows_every_network_and_the_layers_on_request(job):
     report = preflight(job(model={"kind": "gan"}, data={
         "kind": "synthetic", "shape": [28, 28, 1]})).to_json()  # fmt: skip
     text = "\n".join(report_lines(report, layers=True))

@@ -12,13 +12,13 @@ from ampcore.spec.model import ModelSpec
 
 @pytest.fixture
 def spec_tables():
-    """The networks of a model on images of a shape, or on data in another form."""
+    """Makes the layer tables of a model for examples of a shape."""
 
-    def draw(kind, shape=(28, 28, 1), classes=10, **fields):
+    def make(kind, shape=(28, 28, 1), classes=10, **fields):
         spec = TypeAdapter(ModelSpec).validate_python({"kind": kind, **fields})
         return tables_from_model_spec(spec, DataShape(shape, classes))
 
-    return draw
+    return make
 
 
 @pytest.mark.parametrize(
@@ -31,16 +31,16 @@ def spec_tables():
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
-def test_parameters_are_the_published_ones(spec_tables, model, shape, parameters):
+def test_parameter_counts_are_the_published_ones(spec_tables, model, shape, parameters):
     assert [table.parameters for table in spec_tables(shape=shape, **model)] == parameters
 
 
-def test_of_the_generator_as_many_are_trained_as_published(spec_tables):
+def test_the_generator_has_the_published_number_of_trainable_parameters(spec_tables):
     generator, _ = spec_tables("gan")
     assert generator.trainable == 477_377
 
 
-def test_the_mnist_cnn_makes_as_many_products_as_its_definition_says(spec_tables):
+def test_the_multiply_adds_of_the_mnist_cnn_match_its_definition(spec_tables):
     [table] = spec_tables("cnn")
     products = {layer.path: layer.multiply_adds for layer in table.layers if layer.multiply_adds}
     assert products == {
@@ -52,12 +52,12 @@ def test_the_mnist_cnn_makes_as_many_products_as_its_definition_says(spec_tables
     assert table.multiply_adds == 11_992_448
 
 
-def test_lenet5_makes_the_products_that_are_published(spec_tables):
+def test_lenet5_has_the_published_multiply_adds(spec_tables):
     [table] = spec_tables("lenet5", (32, 32, 1))
     assert table.multiply_adds == 416_520
 
 
-def test_resnet20_has_the_parameters_and_products_of_its_paper(spec_tables):
+def test_resnet20_has_the_parameters_and_multiply_adds_of_its_paper(spec_tables):
     # The paper's shortcuts have no weights; ours have two, of 1 × 1: 2,560 with their norms.
     [table] = spec_tables("resnet", (32, 32, 3), depth=20)
     assert math.isclose(table.trainable, 0.27e6, rel_tol=0.02)
@@ -71,14 +71,14 @@ def test_the_sparse_model_looks_up_a_row_for_each_key(spec_tables):
     assert table.layers[1].output_shape == (400,)
 
 
-def test_attention_multiplies_every_place_with_every_other(spec_tables):
+def test_attention_grows_with_the_square_of_the_sequence_length(spec_tables):
     [short] = spec_tables("transformer_lm", (16,), 50, layers=1)
     [long] = spec_tables("transformer_lm", (32,), 50, layers=1)
-    beside = long.multiply_adds - 2 * short.multiply_adds
-    assert beside == 2 * 128 * (32**2 - 2 * 16**2)
+    quadratic = long.multiply_adds - 2 * short.multiply_adds
+    assert quadratic == 2 * 128 * (32**2 - 2 * 16**2)
 
 
-def test_the_last_layer_of_each_network_makes_its_output(spec_tables):
+def test_only_the_last_layer_of_each_network_is_its_output(spec_tables):
     for table in spec_tables("gan"):
         assert [layer.output for layer in table.layers].count(True) == 1
         assert table.layers[-1].output
@@ -101,7 +101,7 @@ def test_the_last_layer_of_each_network_makes_its_output(spec_tables):
         ),
     ],
 )
-def test_what_depends_on_data_or_on_keras_is_not_known_yet(job, parts, reason):
+def test_tables_that_depend_on_data_or_on_keras_are_not_known_yet(job, parts, reason):
     unknown = tables_from_spec(job(**parts))
     assert isinstance(unknown, NotYetKnown)
     assert reason in unknown.reason
@@ -117,6 +117,8 @@ def test_what_depends_on_data_or_on_keras_is_not_known_yet(job, parts, reason):
         ({"kind": "npz", "path": "mnist.npz"}, {"epochs": 3}, None),
     ],
 )
-def test_the_length_of_a_run_is_known_where_the_spec_tells_the_examples(job, data, train, steps):
+def test_the_total_steps_are_known_if_the_spec_gives_the_number_of_examples(
+    job, data, train, steps
+):
     spec = job(data=data, train=train)
     assert total_steps(spec.data, spec.train) == steps

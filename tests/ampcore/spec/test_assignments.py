@@ -18,12 +18,12 @@ DOCUMENT = {"model": {"kind": "cnn", "filters": [32, 64]}}
         ("train.steps=", DOCUMENT | {"train": {"steps": None}}),
     ],
 )
-def test_one_field_changes_and_the_rest_stays(assignment, document):
+def test_an_assignment_changes_one_field_and_keeps_the_rest(assignment, document):
     assert with_assignments(DOCUMENT, [assignment]) == document
     assert DOCUMENT == {"model": {"kind": "cnn", "filters": [32, 64]}}
 
 
-def test_the_last_of_two_wins_and_an_empty_document_is_filled():
+def test_the_last_assignment_wins_and_missing_parents_are_created():
     assert with_assignments(None, ["a.b=1", "a.b=2"]) == {"a": {"b": 2}}
 
 
@@ -43,7 +43,7 @@ def test_all_bad_assignments_are_reported_at_once():
     ]
 
 
-def test_values_are_set_as_they_are():
+def test_values_are_set_without_parsing():
     values = {"model.filters.1": 8, "model.kind": "mlp", "name": "a=b", "train.steps": None}
     assert with_values(DOCUMENT, values) == {
         "model": {"kind": "mlp", "filters": [32, 8]},
@@ -61,7 +61,7 @@ def test_all_unknown_paths_are_reported_at_once():
 
 
 @pytest.mark.parametrize("path", [".".join(["labels"] * 50_000), "model.filters." + "9" * 5000])
-def test_a_path_without_end_is_refused(path):
+def test_an_extremely_long_path_is_refused(path):
     with pytest.raises(SpecValidationError) as by_value:
         with_values(DOCUMENT, {path: 1})
     with pytest.raises(SpecValidationError) as by_assignment:

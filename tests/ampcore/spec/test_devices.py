@@ -6,7 +6,7 @@ CPU = {"kind": "cpu", "name": "AMD EPYC", "cores": 2}
 GPU = {"kind": "gpu", "name": "NVIDIA H200", "compute_capability": [9, 0], "memory_bytes": 2**37}
 
 
-def test_devices_are_read_from_what_a_worker_tells():
+def test_devices_are_parsed_from_the_hardware_of_a_worker():
     hardware = {"devices": [CPU, GPU], "cpu_features": ["avx512_bf16"], "memory_bytes": 2**35}
     assert DeviceInfo.from_json(hardware) == (
         DeviceInfo("cpu", "AMD EPYC", None, frozenset({"avx512_bf16"}), 2**35),
@@ -25,12 +25,12 @@ def test_devices_are_read_from_what_a_worker_tells():
         {"devices": "cpu"},
     ],
 )
-def test_hardware_in_another_form_has_no_devices(hardware):
+def test_malformed_hardware_has_no_devices(hardware):
     assert DeviceInfo.from_json(hardware) == ()
 
 
 @pytest.mark.parametrize("capability", [None, [9], "9.0", [9, "x"], 9])
-def test_a_compute_capability_in_another_form_is_unknown(capability):
+def test_a_missing_or_malformed_compute_capability_is_unknown(capability):
     [device] = DeviceInfo.from_json({"devices": [{**GPU, "compute_capability": capability}]})
     assert device.compute_capability is None
 
@@ -48,7 +48,7 @@ def test_a_compute_capability_in_another_form_is_unknown(capability):
         (DeviceInfo("xpu"), {"bfloat16", "float16"}),
     ],
 )
-def test_a_device_computes_fast_in_what_it_has_instructions_for(device, fast):
+def test_a_device_computes_fast_in_the_dtypes_that_it_has_instructions_for(device, fast):
     found = {dtype for dtype in ("float16", "bfloat16") if device.computes_fast_in(dtype)}
     assert found == fast
     assert device.computes_fast_in("float32")

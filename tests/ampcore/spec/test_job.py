@@ -17,7 +17,7 @@ def problems(document):
     return {problem.pointer: problem for problem in caught.value.problems}
 
 
-def test_two_parts_are_enough_and_the_rest_has_defaults():
+def test_only_model_and_data_are_required_and_the_rest_has_defaults():
     made = spec()
     assert made.name == "mlp-float32"
     assert made.optimizer.kind == "adam"
@@ -41,7 +41,7 @@ def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
 
 
 @pytest.mark.parametrize("queue", ["Fast GPU", "", "../x", "a\n", "a" * 64])
-def test_a_queue_has_a_name_that_any_broker_takes(queue):
+def test_a_queue_name_must_match_the_pattern(queue):
     two = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
     problem = problems(two | {"runtime": {"queue": queue}})["/runtime/queue"]
     assert problem.expected.startswith("a text that matches ^[a-z0-9]")
@@ -87,11 +87,11 @@ def test_all_mistakes_are_reported_at_once_with_pointer_expected_and_received():
         (None, "", "wrong_type"),
     ],
 )
-def test_missing_and_mistyped_parts_have_a_code(document, pointer, code):
+def test_missing_and_mistyped_parts_have_an_error_code(document, pointer, code):
     assert problems(document)[pointer].code == code
 
 
-def test_the_message_of_a_missing_field_says_so():
+def test_the_message_of_a_missing_field_says_that_it_is_missing():
     assert problems({})["/model"].detail == "Required field is missing."
 
 
@@ -150,12 +150,12 @@ def test_the_largest_batch_that_fits_is_accepted():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0, -1e-3])
-def test_numbers_that_mean_nothing_are_refused(value):
+def test_a_learning_rate_must_be_finite_and_positive(value):
     document = spec().to_json() | {"optimizer": {"kind": "adam", "learning_rate": value}}
     assert "/optimizer/learning_rate" in problems(document)
 
 
-def test_a_problem_reads_as_a_sentence_and_as_json():
+def test_a_problem_is_rendered_as_a_sentence_and_as_json():
     problem = problems({"model": {"kind": "cnm"}, "data": {"kind": "digits"}})["/model/kind"]
     assert str(problem).startswith("/model/kind: Expected one of mlp, cnn,")
     assert problem.detail.endswith("Did you mean 'cnn'?")
@@ -163,12 +163,12 @@ def test_a_problem_reads_as_a_sentence_and_as_json():
     assert "suggestion" not in problems({})["/model"].to_json()
 
 
-def test_the_normalised_document_is_the_same_spec():
+def test_the_normalised_document_parses_to_the_same_spec():
     made = spec(precision={"policy": "mixed_float16"}, labels={"team": "vision"})
     assert JobSpec.parse(made.to_json()) == made
 
 
-def test_the_yaml_of_a_spec_is_the_same_spec(tmp_path):
+def test_the_file_of_a_spec_parses_to_the_same_spec(tmp_path):
     made = spec(optimizer={"kind": "adam", "learning_rate": 1e-05, "epsilon": 1e-8})
     (tmp_path / "job.yaml").write_text(json.dumps(made.to_json()))
     assert JobSpec.from_file(tmp_path / "job.yaml") == made

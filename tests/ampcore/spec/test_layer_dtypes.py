@@ -28,7 +28,7 @@ def dtypes(policy, layer, *overrides):
         ("O3", "float16", "float16"),
     ],
 )
-def test_a_policy_gives_products_and_norms_their_dtypes(policy, dense, norm):
+def test_a_policy_sets_the_dtypes_of_dense_and_normalization_layers(policy, dense, norm):
     precision = Precision(policy=policy)
     assert layer_dtypes(precision, policy, DENSE).policy == dense
     assert layer_dtypes(precision, policy, NORM).policy == norm
@@ -43,13 +43,13 @@ def test_a_policy_gives_products_and_norms_their_dtypes(policy, dense, norm):
     ],
 )
 @pytest.mark.parametrize("policy", ["mixed_float16", "O3", "bfloat16", "float32"])
-def test_ends_stay_in_float32_even_where_an_override_asks_for_16_bits(layer, reason, policy):
+def test_input_output_and_softmax_layers_stay_float32_despite_an_override(layer, reason, policy):
     precision = Precision(policy=policy, overrides=[{"layers": ".", "dtype": "float16"}])
     found = layer_dtypes(precision, policy, layer)
     assert (found.policy, found.float32_reason, found.requested_16_bit) == ("float32", reason, True)
 
 
-def test_an_embedding_table_follows_only_policies_without_float32_weights():
+def test_an_embedding_table_is_16_bit_only_under_policies_with_16_bit_weights():
     table = LayerInfo("embedding", "Embedding")
     assert dtypes("mixed_float16", table) == ("float32", "float32")
     assert dtypes("float16", table) == ("float16", "float16")
@@ -67,7 +67,7 @@ def test_the_last_override_that_matches_wins():
 @pytest.mark.parametrize(
     ("policy", "weights"), [("float32", "float32"), ("O2", "float32"), ("float16", "bfloat16")]
 )
-def test_an_override_leaves_the_weights_in_float32_unless_the_policy_does_not(policy, weights):
+def test_an_override_keeps_float32_weights_unless_the_policy_has_16_bit_weights(policy, weights):
     assert dtypes(policy, DENSE, ("dense", "bfloat16")) == ("bfloat16", weights)
 
 
@@ -83,6 +83,6 @@ def test_an_override_leaves_the_weights_in_float32_unless_the_policy_does_not(po
         (DeviceInfo("xpu"), "mixed_bfloat16"),
     ],
 )
-def test_auto_is_what_the_device_computes_fast(device, policy):
+def test_auto_resolves_to_a_policy_that_the_device_computes_fast(device, policy):
     assert resolve_policy("auto", device) == policy
     assert resolve_policy("O2", device) == "O2"

@@ -23,9 +23,7 @@ def problems(schedule):
         ([], 0, "at least 1 items"),
     ],
 )
-def test_boundaries_that_make_no_staircase_are_refused_where_they_stand(
-    boundaries, warmup_steps, expected
-):
+def test_invalid_step_boundaries_are_refused_with_their_pointer(boundaries, warmup_steps, expected):
     found = problems({"kind": "step", "boundaries": boundaries, "warmup_steps": warmup_steps})
     assert found["/optimizer/schedule/boundaries"].expected == expected
 
@@ -40,5 +38,5 @@ def test_boundaries_that_make_no_staircase_are_refused_where_they_stand(
         ({"kind": "constant", "warmup_steps": -1}, "warmup_steps"),
     ],
 )
-def test_numbers_out_of_bounds_are_refused_where_they_stand(schedule, field):
+def test_numbers_out_of_bounds_are_refused_with_their_pointer(schedule, field):
     assert f"/optimizer/schedule/{field}" in problems(schedule)

@@ -23,33 +23,33 @@ def problem(**parts):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float16", "O1", "O2", "O3"])
-def test_whatever_computes_in_float16_is_scaled_however_it_is_named(policy):
+def test_every_policy_with_float16_has_a_dynamic_loss_scale(policy):
     """Keras wraps the optimizer for the literal name mixed_float16 alone."""
     assert default_loss_scale(Precision(policy=policy)) == DynamicScale()
 
 
 @pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16", "O0", "auto"])
-def test_float16_in_a_single_layer_is_scaled_too(policy):
-    """Under a DTypePolicyMap, or a layer's own dtype, Keras scales nothing and says nothing."""
+def test_a_float16_override_of_one_layer_has_a_dynamic_loss_scale(policy):
+    """Keras neither scales nor warns if a DTypePolicyMap or a layer's own dtype is float16."""
     precision = {"policy": policy, "overrides": [{"layers": "conv_1", "dtype": "float16"}]}
     assert JobSpec.parse(BASE | {"precision": precision}).loss_scale == DynamicScale()
 
 
 @pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16", "O0"])
-def test_what_has_float32_s_range_needs_no_scale(policy):
+def test_policies_with_the_range_of_float32_have_no_loss_scale(policy):
     overrides = [{"layers": "conv_1", "dtype": "bfloat16"}]
     precision = Precision(policy=policy, overrides=overrides)
     assert default_loss_scale(precision) == NoScale()
 
 
-def test_the_scale_of_auto_is_settled_with_it():
+def test_the_auto_policy_has_the_auto_loss_scale():
     assert default_loss_scale(Precision(policy="auto")) == AutoScale()
 
 
 @pytest.mark.parametrize(
     "pattern", ["conv_(1", "*", "a{99999999999}", "[a-\uffff]", r"[a-\uffff]", r"[a-\U0010ffff]"]
 )
-def test_an_override_without_a_regular_expression_is_refused_in_its_place(pattern):
+def test_an_override_with_an_invalid_regular_expression_is_refused_with_its_pointer(pattern):
     good = {"layers": "conv", "dtype": "float32"}
     found = problem(precision={"overrides": [good, good | {"layers": pattern}]})
     assert found.pointer == "/precision/overrides/1/layers"
@@ -71,6 +71,6 @@ def test_the_initial_scale_must_lie_in_the_bounds(mode):
 
 @pytest.mark.parametrize("field", ["calibration_steps", "audit_interval"])
 @pytest.mark.parametrize("value", [0, 2**30])
-def test_a_round_fits_a_counter(field, value):
+def test_calibration_steps_and_audit_interval_must_fit_the_step_counter(field, value):
     found = problem(loss_scale={"mode": "calibrated", field: value})
     assert found.pointer == f"/loss_scale/{field}"

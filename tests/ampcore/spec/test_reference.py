@@ -1,4 +1,4 @@
-"""The page about the job spec is made from its schema, and says all of it."""
+"""The reference page of the job spec is generated from its schema and is complete."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from ampcore.spec.reference import render_page
 PAGE = Path(__file__).parents[3] / "docs/reference/spec.md"
 
 
-def test_the_page_is_as_the_schema_makes_it():
+def test_the_page_is_up_to_date_with_the_schema():
     text = PAGE.read_text(encoding="utf-8")
     assert text == render_page(), "run: python -m ampcore.spec.reference > docs/reference/spec.md"
 
@@ -17,7 +17,7 @@ def test_the_page_is_as_the_schema_makes_it():
 def test_every_field_and_every_kind_is_on_the_page():
     schema = JobSpec.model_json_schema()
     parts = [schema, *schema["$defs"].values()]
-    told = set(re.findall(r"^\| `(\w+)` \|", render_page(), re.MULTILINE))
+    documented = set(re.findall(r"^\| `(\w+)` \|", render_page(), re.MULTILINE))
     tags = {
         (name, field["const"])
         for part in parts
@@ -27,11 +27,11 @@ def test_every_field_and_every_kind_is_on_the_page():
     fields = {
         name for part in parts for name, field in part["properties"].items() if "const" not in field
     }
-    assert told == fields
+    assert documented == fields
     assert set(re.findall(r"^### `(\w+): (\w+)`", render_page(), re.MULTILINE)) == tags
 
 
-def test_limits_and_defaults_are_written_for_people():
+def test_limits_and_defaults_are_readable():
     lines = render_page().splitlines()
     assert "| `scale` | number ≥ 2^-96, ≤ 2^96 | `1024` |  |" in lines
     assert "| `seed` | integer ≥ 0, ≤ 2^31 - 1 | `0` |  |" in lines

@@ -13,25 +13,25 @@ FIELDS = {"keras_application": {"name": "VGG16"}, "npz": {"path": "a.npz"}, "tex
 
 
 def part(union, given):
-    """The validated part of a spec; a kind by itself gets what it cannot do without."""
+    """The validated part of a spec; a kind alone is completed with its required fields."""
     document = {"kind": given} | FIELDS.get(given, {}) if isinstance(given, str) else given
     return TypeAdapter(union).validate_python(document)
 
 
 def found(model="mlp", data="digits", **parts):
-    """The problems by pointer, the rest of the spec being good."""
+    """The problems by pointer; the rest of the spec is valid."""
     parts |= {"model": part(ModelSpec, model), "data": part(DataSpec, data)}
     return {problem.pointer: problem for rule in RULES for problem in rule(parts)}
 
 
 @pytest.mark.parametrize("model", DATA_OF_MODEL)
-def test_each_kind_of_model_takes_its_kinds_of_data_and_no_others(model):
+def test_each_kind_of_model_accepts_only_its_kinds_of_data(model):
     kinds = ["digits", "synthetic", "npz", "text", "synthetic_clicks"]
     taken = [data for data in kinds if "/data/kind" not in found(model, data)]
     assert taken == [kind for kind in kinds if kind in DATA_OF_MODEL[model]]
 
 
-def test_data_that_a_model_cannot_take_are_refused_with_those_it_can():
+def test_the_message_about_unsupported_data_names_the_supported_kinds():
     problem = found("lstm_lm", "digits")["/data/kind"]
     assert problem.code == "model_cannot_take_data"
     assert problem.detail == "Expected text for the model lstm_lm; received digits."
@@ -52,7 +52,7 @@ def test_data_that_a_model_cannot_take_are_refused_with_those_it_can():
         ("mlp", [784], None),
     ],
 )
-def test_images_must_suit_the_model(model, shape, pointer):
+def test_the_input_shape_must_suit_the_model(model, shape, pointer):
     problems = found(model, {"kind": "synthetic", "shape": shape})
     assert list(problems) == ([] if pointer is None else [pointer])
     assert all(problem.code == "model_cannot_take_data" for problem in problems.values())
@@ -69,18 +69,18 @@ def test_images_must_suit_the_model(model, shape, pointer):
         ({"vocabulary": 9}, {"vocabulary": 9}, "/data/vocabulary"),
     ],
 )
-def test_the_table_must_hold_the_keys_of_the_data(model, data, pointer):
+def test_the_embedding_must_match_the_keys_of_the_data(model, data, pointer):
     problems = found({"kind": "embedding"} | model, {"kind": "synthetic_clicks"} | data)
     assert list(problems) == ([] if pointer is None else [pointer])
 
 
-def test_clicks_must_fill_a_batch():
+def test_a_batch_larger_than_the_training_examples_is_refused():
     data = {"kind": "synthetic_clicks", "examples": 100, "batch_size": 81}
     assert found("embedding", data)["/data/batch_size"].code == "batch_too_large"
 
 
 @given(st.integers(8, 1202))
-def test_residual_networks_come_in_depths_of_6n_and_2(depth):
+def test_the_depth_of_a_resnet_must_be_6n_plus_2(depth):
     problems = found({"kind": "resnet", "depth": depth})
     assert ("/model/depth" in problems) == (depth not in range(8, 1203, 6))
     if problems:
@@ -91,12 +91,12 @@ def test_residual_networks_come_in_depths_of_6n_and_2(depth):
 
 
 @given(st.integers(1, 128), st.integers(1, 1024))
-def test_heads_divide_the_features(heads, dim):
+def test_the_number_of_heads_must_divide_the_dimension(heads, dim):
     problems = found({"kind": "transformer_lm", "heads": heads, "dim": dim}, "text")
     assert ("/model/dim" in problems) == (dim % heads != 0)
 
 
-def test_only_networks_that_a_model_has_get_an_optimizer():
+def test_an_optimizer_for_an_unknown_network_is_refused():
     optimizers = {"generator": Adam(), "discriminater": Adam()}
     [(pointer, problem)] = found("gan", "digits", optimizers=optimizers).items()
     assert pointer == "/optimizers/discriminater"
@@ -106,12 +106,12 @@ def test_only_networks_that_a_model_has_get_an_optimizer():
     assert not found("mlp", "digits", optimizers={})
 
 
-def test_more_than_one_device_is_refused_and_not_ignored():
+def test_more_than_one_device_is_refused():
     problem = found(runtime=Runtime(devices=2))["/runtime/devices"]
     assert problem.code == "not_available"
     assert problem.detail.startswith("Expected 1:")
     assert found(runtime=Runtime()) == {}
 
 
-def test_rules_look_only_at_parts_that_are_there():
+def test_rules_ignore_missing_parts():
     assert [problem for rule in RULES for problem in rule({})] == []

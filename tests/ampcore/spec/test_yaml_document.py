@@ -22,19 +22,19 @@ from ampcore.spec.yaml_document import parse_yaml
         ("e5", "e5"),
     ],
 )
-def test_numbers_are_what_people_mean(text, value):
+def test_scalars_have_the_expected_type(text, value):
     found = parse_yaml(f"key: {text}")["key"]
     assert found == value
     assert type(found) is type(value)
 
 
-def test_json_is_read_as_it_is():
+def test_a_json_document_is_parsed_unchanged():
     document = '{"a": [1, 2.5, 1e-3, "x", null, true], "b": {"c": {}}}'
     assert parse_yaml(document) == {"a": [1, 2.5, 1e-3, "x", None, True], "b": {"c": {}}}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3", "in line 3: duplicate key 'a'"),
         ("x: {a: 1, a: 2}", "duplicate key 'a'"),
@@ -47,13 +47,13 @@ def test_json_is_read_as_it_is():
         ("[" * 5000, "nested too deeply"),
     ],
 )
-def test_invalid_yaml_is_refused_with_its_line(text, said):
+def test_invalid_yaml_is_refused_with_its_line(text, message):
     with pytest.raises(SpecValidationError, match="a YAML or JSON document") as caught:
         parse_yaml(text)
     [problem] = caught.value.problems
     assert problem.code == "not_yaml"
-    assert said in problem.received
+    assert message in problem.received
 
 
-def test_an_empty_text_is_nothing():
+def test_an_empty_document_is_none():
     assert parse_yaml("") is None

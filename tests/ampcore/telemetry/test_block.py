@@ -17,7 +17,7 @@ def test_columns_have_their_dtypes_and_extras_are_float32():
     assert made["loss/generator"].dtype == np.float32
 
 
-def test_steps_are_derived():
+def test_the_step_column_is_derived_from_the_first_step():
     assert block(7)["step"].tolist() == [7, 8, 9, 10]
     assert block(7).end_step == 11
     assert "step" in block()
@@ -34,13 +34,13 @@ def test_a_block_before_the_first_step_is_refused():
         StepBlock(-1, {"loss": [1.0]})
 
 
-def test_throughput_is_all_examples_over_all_time():
+def test_throughput_is_total_examples_over_total_time():
     made = StepBlock(0, {"examples": [10, 10], "step_time_s": [0.5, 1.5]})
     assert made.examples_per_s == 10.0
     assert StepBlock(0, {"examples": [], "step_time_s": []}).examples_per_s == 0.0
 
 
-def test_equality_sees_steps_names_and_values_and_nan_equals_nan():
+def test_equality_compares_steps_names_and_values_and_nan_equals_nan():
     nan = StepBlock(0, {"loss": [np.nan]})
     assert nan == StepBlock(0, {"loss": [np.nan]})
     assert nan != StepBlock(1, {"loss": [np.nan]})
@@ -48,7 +48,7 @@ def test_equality_sees_steps_names_and_values_and_nan_equals_nan():
     assert nan != StepBlock(0, {"grad_norm": [np.nan]})
 
 
-def test_select_keeps_the_steps_and_the_order_asked_for():
+def test_select_keeps_the_steps_and_the_requested_order():
     made = block(3).select(["skipped", "step", "loss"])
     assert made.names == ("skipped", "loss")
     assert made.first_step == 3
@@ -64,7 +64,7 @@ def test_between_takes_exactly_the_steps_in_the_range(first_step, count, start, 
 
 
 @given(st.integers(0, 50), st.lists(st.integers(0, 5), max_size=6), st.randoms())
-def test_concat_undoes_any_cut(first_step, counts, random):
+def test_concat_joins_the_slices_of_a_block(first_step, counts, random):
     whole = StepBlock(first_step, {"loss": [random.random() for _ in range(sum(counts))]})
     parts, step = [], first_step
     for count in counts:
@@ -76,11 +76,11 @@ def test_concat_undoes_any_cut(first_step, counts, random):
         assert joined == whole
 
 
-def test_concat_of_nothing_has_every_column():
+def test_concat_of_no_blocks_has_every_column():
     assert StepBlock.concat([]).names == tuple(COLUMNS)
 
 
-def test_concat_does_not_invent_skips_and_examples():
+def test_concat_fills_missing_skipped_and_examples_columns_with_zero():
     joined = StepBlock.concat([StepBlock(0, {"loss": [1.0]}), block(1, 1)])
     assert not joined["skipped"][0]
     assert joined["examples"][0] == 0
@@ -98,7 +98,7 @@ def test_concat_refuses_gaps_and_overlaps(second):
         StepBlock.concat([block(0), block(second)])
 
 
-def test_an_arrow_table_has_the_steps_first_and_every_column_as_it_is():
+def test_an_arrow_table_has_the_steps_first_and_every_column_unchanged():
     made = block(7, extra=[1, np.nan, np.inf, 4])
     table = made.to_arrow()
     assert table.column_names == ["step", *COLUMNS, "extra"]
@@ -118,7 +118,7 @@ def test_a_data_frame_is_indexed_by_step():
         np.testing.assert_array_equal(frame[name].to_numpy(), made[name])
 
 
-def test_rows_are_plain_values():
+def test_rows_have_plain_python_values():
     row = next(block(2).rows())
     assert row["step"] == 2
     assert row["skipped"] is False

@@ -1,4 +1,4 @@
-"""Buckets beside a naive reference: a dictionary of steps, looked at one by one."""
+"""Buckets match a naive reference that reads every step as a dictionary."""
 
 import math
 
@@ -45,8 +45,8 @@ def rows_of(blocks):
     return [missing | row for block in blocks for row in block.rows()]
 
 
-def assert_like(buckets, rows, size):
-    """That the buckets say what a look at every step says."""
+def assert_matches(buckets, rows, size):
+    """Assert that the buckets equal the ones computed step by step."""
     cells = sorted({row["step"] // size for row in rows})
     assert buckets.cells.tolist() == cells
     for index, cell in enumerate(cells):
@@ -77,17 +77,17 @@ def assert_column(aggregate, index, column):
 
 @settings(deadline=None)
 @given(series(), st.integers(1, 40))
-def test_buckets_of_a_block_say_what_a_look_at_every_step_says(blocks, size):
+def test_buckets_of_a_block_match_the_naive_reference(blocks, size):
     block = next(block for block in blocks if len(block))
-    assert_like(Buckets.of(block, size), list(block.rows()), size)
+    assert_matches(Buckets.of(block, size), list(block.rows()), size)
 
 
 @settings(deadline=None)
 @given(series(), st.integers(1, 9), st.integers(1, 5), st.integers(1, 5))
-def test_it_does_not_matter_in_which_pieces_and_steps_they_are_made(blocks, size, once, twice):
+def test_concatenated_and_merged_buckets_match_the_naive_reference(blocks, size, once, twice):
     made = Buckets.concat([Buckets.of(block, size) for block in blocks])
     made = made.merged(size * once).merged(size * once * twice)
-    assert_like(made, rows_of(blocks), size * once * twice)
+    assert_matches(made, rows_of(blocks), size * once * twice)
 
 
 @settings(deadline=None)
@@ -107,27 +107,27 @@ def cells_of(size, first, end):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**4), st.integers(2, 2000), st.integers(1, 64))
-def test_a_grid_has_no_more_cells_than_asked_for_and_no_more_steps_in_each_than_it_must(
+def test_the_bucket_size_respects_the_maximum_count_and_is_nearly_minimal(
     first, count, max_buckets, multiple
 ):
     end = first + count
     size = smallest_bucket_size(first, end, max_buckets, multiple_of=multiple)
     assert size % multiple == 0
     assert cells_of(size, first, end) <= max_buckets
-    # Wherever they lie, so many steps touch at most one cell more than they fill.
+    # At any offset, a range of steps touches at most one cell more than it fills.
     enough = -(-count // (max_buckets - 1))
     assert size <= 1.01 * enough + multiple
     if size < 100:
         assert all(cells_of(s, first, end) > max_buckets for s in range(multiple, size, multiple))
 
 
-def test_a_grid_for_very_few_cells_is_found_at_once():
+def test_two_buckets_cover_any_range_and_fewer_are_refused():
     assert cells_of(smallest_bucket_size(3, 3 + 10**12, 2), 3, 3 + 10**12) == 2
     with pytest.raises(ValueError, match="at least 2 buckets, received 1"):
         smallest_bucket_size(0, 10, 1)
 
 
-def test_what_does_not_fit_is_refused():
+def test_incompatible_buckets_are_refused():
     block = StepBlock(0, {"loss": [1.0, 2.0], "skipped": [False, False]})
     four = Buckets.of(block, 4)
     with pytest.raises(ValueError, match="a multiple of 4, received 6"):

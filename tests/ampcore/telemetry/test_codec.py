@@ -27,7 +27,7 @@ def test_decoding_undoes_encoding(block):
 
 
 @given(blocks(), st.sets(st.sampled_from([*COLUMNS, "loss/generator", "other"])))
-def test_some_columns_are_decoded_by_themselves(block, names):
+def test_selected_columns_are_decoded_alone(block, names):
     found = decode(encode(block), names.__contains__)
     assert len(found) == len(block)
     kept = [name for name in block.names if name in names]
@@ -53,13 +53,13 @@ def test_decoding_undoes_the_encoding_of_buckets(block, other, size, whole):
         np.testing.assert_allclose(found[name].mean, made[name].mean, rtol=1e-6, atol=1e-30)
 
 
-def test_the_bits_of_every_float_survive():
+def test_encoding_keeps_the_bits_of_every_float():
     values = np.array([0x7FC00001, 0xFF800000, 0x00000001, 0x80000000], np.uint32).view(np.float32)
     decoded = decode(encode(StepBlock(0, {"loss": values})))
     np.testing.assert_array_equal(decoded["loss"].view(np.uint32), values.view(np.uint32))
 
 
-def test_a_step_costs_few_bytes():
+def test_a_step_is_encoded_in_less_than_12_bytes():
     random = np.random.default_rng(0)
     columns = {name: random.random(1000) for name in ("loss", "grad_norm")}
     constant = {name: np.ones(1000) for name in COLUMNS if name not in columns}
@@ -69,7 +69,7 @@ def test_a_step_costs_few_bytes():
 @pytest.mark.parametrize(
     "payload", [b"", b"no arrow here", encode(StepBlock(0, {"loss": [1]}))[:40]]
 )
-def test_other_bytes_are_refused(payload):
+def test_malformed_bytes_are_refused(payload):
     with pytest.raises(ValueError, match="expected an encoded StepBlock"):
         decode(payload)
     with pytest.raises(ValueError, match="expected an encoded series of Buckets"):

@@ -1,4 +1,4 @@
-"""The pyramid beside buckets that are made of all steps at once."""
+"""Downsampling from stored levels equals buckets made from all steps at once."""
 
 from itertools import pairwise
 
@@ -21,9 +21,9 @@ class Stored:
         self.steps_read = 0
 
     def grow(self, until):
-        """Tell the pyramid of the steps before `until` that it does not know."""
+        """Extend the levels by the steps before `until` that they do not cover yet."""
         first = self.covered_until(downsampling.LEVELS[0])
-        for size, chunks in extend_levels(self._last(), self._cut(first, until)).items():
+        for size, chunks in extend_levels(self._last(), self._slices(first, until)).items():
             for chunk in chunks:
                 assert 0 < len(chunk) <= downsampling.BUCKETS_PER_CHUNK
                 self._chunks.setdefault(size, {})[int(chunk.starts[0])] = chunk
@@ -31,7 +31,7 @@ class Stored:
     def _last(self):
         return {size: chunks[max(chunks)] for size, chunks in self._chunks.items()}
 
-    def _cut(self, start, end):
+    def _slices(self, start, end):
         pieces = [block.between(start, end) for block in self._blocks]
         return [piece for piece in pieces if len(piece)]
 
@@ -44,7 +44,7 @@ class Stored:
 
     def steps(self, start, end):
         self.steps_read += end - start
-        return self._cut(start, end)
+        return self._slices(start, end)
 
 
 def series(first_step, count, seed):
@@ -70,7 +70,7 @@ def assert_same(found, wanted):
 
 
 def shrink(patch):
-    """To levels so small that short series have many chunks of each."""
+    """Use levels so small that short series have many chunks of each."""
     patch.setattr(downsampling, "LEVELS", (4, 16, 64, 256))
     patch.setattr(downsampling, "BUCKETS_PER_CHUNK", 8)
     patch.setattr(downsampling, "DIRECT_READ_STEPS", 20)
@@ -88,7 +88,7 @@ pieces = st.lists(
 
 @settings(deadline=None)
 @given(st.integers(0, 300), pieces, st.integers(0, 2**32 - 1), st.data())
-def test_any_range_reads_as_if_made_of_its_steps(first, counts, seed, data):
+def test_a_downsampled_range_equals_buckets_of_its_steps(first, counts, seed, data):
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         blocks, begin = [], first
@@ -96,13 +96,13 @@ def test_any_range_reads_as_if_made_of_its_steps(first, counts, seed, data):
             blocks.append(series(begin, count, seed + len(blocks)))
             begin += count + gap
         stored = Stored(blocks)
-        for block in blocks[:-1]:  # the last ones wait still
+        for block in blocks[:-1]:  # the last block is not in the levels yet
             stored.grow(block.end_step)
         start = data.draw(st.integers(first, begin))
         end = data.draw(st.integers(start, begin))
-        cuts = sorted(data.draw(st.lists(st.integers(start, end), max_size=3)))
+        splits = sorted(data.draw(st.lists(st.integers(start, end), max_size=3)))
         max_buckets = data.draw(st.integers(2, 50))
-        bounds = [start, *cuts, end]
+        bounds = [start, *splits, end]
         parts = [StepRange(stored, *bound) for bound in pairwise(bounds)]
         found = downsample(parts, max_buckets)
         assert len(found) <= max_buckets
@@ -131,12 +131,12 @@ def test_a_long_range_reads_few_steps(small):
     assert stored.steps_read < 2 * 20
 
 
-def test_of_nothing_there_are_no_buckets():
+def test_no_steps_make_no_buckets():
     assert len(downsample([], 100)) == 0
     assert extend_levels({}, []) == {}
 
 
-def test_steps_that_come_twice_count_once():
+def test_repeated_steps_are_counted_once():
     block = series(0, 300, 0)
     last = {size: chunks[-1] for size, chunks in extend_levels({}, [block]).items()}
     assert extend_levels(last, [block]) == {}

@@ -12,7 +12,7 @@ floats = arrays(np.float32, st.integers(0, 30), elements=st.floats(width=32))
 
 
 def cast(values, exponent):
-    """What float16 makes of the values at a loss scale: the shares, by a real cast."""
+    """The shares of zeros, subnormals and infinities after a cast to float16 at a loss scale."""
     with np.errstate(over="ignore"):
         found = np.abs((values.astype(np.float64) * 2.0**exponent).astype(np.float16))
     subnormal = (found > 0) & (found < np.finfo(np.float16).smallest_normal)
@@ -20,7 +20,7 @@ def cast(values, exponent):
 
 
 @pytest.mark.parametrize("exponent", SCALE_EXPONENTS)
-def test_the_shares_are_those_of_a_cast_to_float16(exponent):
+def test_the_shares_match_a_cast_to_float16(exponent):
     random = np.random.default_rng(0)
     values = random.normal(size=20_000) * np.exp2(random.uniform(-50, 10, 20_000))
     shares = ExponentHistogram.of(values).shares(exponent)
@@ -53,12 +53,12 @@ def test_a_histogram_survives_json(values):
     assert ExponentHistogram.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
-def test_a_value_may_stand_for_several():
+def test_the_weight_multiplies_the_counts():
     found = ExponentHistogram.of(np.array([0.0, 1.0, 1.5, np.nan]), weight=3)
     assert (found.counts, found.zeros, found.not_finite) == ({0: 6}, 3, 3)
 
 
-def test_the_scales_suggested_lose_little_and_overflow_nothing():
+def test_the_suggested_scales_underflow_little_and_never_overflow():
     values = np.exp2(np.linspace(-28, -5, 10_000))
     found = suggest_scales(ExponentHistogram.of(values))
     assert cast(values, found.lowest)[0] <= 0.001
@@ -67,16 +67,16 @@ def test_the_scales_suggested_lose_little_and_overflow_nothing():
     assert cast(values, found.highest + 2)[2] > 0
 
 
-def test_what_else_is_scaled_lowers_the_highest_scale():
+def test_another_large_scaled_value_lowers_the_highest_scale():
     gradients = ExponentHistogram.of(np.array([2.0**-10]))
     assert suggest_scales(gradients, largest=1.0).highest == suggest_scales(gradients).highest - 10
 
 
-def test_gradients_that_are_too_far_apart_suit_no_scale():
+def test_gradients_with_too_wide_a_range_suit_no_scale():
     found = suggest_scales(ExponentHistogram.of(np.array([1e-10] * 10 + [1e3])))
     assert found.lowest > found.highest
 
 
-def test_without_values_nothing_is_suggested():
+def test_zeros_alone_have_no_suggested_scales():
     assert suggest_scales(ExponentHistogram.of(np.zeros(5))) is None
     assert ExponentHistogram.of(np.zeros(5)).shares(0) == (0, 0, 0)

@@ -25,16 +25,16 @@ def written(frames):
 
 
 @given(st.lists(FRAMES, max_size=5), st.lists(st.integers(1, 40), max_size=30))
-def test_frames_come_out_whole_however_the_bytes_are_cut(frames, cuts):
+def test_frames_are_parsed_from_bytes_split_at_any_point(frames, sizes):
     data, reader, found = written(frames), FrameReader(), []
-    for size in cuts:
+    for size in sizes:
         piece, data = data[:size], data[size:]
         found += reader.feed(piece)
     found += reader.feed(data)
     assert found == frames
 
 
-def test_byte_by_byte_a_frame_comes_with_its_last_byte():
+def test_a_frame_is_returned_with_its_last_byte():
     frame = Frame(FrameType.STEPS, {"count": 3}, b"payload")
     *first, last = (bytes([byte]) for byte in written([frame]))
     reader = FrameReader()
@@ -42,20 +42,20 @@ def test_byte_by_byte_a_frame_comes_with_its_last_byte():
     assert list(reader.feed(last)) == [frame]
 
 
-def test_numbers_that_are_not_finite_pass():
+def test_a_frame_keeps_numbers_that_are_not_finite():
     frame = Frame(FrameType.STEPS, {"loss": math.nan, "norm": math.inf})
     [found] = FrameReader().feed(written([frame]))
     assert math.isnan(found.header["loss"])
     assert found.header["norm"] == math.inf
 
 
-def test_a_frame_that_claims_to_be_huge_is_refused_before_it_is_read():
+def test_a_frame_with_too_large_a_declared_size_is_refused_before_it_is_read():
     lengths = struct.pack(">II", 10, MAX_FRAME_BYTES)
     with pytest.raises(ValueError, match="expected a frame of at most"):
         list(FrameReader().feed(lengths))
 
 
 @pytest.mark.parametrize("header", [b"{nonsense", json.dumps({"type": "unheard"}).encode()])
-def test_bytes_that_are_no_frame_are_refused(header):
+def test_an_invalid_frame_header_is_refused(header):
     with pytest.raises(ValueError, match=r"unheard|Expecting"):
         list(FrameReader().feed(struct.pack(">II", len(header), 0) + header))

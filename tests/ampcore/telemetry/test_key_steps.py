@@ -1,4 +1,4 @@
-"""Points beside a look at every step."""
+"""Key steps match a naive reference that reads every step."""
 
 import math
 from itertools import pairwise
@@ -52,7 +52,7 @@ def of_all(blocks):
 
 @settings(deadline=None)
 @given(st.integers(0, 2**40), st.lists(steps, min_size=1, max_size=4), st.integers(0, 9))
-def test_points_are_what_a_look_at_every_step_finds(first, pieces, gap):
+def test_key_steps_match_the_naive_reference(first, pieces, gap):
     blocks = []
     for rows in pieces:
         blocks.append(block_of(first, rows))
@@ -64,7 +64,7 @@ def test_points_are_what_a_look_at_every_step_finds(first, pieces, gap):
 
 @settings(deadline=None)
 @given(steps, st.integers(0, 40), st.integers(0, 40))
-def test_between_keeps_those_inside(rows, start, end):
+def test_between_keeps_the_key_steps_in_the_range(rows, start, end):
     found = of_all([block_of(3, rows)])
     skipped, changes = plain(found)
     inside = plain(found.between(start, end))
@@ -72,7 +72,7 @@ def test_between_keeps_those_inside(rows, start, end):
     assert repr(inside[1]) == repr([change for change in changes if start <= change[0] < end])
 
 
-def test_of_nothing_there_are_no_points():
+def test_steps_without_skips_and_scales_have_no_key_steps():
     nothing = KeySteps.concat([])
     assert plain(nothing) == ([], [])
     assert plain(decode_key_steps(encode_key_steps(nothing))) == ([], [])
@@ -82,7 +82,7 @@ def test_of_nothing_there_are_no_points():
     )
 
 
-def test_a_skip_costs_next_to_nothing():
+def test_a_skipped_step_is_encoded_in_less_than_a_third_of_a_byte():
     steps = np.arange(1000, 260_000)
     key_steps = KeySteps(steps, KeySteps.concat([]).changes)
     assert len(encode_key_steps(key_steps)) < len(steps) / 3

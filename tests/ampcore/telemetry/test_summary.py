@@ -1,4 +1,4 @@
-"""Marks, and what blocks add up to."""
+"""The merge index, and the summary of several blocks."""
 
 import statistics
 
@@ -16,7 +16,7 @@ from ampcore.telemetry.merge_index import (
 )
 from ampcore.telemetry.summary import StepSummary
 
-every_fact = st.builds(
+block_stats = st.builds(
     BlockStats,
     skipped=st.integers(0, 2**40),
     examples=st.integers(0, 2**40),
@@ -27,7 +27,7 @@ every_fact = st.builds(
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 5000), every_fact), max_size=20))
+@given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 5000), block_stats), max_size=20))
 def test_a_merge_index_survives_encoding(rows):
     seq = end = 0
     made = []
@@ -38,7 +38,7 @@ def test_a_merge_index_survives_encoding(rows):
     assert [(m["seq"], m["end_step"], entry_stats(m)) for m in found] == made
 
 
-def test_the_facts_of_a_block_are_what_its_steps_add_up_to():
+def test_the_statistics_of_a_block_aggregate_its_steps():
     columns = {
         "loss": [np.nan, 2.0, -np.inf, 0.5],
         "skipped": [True, False, True, False],
@@ -49,7 +49,7 @@ def test_the_facts_of_a_block_are_what_its_steps_add_up_to():
     assert StepBlock(0, {"loss": [np.nan]}).stats == BlockStats()
 
 
-def test_a_tally_adds_up_what_was_seen_and_what_was_done_again():
+def test_a_summary_adds_up_blocks_and_repeated_steps():
     summary = StepSummary()
     summary.add_repeated(10, BlockStats(duration_s=2.5, skipped=7, best_loss=-1.0))
     summary.add(10, BlockStats(4, 100, 1.0, 0.5, 0.25))
@@ -70,15 +70,15 @@ def test_a_tally_adds_up_what_was_seen_and_what_was_done_again():
     }
 
 
-def test_a_tally_of_nothing():
-    told = StepSummary().to_json()
-    assert (told["best_loss"], told["median_examples_per_s"]) == (None, None)
-    assert told["skipped_share"] == 0.0
+def test_an_empty_summary_has_no_loss_and_no_rate():
+    summary = StepSummary().to_json()
+    assert (summary["best_loss"], summary["median_examples_per_s"]) == (None, None)
+    assert summary["skipped_share"] == 0.0
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-3, 1e9), st.integers(1, 50)), min_size=1, max_size=60))
-def test_the_median_is_that_of_the_steps_to_about_a_hundredth(blocks):
+def test_the_median_rate_over_steps_is_within_about_one_percent(blocks):
     summary = StepSummary()
     for rate, steps in blocks:
         summary.add(steps, BlockStats(examples=10**6, duration_s=10**6 / rate))

@@ -1,4 +1,4 @@
-"""Runs compiled loops from several places on; tells how many programs XLA had compiled."""
+"""Runs compiled loops from several steps on; prints how many programs XLA has compiled."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ def programs(folder: Path) -> int:
     return len(list(folder.glob("*.before_optimizations.txt")))
 
 
-def looped(engine, window):
+def make_loop(engine, window):
     task = models.build(Mlp(hidden=(5,)), SIGNATURE, layer_policies(Precision()))
     optimizer, scale = optimizers.build(Adam(), total_steps=10), DynamicLossScale()
     optimizer.build(task.networks[0].model.trainable_variables)
@@ -37,7 +37,7 @@ def main() -> None:
     x, y = random.random((20, 4), np.float32), random.integers(3, size=20, dtype=np.int32)
     window = Batch(tf.constant(x), tf.constant(y))
     for engine in ("xla_step", "xla_loop"):
-        loop = looped(engine, window)
+        loop = make_loop(engine, window)
         before = programs(folder)
         loop.run(window, 0, 0, 1)
         first = programs(folder)

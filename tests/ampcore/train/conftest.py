@@ -1,4 +1,4 @@
-"""Small tasks with their steps over digits, whole runs, and what they leave behind."""
+"""Fixtures of the training tests: small tasks, their steps and loops, sessions, whole runs."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -44,7 +44,7 @@ def batch(digits):
 
 @pytest.fixture(scope="session")
 def make_task(digits):
-    """Makes the same networks again and again."""
+    """Makes tasks whose networks always start with the same weights."""
 
     def make(spec=MLP, signature=None, policy="float32"):
         keras.utils.set_random_seed(0)
@@ -56,7 +56,7 @@ def make_task(digits):
 
 @pytest.fixture(scope="session")
 def task_of():
-    """The task of classifying with a Keras model of a test's own."""
+    """Makes the classification task of a Keras model."""
     return lambda model: Classification([Network("model", model)])
 
 
@@ -76,7 +76,7 @@ def clicks(make_task):
 
 @pytest.fixture(scope="session")
 def make_step(make_task):
-    """Makes a step of a task; what is given once, every network of the task gets."""
+    """Makes a step of a task; a single scale or clip is for every network of the task."""
 
     def make(*scales, task=None, policy="float32", optimizer=None, clips=(), accumulate=1):
         task = task or make_task(policy=policy)
@@ -102,7 +102,7 @@ def _for_each(count, given):
 
 @pytest.fixture(scope="session")
 def train():
-    """Trains a step on the same batch again and again; its new states, and a row by column."""
+    """Trains a step on one batch several times; returns its states and its rows by column."""
     traced = {}
 
     def run(step, batch, times=1):
@@ -133,7 +133,7 @@ def values():
 
 @pytest.fixture(scope="session")
 def unchanged(values):
-    """Asserts that all that a step may change is left as it was, bit for bit."""
+    """Asserts that nothing changes of what a step may change, bit for bit."""
 
     @contextmanager
     def check(step):
@@ -182,7 +182,7 @@ def make_clicks_loop(values, reset):
 
 
 class LoopRunner:
-    """A loop that tests share: each begins it anew. Step n trains on batch n."""
+    """A loop that tests share; each one resets it with `begin`. Step n trains on batch n."""
 
     def __init__(self, step, window, engine, values, reset):
         self.step, self.window = step, window
@@ -202,7 +202,7 @@ class LoopRunner:
 
 @pytest.fixture(scope="session")
 def make_session(job):
-    """Makes the session of a job of the parts given; its data is resident, or as `feed` has it."""
+    """Makes the session of a job with these parts; its data is resident without a `feed`."""
 
     def make(feed=None, float32=False, **parts):
         spec = job(**parts)
@@ -223,7 +223,7 @@ def make_session(job):
 
 @pytest.fixture
 def one_step_blocks(monkeypatch):
-    """Makes every block one step long, whatever the time that it takes."""
+    """Makes every block one step long, whatever its duration."""
 
     class OneStep:
         def next_size(self, remaining):
@@ -236,7 +236,7 @@ def one_step_blocks(monkeypatch):
 
 
 class RecordedRun:
-    """A run with everything that it told on the way."""
+    """A run with its blocks, its events, and its result or its error."""
 
     def __init__(self, spec, should_stop=None, fails=(), **trainer):
         self.blocks, self.events, self.result, self.error = [], [], None, None
@@ -254,15 +254,15 @@ class RecordedRun:
 
     @property
     def without_times(self):
-        """The steps without what no two runs have in common."""
+        """The steps without their durations, which differ in every run."""
         return self.steps.select([name for name in self.steps.names if name != "step_time_s"])
 
 
 @pytest.fixture(scope="session")
 def run_job(job):
-    """Runs the job of the parts given, on the graph engine unless they say otherwise.
+    """Runs the job with these parts, on the graph engine unless they set another one.
 
-    `fails` is the class of the error that it is to end with.
+    `fails` is the class of the error that must end the run.
     """
 
     def run(should_stop=None, output_dir=None, resume=False, data_root=None, fails=(), **parts):

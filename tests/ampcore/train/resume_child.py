@@ -2,11 +2,11 @@
 
 Each line of JSON on standard input is an attempt at a job:
     spec, output: the job and its folder, in which it resumes what an earlier attempt left
-    log: the file that the attempt appends its frames to, as a trainer process tells them
-    sizes: the seed of the lengths of its blocks; null: as long as ever
-    windows: stream the data in windows of so many bytes; null: keep it on the device
+    log: the file that the attempt appends its frames to, as a trainer process writes them
+    sizes: the seed of the lengths of its blocks; null: the usual lengths
+    windows: stream the data in windows of this size in bytes; null: keep it on the device
     explain: whether it explains skipped steps, which takes longer than these trainings
-    die: when to kill itself: ["block", step]: as soon as it has told of a block that ends there
+    die: when to kill itself: ["block", step]: as soon as it has written a block that ends there
         or later; ["checkpoint", step]: as soon as such a checkpoint is on the disk; ["clock",
         seconds]: at that time; null: not at all
 The answer is a line with the exit code of the attempt, negative for a signal.
@@ -59,7 +59,7 @@ def prepare(request):
 
 
 def die_after_checkpoint(after):
-    """Die as soon as a checkpoint after this step is on the disk, before anything is told of it."""
+    """Die as soon as a checkpoint after this step is on the disk, before its event is written."""
 
     def save(folder, checkpoint):
         file = saved(folder, checkpoint)
@@ -76,7 +76,7 @@ def attempt(request):
     if what == "checkpoint":
         die_after_checkpoint(when)
     elif what == "clock":
-        signal.setitimer(signal.ITIMER_REAL, when)  # nobody handles SIGALRM: it kills
+        signal.setitimer(signal.ITIMER_REAL, when)  # nothing handles SIGALRM, so it kills
 
     with open(request["log"], "ab") as log:
 

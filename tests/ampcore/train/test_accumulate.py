@@ -78,9 +78,7 @@ def test_sparse_gradients_of_micro_batches_equal_those_of_one_batch(make_step, c
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_bad_micro_batches_skip_the_whole_window_and_are_counted(
-    statistics, batch, train, unchanged
-):
+def test_bad_micro_batches_skip_the_whole_step_and_are_counted(statistics, batch, train, unchanged):
     step = statistics(dropout=0.5)
     assert train(step, batch).row["bad_micro_batches"] == 0.0
     for parts in ([0], [PARTS - 1], [1, 2], range(PARTS)):
@@ -102,7 +100,7 @@ def test_finite_gradients_whose_squares_overflow_are_not_counted_as_bad(
     assert (row["skipped"], row["bad_micro_batches"]) == (0.0, 0.0)
 
 
-def test_the_statistics_go_from_micro_batch_to_micro_batch(statistics, batch, train):
+def test_each_micro_batch_updates_the_statistics_in_turn(statistics, batch, train):
     step = statistics()
     model = step.task.networks[0].model
     kernel, bias = model.get_layer("dense").get_weights()
@@ -117,7 +115,7 @@ def test_the_statistics_go_from_micro_batch_to_micro_batch(statistics, batch, tr
     np.testing.assert_allclose(norm.moving_variance.numpy(), variance, rtol=1e-4)
 
 
-def test_each_micro_batch_drops_units_of_its_own(statistics, batch, train):
+def test_each_micro_batch_advances_the_dropout_seed(statistics, batch, train):
     step = statistics(dropout=0.5)
     seed = step.task.networks[0].model.non_trainable_variables[-1]
     before = seed.numpy()
@@ -125,20 +123,20 @@ def test_each_micro_batch_drops_units_of_its_own(statistics, batch, train):
     assert (seed.numpy() - before).tolist() == [0, PARTS]
 
 
-def test_each_micro_batch_has_noise_of_its_own(make_step, gan, batch, train, monkeypatch):
+def test_each_micro_batch_has_its_own_noise_seed(make_step, gan, batch, train, monkeypatch):
     step, seeds = make_step(task=gan(), accumulate=2), []
     losses = type(step.task).losses
 
-    def watched(task, weights, non_trainable, part, seed):
+    def recorded(task, weights, non_trainable, part, seed):
         tf.py_function(lambda value: seeds.append(value.numpy().tolist()), [seed], [])
         return losses(task, weights, non_trainable, part, seed)
 
-    monkeypatch.setattr(type(step.task), "losses", watched)
+    monkeypatch.setattr(type(step.task), "losses", recorded)
     train(step, batch, times=2)
     assert len(seeds) == len({tuple(seed) for seed in seeds}) == 4
 
 
-def test_a_replay_draws_the_noise_of_each_micro_batch(make_step, gan, batch, train):
+def test_a_replay_uses_the_noise_of_each_micro_batch(make_step, gan, batch, train):
     step = make_step(task=gan(), accumulate=2)
     replay = Replay(step.task, step.loss_scales, accumulate=2)
     seed = step_seed(0, tf.constant(0, tf.int64))
@@ -146,6 +144,6 @@ def test_a_replay_draws_the_noise_of_each_micro_batch(make_step, gan, batch, tra
     assert train(step, batch).row["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_the_count_of_bad_micro_batches_is_a_column_only_where_there_are_several(make_step):
+def test_bad_micro_batches_are_a_column_only_with_accumulation(make_step):
     assert "bad_micro_batches" not in make_step().columns
     assert make_step(accumulate=2).columns[-1] == "bad_micro_batches"

@@ -40,7 +40,7 @@ def test_the_saved_model_is_the_average_of_the_weights_after_each_step(
     assert run.steps["loss"][-1] < run.steps["loss"][0]
 
 
-def test_the_evaluation_is_that_of_the_average(averaged):
+def test_the_evaluation_uses_the_average(averaged):
     run, saved = averaged
     digits = data.load(Digits(), seed=0)
     saved.compile(
@@ -51,7 +51,7 @@ def test_the_evaluation_is_that_of_the_average(averaged):
     assert run.result.val_accuracy == pytest.approx(accuracy)
 
 
-def test_the_steps_are_those_of_a_run_without_an_average(averaged, run_job):
+def test_the_steps_equal_those_of_a_run_without_an_average(averaged, run_job):
     plain = run_job(**JOB | {"optimizer": {"kind": "momentum", "learning_rate": 0.1}})
     run, _ = averaged
     assert run.without_times == plain.without_times

@@ -49,7 +49,7 @@ def test_an_event_with_no_block_before_it_is_passed_on_at_once(buffer, emitted):
     assert emitted == [event(None)]
 
 
-def test_blocks_that_come_fast_are_passed_on_as_one_before_their_events(buffer, emitted, clock):
+def test_frequent_blocks_are_joined_and_passed_on_before_their_events(buffer, emitted, clock):
     buffer.block(block(0))
     for step in (1, 2, 3):
         clock.now += callback_buffer.FLUSH_INTERVAL_S / 8
@@ -60,7 +60,7 @@ def test_blocks_that_come_fast_are_passed_on_as_one_before_their_events(buffer, 
     assert emitted == [block(0), block(1, 3), event(1), event(2), event(3)]
 
 
-def test_blocks_that_come_slowly_are_passed_on_one_by_one(buffer, emitted, clock):
+def test_infrequent_blocks_are_passed_on_one_by_one(buffer, emitted, clock):
     for step in (0, 1, 2):
         buffer.block(block(step))
         clock.now += callback_buffer.FLUSH_INTERVAL_S
@@ -76,7 +76,7 @@ def test_an_event_waits_for_the_blocks_before_it(buffer, emitted):
     assert emitted[1:] == [block(1), event(1)]
 
 
-def test_what_was_passed_on_is_not_passed_on_again(buffer, emitted):
+def test_nothing_is_passed_on_twice(buffer, emitted):
     buffer.block(block(0))
     buffer.event(event(0))
     buffer.flush()
@@ -84,7 +84,7 @@ def test_what_was_passed_on_is_not_passed_on_again(buffer, emitted):
     assert len(emitted) == 2
 
 
-def test_nobody_has_to_listen():
+def test_the_callbacks_are_optional():
     buffer = CallbackBuffer(None, None)
     buffer.block(block(0))
     buffer.event(event(0))

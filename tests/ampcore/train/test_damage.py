@@ -1,4 +1,4 @@
-"""Weights that are not finite are neither a result, nor saved, nor gone back to."""
+"""Weights that are not finite are never a result, a checkpoint or the state of a rollback."""
 
 from dataclasses import replace
 
@@ -18,9 +18,9 @@ STUCK = {"mode": "dynamic", "initial": 2.0**24, "minimum": 2.0**24}
 
 @pytest.fixture
 def parts(tmp_path_factory):
-    """A job of one epoch without a finite check; the batches of some steps hold one value only.
+    """A job of one epoch without a finite check; the batches of some steps have a single value.
 
-    From 3e38 the first layer makes an infinity, and the loss NaN.
+    With 3e38 the output of the first layer is infinite, and the loss is NaN.
     """
 
     def make(bad, value=3e38, **others):
@@ -85,14 +85,14 @@ def test_a_run_whose_last_batch_gives_nan_fails_and_keeps_the_last_good_state(
     assert not run.of(EventType.MODEL_SAVED)
 
 
-def test_a_run_of_nothing_but_skips_has_no_result(run_job, parts):
+def test_a_run_whose_steps_are_all_skipped_fails(run_job, parts):
     policy = {"policy": "mixed_float16"}
     run = run_job(fails=NonFiniteResult, **parts([], loss_scale=STUCK, precision=policy))
     assert f"No model was saved after {STEPS} steps: every step was skipped" in str(run.error)
 
 
-def test_a_last_loss_that_is_not_finite_is_no_result(run_job, parts, monkeypatch):
-    # Weights that no gradient reaches stay finite whatever the loss is.
+def test_a_run_whose_last_loss_is_not_finite_fails(run_job, parts, monkeypatch):
+    # Weights without a gradient stay finite for every loss.
     job = parts([STEPS - 1], optimizer={"kind": "sgd", "learning_rate": 0.1})
     monkeypatch.setattr("ampcore.train.session.Session.nonfinite_names", lambda _: [])
     run = run_job(fails=NonFiniteResult, **job)
@@ -100,7 +100,7 @@ def test_a_last_loss_that_is_not_finite_is_no_result(run_job, parts, monkeypatch
 
 
 @pytest.mark.parametrize("damaged", ["weight", "statistic", "average", "slot"])
-def test_everything_that_goes_into_the_saved_model_has_to_be_finite(make_session, damaged):
+def test_every_array_of_the_saved_model_must_be_finite(make_session, damaged):
     optimizer = {"kind": "momentum", "ema": 0.9}
     session = make_session(model={"kind": "resnet", "depth": 8, "width": 2}, optimizer=optimizer)
     assert session.nonfinite_names() == []
@@ -131,18 +131,18 @@ def test_a_run_that_the_guard_ends_keeps_the_last_good_state(run_job, parts, tmp
     assert_all_finite(tmp_path)
 
 
-def test_a_run_that_only_skips_keeps_the_state_as_it_stands(run_job, parts, tmp_path):
+def test_a_run_that_too_many_skips_end_saves_its_current_state(run_job, parts, tmp_path):
     guard = {"max_consecutive_skips": 3}
     dynamic = {"mode": "dynamic", "initial": 2.0}
     job = parts([10, 11, 12], loss_scale=dynamic, guard=guard)
     run = run_job(fails=SkipBudgetExceeded, output_dir=tmp_path, **job)
     assert saved(run) == [12]
-    # Tried again, it may skip as many steps again, and here it does not have to.
+    # A resumed run may skip as many steps again; here it has none left to skip.
     again = run_job(output_dir=tmp_path, resume=True, **job)
     assert again.result.steps == STEPS
 
 
-def test_a_run_that_has_checkpoints_keeps_no_state_beside_them(
+def test_a_run_with_recent_checkpoints_saves_no_other_good_state(
     run_job, parts, tmp_path, one_step_blocks
 ):
     job = parts([10], train={"checkpoint_every_s": 1e-9}, guard={"max_consecutive_skips": 3})
@@ -156,11 +156,11 @@ def test_a_run_that_has_checkpoints_keeps_no_state_beside_them(
 
 
 def stop_after(steps):
-    asked = iter(range(10**6))
-    return lambda: next(asked) == steps
+    calls = iter(range(10**6))
+    return lambda: next(calls) == steps
 
 
-def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
+def test_a_run_paused_twice_with_damaged_weights_resumes_before_the_damage(
     run_job, parts, tmp_path, one_step_blocks
 ):
     job = parts([10])
@@ -180,7 +180,7 @@ def test_a_run_that_is_paused_twice_amid_damage_goes_on_from_before_it(
     np.testing.assert_array_equal(rest.steps["loss"], whole.steps["loss"][8:])
 
 
-def test_a_checkpoint_of_an_earlier_version_with_damaged_weights_is_passed_over(
+def test_a_checkpoint_of_an_earlier_version_with_damaged_weights_is_skipped(
     run_job, parts, tmp_path, one_step_blocks
 ):
     job = parts([])
@@ -200,13 +200,11 @@ def test_a_checkpoint_of_an_earlier_version_with_damaged_weights_is_passed_over(
 
 
 def huge(parts, **others):
-    """A batch whose gradients are too large for their norm; the weights become 1e18 or more."""
+    """A job with a batch whose gradient norm overflows; the weights become 1e18 or more."""
     return parts([10], value=1e20, **others)
 
 
-def test_a_state_that_infinite_gradients_have_made_is_neither_saved_nor_gone_back_to(
-    run_job, parts, tmp_path
-):
+def test_a_state_after_infinite_gradients_is_neither_saved_nor_restored(run_job, parts, tmp_path):
     guard = {"on_exceeded": "rollback", "keep_state_every_steps": 4}
     run = run_job(output_dir=tmp_path, **huge(parts, guard=guard))
     assert np.isfinite(run.steps["loss"][10])
@@ -219,13 +217,13 @@ def test_a_state_that_infinite_gradients_have_made_is_neither_saved_nor_gone_bac
     assert all(np.abs(array).max() < 100 for name, array in arrays.items() if "kernel" in name)
 
 
-def test_a_result_that_infinite_gradients_have_made_is_none(run_job, parts):
+def test_a_run_with_infinite_gradients_and_without_rollback_fails(run_job, parts):
     run = run_job(fails=(NonFiniteResult, NonFiniteLoss), **huge(parts))
     assert warnings(run, "non_finite_gradients")[0].step == 10
 
 
 @pytest.mark.parametrize("clip", [{"clip_norm": 1.0}, {"clip_value": 0.1}])
-def test_gradients_that_clipping_makes_harmless_do_no_damage(run_job, parts, clip):
+def test_clipped_large_gradients_do_no_damage(run_job, parts, clip):
     optimizer = {"kind": "momentum", "learning_rate": 0.1, **clip}
     run = run_job(**huge(parts, optimizer=optimizer))
     assert np.float32(1.9e19) < run.steps["grad_norm"][10] < np.inf

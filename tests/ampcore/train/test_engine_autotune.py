@@ -12,7 +12,7 @@ from ampcore.train.engine_autotune import choose_engine
 from ampcore.train.feed import Window
 
 FOREVER = 10**9
-"""Steps of a run that is worth every engine_autotune."""
+"""Steps of a run that is long enough for every measurement."""
 
 DENSE = {"MatMul": 8, "Mul": 92, "Const": 900}
 """The operations of a step that XLA makes faster on a CPU, 100 of which take time."""
@@ -92,31 +92,31 @@ def test_a_compiled_engine_must_be_clearly_faster(decide):
     assert decision.engine == "graph"
 
 
-def test_a_step_that_xla_makes_far_slower_spares_the_compiled_loop(decide):
+def test_the_compiled_loop_is_not_measured_if_the_compiled_step_is_far_slower(decide):
     decision, session = decide(graph=(1, 0.1), xla_step=(1, 0.2), xla_loop=(1000, 50))
     assert decision.engine == "graph"
     assert "xla_loop" not in session.loops
     assert decision.candidates[2].note == "not measured: xla_step is far slower than graph"
 
 
-def test_a_hopeless_step_is_not_measured_longer_than_it_takes_to_know(decide):
+def test_a_far_slower_compiled_step_is_measured_only_once(decide):
     _, session = decide(graph=(1, 0.001), xla_step=(1, 0.1), xla_loop=(1, 0.1))
     assert session.loops["xla_step"].steps == 2  # one to compile, one to measure
 
 
-def test_a_hopeless_loop_is_left_after_one_step_that_was_measured(decide):
+def test_a_far_slower_compiled_loop_is_measured_only_once(decide):
     _, session = decide(graph=(1, 0.01), xla_step=(1, 0.01), xla_loop=(1, 1.0))
     assert session.loops["xla_loop"].steps == 2
 
 
-def test_a_short_run_is_not_worth_a_trial(decide):
+def test_a_short_run_uses_the_graph_engine_without_measuring_others(decide):
     decision, session = decide(graph=(1, 0.001), steps_left=1000)
     assert list(session.loops) == ["graph"]
     assert decision.engine == session.used == "graph"
     assert decision.reason == "run too short to measure engines: about 1.0 s"
 
 
-def test_a_short_run_of_overhead_bound_steps_is_compiled_where_that_pays(decide):
+def test_a_short_run_of_overhead_bound_steps_is_compiled_if_that_saves_time(decide):
     decision, session = decide(
         operations=DENSE, steps_left=10_000, graph=(0.2, 4e-4), xla_loop=(0.8, 2e-4)
     )
@@ -128,19 +128,19 @@ def test_a_short_run_of_overhead_bound_steps_is_compiled_where_that_pays(decide)
         "xla_loop",
     ]
     assert decision.candidates[1].note.startswith("not measured")
-    # Less than a tenth of what the run takes, beside the compiling that it needs anyway.
+    # Less than a tenth of the run, without the compilation that it needs anyway.
     assert decision.autotune_s - 0.8 < 0.1 * 10_000 * 4e-4
     assert session.restored == 1
 
 
-def test_an_overhead_bound_step_that_the_compiled_loop_makes_slower_stays_on_graph(decide):
+def test_an_overhead_bound_step_uses_graph_if_the_compiled_loop_is_slower(decide):
     decision, _ = decide(
         operations=DENSE, steps_left=10_000, graph=(0.2, 4e-4), xla_loop=(0.8, 5e-4)
     )
     assert decision.engine == "graph"
 
 
-def test_overhead_bound_steps_are_not_compiled_in_a_run_too_short_to_pay_it_back(decide):
+def test_overhead_bound_steps_are_not_compiled_if_the_run_is_too_short(decide):
     decision, session = decide(operations=DENSE, steps_left=1000, graph=(0.2, 4e-4))
     assert decision.engine == session.used == "graph"
     assert list(session.loops) == ["graph"]
@@ -164,12 +164,12 @@ def test_other_steps_are_not_compiled_in_a_short_run(decide, parts):
     assert decision.reason.startswith("run too short to measure engines")
 
 
-def test_what_else_the_machine_does_is_not_counted_as_a_steps_time(decide, monkeypatch):
+def test_other_load_on_the_machine_does_not_change_the_measured_step_time(decide, monkeypatch):
     run = FakeLoop.run
 
     def disturbed(loop, *given):
         rows = run(loop, *given)
-        # The steps behind the second one, which is measured first, meet another program.
+        # Other load slows every call after the second step, which is the first one measured.
         loop._clock.now += 0.5 if loop.steps > 2 else 0.0
         return rows
 
@@ -178,14 +178,14 @@ def test_what_else_the_machine_does_is_not_counted_as_a_steps_time(decide, monke
     assert decision.candidates[0].step_s == pytest.approx(0.01)
 
 
-def test_the_loop_is_not_tried_when_that_would_take_too_much_of_the_run(decide):
-    # Of 40 s a tenth may go into the engine_autotune.
+def test_the_compiled_loop_is_not_measured_if_that_takes_too_much_of_the_run(decide):
+    # Autotuning may take a tenth of the 40 s.
     decision, session = decide(graph=(0.5, 0.01), xla_step=(2, 0.009), steps_left=4000)
     assert decision.engine == session.used == "xla_step"
     assert decision.candidates[2].note == "not measured: no time left for measuring"
 
 
-def test_nothing_is_compiled_that_the_run_is_too_short_to_pay_back(decide):
+def test_nothing_is_compiled_if_that_takes_too_much_of_the_run(decide):
     decision, session = decide(graph=(1, 0.01), steps_left=4000)
     assert list(session.loops) == ["graph"]
     assert decision.engine == session.used == "graph"
@@ -200,7 +200,7 @@ def test_nothing_is_compiled_that_the_run_is_too_short_to_pay_back(decide):
         ValueError("Detected unsupported operations"),
     ],
 )
-def test_what_cannot_be_compiled_is_noted_and_the_graph_engine_used(decide, error):
+def test_a_compilation_error_is_noted_and_the_graph_engine_is_used(decide, error):
     decision, session = decide(graph=(1, 0.01), xla_step=error)
     assert decision.engine == session.used == "graph"
     _, step, loop = decision.candidates
@@ -209,12 +209,12 @@ def test_what_cannot_be_compiled_is_noted_and_the_graph_engine_used(decide, erro
     assert session.restored == 1
 
 
-def test_an_error_of_the_graph_engine_is_an_error_and_the_state_is_put_back(decide):
+def test_an_error_of_the_graph_engine_is_raised(decide):
     with pytest.raises(ValueError, match="no such shape"):
         decide(graph=ValueError("no such shape"))
 
 
-def test_a_step_is_measured_long_enough_to_know(decide):
+def test_each_engine_is_measured_for_the_minimum_time(decide):
     decision, _ = decide(graph=(1, 1e-4), xla_step=(1, 1e-4), xla_loop=(1, 1e-4))
     for candidate in decision.candidates:
         assert candidate.steps * candidate.step_s >= 0.999 * engine_autotune.MEASURE_S
@@ -222,7 +222,7 @@ def test_a_step_is_measured_long_enough_to_know(decide):
         assert candidate.compile_s == pytest.approx(1, abs=1e-3)
 
 
-def test_the_event_has_the_figures(decide):
+def test_the_event_has_the_measurements(decide):
     error = ValueError("no such operation")
     decision, _ = decide(graph=(3, 0.05), xla_step=error)
     event = decision.event(7)
@@ -248,18 +248,16 @@ EVERYTHING = {
 
 @pytest.fixture(params=[0.0, math.inf], ids=["other", "overhead_bound"])
 def kind_of_step(request, monkeypatch):
-    """Takes no step or every step for overhead-bound, however fast the machine is.
+    """Treats no step or every step as overhead-bound, and lifts the limit of the measuring time.
 
-    However slow it is, the run is worth a trial.
+    Both make the test independent of the speed of the machine.
     """
     monkeypatch.setattr(engine_autotune, "OVERHEAD_BOUND_S_PER_OPERATION", request.param)
     monkeypatch.setattr(engine_autotune, "MAX_AUTOTUNE_S", math.inf)
     return request.node.callspec.id
 
 
-def test_a_trial_leaves_weights_slots_seeds_and_scales_bit_for_bit_as_they_were(
-    make_session, kind_of_step
-):
+def test_autotuning_keeps_weights_slots_seeds_and_scales_bit_for_bit(make_session, kind_of_step):
     session = make_session(**EVERYTHING)
     before = session.capture()
     decision = choose_engine(session, 0, FOREVER, "cpu")
@@ -300,33 +298,33 @@ def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(
     ],
     ids=["mlp", "convolutions", "sparse"],
 )
-def test_the_operations_tell_in_what_xla_is_slow(make_session, model, data, expected):
+def test_only_dense_operations_are_fast_under_xla(make_session, model, data, expected):
     session = make_session(model=model, data=data | {"batch_size": 32})
     assert engine_autotune.is_fast_under_xla(session.build_loop("graph").operations) is expected
 
 
-def test_a_run_whose_trial_picks_the_compiled_loop_equals_one_that_names_it(run_job, monkeypatch):
+def test_a_run_that_autotunes_to_the_compiled_loop_equals_one_that_sets_it(run_job, monkeypatch):
     monkeypatch.setattr(engine_autotune, "OVERHEAD_BOUND_S_PER_OPERATION", math.inf)
     monkeypatch.setattr(engine_autotune, "LOOP_COMPILE_RATIO", 0.0)
-    monkeypatch.setattr(engine_autotune, "MAX_TIME_RATIO", math.inf)  # however slow it is here
+    monkeypatch.setattr(engine_autotune, "MAX_TIME_RATIO", math.inf)  # on any machine
     parts = {"optimizer": {"kind": "sgd"}, "train": {"steps": engine_autotune.MIN_STEPS}}
-    named, tried = (run_job(**parts, runtime={"engine": name}) for name in ("xla_loop", "auto"))
-    assert named.result.engine == tried.result.engine == "xla_loop"
-    assert tried.without_times == named.without_times
-    assert tried.result.weights_digest == named.result.weights_digest
+    named, tuned = (run_job(**parts, runtime={"engine": name}) for name in ("xla_loop", "auto"))
+    assert named.result.engine == tuned.result.engine == "xla_loop"
+    assert tuned.without_times == named.without_times
+    assert tuned.result.weights_digest == named.result.weights_digest
 
 
-def test_a_run_whose_trial_picks_the_graph_engine_equals_one_that_names_it(run_job):
+def test_a_run_that_autotunes_to_the_graph_engine_equals_one_that_sets_it(run_job):
     parts = EVERYTHING | {"data": {"kind": "digits", "batch_size": 32}, "train": {"epochs": 2}}
-    named, tried = run_job(**parts), run_job(**parts, runtime={"engine": "auto"})
-    assert named.result.engine == tried.result.engine == "graph"
-    assert tried.without_times == named.without_times
-    assert tried.result.weights_digest == named.result.weights_digest
-    assert tried.of(EventType.ENGINE)[0].data["candidates"][0]["steps"] > 0
+    named, tuned = run_job(**parts), run_job(**parts, runtime={"engine": "auto"})
+    assert named.result.engine == tuned.result.engine == "graph"
+    assert tuned.without_times == named.without_times
+    assert tuned.result.weights_digest == named.result.weights_digest
+    assert tuned.of(EventType.ENGINE)[0].data["candidates"][0]["steps"] > 0
     assert named.of(EventType.ENGINE)[0].data["candidates"] == []
 
 
-def test_a_run_of_few_steps_is_not_worth_even_a_look(decide):
+def test_a_run_of_very_few_steps_builds_no_loop_to_measure(decide):
     decision, session = decide(graph=(1, 9.0), steps_left=engine_autotune.MIN_STEPS - 1)
     assert decision.engine == session.used == "graph"
     assert decision.candidates == ()

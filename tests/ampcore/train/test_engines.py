@@ -24,13 +24,13 @@ BAD = (5, 9)
 """Batches that are skipped."""
 
 
-STILL = Sgd(learning_rate=1e-30)
-"""It leaves every weight as it is."""
+NO_UPDATE = Sgd(learning_rate=1e-30)
+"""Its updates are too small to change a weight."""
 
 
 @pytest.fixture(scope="module")
 def engines(make_step, make_task, make_loop):
-    """By name; without dropout, whose noise is another one under XLA."""
+    """Loops by engine; without dropout, whose noise differs under XLA."""
     made = {}
     for engine in ENGINES:
         scale = DynamicLossScale(initial=2.0**10, growth_interval=3)
@@ -51,7 +51,7 @@ def test_a_compiled_engine_trains_as_the_graph_engine_does(engines, values, engi
     expected, found = graph.run(0, 16), other.run(0, 16)
     assert np.flatnonzero(expected[:, SKIPPED]).tolist() == list(BAD)
     applied = expected[:, SKIPPED] == 0
-    # What a bad batch makes of the loss and the norm depends on the order of operations.
+    # The loss and the norm of a bad batch depend on the order of operations.
     np.testing.assert_allclose(found[applied], expected[applied], rtol=1e-4)
     np.testing.assert_array_equal(found[~applied][:, [1, 2, 4]], expected[~applied][:, [1, 2, 4]])
     for mine, theirs in zip(values(other.step), values(graph.step), strict=True):
@@ -74,7 +74,7 @@ def test_xla_updates_the_rows_of_a_table_as_the_graph_engine_does(
     assert_equal_by_xla(loops, values)
 
 
-def test_xla_keeps_statistics_and_limits_as_the_graph_engine_does(
+def test_xla_updates_statistics_and_clips_as_the_graph_engine_does(
     make_step, make_loop, task_of, values
 ):
     def model():
@@ -90,10 +90,10 @@ def test_xla_keeps_statistics_and_limits_as_the_graph_engine_does(
     assert_equal_by_xla(loops, values)
 
 
-def test_the_batches_of_a_block_follow_one_another(make_step, make_task, make_loop, digits):
-    still = make_step(NoLossScale(), task=make_task(Mlp(hidden=(16,))), optimizer=STILL)
-    rows = make_loop(still).run(3, 4)
-    logits = still.task.networks[0].model(digits.x_train).numpy()
+def test_the_steps_of_a_block_train_on_consecutive_batches(make_step, make_task, make_loop, digits):
+    step = make_step(NoLossScale(), task=make_task(Mlp(hidden=(16,))), optimizer=NO_UPDATE)
+    rows = make_loop(step).run(3, 4)
+    logits = step.task.networks[0].model(digits.x_train).numpy()
     right = logits[np.arange(len(logits)), digits.y_train]
     losses = np.log(np.exp(logits).sum(axis=1)) - right
     expected = [losses[64 * batch : 64 * (batch + 1)].mean() for batch in (3, 4, 5, 6)]
@@ -110,19 +110,17 @@ def test_a_skip_that_halts_is_the_last_step_of_its_block(loop_runner, unchanged)
     assert rows[:, SKIPPED].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_without_halting_a_skip_is_a_step_like_all_others(loop_runner):
+def test_a_skip_that_does_not_halt_does_not_end_its_block(loop_runner):
     assert len(loop_runner.run(3, 5)) == 5
 
 
-def test_one_compiled_loop_makes_no_more_steps_than_its_records_hold(
-    make_step, make_loop, monkeypatch
-):
+def test_a_compiled_loop_runs_no_more_steps_than_it_can_record(make_step, make_loop, monkeypatch):
     monkeypatch.setattr(loop, "MAX_STEPS", 3)
     made = make_loop(make_step(), "xla_loop")
     assert [len(made.run(first, count)) for first, count in [(0, 2), (2, 3), (5, 8)]] == [2, 3, 3]
 
 
-def test_a_loop_is_traced_once_for_blocks_of_every_place_and_size(loop_runner):
+def test_a_loop_is_traced_once_for_blocks_of_every_start_and_size(loop_runner):
     for first, count in [(0, 1), (1, 3), (4, 8)]:
         loop_runner.run(first, count)
     assert loop_runner.loop.function.experimental_get_tracing_count() == 1
@@ -143,9 +141,9 @@ def test_the_step_is_traced_once_a_run(run_job, monkeypatch, engine):
     assert len(traces) == 1
 
 
-def test_xla_compiles_once_for_blocks_of_every_place_and_size(tmp_path):
+def test_xla_compiles_once_for_blocks_of_every_start_and_size(tmp_path):
     child = Path(__file__).with_name("compiling_child.py")
-    # XLA writes down every program that it compiles.
+    # XLA writes every program that it compiles to a file.
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=.*"
     environment = os.environ | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "2"}
     command = [sys.executable, str(child), str(tmp_path)]

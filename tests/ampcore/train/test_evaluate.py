@@ -19,12 +19,12 @@ def task(make_task):
 
 
 def constant(task, value):
-    """As many weights, each with this value."""
+    """Weights of the same shapes, all with this value."""
     return [[np.full(part.shape, value, np.float32) for part in own] for own in task.weights()]
 
 
 @pytest.mark.parametrize("batch_size", [1000, 360, 100, 7])
-def test_the_evaluation_is_exact_however_the_batches_fall(task, validation, batch_size):
+def test_the_evaluation_is_exact_for_every_batch_size(task, validation, batch_size):
     found = Evaluator(task, validation, batch_size)(task.weights())
     model = task.networks[0].model
     model.compile(
@@ -34,7 +34,7 @@ def test_the_evaluation_is_exact_however_the_batches_fall(task, validation, batc
     assert found == pytest.approx({"val_loss": loss, "val_accuracy": accuracy}, rel=1e-5)
 
 
-def test_it_sees_the_weights_as_they_are_now_without_a_second_trace(task, validation):
+def test_the_evaluation_uses_current_weights_without_a_second_trace(task, validation):
     evaluate = Evaluator(task, validation, 100)
     before = evaluate(task.weights())
     for variable in task.networks[0].model.trainable_variables:
@@ -45,12 +45,12 @@ def test_it_sees_the_weights_as_they_are_now_without_a_second_trace(task, valida
     assert evaluate.function.experimental_get_tracing_count() == 1
 
 
-def test_the_weights_that_are_given_count_and_not_those_of_the_model(task, validation):
+def test_the_evaluation_uses_the_given_weights_and_not_those_of_the_model(task, validation):
     found = Evaluator(task, validation, 100)(constant(task, 0.0))
     assert found["val_loss"] == pytest.approx(np.log(10))
 
 
-def test_padding_adds_nothing_even_where_the_model_is_broken(task, validation):
+def test_the_loss_of_nan_weights_is_nan_with_a_padded_batch(task, validation):
     odd = Dataset(
         *(validation.x_train, validation.y_train, validation.x_val[:3], validation.y_val[:3]),
         validation.signature,
@@ -58,7 +58,7 @@ def test_padding_adds_nothing_even_where_the_model_is_broken(task, validation):
     assert np.isnan(Evaluator(task, odd, 2)(constant(task, np.nan))["val_loss"])
 
 
-def test_every_measure_of_a_task_is_told(gan, validation):
+def test_the_evaluation_has_every_metric_of_the_task(gan, validation):
     task = gan()
     found = Evaluator(task, validation, 100)(task.weights())
     assert set(found) == {f"val_{name}" for name in task.metrics}

@@ -27,7 +27,7 @@ def order(count=20, step_examples=3, *, shuffle=True, seed=5):
 
 
 def labels_of_step(made, epoch, batch):
-    """What the loop would cut out of the window for this step."""
+    """The labels that the loop would slice from the window for this step."""
     examples, first, end = made.window(epoch, batch)
     assert first <= batch < end
     size = made.order.step_examples
@@ -68,26 +68,26 @@ def test_a_streamed_window_holds_as_many_steps_as_fit():
     assert windows == [(0, 2), (0, 2), (2, 4), (2, 4), (4, 6), (4, 6)]
 
 
-def test_every_streamed_window_is_equally_long_so_that_nothing_is_traced_again():
+def test_all_streamed_windows_have_the_same_length():
     made = StreamedFeed(dataset(20), order(20, 4), window_bytes=12 * 4 * 2)
     windows = [made.window(0, batch) for batch in range(5)]
     assert [window[1:] for window in windows] == [(0, 2), (0, 2), (2, 4), (2, 4), (3, 5)]
     assert {tuple(window.examples.x.shape) for window in windows} == {(8, 2)}
 
 
-def test_a_step_that_is_larger_than_a_window_has_one_of_its_own():
+def test_a_step_larger_than_the_window_size_has_its_own_window():
     made = StreamedFeed(dataset(20), order(20, 10), window_bytes=1)
     assert made.window(0, 1)[1:] == (1, 2)
 
 
-def test_an_epoch_trains_each_example_once_but_for_those_left_over():
+def test_an_epoch_uses_each_example_at_most_once_in_whole_steps():
     found = order().of_epoch(0)
     assert len(found) == 18
     assert len(set(found)) == 18
     assert set(found) <= set(range(20))
 
 
-def test_with_shuffling_each_epoch_leaves_others_out():
+def test_with_shuffling_epochs_omit_different_examples():
     left_out = {frozenset(set(range(20)) - set(order().of_epoch(epoch))) for epoch in range(10)}
     assert len(left_out) > 1
 

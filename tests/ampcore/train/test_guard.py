@@ -24,20 +24,20 @@ def error(job):
     return lambda *, checked=True, **parts: TooManyBadSteps(4, 4, checked).error(job(**parts))
 
 
-def test_skips_in_a_row_add_up_over_blocks():
+def test_consecutive_skips_are_counted_across_blocks():
     guard = Guard(3, checked=True)
     assert guard.observe(block(0, [True, False, True])) is None
     assert guard.observe(block(3, [True, True, True, True])) == TooManyBadSteps(2, 4, checked=True)
     assert guard.consecutive_bad_steps == 5
 
 
-def test_a_row_goes_on_from_where_a_checkpoint_left_it():
+def test_the_count_of_bad_steps_continues_from_a_checkpoint():
     assert Guard(3, checked=True, consecutive_bad_steps=2).observe(
         block(7, [True])
     ) == TooManyBadSteps(5, 7, checked=True)
 
 
-def test_one_applied_step_starts_the_count_again():
+def test_an_applied_step_resets_the_count():
     guard = Guard(3, checked=True)
     for first in range(0, 30, 3):
         assert guard.observe(block(first, [True, True, False])) is None
@@ -45,7 +45,7 @@ def test_one_applied_step_starts_the_count_again():
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 5), st.integers(1, 7))
-def test_it_finds_the_first_row_that_is_as_long_as_the_limit(skipped, limit, size):
+def test_the_guard_finds_the_first_consecutive_bad_steps_at_the_limit(skipped, limit, size):
     guard, consecutive_bad_steps, expected = Guard(limit, checked=True), 0, None
     for step, bad in enumerate(skipped):
         consecutive_bad_steps = consecutive_bad_steps + 1 if bad else 0
@@ -70,7 +70,7 @@ def test_without_a_finite_check_gradients_that_are_not_finite_count():
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_gradients_that_are_not_finite_damage_the_state_until_the_run_goes_back(checked):
+def test_gradients_that_are_not_finite_damage_the_state_until_a_reset(checked):
     guard = Guard(9, checked=checked)
     guard.observe(block(0, loss=[1.0, 1.0, 1.0], norm=[1.0, np.inf, np.inf]))
     assert guard.damage == "the gradient norm of step 1 was not finite"
@@ -81,7 +81,7 @@ def test_gradients_that_are_not_finite_damage_the_state_until_the_run_goes_back(
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_a_loss_that_is_not_finite_counts_until_the_next_step_is_applied(checked):
+def test_a_loss_that_is_not_finite_is_damage_until_the_next_applied_step(checked):
     guard = Guard(9, checked=checked)
     guard.observe(block(0, loss=[np.inf, 1.0, np.inf]))
     assert guard.damage == "the loss of step 2 was not finite"
@@ -92,7 +92,7 @@ def test_a_loss_that_is_not_finite_counts_until_the_next_step_is_applied(checked
     assert guard.damage is None
 
 
-def test_a_skipped_step_does_no_damage():
+def test_a_skipped_step_does_not_damage_the_state():
     guard = Guard(9, checked=True)
     guard.observe(block(0, [True], loss=[np.nan], norm=[np.inf]))
     assert guard.damage is None
@@ -103,7 +103,7 @@ def test_with_a_finite_check_only_skips_count():
     assert Guard(1, checked=True).observe(bad) is None
 
 
-def test_the_error_of_a_row_of_skips_names_the_steps(job):
+def test_the_error_of_consecutive_skips_names_the_steps(job):
     found = TooManyBadSteps(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
     assert isinstance(found, SkipBudgetExceeded)
     assert found.reason is Reason.SKIP_BUDGET_EXCEEDED
@@ -126,10 +126,10 @@ def test_the_error_of_losses_that_are_not_finite_names_the_steps(job):
         (DYNAMIC, "lower optimizer.learning_rate."),
     ],
 )
-def test_the_message_says_what_to_do(error, loss_scale, advice):
+def test_the_message_of_the_error_gives_advice(error, loss_scale, advice):
     assert advice in str(error(loss_scale=loss_scale))
 
 
-def test_a_float16_run_is_told_of_bfloat16(error):
+def test_the_error_of_a_float16_run_suggests_bfloat16(error):
     found = error(precision={"policy": "mixed_float16"})
     assert "or set precision.policy: mixed_bfloat16" in str(found)

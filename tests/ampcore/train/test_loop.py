@@ -37,7 +37,7 @@ def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(loop_runner, values)
     np.testing.assert_equal(values(loop_runner.step), after)
 
 
-def test_the_states_after_a_block_are_those_of_the_next_step(loop_runner):
+def test_the_next_step_uses_the_states_after_the_block(loop_runner):
     first = loop_runner.run(0, 1)
     assert first[0, 1] == 2.0**24
     [state] = loop_runner.loop.states
@@ -45,7 +45,7 @@ def test_the_states_after_a_block_are_those_of_the_next_step(loop_runner):
     assert loop_runner.run(1, 1)[0, 1] == 2.0**23
 
 
-def test_a_skip_that_halts_leaves_all_but_the_scale_as_it_was(loop_runner, unchanged):
+def test_a_skip_that_halts_changes_nothing_but_the_scale(loop_runner, unchanged):
     with unchanged(loop_runner.step):
         rows = loop_runner.run(0, 20, halt=HALT_ON_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
@@ -75,7 +75,7 @@ def test_the_noise_of_a_step_depends_on_the_jobs_seed_and_its_number_alone():
     assert seeds[0].dtype == tf.int64
 
 
-def test_the_noise_of_a_step_is_drawn_from_its_own_number_wherever_a_block_begins(
+def test_the_seed_of_a_step_is_its_number_wherever_a_block_begins(
     make_step, make_loop, monkeypatch
 ):
     losses = Classification.losses

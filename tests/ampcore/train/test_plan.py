@@ -21,7 +21,7 @@ def test_the_first_block_is_one_step():
 
 
 @given(st.floats(1e-5, 10), st.floats(0, 20))
-def test_blocks_grow_until_they_take_the_time_they_should(step_s, compile_s):
+def test_blocks_grow_until_they_take_the_target_time(step_s, compile_s):
     found = sizes(step_s, compile_s)
     assert all(after <= before * GROWTH for before, after in pairwise(found))
     assert found[-1] == 1 or BLOCK_S / 2 < found[-1] * step_s <= BLOCK_S * 1.001
@@ -31,7 +31,7 @@ def test_a_block_is_no_longer_than_what_remains():
     assert max(sizes(step_s=1e-4, remaining=7)) == 7
 
 
-def test_a_clock_that_stands_still_is_no_division_by_zero():
+def test_a_block_of_zero_seconds_does_not_divide_by_zero():
     block_size = AdaptiveBlockSize()
     block_size.observe(1, 0.0)
     assert block_size.next_size(100) == GROWTH
@@ -41,7 +41,7 @@ def plan(steps_per_epoch=5, **train):
     return Plan.from_spec(Train(**train), steps_per_epoch)
 
 
-def test_epochs_or_steps_decide_the_length():
+def test_steps_override_epochs_as_the_length_of_a_run():
     assert plan(epochs=3).total_steps == 15
     assert plan(epochs=3, steps=7).total_steps == 7
 
@@ -57,6 +57,6 @@ def test_blocks_within_epochs_cover_every_step_once(steps_per_epoch, steps, bloc
     assert step == steps
 
 
-def test_evaluation_comes_after_the_epochs_asked_for_and_at_the_end():
+def test_evaluation_is_due_after_the_requested_epochs_and_at_the_end():
     made = plan(steps=28, eval_every_epochs=2)
     assert [done for done in range(1, 29) if made.evaluates_after(done)] == [10, 20, 28]

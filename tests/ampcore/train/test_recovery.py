@@ -32,8 +32,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def parts(data):
-    """A job of one epoch with bad steps in the middle, and a guard that three in a row are too
-    much for."""
+    """A job of one epoch with three bad steps in the middle, which is the limit of its guard."""
 
     def make(on_exceeded, loss_scale=None, **others):
         return {
@@ -57,7 +56,7 @@ def applied(session, steps):
     return np.concatenate([session.run_block(step)["loss"] for step in steps])
 
 
-def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
+def test_a_rollback_continues_with_the_good_state_and_half_the_scale(
     run_job, make_session, parts, one_step_blocks
 ):
     run = run_job(**parts("rollback"))
@@ -77,9 +76,7 @@ def test_the_good_state_and_half_the_scale_are_what_a_rollback_goes_on_with(
     assert run.result.steps == STEPS
 
 
-def test_a_rollback_goes_back_to_the_newest_good_state(
-    run_job, make_session, parts, one_step_blocks
-):
+def test_a_rollback_restores_the_newest_good_state(run_job, make_session, parts, one_step_blocks):
     run = run_job(**kept_after_each_step(parts("rollback")))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
@@ -103,7 +100,7 @@ def test_without_a_finite_check_a_rollback_undoes_the_damage(
     np.testing.assert_allclose(run.steps["loss"][13:], applied(again, range(13, STEPS)), rtol=1e-5)
 
 
-def test_the_count_of_bad_steps_begins_anew_after_a_rollback(run_job, parts, one_step_blocks):
+def test_the_count_of_bad_steps_restarts_after_a_rollback(run_job, parts, one_step_blocks):
     job = parts("rollback", STUCK, precision={"policy": "mixed_float16"}, train={"steps": 9})
     run = run_job(fails=NonFiniteResult, **job)
     assert "every step was skipped" in str(run.error)
@@ -124,7 +121,7 @@ def test_rollbacks_that_do_not_help_end_the_run(job, parts, every):
     assert blocks[-1].end_step == 2 * MAX_ROLLBACKS + 2
 
 
-def test_a_new_good_state_may_be_gone_back_to_as_often_again(job):
+def test_each_good_state_allows_the_maximum_number_of_rollbacks(job):
     recovery = Recovery(job(guard={"on_exceeded": "rollback"}))
     row = TooManyBadSteps(0, 1, checked=True)
     for steps in (0, 5):
@@ -134,7 +131,7 @@ def test_a_new_good_state_may_be_gone_back_to_as_often_again(job):
         recovery.take_recovery_state(row)
 
 
-def test_a_run_that_is_to_fail_has_no_way_back(job):
+def test_a_run_with_on_exceeded_fail_cannot_recover(job):
     recovery = Recovery(job(guard={"on_exceeded": "fail"}))
     recovery.keep(GoodState({}, 0))
     assert not recovery.can_recover
@@ -144,7 +141,7 @@ def test_a_run_that_is_to_fail_has_no_way_back(job):
 
 FALLBACK = {
     "precision": {"policy": "mixed_float16"},
-    # The first step fits, the ones after it never.
+    # The first step is finite, and the ones after it overflow.
     "loss_scale": {
         **{"mode": "dynamic", "initial": 2.0**10, "growth_interval": 1},
         **{"growth_factor": 2.0**16, "backoff_factor": 0.999, "maximum": 2.0**30},
@@ -157,7 +154,7 @@ FALLBACK = {
 }
 
 
-def test_the_fallback_goes_on_in_float32_with_weights_slots_and_schedule(
+def test_the_fallback_continues_in_float32_with_weights_slots_and_schedule(
     run_job, make_session, parts, one_step_blocks
 ):
     job = parts("float32", **FALLBACK)
@@ -181,9 +178,9 @@ def test_the_fallback_goes_on_in_float32_with_weights_slots_and_schedule(
     np.testing.assert_array_equal(run.steps["loss"][4:], applied(whole, range(4, 22)))
 
 
-def test_float32_that_does_not_learn_either_ends_the_run(run_job, parts):
+def test_bad_steps_after_the_fallback_to_float32_end_the_run(run_job, parts):
     job = parts("float32", precision={"policy": "mixed_float16"}, train={"epochs": 3})
-    # The bad batches come again in the next epoch, and float32 has no way back.
+    # The bad batches come again in the next epoch, and float32 has no fallback.
     with pytest.raises(NonFiniteLoss, match=r"lower optimizer\.learning_rate"):
         run_job(**job)
 
@@ -191,8 +188,8 @@ def test_float32_that_does_not_learn_either_ends_the_run(run_job, parts):
 def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, one_step_blocks, tmp_path):
     job = parts("float32", **FALLBACK) | {"data": {"kind": "digits", "batch_size": 64}}
     whole = run_job(**job)
-    asked = iter(range(100))
-    first = run_job(should_stop=lambda: next(asked) == 8, output_dir=tmp_path, **job)
+    calls = iter(range(100))
+    first = run_job(should_stop=lambda: next(calls) == 8, output_dir=tmp_path, **job)
     assert first.result.stopped
     rest = run_job(output_dir=tmp_path, resume=True, **job)
     assert rest.result.policy == "float32"
@@ -201,7 +198,7 @@ def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, one_step_blocks,
     assert rest.result.weights_digest == whole.result.weights_digest
 
 
-def test_an_epoch_tells_of_its_skipped_steps_and_leaves_their_losses_out(run_job, parts):
+def test_an_epoch_counts_its_skipped_steps_and_excludes_their_losses(run_job, parts):
     guard = {"max_consecutive_skips": 4}
     run = run_job(**parts("fail") | {"guard": guard})
     [event] = run.of(EventType.EPOCH)

@@ -1,4 +1,4 @@
-"""The same weights and batches through programs that are not ours, in float32."""
+"""Training in float32 equals NumPy and Keras with the same weights and batches."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ B1, B2, EPSILON = 0.9, 0.999, 1e-7
 
 @pytest.fixture
 def session_of(make_session, one_step_blocks):
-    """The session of a job, the same one every time, in blocks of one step."""
+    """Makes equal sessions of a job, in blocks of one step."""
 
     def make(**parts):
         return make_session(data=DIGITS, train={"epochs": 2, "seed": SEED}, **parts)

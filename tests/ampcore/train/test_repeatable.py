@@ -1,4 +1,4 @@
-"""A run that goes back to good states is the same however its steps are divided into blocks."""
+"""The steps of a run with rollbacks do not depend on how they are divided into blocks."""
 
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,7 @@ JOBS = {
 
 @pytest.fixture
 def parts(tmp_path):
-    """A job of one epoch with rows of bad steps, and a guard that three in a row are too much
-    for."""
+    """A job of one epoch with bad steps, and a guard with a limit of three in a row."""
     random = np.random.default_rng(0)
     x = random.random((BATCH * STEPS, 4)).astype(np.float32)
     for step in BAD:
@@ -62,7 +61,7 @@ def set_block_seconds(monkeypatch):
 
 
 class ObservedSteps:
-    """What readers see: the steps of an attempt take the place of those told before."""
+    """The steps as readers see them: those of an attempt replace earlier ones."""
 
     def __init__(self):
         self._rows, self._events = {}, {}
@@ -97,7 +96,9 @@ def assert_same(found, last, whole):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_length_of_blocks_changes_nothing(run_job, parts, set_block_seconds, name):
+def test_the_result_does_not_depend_on_the_length_of_blocks(
+    run_job, parts, set_block_seconds, name
+):
     set_block_seconds(1e-9)
     short = run_job(**parts(name))
     set_block_seconds(1e9)
@@ -106,8 +107,8 @@ def test_the_length_of_blocks_changes_nothing(run_job, parts, set_block_seconds,
 
 @pytest.mark.parametrize("stops", [[7], [12], [14, 6, 5]])
 @pytest.mark.parametrize("name", ["skipped steps", "applied steps"])
-def test_pauses_change_nothing(run_job, parts, set_block_seconds, name, stops):
-    """Each attempt is stopped after so many steps, and the next one goes on."""
+def test_the_result_does_not_depend_on_pauses(run_job, parts, set_block_seconds, name, stops):
+    """Each attempt is stopped after some steps, and the next one resumes."""
     job = parts(name)
     folder = Path(job["data"]["path"]).with_name("out")
     set_block_seconds(1e9)
@@ -115,12 +116,12 @@ def test_pauses_change_nothing(run_job, parts, set_block_seconds, name, stops):
     set_block_seconds(1e-9)
     series = ObservedSteps()
     for stop in [*stops, None]:
-        asked = iter(range(STEPS + 1))
-        stops_here = partial(_is_next, asked, stop)
+        calls = iter(range(STEPS + 1))
+        stops_here = partial(_is_next, calls, stop)
         run = run_job(stops_here, output_dir=folder, resume=True, **job)
         series.add(run)
     assert_same(series, run, whole)
 
 
-def _is_next(asked, stop):
-    return next(asked) == stop
+def _is_next(calls, stop):
+    return next(calls) == stop

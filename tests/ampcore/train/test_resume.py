@@ -21,23 +21,23 @@ from ampcore.train import Trainer
 
 CHILD = Path(__file__).with_name("resume_child.py")
 DIGITS = {"kind": "digits", "batch_size": 128}
-UNMEASURED = DIGITS | {"validation_split": 0.0, "batch_size": 144}
-"""To trace an evaluation takes as long as to train these few steps."""
+NO_VALIDATION = DIGITS | {"validation_split": 0.0, "batch_size": 144}
+"""Tracing an evaluation takes as long as training these few steps."""
 STEPS = 26  # two epochs of 11 or 12, and a part of a third
 
 JOBS = {
     "dropout": {
         "model": {"kind": "cnn", "filters": [4], "dense": [8]},
-        "data": UNMEASURED,
+        "data": NO_VALIDATION,
     },
     "batch norm, 16 bit": {
         "model": {"kind": "resnet", "depth": 8, "width": 4},
-        "data": UNMEASURED | {"shuffle": False},
+        "data": NO_VALIDATION | {"shuffle": False},
         "precision": {"policy": "mixed_bfloat16"},
     },
     "two optimizers, two scales": {
         "model": {"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [4, 8]},
-        "data": UNMEASURED,
+        "data": NO_VALIDATION,
         "precision": {"policy": "mixed_float16"},
         "loss_scale": {"mode": "dynamic", "initial": 2.0**20, "growth_interval": 5},
         "optimizers": {"discriminator": {"kind": "rmsprop", "learning_rate": 1e-4}},
@@ -89,18 +89,18 @@ JOBS = {
     },
 }
 SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
-"""To trace. They are killed once, the others twice, and do not explain their skipped steps."""
+"""Slow to trace: these are killed once, the others twice, and explain no skipped steps."""
 WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
 """Three steps: the last window of an epoch overlaps the one before it."""
 
 
 same_xdist_worker = pytest.mark.xdist_group("resume")
-"""The tests that share the runs nobody kills."""
+"""For the tests that share the uninterrupted runs."""
 
 
 @pytest.fixture(scope="module")
 def trainer_process():
-    """A process that makes attempts, and is asked one by one."""
+    """A process that makes an attempt for each request."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, CHILD], **pipes) as process:
         yield process
@@ -108,7 +108,7 @@ def trainer_process():
 
 
 class Job:
-    """A job in its folder, and all that its attempts have told."""
+    """A job in its folder, and the frames of all its attempts."""
 
     def __init__(self, trainer_process, folder, name):
         folder.mkdir()
@@ -124,7 +124,7 @@ class Job:
         }
 
     def attempt(self, sizes=None, die=None):
-        """Train until the end or death; the exit code."""
+        """Train until the end or until killed; returns the exit code."""
         request = self._request | {"sizes": sizes, "die": die}
         self._trainer_process.stdin.write(json.dumps(request) + "\n")
         self._trainer_process.stdin.flush()
@@ -151,7 +151,7 @@ class Job:
         for frame in self.frames:
             if frame.type is FrameType.STEPS:
                 block = decode(frame.payload)
-                assert block.first_step <= len(rows), "steps were lost"
+                assert block.first_step <= len(rows), "steps are missing"
                 columns = [block[name].tolist() for name in block.names if name != "step_time_s"]
                 rows[block.first_step :] = list(zip(*columns, strict=True))
         return np.array(rows)
@@ -159,7 +159,7 @@ class Job:
 
 @pytest.fixture(scope="module")
 def uninterrupted(trainer_process, tmp_path_factory):
-    """The jobs as they are when nobody kills them."""
+    """The jobs, each run once without interruption."""
 
     @functools.cache
     def run(name):
@@ -173,30 +173,34 @@ def uninterrupted(trainer_process, tmp_path_factory):
 def assert_equal(interrupted, uninterrupted):
     assert len(interrupted.steps) == STEPS
     assert interrupted.steps.tobytes() == uninterrupted.steps.tobytes()
-    ends = ("steps", "skipped", "weights_digest", "final_loss", "final_loss_scale", "val_loss")
-    assert [interrupted.summary[end] for end in ends] == [
-        uninterrupted.summary[end] for end in ends
+    fields = ("steps", "skipped", "weights_digest", "final_loss", "final_loss_scale", "val_loss")
+    assert [interrupted.summary[field] for field in fields] == [
+        uninterrupted.summary[field] for field in fields
     ]
 
 
 @same_xdist_worker
 @pytest.mark.parametrize("name", JOBS)
-def test_a_killed_run_equals_one_that_was_not(trainer_process, uninterrupted, tmp_path, name):
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    trainer_process, uninterrupted, tmp_path, name
+):
     interrupted = Job(trainer_process, tmp_path / "job", name)
     rng = random.Random(name)
-    deaths = sorted(rng.sample(range(2, STEPS - 1), 2))
-    assert interrupted.attempt(rng.random(), ["checkpoint", deaths[0]]) == -signal.SIGKILL
+    kill_steps = sorted(rng.sample(range(2, STEPS - 1), 2))
+    assert interrupted.attempt(rng.random(), ["checkpoint", kill_steps[0]]) == -signal.SIGKILL
     if name not in SLOW:
-        assert interrupted.attempt(rng.random(), ["block", deaths[1]]) == -signal.SIGKILL
+        assert interrupted.attempt(rng.random(), ["block", kill_steps[1]]) == -signal.SIGKILL
     assert interrupted.attempt(rng.random()) == 0
     resumed = interrupted.events(EventType.RESUMED)
-    assert [event["data"]["steps"] >= deaths[0] for event in resumed] == [True] * len(resumed)
+    assert [event["data"]["steps"] >= kill_steps[0] for event in resumed] == [True] * len(resumed)
     assert resumed
     assert_equal(interrupted, uninterrupted(name))
 
 
 @same_xdist_worker
-def test_it_can_be_killed_at_any_time(trainer_process, uninterrupted, tmp_path):
+def test_a_run_killed_at_random_times_equals_an_uninterrupted_one(
+    trainer_process, uninterrupted, tmp_path
+):
     interrupted = Job(trainer_process, tmp_path / "job", "skips")
     rng = random.Random(0)
     for _ in range(4):
@@ -207,11 +211,11 @@ def test_it_can_be_killed_at_any_time(trainer_process, uninterrupted, tmp_path):
 
 @same_xdist_worker
 @pytest.mark.parametrize("name", ["two optimizers, two scales", "skips", "calibrated scale"])
-def test_these_runs_have_something_to_get_wrong(uninterrupted, name):
+def test_the_uninterrupted_runs_skip_some_steps(uninterrupted, name):
     assert 2 < uninterrupted(name).summary["skipped"] < STEPS // 2
 
 
-# ---- In this process, where it matters what changes between two runs
+# ---- In this process: changes of the job between two runs
 
 
 FLOAT16 = {
@@ -221,7 +225,7 @@ FLOAT16 = {
 
 
 class RecordedRun:
-    """A run with everything that it told on the way; it may be stopped after so many blocks."""
+    """A run with its blocks and events; it may be stopped after some blocks."""
 
     def __init__(self, spec, folder, *, resume=True, blocks=None):
         self.blocks, self.events = [], []
@@ -259,14 +263,14 @@ def saved_arrays(folder):
     return newest(folder).checkpoint.arrays
 
 
-def test_who_does_not_want_to_resume_begins_anew_and_is_resumed_later(run, tmp_path):
+def test_a_run_without_resume_starts_at_step_0_and_can_be_resumed_later(run, tmp_path):
     run(train={"seed": 1})
-    anew = run(resume=False, blocks=1)
-    assert anew.steps.first_step == 0
+    restarted = run(resume=False, blocks=1)
+    assert restarted.steps.first_step == 0
     assert run().result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
 
 
-def test_a_finished_run_can_be_made_longer(run, tmp_path):
+def test_a_finished_run_can_be_extended(run, tmp_path):
     run()
     longer = run(train={"steps": 20}).result
     uninterrupted = run(train={"steps": 20}, folder=tmp_path / "b").result
@@ -278,7 +282,7 @@ def test_only_the_newest_checkpoints_are_kept(run, folder):
     assert len(list(folder.iterdir())) == 2
 
 
-# ---- What users of other trainers lose
+# ---- State that a resumed run keeps
 
 
 def test_a_resumed_run_does_not_overflow_again(run):
@@ -322,7 +326,7 @@ def test_sixteen_bit_weights_become_float32_weights_of_the_same_value(run, folde
         np.testing.assert_array_equal(after[name], arrays[name].astype(np.float32))
 
 
-def test_another_loss_scale_begins_anew(run):
+def test_a_changed_loss_scale_starts_with_its_own_value(run):
     run(blocks=3, **FLOAT16)
     fixed = {"mode": "fixed", "scale": 8.0}
     assert run(**FLOAT16 | {"loss_scale": fixed}).steps["loss_scale"][0] == 8.0
@@ -344,10 +348,10 @@ def test_arrays_of_another_state_are_refused_by_name(run, folder):
         run()
 
 
-# ---- Disks
+# ---- Damaged checkpoints
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(run, folder, tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(run, folder, tmp_path):
     run(blocks=3)
     file = newest(folder).file
     file.write_bytes(file.read_bytes()[:-1])
@@ -358,7 +362,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(run, folder, tm
     assert resumed.result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
 
 
-def test_when_no_checkpoint_can_be_read_nothing_is_trained(run, folder):
+def test_a_run_fails_to_resume_if_no_checkpoint_can_be_read(run, folder):
     run(blocks=2)
     for file in folder.iterdir():
         file.write_bytes(b"")

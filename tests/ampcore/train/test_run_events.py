@@ -17,7 +17,7 @@ def test_rows_become_the_columns_of_a_block():
     assert block.examples_per_s == 128.0
 
 
-def test_further_columns_come_after_those_of_every_block():
+def test_extra_columns_come_after_the_standard_columns():
     rows = np.hstack([ROWS, [[3.0], [0.0]]]).astype(np.float32)
     block = step_block(0, (*STEP_COLUMNS, "bad_micro_batches"), rows, seconds=1.0, examples=1)
     assert block.names == (*COLUMNS, "bad_micro_batches")
@@ -42,7 +42,7 @@ def test_skips_and_growths_become_events_with_the_scale_before_and_after():
     ]
 
 
-def test_of_several_networks_each_tells_its_own_scale():
+def test_events_of_several_networks_have_the_scale_of_each_network():
     own = {"loss_scale/generator": [8, 4], "loss_scale/discriminator": [4, 4]}
     block = scales([4, 4], [True, False], **own)
     after = {"generator": 4.0, "discriminator": 8.0}
@@ -57,27 +57,27 @@ def test_of_several_networks_each_tells_its_own_scale():
     ]
 
 
-def test_a_scale_that_grows_in_a_skipped_step_is_told_beside_the_overflow():
+def test_a_scale_that_grows_in_a_skipped_step_has_its_own_event():
     own = {"loss_scale/generator": [8], "loss_scale/discriminator": [4]}
     after = {"generator": 4.0, "discriminator": 8.0}
     events = list(scale_events(scales([4], [True], **own), after))
     assert [event.type for event in events] == [EventType.OVERFLOW, EventType.SCALE_GROWTH]
 
 
-def test_an_overflow_says_how_many_micro_batches_were_bad():
+def test_an_overflow_event_counts_the_bad_micro_batches():
     block = scales([8, 8], [True, True], bad_micro_batches=[3.0, 1.0])
     found = [event.data["bad_micro_batches"] for event in scale_events(block, {"model": 8.0})]
     assert found == [3, 1]
 
 
-def test_what_is_known_of_the_cause_is_in_the_event():
+def test_an_overflow_event_has_the_known_cause():
     block = scales([8, 8], [True, True])
     first, second = scale_events(block, {"model": 8.0}, {11: {"cause": "bad data"}})
     assert "cause" not in first.data
     assert second.data["cause"] == "bad data"
 
 
-def test_a_flood_of_events_is_cut_and_the_rest_counted():
+def test_too_many_events_are_truncated_and_the_rest_is_counted():
     count = MAX_EVENTS + 50
     block = scales(np.ones(count), np.ones(count, bool))
     events = list(scale_events(block, {"model": 1.0}))

@@ -32,7 +32,7 @@ def session(made):
 
 
 def rows(session, first_step, count):
-    """The columns, but for the times, of the steps from `first_step` on, in blocks as they come."""
+    """The columns, without the times, of `count` steps from `first_step` on."""
     found, step = [], first_step
     while step < first_step + count:
         block = session.run_block(step)
@@ -54,14 +54,14 @@ def test_everything_that_the_next_step_depends_on_is_captured(session):
     np.testing.assert_equal(session.capture(), ended)
 
 
-def test_what_was_captured_is_a_copy(session):
+def test_captured_arrays_are_copies(session):
     saved = session.capture()
     before = {name: array.copy() for name, array in saved.items()}
     rows(session, 0, 5)
     np.testing.assert_equal(saved, before)
 
 
-def test_names_of_what_is_captured_are_the_same_however_often_a_job_is_built(made, make_session):
+def test_captured_names_are_the_same_in_every_build_of_a_job(made, make_session):
     assert list(make_session(**EVERYTHING).capture()) == list(made[1])
 
 
@@ -78,7 +78,7 @@ def test_a_state_can_be_restored_without_its_loss_scales(session):
         np.testing.assert_array_equal(array, saved[name])
 
 
-def test_what_is_wanted_has_the_shapes_and_dtypes_of_what_is_captured(session):
+def test_expected_arrays_have_the_captured_shapes_and_dtypes(session):
     variables, _ = session.split_loss_scales(session.capture())
     found = {name: (array.shape, array.dtype.name) for name, array in variables.items()}
     assert session.expected_arrays() == found
@@ -91,7 +91,7 @@ def test_lowered_scales_stay_within_their_bounds(session):
     assert session.smallest_scale == 1.0
 
 
-def test_another_engine_goes_on_where_the_last_one_was(make_session):
+def test_another_engine_continues_with_the_states_of_the_last_one(make_session):
     session = make_session(**EVERYTHING)
     session.use_engine("graph")
     rows(session, 0, 1)
@@ -113,10 +113,10 @@ def test_a_block_ends_with_its_epoch_and_with_its_window(make_session):
     while step < 60:
         blocks.append(session.run_block(step))
         step = blocks[-1].end_step
-    places = [(step // 5, step % 5 // 2) for step in range(60)]
+    positions = [(step // 5, step % 5 // 2) for step in range(60)]
     assert max(map(len, blocks)) == 2
     for block in blocks:
-        assert places[block.first_step] == places[block.end_step - 1]
+        assert positions[block.first_step] == positions[block.end_step - 1]
 
 
 def test_a_step_counts_the_examples_of_all_its_micro_batches(session):
@@ -140,7 +140,7 @@ def test_each_network_has_the_optimizer_that_the_spec_gives_it(make_session):
 
 
 @pytest.mark.parametrize("spec", [{"policy": "auto"}, {"policy": "mixed_float16"}])
-def test_an_automatic_loss_scale_is_dynamic_where_layers_compute_in_float16(make_session, spec):
+def test_an_automatic_loss_scale_is_dynamic_if_layers_compute_in_float16(make_session, spec):
     session = make_session(precision=spec, loss_scale={"mode": "auto"})
     float16 = "float16" in session.policies.compute_dtypes
     assert float16 == (spec["policy"] == "mixed_float16")
@@ -148,7 +148,7 @@ def test_an_automatic_loss_scale_is_dynamic_where_layers_compute_in_float16(make
     assert session.checks_finite == float16
 
 
-def test_in_float32_a_session_has_neither_a_policy_nor_a_loss_scale(make_session):
+def test_a_float32_session_has_neither_mixed_precision_nor_a_loss_scale(make_session):
     session = make_session(float32=True, **EVERYTHING)
     assert session.policies.name == "float32"
     assert not session.checks_finite
@@ -159,7 +159,7 @@ def test_in_float32_a_session_has_neither_a_policy_nor_a_loss_scale(make_session
     }
 
 
-def test_an_override_that_no_layer_matches_is_told_with_the_field(make_session):
+def test_an_override_that_matches_no_layer_is_refused_with_the_field(make_session):
     overrides = [{"layers": "nowhere", "dtype": "bfloat16"}]
     with pytest.raises(InvalidModel, match=r"precision\.overrides/0/layers"):
         make_session(precision={"policy": "float32", "overrides": overrides})

@@ -16,7 +16,7 @@ from ampcore.spec.optimizer import Adam, Sgd, Step
 from ampcore.train.step import STEP_COLUMNS, Clip
 
 UNIT = Sgd(learning_rate=1.0)
-"""With it a step moves each weight by its clipped gradient."""
+"""With it a step changes each weight by its clipped gradient."""
 
 
 def model_with_statistics(policy):
@@ -49,7 +49,7 @@ def bad(batch):
 
 @pytest.fixture
 def weight_changes(train):
-    """How far a step of UNIT moves each weight: its clipped gradient."""
+    """The change of each weight in a step of UNIT: its clipped gradient."""
 
     def run(step, batch):
         weights = [v for n in step.task.networks for v in n.model.trainable_variables]
@@ -60,7 +60,7 @@ def weight_changes(train):
     return run
 
 
-def test_a_step_of_one_network_tells_the_columns_of_every_step(make_step, batch, train):
+def test_a_step_of_one_network_has_the_standard_columns(make_step, batch, train):
     step = make_step(FixedLossScale(256.0))
     row = train(step, batch).row
     assert step.columns == STEP_COLUMNS == tuple(row)
@@ -69,7 +69,7 @@ def test_a_step_of_one_network_tells_the_columns_of_every_step(make_step, batch,
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float32"])
-def test_an_overflow_leaves_statistics_seeds_slots_and_weights_as_they_were(
+def test_an_overflow_keeps_statistics_seeds_slots_and_weights_unchanged(
     statistics, bad, train, unchanged, policy
 ):
     step = statistics(policy)
@@ -80,7 +80,7 @@ def test_an_overflow_leaves_statistics_seeds_slots_and_weights_as_they_were(
     assert after.states[0].scale == 2.0**14
 
 
-def test_a_good_step_moves_the_statistics_and_the_seed(statistics, batch, train):
+def test_a_good_step_updates_the_statistics_and_the_seed(statistics, batch, train):
     step = statistics("float32")
     non_trainable = step.task.networks[0].model.non_trainable_variables
     before = [np.array(variable.numpy()) for variable in non_trainable]
@@ -120,9 +120,7 @@ def test_without_a_finite_check_a_bad_step_is_applied(make_step, bad, train):
 
 
 @pytest.mark.parametrize("scale", [FixedLossScale(1024.0), DynamicLossScale()])
-def test_in_float32_a_power_of_two_as_scale_changes_not_one_bit(
-    make_step, batch, train, values, scale
-):
+def test_a_power_of_two_scale_changes_no_bit_in_float32(make_step, batch, train, values, scale):
     plain, scaled = make_step(NoLossScale()), make_step(scale)
     one, other = train(plain, batch, times=5), train(scaled, batch, times=5)
     for column in ("loss", "grad_norm", "learning_rate"):
@@ -130,7 +128,7 @@ def test_in_float32_a_power_of_two_as_scale_changes_not_one_bit(
     np.testing.assert_equal(values(scaled), values(plain))
 
 
-def test_the_row_tells_the_unscaled_loss_and_the_unclipped_norm(make_step, batch, train):
+def test_the_row_has_the_unscaled_loss_and_the_unclipped_norm(make_step, batch, train):
     plain = train(make_step(NoLossScale()), batch).row
     clips = [Clip(norm=0.01, value=0.001)]
     clipped = train(make_step(FixedLossScale(256.0), clips=clips), batch).row
@@ -145,9 +143,9 @@ def test_clip_norm_limits_the_unscaled_norm(make_step, batch, weight_changes, sc
 
 
 def test_gradients_below_the_limits_are_not_clipped(make_step, batch, weight_changes):
-    free = weight_changes(make_step(optimizer=UNIT), batch)
-    loose = weight_changes(make_step(optimizer=UNIT, clips=[Clip(1e6, 1e6)]), batch)
-    np.testing.assert_equal(loose, free)
+    unlimited = weight_changes(make_step(optimizer=UNIT), batch)
+    limited = weight_changes(make_step(optimizer=UNIT, clips=[Clip(1e6, 1e6)]), batch)
+    np.testing.assert_equal(limited, unlimited)
 
 
 def test_clip_value_limits_every_element(make_step, batch, weight_changes):
@@ -166,7 +164,7 @@ def test_clipping_does_not_hide_an_overflow(make_step, batch, train, unchanged, 
 
 @pytest.mark.parametrize("clip", [Clip(norm=1.0), Clip(value=1.0)])
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_a_gradient_that_is_not_finite_stays_so_when_it_is_clipped(clip, bad):
+def test_clipping_keeps_gradients_that_are_not_finite_not_finite(clip, bad):
     grads = [tf.constant([1.0, bad])]
     assert not all_finite(clip(grads, global_norm(grads)))
 
@@ -177,7 +175,7 @@ def test_a_huge_finite_gradient_is_clipped_to_the_limit_not_to_zero():
     assert clipped.numpy() == pytest.approx([0.6, 0.8])
 
 
-def test_the_limits_hold_for_sparse_gradients_which_stay_sparse():
+def test_clipping_limits_sparse_gradients_and_keeps_them_sparse():
     grads = [tf.IndexedSlices(tf.constant([[3.0], [4.0]]), tf.constant([7, 2]), (9, 1))]
     (by_norm,) = Clip(norm=1.0)(grads, global_norm(grads))
     (by_value,) = Clip(value=3.5)(grads, global_norm(grads))

@@ -18,12 +18,12 @@ from ampcore.train.step import Clip
 
 FORMS = [(False, 1), (True, 1), (False, 4)]
 """Whether XLA compiles the step, and its micro-batches."""
-plain = pytest.mark.parametrize("step", FORMS[:1], indirect=True)
+graph_only = pytest.mark.parametrize("step", FORMS[:1], indirect=True)
 
 
 @pytest.fixture(params=FORMS, ids=str)
 def step(request, make_step, task_of):
-    """A step of a float8 layer and a plain one, with limits that would show on a history."""
+    """A step of a float8 layer and a plain one, with limits that would change a history."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
     narrow = layers.Dense(8, name="narrow", kernel_constraint="max_norm")
@@ -48,30 +48,28 @@ def trained(step, batch):
     return dict(zip(step.columns, row.numpy(), strict=True))
 
 
-def newest(step):
+def latest_amax(step):
     """The largest magnitudes that the layer has seen in the last step: inputs and kernel."""
     layer = step.task.networks[0].model.get_layer("narrow")
     histories = layer.inputs_amax_history, layer.kernel_amax_history
     return [float(history.numpy()[0]) for history in histories]
 
 
-def test_histories_take_their_values_unscaled_unclipped_and_unaveraged(step, batch):
+def test_amax_histories_are_neither_unscaled_nor_clipped_nor_averaged(step, batch):
     layer = step.task.networks[0].model.get_layer("narrow")
     largest = [np.abs(batch.x.numpy()).max(), np.abs(layer.kernel.numpy()).max()]
     row = trained(step, batch)
     assert row["skipped"] == 0
-    assert newest(step) == largest
+    assert latest_amax(step) == largest
     assert np.isfinite(row["grad_norm"])
     # What is evaluated and saved is the newest value: a history has no average.
     history = layer.inputs_amax_history
     assert optimizers.averaged(step.optimizers[0], [history])[0] is history.value
     optimizers.assign_averages(step.optimizers[0], [history])
-    assert newest(step) == largest
+    assert latest_amax(step) == largest
 
 
-def test_a_skipped_step_leaves_histories_and_constrained_weights_as_they_were(
-    step, batch, unchanged
-):
+def test_a_skipped_step_keeps_histories_and_constrained_weights_unchanged(step, batch, unchanged):
     trained(step, batch)
     step.task.networks[0].model.get_layer("narrow").kernel.assign(tf.fill([64, 8], 2.0))
     x = batch.x.numpy()
@@ -81,15 +79,15 @@ def test_a_skipped_step_leaves_histories_and_constrained_weights_as_they_were(
         assert trained(step, Batch(tf.constant(x), batch.y))["skipped"] == 1
 
 
-@plain
-def test_the_norm_is_that_of_gradients_alone(step, batch):
+@graph_only
+def test_the_norm_excludes_values_that_overwrite_their_variables(step, batch):
     layer = step.task.networks[0].model.get_layer("narrow")
     layer.kernel_amax_history.assign(tf.fill([1024], 1e6))
     assert trained(step, batch)["grad_norm"] < 1e3
 
 
-@plain
-def test_an_overflow_is_not_looked_for_in_histories(step, batch):
+@graph_only
+def test_a_replay_has_no_gradients_of_overwritten_variables(step, batch):
     replay = Replay(step.task, step.loss_scales, step.accumulate)
     seed = step_seed(0, tf.constant(0, tf.int64))
     _, replayed = next(replay.step([1.0], batch, seed))

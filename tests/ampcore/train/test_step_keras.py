@@ -1,4 +1,4 @@
-"""An update goes past the part of Keras that would add up gradients over replicas once more."""
+"""An update bypasses the part of Keras that would add up gradients over replicas again."""
 
 import keras
 import numpy as np
@@ -50,20 +50,20 @@ def through_keras(monkeypatch):
 
 @pytest.mark.parametrize("engine", ["graph", "xla_loop"])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
-def test_every_bit_is_that_of_an_update_by_way_of_keras(trained, through_keras, spec, engine):
+def test_an_update_equals_one_through_keras_bit_for_bit(trained, through_keras, spec, engine):
     own = trained(spec, engine)
     through_keras()
     np.testing.assert_equal(trained(spec, engine), own)
 
 
-def test_keras_does_not_reduce_the_gradients_once_more(trained, through_keras, monkeypatch):
+def test_keras_does_not_reduce_the_gradients_again(trained, through_keras, monkeypatch):
     calls = []
 
-    def watched(self, pairs):
+    def recorded(self, pairs):
         calls.append(pairs)
         return pairs
 
-    monkeypatch.setattr(Optimizer, "_all_reduce_sum_gradients", watched)
+    monkeypatch.setattr(Optimizer, "_all_reduce_sum_gradients", recorded)
     trained(SPECS[0], "graph")
     assert not calls
     through_keras()

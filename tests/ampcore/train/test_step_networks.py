@@ -1,4 +1,4 @@
-"""A step of several networks, each with an optimizer, a loss scale and limits of its own."""
+"""A step of several networks, each with its own optimizer, loss scale and limits."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def step(made, reset):
 
 @pytest.fixture
 def bad(batch):
-    """Real images with an infinity: only the discriminator has to do with them."""
+    """Real images with an infinity: only the discriminator uses them."""
     return Batch(tf.where(tf.reshape(tf.range(8) == 3, (8, 1)), np.inf, batch.x), batch.y)
 
 
@@ -42,19 +42,19 @@ def test_a_good_step_updates_both_networks_and_their_statistics(step, batch, tra
         assert not np.array_equal(old, new) or old.ndim == 0  # learning rates stay
 
 
-def test_one_network_that_overflows_takes_the_whole_step_back(step, batch, bad, train, unchanged):
+def test_an_overflow_of_one_network_skips_the_whole_step(step, batch, bad, train, unchanged):
     train(step, batch)
     with unchanged(step):
         assert train(step, bad).row["skipped"] == 1.0
 
 
-def test_each_scale_follows_the_gradients_of_its_own_network(step, bad, train):
+def test_each_scale_is_adjusted_by_the_gradients_of_its_own_network(step, bad, train):
     generator, discriminator = train(step, bad).states
     assert (generator.scale, generator.good_steps) == (2.0**4, 1)
     assert (discriminator.scale, discriminator.good_steps) == (2.0**5, 0)
 
 
-def test_a_generator_that_overflows_takes_the_discriminator_back_too(
+def test_an_overflow_of_the_generator_skips_the_discriminator_too(
     make_step, gan, batch, train, unchanged
 ):
     scales = DynamicLossScale(initial=2.0**24), DynamicLossScale(initial=1.0)
@@ -66,7 +66,7 @@ def test_a_generator_that_overflows_takes_the_discriminator_back_too(
     assert [float(state.scale) for state in after.states] == [2.0**23, 1.0]
 
 
-def test_the_row_tells_of_each_network_and_of_all_together(step, batch, train):
+def test_the_row_has_columns_of_each_network_and_of_all_networks(step, batch, train):
     row = train(step, batch).row
     own = [
         f"{column}/{name}" for name in ("generator", "discriminator") for column in NETWORK_COLUMNS

@@ -27,18 +27,18 @@ def normed(make_step, task_of):
     return make
 
 
-def test_replicas_that_find_the_same_train_as_one(two_replicas, normed, batch, train, values):
+def test_replicas_with_equal_gradients_train_as_one(two_replicas, normed, batch, train, values):
     replicas = two_replicas()
     one, several = normed(), normed(replicas=replicas)
-    alone, together = train(one, batch, times=3), train(several, batch, times=3)
+    single, replicated = train(one, batch, times=3), train(several, batch, times=3)
     np.testing.assert_equal(values(several), values(one))
     for column in ("loss", "grad_norm", "skipped"):
-        assert [row[column] for row in together.rows] == [row[column] for row in alone.rows]
+        assert [row[column] for row in replicated.rows] == [row[column] for row in single.rows]
     # Once a step, not once a micro-batch: bad micro-batches, losses, gradients, statistics.
     assert sorted(replicas.calls) == ["mean", "mean", "mean", "sum"]
 
 
-def test_an_infinity_of_another_replica_skips_the_step_here(  # noqa: PLR0917 - fixtures
+def test_an_infinity_in_another_replica_skips_the_step_in_this_one(  # noqa: PLR0917 - fixtures
     two_replicas, make_step, make_task, batch, train, unchanged
 ):
     step = make_step(DynamicLossScale(), task=make_task(Mlp(hidden=(16,))), optimizer=Adam())

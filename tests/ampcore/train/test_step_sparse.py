@@ -1,4 +1,4 @@
-"""The gradient of a table that was only looked up: rows, from the tape to the optimizer."""
+"""The gradient of an embedding table stays sparse from the tape to the optimizer."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train.step import Clip
 
 KEYS = [[[1, 1], [4, 1]], [[4, 1], [1, 2]]]
-"""Of 9 rows those that are looked up are 1, 2 and 4: 5 times, once and twice."""
+"""The lookups: of 9 rows, row 1 five times, row 2 once, row 4 twice."""
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +45,17 @@ def dense_gradient(step, batch):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_the_optimizer_gets_rows_each_named_once(step_of, batch, train, monkeypatch, accumulate):
+def test_the_optimizer_gets_one_sparse_gradient_for_the_table(
+    step_of, batch, train, monkeypatch, accumulate
+):
     step = step_of(accumulate=accumulate)
     given, apply = [], step.optimizers[0].apply
 
-    def watched(grads, variables):
+    def recorded(grads, variables):
         given.extend(grads)
         return apply(grads, variables)
 
-    monkeypatch.setattr(step.optimizers[0], "apply", watched)
+    monkeypatch.setattr(step.optimizers[0], "apply", recorded)
     train(step, batch)
     sparse = [grad for grad in given if isinstance(grad, tf.IndexedSlices)]
     assert len(sparse) == 1
@@ -74,7 +76,7 @@ def test_lookups_of_one_row_are_added_up_before_the_norm_and_the_update(step_of,
     assert row["grad_norm"] == pytest.approx(norm, rel=1e-5)
 
 
-def test_the_limit_of_an_element_is_that_of_the_sum(step_of, batch, train):
+def test_clip_value_limits_the_sum_of_duplicate_rows(step_of, batch, train):
     unit = Sgd(learning_rate=1.0)
     step = step_of(optimizer=unit, clips=[Clip(value=1e-3)])
     before = table(step)[0].numpy()

@@ -19,7 +19,7 @@ def block(first_step, losses, skipped=False, seconds=1.0):
     return step_block(first_step, STEP_COLUMNS, np.array(rows, np.float32), seconds, examples=10)
 
 
-def test_blocks_add_up():
+def test_totals_add_up_blocks():
     totals = Totals()
     totals.add(block(0, [3.0]), is_warm=False)
     totals.add(block(1, [2.0, 1.0], skipped=True), is_warm=True)
@@ -27,7 +27,7 @@ def test_blocks_add_up():
     assert (totals.steps, totals.skipped, totals.final_loss) == (4, 2, 0.5)
 
 
-def test_the_final_loss_is_that_of_the_newest_step_that_was_applied():
+def test_the_final_loss_is_that_of_the_last_applied_step():
     totals = Totals()
     assert np.isnan(totals.final_loss)
     totals.add(block(0, [3.0, 2.0]), is_warm=False)
@@ -35,7 +35,7 @@ def test_the_final_loss_is_that_of_the_newest_step_that_was_applied():
     assert totals.final_loss == 2.0
 
 
-def test_throughput_leaves_out_the_blocks_that_compile_unless_there_is_no_other():
+def test_throughput_excludes_blocks_that_compile_unless_there_is_no_other():
     totals = Totals()
     assert totals.examples_per_s == 0.0
     totals.add(block(0, [3.0], seconds=100.0), is_warm=False)
@@ -52,7 +52,7 @@ def test_a_skipped_step_is_counted_in_its_epoch_and_its_loss_is_not():
     assert totals.close_epoch(4) == Event(EventType.EPOCH, 4, facts)
 
 
-def test_each_epoch_begins_anew():
+def test_each_epoch_has_its_own_totals():
     totals = Totals()
     totals.add(block(0, [1.0]), is_warm=True)
     totals.close_epoch(0)
@@ -78,7 +78,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_applied_steps(steps):
         assert facts["loss"] == pytest.approx(np.mean(applied, dtype=np.float64), abs=1e-6)
 
 
-def test_an_evaluation_is_told_after_the_newest_step_and_kept():
+def test_an_evaluation_is_kept_and_its_event_has_the_last_step():
     totals = Totals()
     totals.add(block(0, [1.0, 2.0]), is_warm=True)
     event = totals.keep({"val_loss": 0.5})
@@ -86,7 +86,7 @@ def test_an_evaluation_is_told_after_the_newest_step_and_kept():
     assert totals.evaluation == {"val_loss": 0.5}
 
 
-def test_every_field_comes_back_from_a_checkpoint():
+def test_every_field_survives_a_round_trip_through_the_counters():
     totals = Totals()
     totals.add(block(0, [3.0], seconds=2.0), is_warm=False)
     totals.add(block(1, [2.0, 1.0], skipped=True), is_warm=True)

@@ -41,12 +41,12 @@ def test_two_runs_of_one_spec_are_equal_bit_for_bit(float16_run, run_job):
     assert again.of(EventType.EVALUATION) == float16_run.of(EventType.EVALUATION)
 
 
-def test_another_seed_is_another_run(float16_run, run_job):
+def test_another_seed_gives_another_loss(float16_run, run_job):
     other = run_job(**FLOAT16 | {"train": {"steps": 12, "seed": 1}})
     assert other.steps["loss"][0] != float16_run.steps["loss"][0]
 
 
-def test_blocks_hold_every_step_once_and_the_first_comes_at_once(float16_run):
+def test_blocks_have_every_step_once_and_the_first_block_has_one_step(float16_run):
     assert (float16_run.steps.first_step, float16_run.steps.end_step) == (0, 20)
     assert len(float16_run.blocks[0]) == 1
 
@@ -58,7 +58,7 @@ def test_short_epochs_share_a_block(run_job, monkeypatch):
     assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 9, 14, 19]
 
 
-def test_the_run_starts_with_what_it_is_about_to_do(float16_run):
+def test_the_first_event_describes_the_run(float16_run):
     assert float16_run.events[0].type is EventType.STARTED
     assert float16_run.events[0].data == {
         "total_steps": 20,
@@ -71,7 +71,7 @@ def test_the_run_starts_with_what_it_is_about_to_do(float16_run):
     }
 
 
-def test_the_engine_is_told_before_the_first_step(float16_run):
+def test_the_engine_event_has_the_first_step_and_the_reason(float16_run):
     [event] = float16_run.of(EventType.ENGINE)
     assert event.step == 0
     assert (event.data["engine"], event.data["reason"]) == ("graph", "set by runtime.engine")
@@ -87,13 +87,13 @@ def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(float16_ru
         assert event.data["scale_after"] == event.data["scale_before"] / 2
 
 
-def test_growth_of_the_scale_is_told(float16_run):
+def test_growth_of_the_scale_is_an_event(float16_run):
     growths = float16_run.of(EventType.SCALE_GROWTH)
     assert growths
     assert all(e.data["scale_after"] == 2 * e.data["scale_before"] for e in growths)
 
 
-def test_each_epoch_is_told_with_the_loss_of_its_applied_steps(float16_run):
+def test_each_epoch_is_an_event_with_the_loss_of_its_applied_steps(float16_run):
     epochs = float16_run.of(EventType.EPOCH)
     assert [(event.step, event.data["epoch"]) for event in epochs] == [
         *((4, 0), (9, 1), (14, 2), (19, 3))
@@ -107,14 +107,14 @@ def test_each_epoch_is_told_with_the_loss_of_its_applied_steps(float16_run):
             assert event.data["loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_evaluation_comes_when_asked_for_and_its_last_is_in_the_result(float16_run):
+def test_evaluations_run_as_requested_and_the_last_is_in_the_result(float16_run):
     evaluations = float16_run.of(EventType.EVALUATION)
     assert [event.step for event in evaluations] == [9, 19]
     assert evaluations[-1].data["val_loss"] == float16_run.result.val_loss
     assert evaluations[-1].data["val_accuracy"] == float16_run.result.val_accuracy > 0
 
 
-def test_the_result_sums_up_the_steps(float16_run):
+def test_the_result_summarizes_the_steps(float16_run):
     result, steps = float16_run.result, float16_run.steps
     assert result.steps == len(steps)
     assert result.skipped == steps["skipped"].sum()
@@ -129,14 +129,14 @@ def test_the_result_sums_up_the_steps(float16_run):
     assert not result.stopped
 
 
-def test_the_result_is_a_document(float16_run):
+def test_the_result_is_written_as_json(float16_run):
     document = float16_run.result.to_json()
     assert json.loads(json.dumps(document)) == document
     assert document["model_file"] == "model.keras"
     assert document["weights_digest"] == float16_run.result.weights_digest
 
 
-def test_the_model_is_saved_whole_and_its_weights_are_those_of_the_digest(float16_run):
+def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_run):
     file = float16_run.result.model_file
     saved = float16_run.of(EventType.MODEL_SAVED)[0].data
     assert saved == {"file": "model.keras", "size_bytes": file.stat().st_size}
@@ -148,7 +148,7 @@ def test_the_model_is_saved_whole_and_its_weights_are_those_of_the_digest(float1
     assert digest.hexdigest() == float16_run.result.weights_digest
 
 
-def test_each_network_is_saved_as_a_model_of_its_own(run_job, tmp_path):
+def test_each_network_is_saved_as_its_own_model(run_job, tmp_path):
     model = {"kind": "gan", "latent": 4, "generator": [4, 4], "discriminator": [4]}
     run = run_job(model=model, train={"steps": 1}, output_dir=tmp_path)
     names = ["generator.keras", "discriminator.keras"]
@@ -156,13 +156,13 @@ def test_each_network_is_saved_as_a_model_of_its_own(run_job, tmp_path):
     assert [event.data["file"] for event in run.of(EventType.MODEL_SAVED)] == names
 
 
-def test_the_preflight_is_told_before_the_first_step(float16_run):
+def test_the_preflight_events_are_the_figures_and_the_findings(float16_run):
     codes = [event.data["code"] for event in float16_run.of(EventType.PREFLIGHT)]
     assert codes[0] == "figures"
-    assert "initial_scale_overflows" in codes  # whatever the CPU can do
+    assert "initial_scale_overflows" in codes  # on every CPU
 
 
-def test_float16_without_a_loss_scale_is_warned_of(run_job):
+def test_float16_without_a_loss_scale_is_a_preflight_finding(run_job):
     parts = {"loss_scale": {"mode": "none"}, "train": {"steps": 1}}
     run = run_job(precision={"policy": "mixed_float16"}, **parts)
     codes = [event.data["code"] for event in run.of(EventType.PREFLIGHT)]
@@ -170,7 +170,7 @@ def test_float16_without_a_loss_scale_is_warned_of(run_job):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_every_policy_learns_and_without_scaling_the_scale_is_one(run_job, policy):
+def test_policies_without_loss_scaling_learn_with_a_scale_of_one(run_job, policy):
     run = run_job(precision={"policy": policy}, train={"epochs": 3})
     assert run.result.final_loss_scale == 1.0
     assert set(run.steps["loss_scale"]) == {1.0}
@@ -185,7 +185,7 @@ def test_every_optimizer_learns(run_job, kind):
     assert run.steps["learning_rate"] == pytest.approx(0.01)
 
 
-def test_values_that_are_not_finite_are_warned_of_once(run_job):
+def test_values_that_are_not_finite_cause_one_warning(run_job):
     run = run_job(
         model={"kind": "mlp", "hidden": [16], "activation": "linear"},
         optimizer={"kind": "sgd", "learning_rate": 1e6},
@@ -199,7 +199,7 @@ def test_values_that_are_not_finite_are_warned_of_once(run_job):
     assert (event.step, event.data["code"]) == (first, f"non_finite_{what}")
 
 
-def test_steps_decide_over_epochs_and_the_end_is_evaluated(run_job):
+def test_steps_override_epochs_and_the_end_is_evaluated(run_job):
     run = run_job(train={"epochs": 50, "steps": 7})
     assert run.result.steps == 7
     assert [event.step for event in run.of(EventType.EVALUATION)] == [4, 6]
@@ -213,7 +213,7 @@ def test_without_validation_data_there_is_no_evaluation(run_job):
     assert not run.of(EventType.EVALUATION)
 
 
-def test_micro_batches_make_one_step_of_as_many_examples(run_job):
+def test_a_step_has_the_examples_of_all_its_micro_batches(run_job):
     data = {"kind": "digits", "batch_size": 64}
     run = run_job(data=data, train={"accumulate": 4, "epochs": 2})
     assert run.events[0].data["steps_per_epoch"] == 1437 // 256
@@ -221,16 +221,16 @@ def test_micro_batches_make_one_step_of_as_many_examples(run_job):
     assert set(run.steps["bad_micro_batches"]) == {0.0}
 
 
-def test_a_request_to_stop_is_obeyed_after_the_block_and_saves_no_model(run_job, tmp_path):
-    asked = iter([False, False, True])
-    run = run_job(lambda: next(asked), output_dir=tmp_path, train={"epochs": 1000})
+def test_a_stop_request_ends_the_run_after_a_block_without_a_model(run_job, tmp_path):
+    requests = iter([False, False, True])
+    run = run_job(lambda: next(requests), output_dir=tmp_path, train={"epochs": 1000})
     assert run.result.stopped
     assert run.result.steps == run.steps.end_step < 5000
     assert run.result.model_file is None
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoints"]
 
 
-def test_too_many_skips_end_the_run_after_its_steps_were_told(job):
+def test_too_many_skips_end_the_run_after_its_steps_are_reported(job):
     blocks = []
     spec = job(
         loss_scale={"mode": "fixed", "scale": 2.0**96},
@@ -254,7 +254,7 @@ def test_a_loss_that_stays_nan_ends_the_run(job):
         Trainer(spec).run()
 
 
-def test_a_job_for_a_gpu_needs_one(job):
+def test_a_job_for_a_gpu_fails_without_one(job):
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
     with pytest.raises(UnsupportedDevice, match=r"runtime\.device") as caught:
@@ -262,14 +262,14 @@ def test_a_job_for_a_gpu_needs_one(job):
     assert caught.value.reason is Reason.UNSUPPORTED_DEVICE
 
 
-def test_more_data_than_memory_is_told_as_such(job):
+def test_data_too_large_for_memory_is_an_out_of_memory_error(job):
     data = {"kind": "synthetic", "shape": [1000, 1000], "examples": 100_000_000}
     with pytest.raises(OutOfMemory, match=r"lower data\.batch_size") as caught:
         Trainer(job(data=data)).run()
     assert caught.value.reason is Reason.OUT_OF_MEMORY
 
 
-def test_a_device_that_runs_out_of_memory_is_told_as_such(job):
+def test_a_device_without_free_memory_is_an_out_of_memory_error(job):
     def exhausted(_):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]\nmore")
 
@@ -277,7 +277,7 @@ def test_a_device_that_runs_out_of_memory_is_told_as_such(job):
         Trainer(job()).run(on_block=exhausted)
 
 
-def test_bad_data_and_models_that_cannot_take_them_are_told(job, tmp_path):
+def test_missing_data_and_unsuitable_models_are_typed_errors(job, tmp_path):
     data = {"kind": "npz", "path": "flat.npz", "batch_size": 4}
     with pytest.raises(InvalidData):
         Trainer(job(data=data), data_root=tmp_path).run()

@@ -1,4 +1,4 @@
-"""When a trainer saves a run, and how it goes on with one; see test_resume for runs killed."""
+"""When a trainer saves checkpoints, and how it resumes; for killed runs see test_resume."""
 
 import numpy as np
 import pytest
@@ -21,12 +21,12 @@ def train(every_s, epochs=2):
 
 @pytest.fixture
 def stopped_after(run_job, one_step_blocks, tmp_path):
-    """Runs JOB to its end, or until so many steps are done."""
+    """Runs JOB to its end, or until this many steps are done."""
 
     def run(steps=None, **parts):
-        asked = iter(range(10**6))
+        calls = iter(range(10**6))
         return run_job(
-            lambda: next(asked) == steps,
+            lambda: next(calls) == steps,
             output_dir=tmp_path,
             **{**JOB, "train": train(60), **parts},
         )
@@ -38,7 +38,7 @@ def saved(run):
     return [event.step for event in run.of(EventType.CHECKPOINT_SAVED)]
 
 
-def test_a_checkpoint_is_saved_when_it_is_due_and_told(run_job, one_step_blocks, tmp_path):
+def test_a_checkpoint_is_saved_when_it_is_due_and_is_an_event(run_job, one_step_blocks, tmp_path):
     run = run_job(output_dir=tmp_path, **JOB, train=train(1e-9))
     assert saved(run) == [*range(10), 9]  # and one at the end
     events = run.of(EventType.CHECKPOINT_SAVED)
@@ -50,15 +50,15 @@ def test_a_checkpoint_is_saved_when_it_is_due_and_told(run_job, one_step_blocks,
         assert event.data["seconds"] >= 0
 
 
-def test_before_it_is_due_only_the_end_is_saved(stopped_after):
+def test_a_run_shorter_than_the_interval_saves_only_its_end(stopped_after):
     assert saved(stopped_after()) == [9]
 
 
-def test_a_run_that_was_stopped_is_saved_even_if_no_checkpoints_are_wanted(stopped_after):
+def test_a_stopped_run_is_saved_even_without_a_checkpoint_interval(stopped_after):
     assert saved(stopped_after(4, train=train(None))) == [3]
 
 
-def test_where_no_checkpoints_are_wanted_the_end_is_not_saved_either(stopped_after, tmp_path):
+def test_without_a_checkpoint_interval_the_end_is_not_saved(stopped_after, tmp_path):
     assert not saved(stopped_after(train=train(None)))
     assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
 
@@ -67,7 +67,7 @@ def test_without_an_output_folder_nothing_is_saved(run_job):
     assert not saved(run_job(**JOB, train=train(1e-9)))
 
 
-def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_goes_on(run_job, tmp_path):
+def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_continues(run_job, tmp_path):
     (tmp_path / "checkpoints").write_text("no folder")
     run = run_job(output_dir=tmp_path, **JOB, train=train(60))
     [event] = [e for e in run.of(EventType.WARNING) if e.data["code"] == "checkpoint_failed"]
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_goes_on(run_
     assert run.result.model_file.exists()
 
 
-def test_a_run_goes_on_from_where_it_was_stopped(run_job, stopped_after, tmp_path):
+def test_a_resumed_run_continues_where_it_was_stopped(run_job, stopped_after, tmp_path):
     whole = run_job(**JOB, train=train(60))
     first = stopped_after(4)
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
@@ -89,7 +89,7 @@ def test_a_run_goes_on_from_where_it_was_stopped(run_job, stopped_after, tmp_pat
     assert rest.of(EventType.EPOCH) == whole.of(EventType.EPOCH)
 
 
-def test_a_resumed_run_tells_from_where_and_what_was_changed(run_job, stopped_after, tmp_path):
+def test_the_resumed_event_has_the_checkpoint_and_the_changes(run_job, stopped_after, tmp_path):
     first = stopped_after(4)
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60, epochs=3))
     [event] = rest.of(EventType.RESUMED)
@@ -101,7 +101,7 @@ def test_a_resumed_run_tells_from_where_and_what_was_changed(run_job, stopped_af
     assert rest.result.steps == 15
 
 
-def test_a_checkpoint_pins_the_engine_it_was_made_with(run_job, stopped_after, tmp_path):
+def test_a_resumed_run_uses_the_engine_of_its_checkpoint(run_job, stopped_after, tmp_path):
     stopped_after(2, runtime={"engine": "xla_step"})
     auto = {"engine": "auto"}
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60), runtime=auto)
@@ -110,19 +110,19 @@ def test_a_checkpoint_pins_the_engine_it_was_made_with(run_job, stopped_after, t
     assert event.data["reason"] == "same engine as the checkpoint"
 
 
-def test_without_a_checkpoint_a_resumed_run_begins_at_the_beginning(run_job, tmp_path):
+def test_a_resumed_run_without_a_checkpoint_starts_at_step_0(run_job, tmp_path):
     run = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
     assert run.steps.first_step == 0
     assert not run.of(EventType.RESUMED)
 
 
-def test_without_being_asked_to_resume_a_run_begins_at_the_beginning(stopped_after):
+def test_a_run_without_resume_starts_at_step_0(stopped_after):
     stopped_after(4)
     again = stopped_after(2)
     assert again.steps.first_step == 0
 
 
-def test_a_run_that_was_done_is_done_when_it_is_resumed(run_job, stopped_after, tmp_path):
+def test_a_finished_run_trains_no_steps_when_it_is_resumed(run_job, stopped_after, tmp_path):
     whole = stopped_after()
     again = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
     assert again.blocks == []
@@ -141,12 +141,12 @@ DIGITS = {"kind": "digits", "batch_size": 256}
 
 @pytest.fixture
 def steps(run_job, tmp_path):
-    """Trains up to `count` steps, or until `stop` are done; goes on where there are some."""
+    """Trains up to `count` steps, or until `stop` are done; resumes an earlier run."""
 
     def run(count, stop=None, **parts):
-        asked = iter(range(10**6))
+        calls = iter(range(10**6))
         made = {"model": MLP, "data": DIGITS, "train": {"steps": count}} | parts
-        return run_job(lambda: next(asked) == stop, output_dir=tmp_path, resume=True, **made)
+        return run_job(lambda: next(calls) == stop, output_dir=tmp_path, resume=True, **made)
 
     return run
 
@@ -176,12 +176,12 @@ def test_a_resumed_epoch_reports_all_its_steps(run_job, steps):
     assert steps(10).of(EventType.EPOCH) == whole.of(EventType.EPOCH)[1:]
 
 
-def test_a_checkpoint_before_the_first_step_belongs_to_none(steps):
+def test_a_checkpoint_before_the_first_step_has_no_step(steps):
     [event] = steps(2, stop=0).of(EventType.CHECKPOINT_SAVED)
     assert event.step is None
 
 
-def test_a_scale_that_was_none_under_auto_does_not_stay_1_in_float16(steps):
+def test_an_auto_scale_becomes_dynamic_after_a_change_to_float16(steps):
     auto = {"loss_scale": {"mode": "auto"}}
     steps(1, **auto)
     rest = steps(2, **auto, precision={"policy": "mixed_float16"})
@@ -200,7 +200,7 @@ def test_a_policy_changed_after_a_fallback_is_used(steps):
     assert steps(6, precision={"policy": "mixed_bfloat16"}).result.policy == "mixed_bfloat16"
 
 
-def test_a_run_that_fails_without_a_finite_check_leaves_checkpoints_from_before(
+def test_a_failed_run_without_a_finite_check_keeps_finite_checkpoints(
     job, bad_data, tmp_path, one_step_blocks
 ):
     spec = job(
@@ -217,7 +217,7 @@ def test_a_run_that_fails_without_a_finite_check_leaves_checkpoints_from_before(
     assert all(np.isfinite(array).all() for array in weights)
 
 
-def test_a_run_resumed_amid_bad_steps_rolls_back_to_the_state_before_them(
+def test_a_run_resumed_between_bad_steps_rolls_back_to_the_state_before_them(
     steps, bad_data, one_step_blocks
 ):
     job = {

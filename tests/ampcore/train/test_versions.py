@@ -1,4 +1,4 @@
-"""Checkpoints of other versions: earlier ones, that count less, and later ones, that count more."""
+"""Checkpoints of other versions: earlier ones with fewer counters, later ones with more."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ JOB = {
     "model": {"kind": "mlp", "hidden": [4]},
     "data": {"kind": "digits", "batch_size": 256, "validation_split": 0.0},
     "precision": {"policy": "mixed_float16"},
-    # Far from the boundary, whatever the processor's sums look like: each sixth good step is
+    # Far from the boundary on every processor: each sixth good step is
     # followed by one that overflows.
     "loss_scale": {
         **{"mode": "dynamic", "initial": 2.0**24, "growth_interval": 6},
@@ -42,7 +42,7 @@ SKIPPED = [0, 7, 14]
 
 @pytest.fixture
 def folder(tmp_path):
-    """The checkpoints of a job that version 0.5 was stopped at."""
+    """The checkpoints of a job that was stopped in version 0.5."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     shutil.copy(MADE_BY_0_5, folder / f"checkpoint-000001-step-{DONE}.safetensors")
@@ -56,7 +56,7 @@ def change(folder, **manifest):
 
 
 def header(file):
-    """The header of a file, and what comes behind it."""
+    """The header of a file, and the bytes after it."""
     data = file.read_bytes()
     size = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + size]), data[8 + size :]
@@ -69,7 +69,7 @@ def write(file, document, rest):
     file.write_bytes(data + hashlib.sha256(data).digest())
 
 
-def test_a_checkpoint_of_version_0_5_goes_on_to_the_same_end(run_job, folder):
+def test_a_checkpoint_of_version_0_5_resumes_to_the_same_result(run_job, folder):
     whole = run_job(**JOB)
     rest = run_job(output_dir=folder.parent, resume=True, **JOB)
     assert not rest.of(EventType.WARNING)
@@ -83,7 +83,7 @@ def test_a_checkpoint_of_version_0_5_goes_on_to_the_same_end(run_job, folder):
     assert (rest.result.steps, rest.result.skipped) == (STEPS, len(SKIPPED))
 
 
-def test_a_counter_of_a_later_version_is_ignored_and_not_carried_on(run_job, folder):
+def test_a_counter_of_a_later_version_is_ignored_and_not_saved_again(run_job, folder):
     counters = dict(newest(folder).checkpoint.manifest.counters)
     counters["totals"] |= {"watts": 7.0, "epoch": counters["totals"]["epoch"] | {"watts": 7.0}}
     counters["diagnosis"]["verdicts"] |= {"watts": 7.0}
@@ -97,14 +97,14 @@ def test_a_counter_of_a_later_version_is_ignored_and_not_carried_on(run_job, fol
 
 
 @pytest.mark.parametrize("left", [(), ("totals", "diagnosis")])
-def test_counters_that_a_version_did_not_have_begin_at_nothing(run_job, folder, left):
+def test_counters_that_a_checkpoint_lacks_start_at_zero(run_job, folder, left):
     """As a later version finds the checkpoints of this one."""
     counters = newest(folder).checkpoint.manifest.counters
     change(folder, counters={name: {} for name in left})
     run = run_job(output_dir=folder.parent, resume=True, **JOB)
     assert "totals" in counters
     assert run.steps.first_step == DONE
-    # The skips before are not known any more; the one after is.
+    # The skips before the checkpoint are unknown; there is one after it.
     assert (run.result.steps, run.result.skipped) == (STEPS, 1)
 
 
@@ -116,7 +116,7 @@ def test_counters_that_a_version_did_not_have_begin_at_nothing(run_job, folder, 
         ({"totals": [1]}, "counters.totals"),
     ],
 )
-def test_what_is_no_counter_is_refused_with_both_versions(run_job, folder, counters, field):
+def test_an_invalid_counter_is_refused_with_both_versions(run_job, folder, counters, field):
     change(folder, counters=counters, versions={"ampcore": "9.8.7"})
     with pytest.raises(IncompatibleCheckpoint, match=field) as refused:
         run_job(output_dir=folder.parent, resume=True, **JOB)
@@ -149,7 +149,7 @@ def test_a_format_that_is_too_new_is_refused_with_both_versions(run_job, folder)
     assert refused.value.reason is Reason.INVALID_CHECKPOINT
 
 
-def test_a_state_to_go_back_to_is_part_of_a_checkpoint(folder):
+def test_a_checkpoint_contains_the_good_state(folder):
     found = newest(folder).checkpoint
     good = {name: array + array.dtype.type(1) for name, array in found.arrays.items()}
     file = save(folder, replace(found, good_arrays=good))

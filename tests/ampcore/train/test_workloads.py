@@ -19,12 +19,12 @@ FAST = {"kind": "adam", "learning_rate": 0.005}
     ],
     ids=["mlp", "cnn", "lenet5", "resnet"],
 )
-def test_a_classifier_tells_handwritten_digits_apart(run_job, model, epochs):
+def test_a_classifier_learns_handwritten_digits(run_job, model, epochs):
     run = run_job(model=model, data=DIGITS, optimizer=FAST, train={"epochs": epochs})
     assert run.result.val_accuracy > 0.8
 
 
-def test_a_gan_learns_on_both_sides(run_job):
+def test_both_networks_of_a_gan_learn(run_job):
     run = run_job(
         model={"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [8]},
         data={"kind": "digits", "batch_size": 64},
@@ -69,7 +69,7 @@ def text(tmp_path_factory):
     ],
     ids=lambda model: model["kind"],
 )
-def test_a_language_model_learns_more_than_how_often_characters_come(run_job, text, model):
+def test_a_language_model_learns_more_than_character_frequencies(run_job, text, model):
     data, entropy = text
     optimizer = {"kind": "adam", "learning_rate": 0.01}
     run = run_job(model=model, data=data, optimizer=optimizer, train={"epochs": 4})

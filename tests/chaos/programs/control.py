@@ -1,6 +1,7 @@
-"""Control: a folder through which a test says how far, and how fast, its trainers train.
+"""Control: a folder of files with which a test sets how far and how fast its trainers train.
 
-The tests import it as a module, the trainer programs as a file beside them; standard library only.
+The tests import it as a module, the trainer programs from their own folder. It imports only the
+standard library.
 """
 
 import json
@@ -46,7 +47,7 @@ class Control:
         """Let the trainers train to the end."""
         self._hold_file.unlink(missing_ok=True)
 
-    def leave_memory(self, size_bytes: int | None) -> None:
+    def set_memory_limit(self, size_bytes: int | None) -> None:
         """Limit the memory that later attempts may allocate in addition; None: no limit."""
         if size_bytes is None:
             self._memory_file.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ NOT_LOADED = "Failed to load resource"
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Any]) -> Iterator[Any]:
     """A stack for the dashboard's tests alone: its endless job delays no other test."""
-    stack = start(tmp_path_factory.mktemp("looked-at") / "data")
+    stack = start(tmp_path_factory.mktemp("dashboard") / "data")
     yield stack
     assert stack.stop() == 0
 
@@ -71,7 +71,7 @@ class DashboardUser:
     def _open(self, width: int = 1280, scheme: Any = "light") -> Page:
         """Open an empty window."""
         size: Any = {"width": width, "height": 900}
-        # Without transitions: axe-core would judge a colour in the middle of one.
+        # Without transitions: axe-core would measure a colour in the middle of one.
         context = self.browser.new_context(
             viewport=size, color_scheme=scheme, reduced_motion="reduce"
         )
@@ -97,7 +97,7 @@ class DashboardUser:
 
     def _watch(self, request: Request) -> None:
         if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
-            self.page_errors.append(f"asked for {request.url}")
+            self.page_errors.append(f"requested {request.url}")
 
 
 @pytest.fixture

@@ -20,6 +20,6 @@ SKIPPING: dict[str, Any] = {
 LIVE: dict[str, Any] = {
     **SKIPPING,
     "name": "live",
-    "optimizer": {"kind": "adam", "learning_rate": 1e-6},  # it stays where steps overflow
+    "optimizer": {"kind": "adam", "learning_rate": 1e-6},  # so small that steps keep overflowing
     "train": {"steps": 1_000_000_000, "seed": 1},
 }

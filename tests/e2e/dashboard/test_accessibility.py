@@ -103,13 +103,13 @@ def switch_to_light(page: Page) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
-def tab_to(page: Page, there: Locator) -> None:
+def tab_to(page: Page, target: Locator) -> None:
     """Press Tab until the locator has the focus."""
     for _ in range(60):
         page.keyboard.press("Tab")
-        if there.evaluate("element => element === document.activeElement"):
+        if target.evaluate("element => element === document.activeElement"):
             return
-    pytest.fail("the Tab key does not lead there")
+    pytest.fail("the Tab key does not reach the element")
 
 
 def accessibility_violations(page: Page) -> list[str]:

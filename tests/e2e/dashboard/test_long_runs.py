@@ -16,14 +16,14 @@ from tests.waiting import DEADLINE_S
 pytestmark = pytest.mark.xdist_group("dashboard")
 
 STEPS = 10_000_000
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 POLLS = 120
 POLL_MS = 2000
 WINDOW = 30
 """The number of polls at the beginning and at the end whose cost is compared."""
 BLOCK = 4096
 LONG_ENOUGH = 270 * BLOCK
-"""So many steps that every marker is used and a point holds 2,048 steps until the end."""
+"""Enough steps that every marker is used and a point stands for 2,048 steps until the end."""
 STEPS_PER_POLL = 2048
 GROWTH = 20
 COUNT_POINTS = """() => {
@@ -54,23 +54,23 @@ def long_job(stack: Any, telemetry: Any) -> str:
         database.close()
 
 
-def test_ten_million_steps_need_few_points_and_requests(
+def test_each_plot_of_ten_million_steps_has_at_most_1000_points(
     open_signed_in: Any, long_job: str, telemetry: Any
 ) -> None:
     page = open_signed_in(f"#/jobs/{long_job}")
     page.wait_for_function(IS_DRAWN_JS)
-    with page.expect_response(lambda answer: "/steps?" in answer.url) as opened:
+    with page.expect_response(lambda response: "/steps?" in response.url) as opened:
         page.reload()
-    # What it takes to open is no more than for a short job; benchmarks/page_load.py measures it.
-    assert len(opened.value.json()["data"]["step"]) <= MOST_POINTS
+    # It opens as fast as the page of a short job: benchmarks/page_load.py measures it.
+    assert len(opened.value.json()["data"]["step"]) <= MAX_POINTS
     page.wait_for_function(IS_DRAWN_JS)
     shown = page.get_by_role("status", name="Plot range")
     zooms = 0
     while "Each point is one step" not in shown.inner_text():
         before = shown.inner_text()
-        with page.expect_response(lambda answer: "start=" in answer.url) as answer:
+        with page.expect_response(lambda response: "start=" in response.url) as response:
             page.get_by_role("button", name="Zoom in").click()
-        assert len(answer.value.json()["data"]["step"]) <= MOST_POINTS
+        assert len(response.value.json()["data"]["step"]) <= MAX_POINTS
         expect(shown).not_to_have_text(before)
         zooms += 1
     assert zooms >= 10
@@ -80,27 +80,29 @@ def test_ten_million_steps_need_few_points_and_requests(
 
 
 def test_an_idle_page_only_gets_304_responses(open_signed_in: Any, finished_jobs: Any) -> None:
-    told: list[tuple[int, str]] = []
+    responses: list[tuple[int, str]] = []
     page = open_with_fake_clock(open_signed_in("#/jobs?q=healthy"))
-    page.on("response", lambda answer: told.append((answer.status, answer.url)))
+    page.on("response", lambda response: responses.append((response.status, response.url)))
     for _ in range(4):
         with page.expect_event("requestfinished", lambda request: "/jobs?" in request.url):
             page.clock.run_for(POLL_MS)
-    asked = [status for status, url in told if "/api/" in url]
-    assert asked.count(304) == len(asked) >= 4
-    files = [url for _, url in told if "/api/" not in url]
-    assert len(files) == len(set(files)), "what the next page needs is fetched once"
+    requested = [status for status, url in responses if "/api/" in url]
+    assert requested.count(304) == len(requested) >= 4
+    files = [url for _, url in responses if "/api/" not in url]
+    assert len(files) == len(set(files)), "a file was requested twice"
 
 
 def test_a_hidden_page_sends_no_requests(open_signed_in: Any, finished_jobs: Any) -> None:
     page = open_with_fake_clock(open_signed_in("#/jobs?q=healthy"))
     hide(page, True)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.clock.run_for(4 * POLL_MS)
     with page.expect_request(lambda request: "/jobs?" in request.url):
         hide(page, False)
-    assert len([url for url in asked if "/jobs?" in url]) == 1, "all but the last: while hidden"
+    assert len([url for url in requested if "/jobs?" in url]) == 1, (
+        "a request was sent while the page was hidden"
+    )
 
 
 def open_with_fake_clock(page: Page) -> Page:
@@ -181,9 +183,9 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
     assert at_last["Nodes"] < at_first["Nodes"] + GROWTH
     assert at_last["JSEventListeners"] < at_first["JSEventListeners"] + GROWTH
     early, late = DrawingCost.of(costs[:WINDOW]), DrawingCost.of(costs[-WINDOW:])
-    # Each answer is drawn once, in a fifth more points by now.
+    # Each response is drawn once; by now it has a fifth more points.
     assert 0 < late.points <= 1.5 * early.points, (early, late)
-    # An answer takes one frame to three, as the machine is fast or slow: up to thrice the work.
+    # A response takes one to three frames, depending on the machine: up to three times the work.
     assert 0 < late.layouts <= 4 * early.layouts, (early, late)
 
 
@@ -203,7 +205,7 @@ def poll(page: Page, devtools: CDPSession, job: RunningJob) -> DrawingCost:
     """Store steps and let the page poll and draw them; returns the cost."""
     before = done(page, devtools)
     job.train(STEPS_PER_POLL)
-    with page.expect_response(lambda answer: "/steps?" in answer.url and answer.ok):
+    with page.expect_response(lambda response: "/steps?" in response.url and response.ok):
         page.clock.run_for(POLL_MS)
     expect(page.get_by_role("status", name="Plot range")).to_contain_text(
         f"Steps 0 to {job.step - 1:,}"

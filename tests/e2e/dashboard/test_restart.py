@@ -45,14 +45,14 @@ def test_job_and_page_continue_after_a_restart_of_the_stack(
         expect(alert).to_be_hidden()
         expect(step).not_to_have_text(seen)  # nobody had to sign in again
         job = stack.client.jobs.get(job.id)
-        wait_until(lambda: job.refresh().step > steps_before, "the job goes on")
+        wait_until(lambda: job.refresh().step > steps_before, "the job continues")
         page.get_by_role("button", name="Cancel live").click()
         expect(page.get_by_label("Why the job is in this state")).to_be_visible()
         job = job.wait(timeout=DEADLINE_S)
         first, second = job.attempts()
         assert (first.outcome, job.failures) == ("handed_back", 0)
         assert second.first_step == steps_before, (
-            "it went on from the checkpoint that its worker made"
+            "it did not resume from the last checkpoint of its worker"
         )
         assert job.steps()["step"].tolist() == list(range(job.step))
     finally:

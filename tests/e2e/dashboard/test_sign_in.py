@@ -25,16 +25,16 @@ def test_a_token_signs_in_until_signing_out(user: Any, token: str) -> None:
 
 
 def test_scripts_cannot_read_the_token(user: Any, token: str) -> None:
-    asked: list[str] = []
+    requested_urls: list[str] = []
     page = user.open_signed_out()
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested_urls.append(request.url))
     page.get_by_label("Token").fill(token)
     page.get_by_label("Token").press("Enter")
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
     assert token not in kept
-    assert asked
-    assert not [url for url in asked if token in url]
+    assert requested_urls
+    assert not [url for url in requested_urls if token in url]
     assert token not in page.url
 
 

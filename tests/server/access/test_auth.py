@@ -41,23 +41,23 @@ def test_an_unknown_path_also_needs_a_token(api):
 @pytest.mark.parametrize(
     "header", ["Bearer wrong", "Bearer", "wrong", "", "Basic xyz", "Bearer \u00fc"]
 )
-def test_what_is_no_token_opens_nothing(api, header):
+def test_an_invalid_authorization_header_gets_401(api, header):
     answer = api.anonymous.get("/api/v1/jobs", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"].startswith(BEARER)
 
 
-def test_the_word_bearer_may_be_written_in_any_case(api):
+def test_the_bearer_scheme_is_case_insensitive(api):
     headers = {"Authorization": f"bEaReR {api.token}"}
     assert api.anonymous.get("/api/v1/jobs", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["docs", "openapi.json", "docs/assets/swagger-ui.css"])
-def test_a_browser_signs_in_to_the_pages_with_the_token_as_password(api, path):
+def test_the_docs_pages_accept_the_token_as_a_basic_password(api, path):
     page = f"/api/v1/{path}"
-    asked = api.anonymous.get(page)
-    assert asked.status_code == 401
-    schemes = [value.split()[0] for value in asked.headers.get_list("WWW-Authenticate")]
+    refused = api.anonymous.get(page)
+    assert refused.status_code == 401
+    schemes = [value.split()[0] for value in refused.headers.get_list("WWW-Authenticate")]
     assert schemes == ["Bearer", "Basic"]
     assert api.anonymous.get(page, auth=("anyone", api.token)).status_code == 200
     assert api.anonymous.get(page, auth=("", api.token)).status_code == 200
@@ -65,27 +65,27 @@ def test_a_browser_signs_in_to_the_pages_with_the_token_as_password(api, path):
     assert api.client.get(page).status_code == 200
 
 
-def test_basic_opens_nothing_but_the_pages(api):
+def test_basic_authentication_is_accepted_only_for_the_docs_pages(api):
     headers = {"Authorization": basic("anyone", api.token)}
     assert api.anonymous.get("/api/v1/jobs", headers=headers).status_code == 401
     assert api.anonymous.post("/api/v1/docs", headers=headers).status_code == 401
 
 
 @pytest.mark.parametrize("value", ["Basic", "Basic !!!", "Basic /w==", "Basic YQ=="])
-def test_a_broken_basic_header_is_refused(api, value):
+def test_a_malformed_basic_header_is_refused(api, value):
     answer = api.anonymous.get("/api/v1/docs", headers={"Authorization": value})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "API_KEY", "anything"])
-def test_a_secret_in_the_address_is_not_taken_and_not_repeated(api, name):
+def test_a_token_in_the_url_is_refused_and_not_repeated(api, name):
     answer = api.anonymous.get("/api/v1/jobs", params={name: api.token})
     assert answer.status_code == 401
     assert "in the URL" in answer.json()["detail"]
     assert api.token not in answer.text
 
 
-def test_what_a_wrong_token_says_is_not_repeated(api):
+def test_a_wrong_token_is_not_repeated_in_the_response(api):
     answer = api.anonymous.get("/api/v1/jobs", headers={"Authorization": "Bearer amp_guess"})
     assert "amp_guess" not in answer.text + str(answer.headers)
 
@@ -97,11 +97,11 @@ def test_many_wrong_tokens_from_one_address_get_429(api):
     answer = guess(api, 3)
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
     assert 0 < int(answer.headers["Retry-After"]) <= 60
-    assert guess(api, 3).status_code == 429  # the same one again
+    assert guess(api, 3).status_code == 429  # the same token again
 
 
-def test_a_valid_token_gets_in_however_many_wrong_ones_came_from_its_address(api, client_with_role):
-    """Also one that this server has never seen, and at the sign-in."""
+def test_a_valid_token_is_accepted_from_an_address_that_sent_many_wrong_ones(api, client_with_role):
+    """Including a token that this server has never seen, and sign-in."""
     api.app.state.services.authenticator.failures = RateLimit("1/minute")
     assert [guess(api, number).status_code for number in range(3)] == [401, 429, 429]
     assert client_with_role().get("/api/v1/session").status_code == 200
@@ -130,14 +130,14 @@ def guess(api, number):
     return api.anonymous.get("/api/v1/jobs", headers=headers)
 
 
-def test_a_token_that_is_revoked_here_is_refused_at_once(api, client_with_role):
+def test_a_token_revoked_by_this_server_is_refused_at_once(api, client_with_role):
     client = client_with_role()
     token_id = client.get("/api/v1/session").json()["token_id"]
     assert api.client.delete(f"/api/v1/tokens/{token_id}").status_code == 204
     assert client.get("/api/v1/session").status_code == 401
 
 
-# ---- The keyring
+# ---- The authenticator
 
 
 class CountingDatabase:
@@ -187,46 +187,46 @@ def make(database, **values):
         return secret, Credential(CredentialKind.TOKEN, tokens.digest_of(secret))
 
 
-def known(authenticator, credential):
-    """The principal, as AuthMiddleware finds it."""
+def principal_of(authenticator, credential):
+    """The principal of a credential, as AuthMiddleware finds it."""
     return authenticator.cached_principal(credential) or asyncio.run(
         authenticator.authenticate(credential, "192.0.2.1")
     )
 
 
-def test_the_database_is_asked_about_a_token_once_in_a_while(
+def test_a_valid_token_is_cached_for_a_limited_time(
     database, counting_database, authenticator, clock
 ):
     _, credential = make(database)
-    assert known(authenticator, credential).token_name == "ada"
+    assert principal_of(authenticator, credential).token_name == "ada"
     clock.now += CACHE_TTL_S - 0.1
-    assert known(authenticator, credential).token_name == "ada"
+    assert principal_of(authenticator, credential).token_name == "ada"
     assert counting_database.reads == 1
     clock.now += 0.2
-    assert known(authenticator, credential).token_name == "ada"
+    assert principal_of(authenticator, credential).token_name == "ada"
     assert counting_database.reads == 2
 
 
 def test_a_token_revoked_elsewhere_is_refused_within_two_seconds(database, authenticator, clock):
     secret, credential = make(database)
-    assert known(authenticator, credential)
+    assert principal_of(authenticator, credential)
     with database.write() as session:
         tokens.revoke(session, tokens.get_by_secret(session, secret))
     clock.now += 2.0
-    assert known(authenticator, credential) is None
+    assert principal_of(authenticator, credential) is None
 
 
-def test_a_remembered_token_expires_in_time(database, authenticator, clock):
+def test_a_cached_token_expires_on_time(database, authenticator, clock):
     _, credential = make(database, expires_at=datetime.now(UTC) + timedelta(seconds=60))
-    assert known(authenticator, credential)
+    assert principal_of(authenticator, credential)
     clock.now += 60.0
     assert authenticator.cached_principal(credential) is None
     assert authenticator.cached_principal(credential, grace_s=600) is None
 
 
-def test_an_answer_is_good_for_longer_where_one_asks_for_that(database, authenticator, clock):
+def test_a_cached_principal_is_valid_for_longer_with_a_grace_period(database, authenticator, clock):
     _, credential = make(database)
-    assert known(authenticator, credential)
+    assert principal_of(authenticator, credential)
     clock.now += CACHE_TTL_S + 599
     assert authenticator.cached_principal(credential) is None
     assert authenticator.cached_principal(credential, grace_s=600)
@@ -234,7 +234,9 @@ def test_an_answer_is_good_for_longer_where_one_asks_for_that(database, authenti
     assert authenticator.cached_principal(credential, grace_s=600) is None
 
 
-def test_an_answer_from_before_a_revocation_is_not_remembered(database, authenticator, monkeypatch):
+def test_a_lookup_that_began_before_a_revocation_is_not_cached(
+    database, authenticator, monkeypatch
+):
     _, credential = make(database)
     find = authenticator._find
 
@@ -244,11 +246,11 @@ def test_an_answer_from_before_a_revocation_is_not_remembered(database, authenti
         return found
 
     monkeypatch.setattr(authenticator, "_find", find_and_forget)
-    assert known(authenticator, credential)
+    assert principal_of(authenticator, credential)
     assert authenticator.cached_principal(credential) is None
 
 
-def test_many_requests_with_one_token_at_one_time_ask_once(
+def test_concurrent_requests_with_one_token_share_one_query(
     database, counting_database, authenticator
 ):
     _, credential = make(database)
@@ -262,27 +264,27 @@ def test_many_requests_with_one_token_at_one_time_ask_once(
     assert counting_database.reads == 1
 
 
-def test_what_is_remembered_is_bounded(database, authenticator, monkeypatch):
+def test_the_cache_of_valid_tokens_is_bounded(database, authenticator, monkeypatch):
     monkeypatch.setattr("server.access.authenticator.CACHE_SIZE", 3)
     for _ in range(10):
-        known(authenticator, make(database)[1])
+        principal_of(authenticator, make(database)[1])
     assert len(authenticator._known) <= 3
 
 
-def test_a_wrong_secret_that_comes_again_costs_no_more_queries(
-    counting_database, authenticator, clock
-):
+def test_an_invalid_token_is_cached_for_a_limited_time(counting_database, authenticator, clock):
     guess = Credential(CredentialKind.TOKEN, "guess")
     for _ in range(3):
-        assert known(authenticator, guess) is None
+        assert principal_of(authenticator, guess) is None
     assert counting_database.reads == 1
     clock.now += CACHE_TTL_S
-    assert known(authenticator, guess) is None
+    assert principal_of(authenticator, guess) is None
     assert counting_database.reads == 2
 
 
-def test_addresses_that_guess_share_one_query_at_a_time(counting_database, clock, monkeypatch):
-    """All others have theirs beside it."""
+def test_guesses_from_limited_addresses_are_queried_one_at_a_time(
+    counting_database, clock, monkeypatch
+):
+    """Queries for other addresses run in parallel."""
     authenticator = Authenticator(counting_database, RateLimit("1/minute", clock), clock)
     find, gate, both = authenticator._find, threading.Event(), threading.Barrier(2)
 
@@ -296,11 +298,11 @@ def test_addresses_that_guess_share_one_query_at_a_time(counting_database, clock
     monkeypatch.setattr(authenticator, "_find", find_slowly)
 
     async def authenticate(address, *digests):
-        asked = (
+        lookups = (
             authenticator.authenticate(Credential(CredentialKind.TOKEN, one), address)
             for one in digests
         )
-        return await asyncio.gather(*asked, return_exceptions=True)
+        return await asyncio.gather(*lookups, return_exceptions=True)
 
     async def ask_all():
         assert await authenticate("192.0.2.1", "first") == [None]
@@ -308,7 +310,7 @@ def test_addresses_that_guess_share_one_query_at_a_time(counting_database, clock
         async with asyncio.timeout(20):
             while authenticator._suspect_limiter.statistics().tasks_waiting < 7:
                 await asyncio.sleep(0)
-        # Two of another address wait for each other here, so they must be asked at one time.
+        # Two lookups for another address wait for each other here, so they must run in parallel.
         others = await authenticate("192.0.2.2", "other 1", "other 2")
         gate.set()
         return await guesses, others
@@ -318,31 +320,29 @@ def test_addresses_that_guess_share_one_query_at_a_time(counting_database, clock
     assert None in others
 
 
-def test_the_refused_ones_that_are_remembered_are_bounded(authenticator, monkeypatch):
+def test_the_cache_of_invalid_tokens_is_bounded(authenticator, monkeypatch):
     monkeypatch.setattr("server.access.authenticator.CACHE_SIZE", 3)
     for number in range(10):
-        assert known(authenticator, Credential(CredentialKind.TOKEN, f"guess {number}")) is None
+        assert (
+            principal_of(authenticator, Credential(CredentialKind.TOKEN, f"guess {number}")) is None
+        )
     assert len(authenticator._invalid) <= 3
 
 
-def test_a_database_that_fails_is_asked_again(
-    counting_database, database, authenticator, monkeypatch
-):
+def test_a_database_error_is_not_cached(counting_database, database, authenticator, monkeypatch):
     _, credential = make(database)
     with monkeypatch.context() as patch:
         patch.setattr(counting_database, "read", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            known(authenticator, credential)
-    assert known(authenticator, credential)
+            principal_of(authenticator, credential)
+    assert principal_of(authenticator, credential)
 
 
-def test_what_is_forgotten_of_one_token_is_kept_of_the_others(
-    database, counting_database, authenticator
-):
+def test_forgetting_one_token_keeps_the_others_cached(database, counting_database, authenticator):
     secret, first = make(database)
     _, second = make(database)
-    assert known(authenticator, first)
-    assert known(authenticator, second)
+    assert principal_of(authenticator, first)
+    assert principal_of(authenticator, second)
     with database.read() as session:
         authenticator.forget(tokens.get_by_secret(session, secret).id)
     assert authenticator.cached_principal(first) is None

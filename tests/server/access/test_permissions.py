@@ -12,19 +12,19 @@ from store import jobs, tokens, workers
 from store.clock import after
 from store.tables import Token
 
-NOBODY_ASKED = "health, and the way to sign in: no token needed"
+PUBLIC = "health and sign-in: no token needed"
 ANYONE = "any valid token"
-SEES = "who sees the job's project"
-STEERS = "a member of the job's project, or an admin"
+PROJECT_READ = "any token of the job's project, or an admin"
+PROJECT_WRITE = "a member of the job's project, or an admin"
 MEMBER = "a member or an admin"
 ADMIN = "an admin"
 
 JOB = "/api/v1/jobs/{job_id}"
 ROUTES = {
-    ("GET", "/"): NOBODY_ASKED,
-    ("GET", "/assets"): NOBODY_ASKED,
-    ("GET", "/healthz"): NOBODY_ASKED,
-    ("GET", "/readyz"): NOBODY_ASKED,
+    ("GET", "/"): PUBLIC,
+    ("GET", "/assets"): PUBLIC,
+    ("GET", "/healthz"): PUBLIC,
+    ("GET", "/readyz"): PUBLIC,
     ("GET", "/metrics"): ANYONE,
     ("GET", "/api/v1/version"): ANYONE,
     ("GET", "/api/v1/openapi.json"): ANYONE,
@@ -38,7 +38,7 @@ ROUTES = {
     ("GET", "/api/v1/workers"): ANYONE,
     ("GET", "/api/v1/workers/{worker_id}"): ANYONE,
     ("POST", "/api/v1/workers/{worker_id}/drain"): ADMIN,
-    ("POST", "/api/v1/session"): NOBODY_ASKED,
+    ("POST", "/api/v1/session"): PUBLIC,
     ("GET", "/api/v1/session"): ANYONE,
     ("DELETE", "/api/v1/session"): ANYONE,
     ("GET", "/api/v1/tokens"): ADMIN,
@@ -50,22 +50,22 @@ ROUTES = {
     ("POST", "/api/v1/jobs/validate"): ANYONE,
     ("POST", "/api/v1/jobs"): MEMBER,
     ("GET", "/api/v1/jobs"): ANYONE,
-    ("GET", JOB): SEES,
-    ("PATCH", JOB): STEERS,
-    ("DELETE", JOB): STEERS,
-    ("POST", f"{JOB}/cancel"): STEERS,
-    ("POST", f"{JOB}/pause"): STEERS,
-    ("POST", f"{JOB}/resume"): STEERS,
-    ("POST", f"{JOB}/retry"): STEERS,
-    ("POST", f"{JOB}/clone"): STEERS,
-    ("GET", f"{JOB}/attempts"): SEES,
-    ("GET", f"{JOB}/steps"): SEES,
-    ("GET", f"{JOB}/events"): SEES,
-    ("GET", f"{JOB}/logs"): SEES,
-    ("GET", f"{JOB}/stream"): SEES,
-    ("GET", f"{JOB}/artifacts"): SEES,
-    ("GET", "/api/v1/compare"): SEES,
-    ("GET", f"{JOB}/artifacts/{{path:path}}"): SEES,
+    ("GET", JOB): PROJECT_READ,
+    ("PATCH", JOB): PROJECT_WRITE,
+    ("DELETE", JOB): PROJECT_WRITE,
+    ("POST", f"{JOB}/cancel"): PROJECT_WRITE,
+    ("POST", f"{JOB}/pause"): PROJECT_WRITE,
+    ("POST", f"{JOB}/resume"): PROJECT_WRITE,
+    ("POST", f"{JOB}/retry"): PROJECT_WRITE,
+    ("POST", f"{JOB}/clone"): PROJECT_WRITE,
+    ("GET", f"{JOB}/attempts"): PROJECT_READ,
+    ("GET", f"{JOB}/steps"): PROJECT_READ,
+    ("GET", f"{JOB}/events"): PROJECT_READ,
+    ("GET", f"{JOB}/logs"): PROJECT_READ,
+    ("GET", f"{JOB}/stream"): PROJECT_READ,
+    ("GET", f"{JOB}/artifacts"): PROJECT_READ,
+    ("GET", "/api/v1/compare"): PROJECT_READ,
+    ("GET", f"{JOB}/artifacts/{{path:path}}"): PROJECT_READ,
 }
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -77,17 +77,17 @@ BODIES = {
     ("PUT", "/api/v1/projects/{name}"): {},
 }
 
-UNKNOWN = ("nobody", "a guess", "expired", "revoked")
-IN = "let in"
+UNAUTHENTICATED = ("nobody", "a guess", "expired", "revoked")
+ALLOWED = "allowed"
 EXPECTED = {
-    NOBODY_ASKED: {},
-    ANYONE: dict.fromkeys(UNKNOWN, 401),
-    SEES: {**dict.fromkeys(UNKNOWN, 401), "stranger": 404},
-    STEERS: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403, "stranger": 404},
-    MEMBER: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403},
-    ADMIN: {**dict.fromkeys(UNKNOWN, 401), "viewer": 403, "member": 403, "stranger": 403},
+    PUBLIC: {},
+    ANYONE: dict.fromkeys(UNAUTHENTICATED, 401),
+    PROJECT_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), "stranger": 404},
+    PROJECT_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "stranger": 404},
+    MEMBER: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403},
+    ADMIN: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "member": 403, "stranger": 403},
 }
-"""The status that is refused with; who is not named is let in."""
+"""The status of a refusal by role; all other roles are allowed."""
 
 
 def expired(session):
@@ -128,26 +128,26 @@ def every_route(app):
             yield method, route.path
 
 
-def test_every_route_has_a_row_and_every_row_a_route(api):
+def test_the_table_has_every_route(api):
     assert set(every_route(api.app)) == set(ROUTES)
 
 
-def test_every_route_allows_the_roles_in_the_table():
-    told = {key for key, who in ROUTES.items() if who is NOBODY_ASKED}
-    assert told == {("GET", path) for path in (*PUBLIC_PATHS, DASHBOARD_PATH, DASHBOARD_ASSETS)} | {
-        SIGN_IN
-    }
+def test_the_public_routes_in_the_table_are_those_of_the_middleware():
+    public = {key for key, who in ROUTES.items() if who is PUBLIC}
+    assert public == {
+        ("GET", path) for path in (*PUBLIC_PATHS, DASHBOARD_PATH, DASHBOARD_ASSETS)
+    } | {SIGN_IN}
 
 
 @pytest.fixture
 def address_of(api, make_job):
-    """The path of a route, with things in it that are there."""
+    """The path of a route with the ids of existing objects."""
 
     def fill(path):
         if "{job_id}" in path:
             path = path.replace("{job_id}", make_job().id).replace("{path:path}", "a/b.keras")
         with api.database.write() as session:
-            if path.endswith("/stream"):  # it ends with its job
+            if path.endswith("/stream"):  # it ends only with its job
                 jobs.request_cancel(session, path.split("/")[-2])
             if "{token_id}" in path:
                 secret = tokens.create(session, "to be revoked")
@@ -164,7 +164,7 @@ def address_of(api, make_job):
 
 
 @pytest.mark.parametrize("who", SECRETS)
-def test_every_route_lets_in_whom_it_should(api, address_of, who):
+def test_every_route_allows_exactly_the_roles_in_the_table(api, address_of, who):
     # The guesses come from one address.
     api.app.state.services.authenticator.failures = RateLimit("1000000/second")
     with api.database.write() as session:
@@ -173,23 +173,21 @@ def test_every_route_lets_in_whom_it_should(api, address_of, who):
     for (method, path), needed in ROUTES.items():
         body = BODIES.get((method, path))
         answer = api.anonymous.request(method, address_of(path), headers=headers, json=body)
-        told = (who, method, path, answer.text)
-        expected = EXPECTED[needed].get(who, IN)
-        if expected == IN:
-            assert answer.status_code not in (401, 403), told
-            assert answer.status_code < 500 or path == "/readyz", told
-            assert "There is no job" not in answer.text, told
+        context = (who, method, path, answer.text)
+        expected = EXPECTED[needed].get(who, ALLOWED)
+        if expected == ALLOWED:
+            assert answer.status_code not in (401, 403), context
+            assert answer.status_code < 500 or path == "/readyz", context
+            assert "There is no job" not in answer.text, context
         else:
-            assert answer.status_code == expected, told
-            assert answer.headers["Content-Type"] == "application/problem+json", told
+            assert answer.status_code == expected, context
+            assert answer.headers["Content-Type"] == "application/problem+json", context
 
 
-def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
-    api, make_job, client_with_role
-):
+def test_a_job_of_another_project_is_answered_like_a_missing_job(api, make_job, client_with_role):
     stranger = client_with_role(project="elsewhere")
     for (method, path), needed in ROUTES.items():
-        if needed in (SEES, STEERS):
+        if needed in (PROJECT_READ, PROJECT_WRITE):
             body, job_id = BODIES.get((method, path)), make_job().id
             address = path.replace("{path:path}", "a/b.keras")
             if path.endswith("/compare"):
@@ -203,7 +201,7 @@ def test_a_job_elsewhere_is_answered_in_the_words_for_a_job_that_is_not_there(
             ), (method, path)
 
 
-def test_the_list_of_jobs_holds_those_that_one_sees(api, make_job, client_with_role):
+def test_the_list_of_jobs_has_only_those_the_token_may_see(api, make_job, client_with_role):
     here, there = make_job(), make_job(project="elsewhere")
 
     def seen(client):
@@ -227,4 +225,4 @@ def test_openapi_documents_the_auth_errors_of_every_route(api):
         operation = paths[path.replace(":path", "")][method.lower()]
         if path not in PUBLIC_PATHS:
             assert {"401", "403", "429"} <= set(operation["responses"]), (method, path)
-        assert (operation.get("security") == []) == (needed is NOBODY_ASKED)
+        assert (operation.get("security") == []) == (needed is PUBLIC)

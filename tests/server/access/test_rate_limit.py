@@ -26,7 +26,7 @@ def test_a_key_may_hit_as_often_as_the_rate_says(clock):
         limit.hit("ada")
 
 
-def test_a_refusal_says_when_the_window_ends_and_it_ends_then(clock):
+def test_the_error_says_when_the_window_ends(clock):
     limit = RateLimit("1/minute", clock)
     limit.hit("ada")
     clock.now += 20

@@ -6,7 +6,7 @@ from store.clock import after
 from store.tables import BrowserSession, IdempotencyKey
 
 
-def test_expired_sessions_and_old_keys_go_and_the_others_stay(database):
+def test_only_expired_sessions_and_idempotency_keys_are_deleted(database):
     with database.write() as session:
         secret = tokens.create(session, "test")
         token = tokens.get_by_secret(session, secret)

@@ -17,16 +17,16 @@ from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
 
 REDISPATCH_AFTER_S, FALLBACK_AFTER_S = 1800.0, 7200.0
-"""So long that no test stands still for it."""
+"""Longer than any test may be stalled."""
 LEASE_S = 0.9
-"""So short that the calm before a loss is a moment."""
+"""So short that the grace after an outage is a moment."""
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch):
+def _long_intervals(monkeypatch):
     monkeypatch.setattr("server.background.redispatch.REDISPATCH_AFTER_S", REDISPATCH_AFTER_S)
     monkeypatch.setattr("server.background.redispatch.FALLBACK_AFTER_S", FALLBACK_AFTER_S)
-    # A job that was lost is not due before the test says so.
+    # A job whose lease expired is not due before the test sets its time.
     monkeypatch.setitem(
         BACKOFF_BY_REASON, Reason.WORKER_LOST, Backoff(first_s=3600.0, longest_s=3600.0)
     )
@@ -34,7 +34,7 @@ def _patient(monkeypatch):
 
 @pytest.fixture
 def reconciler(database, dispatcher):
-    """Rounds by hand, unless a test starts it."""
+    """A reconciler whose rounds the test calls, unless it starts the thread."""
     return Reconciler(database, dispatcher, every_s=0.01, lease_s=LEASE_S)
 
 
@@ -45,7 +45,7 @@ def put(database, job_id, **values):
 
 @pytest.fixture
 def undispatched_job(database, make_job):
-    """A queued job for which no message went out for a while."""
+    """A queued job for which no message was sent for a while."""
 
     def make(silent_for_s=REDISPATCH_AFTER_S + 1, **parts):
         job_id = make_job(**parts).id
@@ -61,7 +61,9 @@ def register(database, worker_id="w", slots=1, queues=("default",)):
         workers.register(session, worker_id, slots=slots, queues=queues, **known)
 
 
-def test_a_job_whose_message_was_never_sent_gets_one(database, reconciler, make_job, dispatcher):
+def test_a_job_whose_message_was_never_sent_is_dispatched(
+    database, reconciler, make_job, dispatcher
+):
     job_id = make_job().id
     put(database, job_id, dispatched_at=None)
     make_job(State.RUNNING)
@@ -79,13 +81,13 @@ def test_a_job_that_was_just_dispatched_is_not_dispatched_again(
     assert len(dispatcher.sent) == 1
 
 
-def test_each_queue_is_rung_by_itself(reconciler, undispatched_job, dispatcher):
+def test_each_queue_gets_the_messages_of_its_own_jobs(reconciler, undispatched_job, dispatcher):
     made = {undispatched_job(runtime={"queue": name}): name for name in ("big", "small")}
     reconciler.redispatch()
     assert dict(zip(dispatcher.sent, dispatcher.queues, strict=True)) == made
 
 
-def test_nothing_is_sent_again_while_messages_wait_for_busy_workers(
+def test_nothing_is_sent_to_a_queue_with_pending_messages(
     reconciler, undispatched_job, dispatcher, monkeypatch
 ):
     undispatched_job()
@@ -107,7 +109,9 @@ def test_no_more_messages_are_sent_than_there_are_slots(
     assert sorted(dispatcher.sent) == sorted(made)
 
 
-def test_a_job_that_failed_is_rung_as_soon_as_it_is_due(database, reconciler, make_job, dispatcher):
+def test_a_retried_job_is_dispatched_as_soon_as_it_is_due(
+    database, reconciler, make_job, dispatcher
+):
     job_id = make_job(State.RUNNING).id
     put(database, job_id, lease_expires_at=after(-1))
     reconciler.expire()
@@ -118,7 +122,9 @@ def test_a_job_that_failed_is_rung_as_soon_as_it_is_due(database, reconciler, ma
     assert dispatcher.sent == [job_id]
 
 
-def test_a_job_given_back_is_rung_at_once(database, reconciler, make_job, dispatcher):
+def test_a_job_that_was_handed_back_is_dispatched_at_once(
+    database, reconciler, make_job, dispatcher
+):
     job_id = make_job(State.RUNNING).id
     with database.write() as session:
         attempts.hand_back(session, job_id, 1)
@@ -129,7 +135,9 @@ def test_a_job_given_back_is_rung_at_once(database, reconciler, make_job, dispat
 FLOAT16 = {"precision": {"policy": "mixed_float16"}}
 
 
-def test_a_float16_job_is_rung_where_a_gpu_is(database, reconciler, undispatched_job, dispatcher):
+def test_a_float16_job_is_dispatched_to_the_gpu_queue_if_a_worker_serves_it(
+    database, reconciler, undispatched_job, dispatcher
+):
     undispatched_job(**FLOAT16)
     reconciler.redispatch()
     register(database, "gpu", queues=["default", "gpu"])
@@ -156,7 +164,7 @@ def test_no_lease_expires_during_the_grace_after_an_outage(
 ):
     job_id = make_job(State.RUNNING).id
     put(database, job_id, lease_expires_at=after(-1))
-    times = iter([0.0, 0.0, 5.0, 9.0, 30.0, 35.0, 40.0])  # it stood still from 9 to 30
+    times = iter([0.0, 0.0, 5.0, 9.0, 30.0, 35.0, 40.0])  # the process was stalled from 9 to 30
     reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
     expired = []
     monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
@@ -170,7 +178,7 @@ def test_no_lease_expires_during_the_grace_after_an_outage(
 def test_leases_expire_on_a_machine_that_is_always_slow(
     database, make_job, dispatcher, monkeypatch
 ):
-    """Fails where each slow round breaks the calm: then it never comes."""
+    """Fails if each slow round restarts the grace: it would never end."""
     put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
     times = iter([0.0, 0.0, *(3.0 * number for number in range(1, 6)), 60.0])
     moments = (after(3.0 * number) for number in range(6))
@@ -182,7 +190,7 @@ def test_leases_expire_on_a_machine_that_is_always_slow(
         reconciler._expire_after_outage_grace()
     assert expired
     expired.clear()
-    reconciler._expire_after_outage_grace()  # and where it stands still, they are not
+    reconciler._expire_after_outage_grace()  # but not after a stall
     assert expired == []
 
 
@@ -190,7 +198,7 @@ def test_leases_expire_on_a_machine_that_is_always_slow(
 def test_no_lease_expires_because_the_clock_of_the_database_jumps(
     database, make_job, dispatcher, monkeypatch, jump_s
 ):
-    """As when a machine has slept: its monotonic clock has, too, and every lease is over."""
+    """As after a suspend, during which the monotonic clock stands still: every lease is over."""
     job_id = make_job(State.RUNNING).id
     times = iter([0.0, *range(12), 16.0, 21.0])
     reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
@@ -216,8 +224,8 @@ def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
 
 
 def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undispatched_job):
-    lost_jobs = [make_job(State.RUNNING).id for _ in range(10)]
-    for job_id in lost_jobs:
+    expired_jobs = [make_job(State.RUNNING).id for _ in range(10)]
+    for job_id in expired_jobs:
         put(database, job_id, lease_expires_at=after(-1))
     undispatched_job()
     both = [Reconciler(database, dispatcher) for _ in range(2)]
@@ -234,33 +242,33 @@ def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undisp
         thread.join()
     assert sum(reconciler.leases_expired for reconciler in both) == 10
     with database.read() as session:
-        assert {jobs.get(session, job_id).failures for job_id in lost_jobs} == {1}
+        assert {jobs.get(session, job_id).failures for job_id in expired_jobs} == {1}
 
 
-def test_what_nobody_asks_for_any_more_is_deleted_now_and_then(database, dispatcher):
+def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatcher):
     now = [1000.0]
     reconciler = Reconciler(database, dispatcher, clock=lambda: now[0])
     register(database, "gone")
     with database.write() as session:
         session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
 
-    def there():
+    def worker_ids():
         with database.read() as session:
             return [worker.id for worker, _ in workers.listing(session)]
 
     reconciler.clean_up()
-    assert there() == []
+    assert worker_ids() == []
     register(database, "gone")
     with database.write() as session:
         session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
     reconciler.clean_up()
-    assert there() == ["gone"]
+    assert worker_ids() == ["gone"]
     now[0] += 61
     reconciler.clean_up()
-    assert there() == []
+    assert worker_ids() == []
 
 
-def test_jobs_posted_while_redis_was_gone_are_sent_when_it_is_back(
+def test_jobs_submitted_during_a_redis_outage_are_dispatched_afterwards(
     reconciler, undispatched_job, dispatcher, wait_until, caplog
 ):
     dispatcher.gone = True
@@ -268,25 +276,25 @@ def test_jobs_posted_while_redis_was_gone_are_sent_when_it_is_back(
     with caplog.at_level(logging.INFO, logger="server.background.reconciler"):
         reconciler.start()
         wait_until(lambda: "failed" in caplog.text)
-        rounds = wait_for_rounds(reconciler, wait_until)
+        count = wait_for_rounds(reconciler, wait_until)
         dispatcher.gone = False
         wait_until(lambda: dispatcher.sent == [job_id])
         wait_until(lambda: "works again" in caplog.text)
         reconciler.stop()
-    assert rounds > 3
+    assert count > 3
     assert caplog.text.count("failed; retrying without further log lines") == 1
 
 
 def wait_for_rounds(reconciler, wait_until, more=5):
-    """Let some rounds go by; how many did."""
-    went_by = []
+    """Wait for `more` rounds; returns how many there were."""
+    rounds = []
     work = reconciler.redispatch
-    reconciler.redispatch = lambda: (went_by.append(1), work())
-    wait_until(lambda: len(went_by) >= more)
-    return len(went_by)
+    reconciler.redispatch = lambda: (rounds.append(1), work())
+    wait_until(lambda: len(rounds) >= more)
+    return len(rounds)
 
 
-def test_an_error_nobody_expected_does_not_end_the_thread(reconciler, wait_until, caplog):
+def test_an_unexpected_error_does_not_end_the_thread(reconciler, wait_until, caplog):
     reconciler.redispatch = lambda: 1 / 0
     reconciler.start()
     wait_until(lambda: caplog.text.count("ZeroDivisionError") > 3)
@@ -294,14 +302,14 @@ def test_an_error_nobody_expected_does_not_end_the_thread(reconciler, wait_until
     assert reconciler.last_success_at is None
 
 
-def test_a_round_that_went_well_is_remembered(reconciler, wait_until):
+def test_the_time_of_the_last_successful_round_is_recorded(reconciler, wait_until):
     reconciler.start()
     first = wait_until(lambda: reconciler.last_success_at)
     wait_until(lambda: reconciler.last_success_at > first)
     reconciler.stop()
 
 
-def test_messages_that_redis_forgot_are_sent_again(database, undispatched_job, redis_url):
+def test_messages_that_redis_lost_are_sent_again(database, undispatched_job, redis_url):
     import redis
 
     dispatcher = CeleryDispatcher(redis_url)
@@ -331,8 +339,8 @@ def test_the_application_reconciles_in_the_background(
 ):
     job_id = undispatched_job()
 
-    async def live():
+    async def run():
         async with app.router.lifespan_context(app):
             await anyio.to_thread.run_sync(wait_until, lambda: dispatcher.sent == [job_id])
 
-    anyio.run(live)
+    anyio.run(run)

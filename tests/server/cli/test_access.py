@@ -20,11 +20,11 @@ def migrated(tmp_path):
     return url
 
 
-def read(url, question):
-    """What the question answers, asked of the database."""
+def read(url, query):
+    """The result of a query on the database."""
     database = Database(url)
     with database.read() as session:
-        answer = question(session)
+        answer = query(session)
     database.close()
     return answer
 
@@ -36,7 +36,7 @@ def make_token(url, *arguments):
     return secret, read(url, lambda session: tokens.get_by_secret(session, secret))
 
 
-def test_a_token_is_made_with_a_role_a_project_and_an_expiry(migrated):
+def test_a_token_is_created_with_a_role_a_project_and_an_expiry(migrated):
     _, row = make_token(migrated, "ada")
     assert (row.name, row.role, row.project, row.expires_at) == ("ada", "member", "default", None)
     options = ["--role", "viewer", "--project", "vision", "--expires-in", "30d"]
@@ -61,7 +61,7 @@ def test_a_token_is_made_with_a_role_a_project_and_an_expiry(migrated):
     ],
     ids=" ".join,
 )
-def test_a_token_that_makes_no_sense_is_not_made(migrated, options):
+def test_invalid_options_create_no_token(migrated, options):
     outcome = run("token", "create", "ada", *options, url=migrated)
     assert outcome.exit_code in (1, 2)
     assert outcome.stdout == ""
@@ -75,28 +75,28 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
     revoked = run("token", "revoke", row.id, url=migrated)
     assert (revoked.exit_code, revoked.stdout) == (0, f"Revoked {row.id}.\n")
     assert read(migrated, lambda session: tokens.find_valid(session, tokens.digest_of(ada))) is None
-    told = run("token", "list", url=migrated).stdout
-    header, first, second = told.splitlines()
+    output = run("token", "list", url=migrated).stdout
+    header, first, second = output.splitlines()
     assert header.split() == ["ID", "NAME", "ROLE", "PROJECT", "STATE"]
     assert first.startswith(f"{row.id}  ada ")
     assert "revoked 20" in first
     assert second.endswith("valid")
-    assert root not in told
+    assert root not in output
 
 
-def test_the_last_admin_and_a_token_that_is_not_there_are_not_revoked(migrated):
+def test_revoking_the_last_admin_or_an_unknown_token_fails(migrated):
     _, root = make_token(migrated, "root", "--role", "admin")
-    for token_id, told in {root.id: "last valid admin", "0123456789ab": "There is no"}.items():
+    for token_id, message in {root.id: "last valid admin", "0123456789ab": "There is no"}.items():
         outcome = run("token", "revoke", token_id, url=migrated)
         assert (outcome.exit_code, outcome.stdout) == (1, "")
-        assert told in outcome.stderr
+        assert message in outcome.stderr
 
 
 def test_quotas_are_set_one_by_one_and_listed(migrated):
     run("project", "set", "vision", "--max-queued", "10", url=migrated)
-    told = run("project", "set", "vision", "--max-running", "2", url=migrated)
-    assert told.stdout == run("project", "list", url=migrated).stdout
-    assert told.stdout.splitlines()[-1].split() == ["vision", "0", "10", "0", "2"]
+    outcome = run("project", "set", "vision", "--max-running", "2", url=migrated)
+    assert outcome.stdout == run("project", "list", url=migrated).stdout
+    assert outcome.stdout.splitlines()[-1].split() == ["vision", "0", "10", "0", "2"]
     run("project", "set", "vision", "--max-queued", "none", url=migrated)
     row = read(migrated, lambda session: projects.get(session, "vision"))
     assert (row.max_queued, row.max_running) == (None, 2)
@@ -105,7 +105,7 @@ def test_quotas_are_set_one_by_one_and_listed(migrated):
 @pytest.mark.parametrize(
     "arguments", [("Vision!",), ("vision", "--max-queued", "-1")], ids=" ".join
 )
-def test_a_project_that_makes_no_sense_is_not_made(migrated, arguments):
+def test_invalid_arguments_create_no_project(migrated, arguments):
     outcome = run("project", "set", *arguments, url=migrated)
     assert outcome.exit_code in (1, 2)
     names = [row.name for row in read(migrated, projects.listing)]
@@ -115,9 +115,9 @@ def test_a_project_that_makes_no_sense_is_not_made(migrated, arguments):
 def test_commands_are_recorded_in_the_audit_log(migrated):
     _, row = make_token(migrated, "root", "--role", "admin")
     run("project", "set", "vision", url=migrated)
-    told = read(migrated, lambda session: audit.page(session, limit=10))
-    assert [(entry.action, entry.target) for entry in told] == [
+    entries = read(migrated, lambda session: audit.page(session, limit=10))
+    assert [(entry.action, entry.target) for entry in entries] == [
         ("project.update", "vision"),
         ("token.create", row.id),
     ]
-    assert {entry.token_name for entry in told} == {"ampserver (command line)"}
+    assert {entry.token_name for entry in entries} == {"ampserver (command line)"}

@@ -37,7 +37,7 @@ def call(*arguments, **environment):
 
 
 def run(*arguments, **environment):
-    """The outcome of a command that ends by itself, in a process of its own."""
+    """The outcome of a command that ends by itself, in its own process."""
     return subprocess.run(
         command(*arguments),
         cwd=ROOT,
@@ -55,7 +55,7 @@ class Up:
     def __init__(self, folder, wait_until):
         self.folder = folder
         self._wait_until = wait_until
-        (folder / "connection.json").unlink(missing_ok=True)  # of one that was killed
+        (folder / "connection.json").unlink(missing_ok=True)  # left by a killed one
         self.process = subprocess.Popen(
             command("up", "--data", str(folder), "--port", "0"),
             cwd=ROOT,
@@ -70,10 +70,10 @@ class Up:
             self.process.terminate()
             self.process.communicate()
             raise
-        told = json.loads(connection.read_text())
-        headers = {"Authorization": f"Bearer {told['token']}"}
-        self.client = httpx.Client(base_url=told["url"], headers=headers, timeout=DEADLINE_S)
-        self.url = told["url"]
+        content = json.loads(connection.read_text())
+        headers = {"Authorization": f"Bearer {content['token']}"}
+        self.client = httpx.Client(base_url=content["url"], headers=headers, timeout=DEADLINE_S)
+        self.url = content["url"]
 
     def child(self, name):
         """The process of that name, once there is one."""
@@ -83,7 +83,7 @@ class Up:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def end(self, number):
-        """The output after a signal; nothing that it started may be left."""
+        """The output after a signal; wait until every process that it started has ended."""
         started = self.descendants()
         self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=DEADLINE_S)
@@ -100,7 +100,7 @@ class Up:
 
 @pytest.fixture
 def up(tmp_path, wait_until):
-    """A stack in a folder of its own."""
+    """A running `ampserver up` in its own data folder."""
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "connection.json.old").touch()
@@ -110,7 +110,7 @@ def up(tmp_path, wait_until):
         up.end(signal.SIGKILL)
 
 
-def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
+def test_up_starts_restarts_and_stops_all_processes(up, wait_until):
     assert up.client.get("/readyz").json() == {"status": "ready"}
     assert up.client.get("/api/v1/jobs").json()["items"] == []
 
@@ -126,7 +126,7 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
         wait_until(lambda name=name, pid=first.pid: up.child(name).pid != pid)
     wait_until(lambda: up.client.get("/readyz").status_code == 200)
     assert reason(up, job_id) == "worker_lost"
-    assert open_to_others(up.folder) == []
+    assert readable_by_others(up.folder) == []
 
     output = up.end(signal.SIGTERM)
     assert up.process.returncode == 0
@@ -137,10 +137,10 @@ def test_up_runs_everything_mends_it_and_leaves_nothing(up, wait_until):
     assert not (up.folder / "connection.json").exists()
 
 
-def open_to_others(folder):
-    """What in a data folder not its owner alone can read or write.
+def readable_by_others(folder):
+    """The paths of a data folder that others than its owner can read or write.
 
-    Trainers of a worker that is root have users of their own, and come through it to the data sets.
+    Trainers of a worker that runs as root have their own users, which must reach the datasets.
     """
     passed = {folder: 0o711, folder / "datasets": 0o755} if os.geteuid() == 0 else {}
     found = []
@@ -153,7 +153,7 @@ def open_to_others(folder):
 
 
 def take_job(up):
-    """A job that some worker took and will never give a sign of life for."""
+    """Create a job claimed by a worker that never renews its lease."""
     database = Database(f"sqlite:///{up.folder / 'ampcore.sqlite'}")
     spec = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
     with database.write() as session:
@@ -167,7 +167,7 @@ def reason(up, job_id):
     return up.client.get(f"/api/v1/jobs/{job_id}").json()["reason"]
 
 
-def test_up_that_is_killed_takes_everything_with_it_and_starts_again(up, wait_until):
+def test_a_killed_up_leaves_no_process_and_can_be_started_again(up, wait_until):
     token = (up.folder / "token").read_text()
     up.child("worker")
     job_id = take_job(up)
@@ -180,7 +180,7 @@ def test_up_that_is_killed_takes_everything_with_it_and_starts_again(up, wait_un
     assert again.process.returncode == 0
 
 
-def test_a_second_interrupt_disturbs_nothing(up, wait_until):
+def test_a_second_interrupt_does_not_disturb_the_shutdown(up, wait_until):
     up.process.send_signal(signal.SIGINT)
     wait_until(lambda: "Shutting down" in (up.folder / "logs" / "server.log").read_text())
     output = up.end(signal.SIGINT)
@@ -189,7 +189,7 @@ def test_a_second_interrupt_disturbs_nothing(up, wait_until):
     assert "Traceback" not in output
 
 
-def test_a_port_in_use_is_one_clear_sentence(tmp_path):
+def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         outcome = run("up", "--data", str(tmp_path / "data"), "--port", port)
@@ -201,7 +201,7 @@ def test_a_port_in_use_is_one_clear_sentence(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_setting_that_makes_no_sense_is_one_clear_sentence():
+def test_an_invalid_setting_is_reported_in_one_line():
     outcome = run("api", AMPCORE_PORT="none")
     assert (outcome.returncode, len(outcome.stderr.splitlines())) == (1, 1)
     assert "AMPCORE_PORT" in outcome.stderr
@@ -220,17 +220,17 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("arguments", [("migrate",), ("token", "create", "ada")], ids=" ".join)
-@pytest.mark.parametrize(("url", "told"), UNUSABLE.items())
-def test_a_database_that_cannot_be_used_is_one_clear_sentence(arguments, url, told):
+@pytest.mark.parametrize(("url", "message"), UNUSABLE.items())
+def test_an_unusable_database_is_reported_in_one_line(arguments, url, message):
     outcome = call(*arguments, AMPCORE_DATABASE_URL=url)
     assert (outcome.exit_code, outcome.stdout) == (1, "")
     assert len(outcome.stderr.splitlines()) == 1
     assert outcome.stderr.startswith("AMPCORE_DATABASE_URL: ")
-    assert told in outcome.stderr
+    assert message in outcome.stderr
     assert "secret" not in outcome.stderr
 
 
-def test_a_token_is_not_made_where_there_are_no_tables(tmp_path, new_postgres):
+def test_creating_a_token_requires_a_migrated_database(tmp_path, new_postgres):
     file = tmp_path / "ampcore.sqlite"
     for url in (f"sqlite:///{file}", new_postgres()):
         outcome = call("token", "create", "ada", AMPCORE_DATABASE_URL=url)
@@ -253,7 +253,7 @@ def test_version_and_help_are_printed():
     assert call("-h").stdout == call("--help").stdout != ""
 
 
-def test_up_does_not_bring_a_revoked_token_back(tmp_path):
+def test_up_refuses_a_revoked_token(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "token").write_text("amp_leaked\n")
@@ -271,7 +271,7 @@ def test_up_does_not_bring_a_revoked_token_back(tmp_path):
     assert str(folder / "token") in outcome.stderr
 
 
-def test_a_made_token_opens_a_migrated_database(tmp_path):
+def test_a_token_can_be_created_in_a_migrated_database(tmp_path):
     url = f"sqlite:///{tmp_path / 'new' / 'ampcore.sqlite'}"
     migrated = run("migrate", AMPCORE_DATABASE_URL=url)
     outcome = run("token", "create", "ada", AMPCORE_DATABASE_URL=url)
@@ -284,7 +284,7 @@ def test_a_made_token_opens_a_migrated_database(tmp_path):
     database.close()
 
 
-def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, tmp_path):
+def test_the_api_runs_alone_with_postgresql_and_redis(new_postgres, private_redis, tmp_path):
     url = new_postgres()
     migrate(url)
     environment = {
@@ -310,7 +310,7 @@ def test_the_api_alone_serves_postgresql_and_redis(new_postgres, private_redis, 
     assert "Traceback" not in errors
 
 
-def test_a_killed_redis_comes_back_at_the_same_address(tmp_path, wait_until):
+def test_a_killed_redis_is_restarted_at_the_same_address(tmp_path, wait_until):
     server = start_redis(tmp_path, tmp_path / "redis.log")
     psutil.Process(server.pid).kill()
     server.wait()

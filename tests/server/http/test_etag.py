@@ -11,7 +11,7 @@ TAG = 'W/"abc"'
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: an ETag is made of the answer."""
+    """One kind of database is enough: an ETag is computed from the response."""
     return sqlite_url
 
 
@@ -35,12 +35,12 @@ def database_url(sqlite_url):
         (['"x'], False),
     ],
 )
-def test_a_tag_is_known_when_a_list_names_it_weak_or_strong(headers, known):
+def test_if_none_match_matches_weak_and_strong_tags(headers, known):
     assert matches_if_none_match(headers, TAG) is known
 
 
 @given(st.lists(st.text()), st.integers())
-def test_any_header_is_read_and_each_fact_has_its_tag(headers, fact):
+def test_any_if_none_match_header_is_accepted_and_etags_differ(headers, fact):
     assert matches_if_none_match(headers, etag_of(fact)) == (", ".join(headers).strip() == "*")
     assert matches_if_none_match([*headers, etag_of(fact), "x"], etag_of(fact)) or any(
         '"' in h for h in headers
@@ -55,7 +55,7 @@ def test_any_header_is_read_and_each_fact_has_its_tag(headers, fact):
         *("workers/w", "models", "datasets", "optimizers", "policies"),
     ],
 )
-def test_what_has_not_changed_is_not_sent_again(api, make_job, path):
+def test_an_unchanged_resource_gets_304(api, make_job, path):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         facts = {"hostname": "h", "pid": 7, "slots": 2, "version": "1", "queues": ["default"]}
@@ -76,7 +76,7 @@ def test_what_has_not_changed_is_not_sent_again(api, make_job, path):
 def changed(api):
     """Whether the response for a job and its ETag change after `work`."""
 
-    def look(job_id, work):
+    def check(job_id, work):
         path = f"/api/v1/jobs/{job_id}"
         before = api.client.get(path)
         work()
@@ -84,10 +84,10 @@ def changed(api):
         assert (after.status_code == 304) == (api.client.get(path).content == before.content)
         return after.status_code == 200
 
-    return look
+    return check
 
 
-def test_a_change_of_a_job_changes_its_tag(api, make_job, changed):
+def test_a_change_of_a_job_changes_its_etag(api, make_job, changed):
     job = f"/api/v1/jobs/{make_job().id}"
     for method, rest, body in [
         ("PATCH", "", {"name": "new"}),
@@ -98,36 +98,36 @@ def test_a_change_of_a_job_changes_its_tag(api, make_job, changed):
         ("POST", "/cancel", None),
         ("POST", "/retry", None),
     ]:
-        ask = (method, job + rest)
-        assert changed(job[-12:], lambda: api.client.request(*ask, json=body)), ask  # noqa: B023
+        request = (method, job + rest)
+        assert changed(job[-12:], lambda: api.client.request(*request, json=body)), request  # noqa: B023
 
 
-def test_a_heartbeat_changes_the_tag_as_it_changes_the_answer(api, make_job, changed):
+def test_renewing_a_lease_changes_the_etag_of_its_job(api, make_job, changed):
     job = make_job(State.RUNNING)
 
-    def beat():
+    def renew():
         with api.database.write() as session:
             assert leases.renew_lease(session, job.id, 1)
 
-    assert changed(job.id, beat)
+    assert changed(job.id, renew)
 
 
-def test_why_a_job_waits_is_part_of_its_tag(api, make_job, changed):
+def test_the_reason_for_waiting_is_part_of_the_etag(api, make_job, changed):
     job = make_job()
     assert not changed(job.id, lambda: None)
     assert (
         changed(job.id, lambda: make_job(runtime={"priority": 9})) is False
     )  # no worker: as before
 
-    def come():
+    def register_worker():
         with api.database.write() as session:
             facts = {"hostname": "h", "pid": 7, "slots": 2, "version": "1", "queues": ["default"]}
             workers.register(session, "w", **facts)
 
-    assert changed(job.id, come)
+    assert changed(job.id, register_worker)
     assert changed(job.id, lambda: make_job(runtime={"priority": 9}))
 
 
-def test_a_missing_job_is_not_found_whatever_tags_are_known(api):
+def test_a_missing_job_gets_404_with_any_if_none_match(api):
     answer = api.client.get("/api/v1/jobs/0123456789ab", headers={"If-None-Match": "*"})
     assert answer.status_code == 404

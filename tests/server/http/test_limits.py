@@ -5,18 +5,18 @@ from server.http.limits import BodyLimit
 
 
 @pytest.mark.parametrize("begun", [[], [b'{"set": '], [b"{", b"}"]])
-def test_half_a_request_is_not_carried_out(begun):
+def test_an_incomplete_request_does_not_reach_the_application(begun):
     messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in begun]
-    waiting = iter([*messages, {"type": "http.disconnect"}])
+    pending = iter([*messages, {"type": "http.disconnect"}])
 
     async def application(scope, receive, send):
-        pytest.fail("it was carried out")
+        pytest.fail("the application was called")
 
     async def receive():
-        return next(waiting)
+        return next(pending)
 
     async def send(message):
-        pytest.fail("nobody hears that")
+        pytest.fail("a response was sent to a closed connection")
 
     limit = BodyLimit(application)
     anyio.run(limit, {"type": "http", "headers": [(b"content-length", b"99")]}, receive, send)

@@ -14,13 +14,13 @@ ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: ids come before it."""
+    """One kind of database is enough: request ids do not depend on it."""
     return sqlite_url
 
 
 @pytest.fixture
 def logged(caplog):
-    """What is logged so far, as it is written."""
+    """The lines of a logger so far, as they are written."""
     formatter = JsonFormatter()
     caplog.handler.addFilter(context := ContextFilter())
     caplog.set_level(logging.INFO)
@@ -34,10 +34,10 @@ def logged(caplog):
 
 @pytest.fixture
 def lines(test_server, logged, caplog, wait_until):
-    """So many lines, which come when an answer has gone out; that there are no more."""
+    """Wait for exactly `count` log lines, which are written after the responses."""
     wait_until(
         lambda: not test_server.active_requests,
-        "nothing more is logged of the tests before this one",
+        "the requests of earlier tests are logged",
     )
     caplog.clear()
 
@@ -51,23 +51,23 @@ def lines(test_server, logged, caplog, wait_until):
 
 
 @pytest.mark.parametrize("given", ["a", "0.9_Z-", "x" * 128])
-def test_the_id_of_a_request_is_that_of_the_client(api, given):
+def test_the_request_id_of_the_client_is_used(api, given):
     answer = api.client.get("/api/v1/jobs", headers={"X-Request-ID": given})
     assert answer.headers.get_list("x-request-id") == [given]
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129, "a\tb", "ü", '"', "a,b"])
-def test_an_id_that_cannot_stand_in_a_log_is_replaced(api, given):
-    told = api.client.get("/healthz", headers={"X-Request-ID": given.encode()})
-    assert ID.fullmatch(told.headers["x-request-id"])
-    assert told.headers["x-request-id"] != given
+def test_an_invalid_request_id_is_replaced(api, given):
+    answer = api.client.get("/healthz", headers={"X-Request-ID": given.encode()})
+    assert ID.fullmatch(answer.headers["x-request-id"])
+    assert answer.headers["x-request-id"] != given
 
 
-def test_every_request_gets_an_id_of_its_own(api):
+def test_every_request_gets_a_unique_id(api):
     assert len({api.client.get("/healthz").headers["x-request-id"] for _ in range(20)}) == 20
 
 
-def test_every_answer_carries_the_id_errors_included(api, monkeypatch):
+def test_every_response_has_a_request_id_including_errors(api, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
@@ -90,7 +90,7 @@ def test_every_answer_carries_the_id_errors_included(api, monkeypatch):
         assert ID.fullmatch(answer.headers["x-request-id"])
 
 
-def test_a_request_is_one_line_in_the_log(api, lines):
+def test_a_request_is_logged_in_one_line(api, lines):
     began = time.monotonic()
     answer = api.client.get("/api/v1/jobs?limit=5", headers={"X-Request-ID": "mine"})
     [line] = lines(1)
@@ -101,14 +101,14 @@ def test_a_request_is_one_line_in_the_log(api, lines):
     assert answer.status_code == 200
 
 
-def test_a_stranger_is_logged_without_a_token(api, lines):
+def test_a_request_without_a_token_is_logged_without_a_token_id(api, lines):
     api.anonymous.get("/api/v1/jobs")
     [line] = lines(1)
     assert line["status"] == 401
     assert "token_id" not in line
 
 
-def test_no_secret_gets_into_the_log(api, lines):
+def test_no_secret_is_logged(api, lines):
     api.client.get(f"/api/v1/jobs?token={api.token}&q=hush")
     api.client.get(f"/api/v1/{api.token}")
     text = json.dumps(lines(2))
@@ -116,7 +116,7 @@ def test_no_secret_gets_into_the_log(api, lines):
     assert "hush" not in text
 
 
-def test_a_very_long_path_is_cut_in_the_log(api, lines):
+def test_a_very_long_path_is_truncated_in_the_log(api, lines):
     api.client.get("/" + "x" * 10_000)
     assert len(lines(1)[0]["path"]) == request_id.MAX_LOGGED_PATH
 
@@ -137,18 +137,18 @@ def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(
     assert logged("uvicorn.error") == []
 
 
-def test_what_a_route_logs_carries_the_id_too(api, lines, monkeypatch):
-    def tell(*_, **__):
+def test_log_lines_of_a_route_have_the_request_id(api, lines, monkeypatch):
+    def log(*_, **__):
         logging.getLogger("inside").info("in a thread")
 
-    monkeypatch.setattr("server.routes.health.check", tell)
+    monkeypatch.setattr("server.routes.health.check", log)
     api.client.get("/readyz", headers={"X-Request-ID": "mine"})
     assert [line["request_id"] for line in lines(1, "inside")] == ["mine"]
     logging.getLogger("inside").info("outside")
     assert "request_id" not in lines(2, "inside")[-1]
 
 
-def test_a_posted_job_keeps_the_id_of_its_request(api, make_spec):
+def test_a_submitted_job_stores_the_id_of_its_request(api, make_spec):
     spec = make_spec().to_json()
     answer = api.client.post("/api/v1/jobs", json=spec, headers={"X-Request-ID": "mine"})
     assert answer.json()["request_id"] == "mine"

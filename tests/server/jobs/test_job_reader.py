@@ -16,20 +16,20 @@ from tests.waiting import DEADLINE_S
 
 
 class CountingDatabase:
-    """A database that says how often it was asked, and that can be held up."""
+    """A database that counts its reads and can be paused."""
 
     def __init__(self, database):
         self._database = database
-        self.looks = 0
-        self.open = threading.Event()
-        self.open.set()
+        self.reads = 0
+        self.resumed = threading.Event()
+        self.resumed.set()
 
     @contextmanager
     def autocommit(self):
-        self.looks += 1
+        self.reads += 1
         with self._database.autocommit() as session:
             yield session
-        assert self.open.wait(DEADLINE_S)
+        assert self.resumed.wait(DEADLINE_S)
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def job_reader(counting_database):
     return JobReader(counting_database)
 
 
-def step_of(standing):
-    return json.loads(standing.body)["step"]
+def step_of(response):
+    return json.loads(response.body)["step"]
 
 
 async def until(condition):
@@ -59,33 +59,35 @@ def test_concurrent_reads_share_one_query(job_reader, counting_database, make_jo
         wanted = [first, second, "000000000000"] * 20
         return await asyncio.gather(*(job_reader.read(job_id) for job_id in wanted))
 
-    told = asyncio.run(ask())
-    assert counting_database.looks == 1
-    assert {one and one.project for one in told} == {"a", "b", None}
+    responses = asyncio.run(ask())
+    assert counting_database.reads == 1
+    assert {one and one.project for one in responses} == {"a", "b", None}
 
 
 def test_a_later_read_never_returns_older_data(job_reader, counting_database, make_job, database):
-    """Fails when a question joins the one that is under way: it may not see what was written."""
+    """Fails if a read joins the running query, which may not see what was written since."""
     job_id = make_job(State.RUNNING).id
 
     async def ask():
-        counting_database.open.clear()
+        counting_database.resumed.clear()
         early = asyncio.create_task(job_reader.read(job_id))
-        await until(lambda: counting_database.looks == 1)
+        await until(lambda: counting_database.reads == 1)
         with database.write() as session:
             session.execute(update(Job).values(step=7))
         late = asyncio.create_task(job_reader.read(job_id))
         await asyncio.sleep(0)
-        counting_database.open.set()
+        counting_database.resumed.set()
         await early
         return await late
 
     assert step_of(asyncio.run(ask())) == 7
-    assert counting_database.looks == 2
+    assert counting_database.reads == 2
 
 
-def test_nobody_waits_until_it_is_known_why_others_wait(job_reader, make_job, monkeypatch):
-    """Fails when a queued job's place is looked up in the round that reads all jobs."""
+def test_reading_a_running_job_does_not_wait_for_the_ranks_of_queued_jobs(
+    job_reader, make_job, monkeypatch
+):
+    """Fails if the ranks of queued jobs are queried in the batch that reads all jobs."""
     queued, running = make_job().id, make_job(State.RUNNING).id
     asked, go_on = threading.Event(), threading.Event()
     why_waiting = reading.why_waiting

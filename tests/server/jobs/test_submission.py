@@ -21,7 +21,7 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
 
 class CountingDatabase:
-    """A database that says how often it was written to."""
+    """A database that counts its write transactions."""
 
     def __init__(self, database):
         self._database = database
@@ -56,16 +56,16 @@ def submission(document=SPEC, project="default", name="ada", idempotent_request=
     return Submission(lambda: JobDraft(document, project), "job.submit", actor, idempotent_request)
 
 
-def post(submitter, *submissions):
-    """What each was answered: the job's id, or an error."""
+def submit(submitter, *submissions):
+    """For each submission the id of its job, or its error."""
 
-    async def post_all():
+    async def submit_all():
         taken = (submitter.submit(one) for one in submissions)
         return await asyncio.gather(*taken, return_exceptions=True)
 
     return [
         one if isinstance(one, Exception) else one.headers["Location"].rpartition("/")[2]
-        for one in asyncio.run(post_all())
+        for one in asyncio.run(submit_all())
     ]
 
 
@@ -74,10 +74,10 @@ def rows(database, *columns):
         return set(session.execute(select(*columns)))
 
 
-def test_what_is_posted_at_one_moment_is_one_transaction(
+def test_submissions_at_the_same_moment_share_one_transaction(
     submitter, counting_database, database, dispatcher
 ):
-    ids = post(submitter, *(submission(name=f"person {number}") for number in range(20)))
+    ids = submit(submitter, *(submission(name=f"person {number}") for number in range(20)))
     assert counting_database.writes == 1
     assert dispatcher.sent == ids
     assert len(set(ids)) == 20
@@ -88,34 +88,36 @@ def test_what_is_posted_at_one_moment_is_one_transaction(
 
 
 def test_an_invalid_submission_fails_alone(submitter, counting_database, dispatcher):
-    def of_a_job_that_is_gone():
+    def fail_to_draft():
         raise NotFound("There is no job.")
 
-    lost = Submission(of_a_job_that_is_gone, "job.clone", submission().actor)
-    told = post(submitter, submission(), submission({"model": 1}), lost, submission())
-    assert [type(one) for one in told] == [str, SpecValidationError, NotFound, str]
-    assert dispatcher.sent == [told[0], told[3]]
+    of_missing_job = Submission(fail_to_draft, "job.clone", submission().actor)
+    results = submit(
+        submitter, submission(), submission({"model": 1}), of_missing_job, submission()
+    )
+    assert [type(one) for one in results] == [str, SpecValidationError, NotFound, str]
+    assert dispatcher.sent == [results[0], results[3]]
     assert counting_database.writes == 1
 
 
-def test_a_quota_refuses_those_that_are_too_many(submitter, database, vision, dispatcher):
-    """Fails without the second try, one by one: then nobody gets in."""
-    told = post(
+def test_a_quota_refuses_only_the_submissions_above_it(submitter, database, vision, dispatcher):
+    """Fails without the second try, one by one: the whole batch would be refused."""
+    results = submit(
         submitter,
         submission(),
         submission(project="vision"),
         submission(project="vision"),
         submission(),
     )
-    assert [type(one) for one in told] == [str, str, QuotaExceeded, str]
-    assert rows(database, Job.id) == {(one,) for one in told if isinstance(one, str)}
+    assert [type(one) for one in results] == [str, str, QuotaExceeded, str]
+    assert rows(database, Job.id) == {(one,) for one in results if isinstance(one, str)}
     assert len(dispatcher.sent) == 3
 
 
-def test_requests_with_one_key_at_one_moment_post_one_job(submitter, database):
-    """Fails when both are written in one transaction, as if each had a key of its own."""
+def test_concurrent_submissions_with_one_key_create_one_job(submitter, database):
+    """Fails if both are written in one transaction as if they had different keys."""
     idempotent_request = IdempotentRequest("default", "key", "digest")
-    first, again, other = post(
+    first, again, other = submit(
         submitter,
         submission(idempotent_request=idempotent_request),
         submission(idempotent_request=idempotent_request),
@@ -123,15 +125,15 @@ def test_requests_with_one_key_at_one_moment_post_one_job(submitter, database):
     )
     assert first == again
     assert rows(database, Job.id) == {(first,), (other,)}
-    [location] = {headers["Location"] for (headers,) in answers(database)}
+    [location] = {headers["Location"] for (headers,) in stored_headers(database)}
     assert location.endswith(first)
 
 
-def test_a_reused_key_refuses_only_its_own_job(submitter, database):
-    [first] = post(
+def test_a_reused_key_fails_only_its_own_submission(submitter, database):
+    [first] = submit(
         submitter, submission(idempotent_request=IdempotentRequest("default", "key", "digest"))
     )
-    other, refused = post(
+    other, refused = submit(
         submitter,
         submission(),
         submission(idempotent_request=IdempotentRequest("default", "key", "another")),
@@ -140,35 +142,37 @@ def test_a_reused_key_refuses_only_its_own_job(submitter, database):
     assert rows(database, Job.id) == {(first,), (other,)}
 
 
-def test_what_was_posted_before_is_answered_beside_what_is_new(submitter, database, dispatcher):
+def test_a_repeated_submission_is_replayed_in_a_batch_with_new_ones(
+    submitter, database, dispatcher
+):
     idempotent_request = IdempotentRequest("default", "key", "digest")
-    [first] = post(submitter, submission(idempotent_request=idempotent_request))
-    told = post(
+    [first] = submit(submitter, submission(idempotent_request=idempotent_request))
+    results = submit(
         submitter,
         submission(name="b"),
         submission(idempotent_request=idempotent_request),
         submission(name="c"),
     )
-    assert told[1] == first
-    assert rows(database, Job.id) == {(one,) for one in told}
-    assert dispatcher.sent == [first, told[0], told[2]]
+    assert results[1] == first
+    assert rows(database, Job.id) == {(one,) for one in results}
+    assert dispatcher.sent == [first, results[0], results[2]]
 
 
-def answers(database):
+def stored_headers(database):
     with database.read() as session:
         return session.execute(select(IdempotencyKey.headers)).all()
 
 
 def test_an_outage_fails_the_whole_batch_without_a_retry(submitter, counting_database, monkeypatch):
-    """A commit whose answer was lost may have been done: it must not be tried again."""
+    """A commit whose response was lost may have succeeded: it must not be retried."""
     tries = []
 
-    def away():
+    def fail():
         tries.append(1)
         raise OperationalError("COMMIT", {}, ConnectionError())
 
-    monkeypatch.setattr(counting_database, "write", away)
-    assert [type(one) for one in post(submitter, submission(), submission())] == [
+    monkeypatch.setattr(counting_database, "write", fail)
+    assert [type(one) for one in submit(submitter, submission(), submission())] == [
         OperationalError
     ] * 2
     assert len(tries) == 1

@@ -17,14 +17,14 @@ from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
 PATH = "attempt-1/model ü.keras"
-BYTES = bytes(range(256)) * 4000  # 1 MB: some pieces
+BYTES = bytes(range(256)) * 4000  # 1 MB: several chunks
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 SIZE = len(BYTES)
 
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: tests/store/test_artifacts.py asks both."""
+    """One kind of database is enough: tests/store/test_artifacts.py uses both."""
     return sqlite_url
 
 
@@ -59,7 +59,7 @@ def ask(api, job):
     return ask
 
 
-def test_the_files_of_a_job_are_listed_in_the_order_in_which_they_came(api, job, publish):
+def test_the_files_of_a_job_are_listed_in_the_order_they_were_stored(api, job, publish):
     publish("attempt-1/checkpoints/step-7.npz", b"seven", "checkpoint", step=7)
     publish()
     first, second = api.client.get(f"/api/v1/jobs/{job.id}/artifacts").json()["items"]
@@ -75,7 +75,7 @@ def test_the_files_of_a_job_are_listed_in_the_order_in_which_they_came(api, job,
     assert (second["path"], second["kind"], second["size_bytes"]) == (PATH, "model", SIZE)
 
 
-def test_a_file_is_downloaded_to_be_kept_and_never_shown(publish, ask):
+def test_a_file_is_served_as_an_attachment(publish, ask):
     publish()
     answer = ask()
     assert (answer.status_code, answer.content) == (200, BYTES)
@@ -115,7 +115,7 @@ def test_a_range_returns_exactly_its_bytes(publish, ask, given, start, end):
 
 
 @pytest.mark.parametrize("given", ["bytes=-0", f"bytes={SIZE}-", "bytes=9999999-99999999"])
-def test_a_range_behind_the_end_is_refused_with_the_size(publish, ask, given):
+def test_a_range_beyond_the_end_is_refused_with_the_size(publish, ask, given):
     publish()
     answer = ask(range=given)
     assert (answer.status_code, answer.json()["code"]) == (416, "range_not_satisfiable")
@@ -136,19 +136,19 @@ def test_anything_but_a_single_range_returns_the_whole_file(publish, ask, given)
     [(f'"{SHA256}"', 206), ('"another"', 200), (f'W/"{SHA256}"', 200),
      ("Fri, 20 Nov 2026 12:00:00 GMT", 200)],
 )  # fmt: skip
-def test_a_range_of_a_file_that_has_changed_is_the_whole_file(publish, ask, known, status):
+def test_if_range_returns_a_range_only_for_the_current_etag(publish, ask, known, status):
     publish()
     assert ask(range="bytes=0-9", if_range=known).status_code == status
 
 
-def test_a_file_that_the_client_has_is_not_sent_again(publish, ask):
+def test_a_file_with_a_matching_etag_gets_304(publish, ask):
     publish()
     answer = ask(if_none_match=f'"other", "{SHA256}"')
     assert (answer.status_code, answer.content) == (304, b"")
     assert answer.headers["etag"] == f'"{SHA256}"'
 
 
-def test_a_broken_download_is_taken_up_where_it_ended(publish, ask):
+def test_an_interrupted_download_can_be_resumed(publish, ask):
     publish()
     first = ask(range="bytes=0-299999")
     rest = ask(range="bytes=300000-", if_range=first.headers["etag"])
@@ -173,10 +173,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_only_what_is_listed_is_ever_read(api, job, publish, path):
+def test_only_listed_files_can_be_read(api, job, publish, path):
     publish()
     folder = api.data_dir / "artifacts"
-    for place in (api.data_dir, folder, folder / job.id):  # without a row
+    for place in (api.data_dir, folder, folder / job.id):  # files without a row
         (place / "secret").write_bytes(b"hidden bytes")
     # With http.client, since httpx would normalise the path.
     connection = HTTPConnection(api.url.removeprefix("http://"), timeout=DEADLINE_S)
@@ -202,7 +202,7 @@ def test_a_file_of_another_job_is_not_found(api, job, publish, make_job):
         assert answer.status_code == 404
 
 
-def test_a_file_that_was_deleted_meanwhile_is_not_found(api, job, publish, ask):
+def test_a_file_missing_in_the_storage_is_not_found(api, job, publish, ask):
     publish()
     api.app.state.services.storage.remove_job(job.id)
     assert (ask().status_code, ask().json()["code"]) == (404, "not_found")
@@ -211,34 +211,34 @@ def test_a_file_that_was_deleted_meanwhile_is_not_found(api, job, publish, ask):
 def test_an_unavailable_storage_gets_503_without_details(api, job, publish, ask):
     publish()
     shutil.rmtree(folder := api.data_dir / "artifacts" / job.id)
-    folder.write_bytes(b"")  # where a folder was: no storage can be read like that
+    folder.write_bytes(b"")  # a file in place of the folder makes the storage unreadable
     answer = ask()
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer.headers["retry-after"]
     assert str(api.data_dir) not in answer.text
 
 
-def test_a_file_that_has_become_shorter_is_no_whole_answer(api, job, publish, ask):
+def test_a_truncated_file_gets_502(api, job, publish, ask):
     publish()
     (api.data_dir / "artifacts" / job.id / PATH).write_bytes(b"short")
     answer = ask()
     assert (answer.status_code, answer.json()["code"]) == (502, "damaged_file")
 
 
-def test_nothing_stays_open_when_a_client_goes_away(api, job, publish, wait_until):
-    publish(content=b"x" * 64_000_000)  # more than a kernel keeps for a client that is slow
+def test_a_disconnected_client_ends_its_download(api, job, publish, wait_until):
+    publish(content=b"x" * 64_000_000)  # more than the kernel buffers for a slow client
     streams = api.app.state.services.streams
     with api.client.stream("GET", f"/api/v1/jobs/{job.id}/artifacts/{PATH}") as answer:
-        pieces = answer.iter_raw(1000)  # let go of, it would end the connection
+        pieces = answer.iter_raw(1000)  # if it were deleted, the connection would end
         next(pieces)
         assert streams._open == 1
     wait_until(lambda: streams._open == 0)
 
 
-def test_a_download_is_cut_off_when_its_token_is_revoked(
+def test_a_download_ends_when_its_token_is_revoked(
     *, api, job, publish, client_with_role, wait_until
 ):
-    content = b"x" * 64_000_000  # more than a kernel keeps for a client that is slow
+    content = b"x" * 64_000_000  # more than the kernel buffers for a slow client
     publish(content=content)
     url = f"/api/v1/jobs/{job.id}/artifacts/{PATH}"
     with client_with_role("viewer").stream("GET", url) as answer:
@@ -249,17 +249,17 @@ def test_a_download_is_cut_off_when_its_token_is_revoked(
             tokens.revoke(session, token)
         api.app.state.services.authenticator.forget(token.id)
         wait_until(lambda: api.app.state.services.streams._open == 0)
-        with pytest.raises(httpx.RemoteProtocolError):  # not all that was promised has come
+        with pytest.raises(httpx.RemoteProtocolError):  # the body is shorter than Content-Length
             list(pieces)
 
 
-def test_a_number_without_end_is_no_range():
+def test_a_range_with_an_overlong_number_is_ignored():
     from starlette.datastructures import Headers
 
     assert ranges.requested_range(Headers({"range": f"bytes={'9' * 5000}-"}), "x", 10) is None
 
 
-READS_BLANKS = """
+PARSE_BLANKS = """
 from starlette.datastructures import Headers
 
 from server.http import ranges
@@ -269,7 +269,7 @@ for blanks in (" " * 10**6, "\\t" * 10**6 + "-"):
 """
 
 
-def test_a_header_full_of_blanks_is_read_once():
-    """Read again from each blank on, a million of them take hours."""
-    command = [sys.executable, "-c", READS_BLANKS]
+def test_a_range_header_with_a_million_blanks_is_parsed_in_linear_time():
+    """A parser with quadratic time would take hours."""
+    command = [sys.executable, "-c", PARSE_BLANKS]
     subprocess.run(command, check=True, cwd=ROOT, timeout=DEADLINE_S)

@@ -6,7 +6,7 @@ from store.audit import Actor
 AUDIT = "/api/v1/audit"
 
 
-def note(database, *actions, project="default", by="0123456789ab"):
+def record(database, *actions, project="default", by="0123456789ab"):
     actor = Actor(project, by, "ada", "192.0.2.1", "req-1")
     with database.write() as session:
         for action in actions:
@@ -20,7 +20,7 @@ def actions(api, **wanted):
 
 
 def test_an_audit_entry_has_all_fields(api, database):
-    note(database, "job.cancel")
+    record(database, "job.cancel")
     (entry,) = api.client.get(AUDIT).json()["items"]
     assert (entry["action"], entry["target"], entry["project"]) == (
         "job.cancel",
@@ -33,16 +33,16 @@ def test_an_audit_entry_has_all_fields(api, database):
 
 
 def test_entries_are_filtered(api, database):
-    note(database, "job.submit", "job.cancel")
-    note(database, "job.submit", project="vision", by="ba9876543210")
+    record(database, "job.submit", "job.cancel")
+    record(database, "job.submit", project="vision", by="ba9876543210")
     assert actions(api, action="job.submit") == ["job.submit"] * 2
     assert actions(api, project="default") == ["job.cancel", "job.submit"]
     assert actions(api, token_id="ba9876543210", action="job.submit") == ["job.submit"]
     assert actions(api, action="no.such") == []
 
 
-def test_pages_lead_through_every_entry_once(api, database):
-    note(database, *(f"action.{number}" for number in range(7)))
+def test_pages_have_every_entry_once(api, database):
+    record(database, *(f"action.{number}" for number in range(7)))
     seen, cursor = [], None
     for _ in range(4):
         page = api.client.get(AUDIT, params={"limit": 2, **({"cursor": cursor} if cursor else {})})
@@ -56,12 +56,12 @@ def test_pages_lead_through_every_entry_once(api, database):
     "query", ["cursor=x", "cursor=0", "cursor=9999999999999999999", "limit=0", "limit=101",
               "action=%00", "who=ada"],
 )  # fmt: skip
-def test_a_question_that_makes_no_sense_is_refused(api, query):
+def test_an_invalid_query_is_refused(api, query):
     answer = api.client.get(f"{AUDIT}?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-def test_the_request_is_named_by_its_id(api):
+def test_an_audit_entry_has_the_request_id(api):
     headers = {"X-Request-ID": "the-request"}
     api.client.post("/api/v1/tokens", json={"name": "new"}, headers=headers)
     (entry,) = api.client.get(AUDIT).json()["items"]

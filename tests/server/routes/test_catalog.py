@@ -19,7 +19,7 @@ def database_url(sqlite_url):
         (catalog.optimizers, {"sgd", "adam"}),
     ],
 )
-def test_every_kind_is_listed_with_a_schema_that_takes_its_defaults(kinds, some):
+def test_every_kind_is_listed_with_a_valid_schema(kinds, some):
     items = kinds().items
     assert {item.kind for item in items} > some
     for item in items:
@@ -28,7 +28,7 @@ def test_every_kind_is_listed_with_a_schema_that_takes_its_defaults(kinds, some)
         assert item.json_schema["properties"]["kind"]["const"] == item.kind
 
 
-def test_policies_are_listed_with_what_they_stand_for():
+def test_policies_are_listed_with_their_dtypes_and_loss_scale():
     policies = {item.name: item for item in catalog.policies().items}
     assert set(policies) == {*COMPUTE_DTYPE, "auto"}
     half = policies["mixed_float16"]

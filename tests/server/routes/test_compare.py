@@ -15,16 +15,14 @@ NO_JOB = "0" * 12
 
 @pytest.fixture
 def make_trained_job(api, make_job, make_block):
-    """Make a job of some steps with one loss; it has ended."""
+    """Create an ended job of `count` steps with one loss."""
 
     def make(count, loss, *, rate=100.0, summary=None, blocks=(), **spec):
         job = make_job(State.RUNNING, **spec)
         block = make_block(0, count, loss=loss, step_time_s=64 / rate) if count else None
-        make_trained_job = [replace(block, totals={"median_examples_per_s": rate})] if block else []
+        trained_blocks = [replace(block, totals={"median_examples_per_s": rate})] if block else []
         with api.database.write() as session:
-            assert ingest.append(
-                session, job.id, 1, [*make_trained_job, *blocks], entries_written=0
-            )
+            assert ingest.append(session, job.id, 1, [*trained_blocks, *blocks], entries_written=0)
             assert attempts.mark_succeeded(session, job.id, 1, summary or {})
         return job.id
 
@@ -37,7 +35,7 @@ def compare(api, *ids, status=200, **query):
     return answer.json()
 
 
-def test_points_of_one_grid_belong_together(api, make_trained_job):
+def test_all_jobs_are_downsampled_to_one_grid(api, make_trained_job):
     ids = make_trained_job(5000, 2.0), make_trained_job(1234, 1.0), make_trained_job(37, 1.0)
     found = compare(api, *ids, max_points=50, columns="loss")
     size = found["steps_per_point"]
@@ -56,7 +54,7 @@ def test_points_of_one_grid_belong_together(api, make_trained_job):
         assert data["elapsed_s"] == sorted(data["elapsed_s"])
 
 
-def test_others_are_measured_by_the_baseline(api, make_trained_job):
+def test_speedup_and_loss_drift_are_relative_to_the_baseline(api, make_trained_job):
     slow, fast = make_trained_job(1000, 2.0, rate=100.0), make_trained_job(1000, 2.5, rate=250.0)
     found = compare(api, slow, fast)
     assert found["baseline"] == slow
@@ -67,20 +65,20 @@ def test_others_are_measured_by_the_baseline(api, make_trained_job):
     assert [each["loss_drift"] for each in found["jobs"]] == pytest.approx([-0.2, 0.0])
 
 
-def test_losses_are_compared_where_both_have_steps(api, make_trained_job, make_block):
-    # The longer one's loss falls to 0 only where the other one has no steps any more.
+def test_losses_are_compared_over_the_steps_that_both_jobs_have(api, make_trained_job, make_block):
+    # The loss of the longer job falls to 0 only after the last step of the shorter one.
     short = make_trained_job(1000, 1.0)
     long = make_trained_job(1000, 3.0, blocks=[make_block(1000, 9000, loss=0.0)])
     assert compare(api, short, long)["jobs"][1]["loss_drift"] == 2.0
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_what_is_not_finite_has_no_drift(api, make_trained_job, loss):
+def test_a_non_finite_loss_has_no_drift(api, make_trained_job, loss):
     found = compare(api, make_trained_job(100, 1.0), make_trained_job(100, loss))
     assert found["jobs"][1]["loss_drift"] is None
 
 
-def test_no_event_is_hidden(api, make_trained_job, make_block):
+def test_every_skipped_step_is_returned(api, make_trained_job, make_block):
     skips = [make_block(100 + i, 1, skipped=i % 7 == 3) for i in range(200)]
     found = compare(
         api, make_trained_job(100, 1.0, blocks=skips), make_trained_job(300, 1.0), max_points=2
@@ -106,7 +104,7 @@ def test_differences_of_specs_and_results_are_returned(api, make_trained_job):
     assert results["median_examples_per_s"] == [100.0, 100.0]
 
 
-def test_jobs_without_steps_are_compared_too(api, make_job):
+def test_jobs_without_steps_can_be_compared(api, make_job):
     found = compare(api, make_job().id, make_job().id)
     assert [each["loss_drift"] for each in found["jobs"]] == [None, None]
     assert [each["speedup"] for each in found["jobs"]] == [None, None]
@@ -132,7 +130,7 @@ def test_an_unchanged_comparison_gets_304(api, make_trained_job, make_job):
     assert api.client.get("/api/v1/compare", params=query, headers=again).status_code == 200
 
 
-def test_a_job_that_is_not_seen_is_not_compared(api, make_trained_job, make_job):
+def test_comparing_a_job_that_is_unknown_or_not_visible_gets_404(api, make_trained_job, make_job):
     mine, foreign = make_trained_job(10, 1.0), make_job(project="vision").id
     with api.database.write() as session:
         secret = create(session, "member")
@@ -145,7 +143,7 @@ def test_a_job_that_is_not_seen_is_not_compared(api, make_trained_job, make_job)
 
 
 @pytest.mark.parametrize(
-    ("query", "place"),
+    ("query", "pointer"),
     [
         ({"jobs": "{a}"}, "/query/jobs"),
         ({"jobs": "{a},{a}"}, "/query/jobs"),
@@ -156,15 +154,15 @@ def test_a_job_that_is_not_seen_is_not_compared(api, make_trained_job, make_job)
         ({"jobs": "{a},{b}", "by": "time"}, "/query/by"),
     ],
 )
-def test_invalid_parameters_are_reported_with_a_pointer(api, make_trained_job, query, place):
+def test_invalid_parameters_are_reported_with_a_pointer(api, make_trained_job, query, pointer):
     ids = {"a": make_trained_job(10, 1.0), "b": make_trained_job(10, 1.0)}
     params = {name: value.format(**ids) for name, value in query.items()}
     answer = api.client.get("/api/v1/compare", params=params)
     assert answer.status_code == 422
-    assert [error["pointer"] for error in answer.json()["errors"]] == [place]
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
-def test_differences_are_those_of_leaves():
+def test_differences_are_listed_by_leaf():
     documents = [
         {"same": 1, "a": {"b": 1, "c": [1, 2]}, "only": {"x": 1}},
         {"same": 1, "a": {"b": 2, "c": [1, 2]}, "only": {}},

@@ -34,7 +34,7 @@ def newer_job(make_job, write):
 
 @pytest.fixture
 def damaged_job(api, make_job, write):
-    """A job whose labels are no JSON (SQLite), or no object (PostgreSQL), and with a bad moment."""
+    """A job whose labels are no JSON (SQLite), or no object (PostgreSQL), with an invalid time."""
     job_id = make_job(State.RUNNING, name="damaged").id
     if api.database.engine.dialect.name == "sqlite":
         columns = """labels = '{"a', started_at = 'yesterday'"""
@@ -81,7 +81,7 @@ def test_every_record_shows_unknown_codes(api, make_job, write):
     assert '"trace"' in stream
 
 
-def test_a_token_with_an_unknown_role_is_listed_and_opens_nothing(api, client_with_role, write):
+def test_a_token_with_an_unknown_role_is_listed_and_refused(api, client_with_role, write):
     newer = client_with_role("viewer")
     write("UPDATE tokens SET role = 'auditor' WHERE role = 'viewer'")
     answer = newer.get("/api/v1/jobs")
@@ -90,20 +90,20 @@ def test_a_token_with_an_unknown_role_is_listed_and_opens_nothing(api, client_wi
     assert "auditor" in {token["role"] for token in get(api, "/tokens")["items"]}
 
 
-def test_jobs_of_unknown_codes_are_compared(api, newer_job, make_job):
+def test_jobs_with_unknown_codes_can_be_compared(api, newer_job, make_job):
     other = make_job(State.SUCCEEDED).id
     compared = get(api, "/compare", jobs=f"{newer_job},{other}")
     assert [each["job"]["state"] for each in compared["jobs"]] == ["archived", "succeeded"]
 
 
-def test_a_job_in_an_unknown_state_says_what_it_allows(api, newer_job):
+def test_an_action_on_a_job_in_an_unknown_state_names_the_state(api, newer_job):
     answer = api.client.post(f"/api/v1/jobs/{newer_job}/resume")
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     assert "'archived'" in answer.json()["detail"]
 
 
 def test_a_damaged_row_is_shown_with_what_can_be_read(api, damaged_job, make_job, caplog):
-    """Fails without `read_partially`: the list, and each read in the same round, is 500."""
+    """Fails without `read_partially`: the list, and each read in the same batch, gets 500."""
     others = {make_job().id, make_job().id}
     job = get(api, f"/jobs/{damaged_job}")
     assert job["unreadable"] == ["labels", "started_at"]
@@ -114,12 +114,12 @@ def test_a_damaged_row_is_shown_with_what_can_be_read(api, damaged_job, make_job
     assert listed[damaged_job] == {name: job[name] for name in job.keys() - {"spec"}}
     assert not any("unreadable" in listed[other] for other in others)
     records = [r.getMessage() for r in caplog.records if damaged_job in r.getMessage()]
-    assert len(records) == 2  # once as a job, once as one of a list
+    assert len(records) == 2  # once for the job, once for the list
     assert all("labels, started_at" in record for record in records)
 
 
 def test_a_list_shows_jobs_with_a_damaged_spec(api, make_job, write):
-    """Lists look into the spec, which SQLite refuses to do in what is no JSON."""
+    """Lists read fields of the spec, which fails in SQLite if the spec is not JSON."""
     damaged, other = make_job(), make_job()
     bad = (
         '{"da' if api.database.engine.dialect.name == "sqlite" else '{"data": {"batch_size": "x"}}'
@@ -147,18 +147,18 @@ def test_a_damaged_worker_breaks_neither_lists_nor_checks_nor_metrics(api, make_
     assert "number 1" in get(api, f"/jobs/{make_job().id}")["waiting"]
 
 
-def test_pages_go_on_behind_a_damaged_row(api, damaged_job, make_job):
+def test_pages_continue_after_a_damaged_row(api, damaged_job, make_job):
     made = {damaged_job, make_job().id, make_job().id}
     seen, cursor = [], {}
     while cursor is not None:
-        told = get(api, "/jobs", limit=1, **cursor)
-        seen += [job["id"] for job in told["items"]]
-        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+        found = get(api, "/jobs", limit=1, **cursor)
+        seen += [job["id"] for job in found["items"]]
+        cursor = {"cursor": found["next_cursor"]} if found["next_cursor"] else None
     assert sorted(seen) == sorted(made)
 
 
 def test_concurrent_reads_of_other_jobs_succeed(database, api, damaged_job, make_job):
-    """Fails when all answers of one round stand or fall together."""
+    """Fails if one error fails all reads of a batch."""
     job_reader = JobReader(database)
     good = make_job().id
 
@@ -169,10 +169,8 @@ def test_concurrent_reads_of_other_jobs_succeed(database, api, damaged_job, make
     assert {json.loads(one.body)["id"] for one in asyncio.run(ask())} == {damaged_job, good}
 
 
-def test_an_answer_that_cannot_be_made_is_an_error_of_its_own_request(
-    database, make_job, monkeypatch
-):
-    """A bug that shows with one row must not show to those who ask for others."""
+def test_an_error_in_reading_one_job_fails_only_its_own_request(database, make_job, monkeypatch):
+    """A bug that one row triggers must not fail requests for other rows."""
     from server.jobs import job_reader as module
 
     bad, good = make_job(name="bad").id, make_job().id
@@ -190,6 +188,6 @@ def test_an_answer_that_cannot_be_made_is_an_error_of_its_own_request(
         asked = (job_reader.read(job_id) for job_id in (bad, good))
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    error, told = asyncio.run(ask())
+    error, found = asyncio.run(ask())
     assert isinstance(error, RuntimeError)
-    assert json.loads(told.body)["id"] == good
+    assert json.loads(found.body)["id"] == good

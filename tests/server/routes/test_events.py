@@ -77,6 +77,6 @@ def test_an_unchanged_event_log_gets_304(api, job_id):
     "query",
     ["before=-1", "type=nothing", "start=-1", "after=-1", "limit=0", "limit=1001", "since=1"],
 )
-def test_events_asked_for_wrongly_are_refused(api, job_id, query):
+def test_an_invalid_events_query_is_refused(api, job_id, query):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/events?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

@@ -11,7 +11,7 @@ def anyone(api):
     return api.anonymous
 
 
-def test_the_server_is_alive_whatever_else_is_not(api, anyone):
+def test_the_server_is_alive_without_redis(api, anyone):
     api.dispatcher.gone = True
     assert anyone.get("/healthz").json() == {"status": "alive"}
 
@@ -29,8 +29,8 @@ def test_without_redis_the_server_is_not_ready(api, anyone):
     assert (part["pointer"], part["code"]) == ("/redis", "unreachable")
 
 
-def test_without_its_tables_the_server_is_not_ready(api, anyone, monkeypatch):
-    there = schema.HEAD
+def test_with_another_schema_revision_the_server_is_not_ready(api, anyone, monkeypatch):
+    revision = schema.HEAD
     monkeypatch.setattr(schema, "HEAD", "9999")
     answer = anyone.get("/readyz")
     assert answer.status_code == 503
@@ -38,12 +38,12 @@ def test_without_its_tables_the_server_is_not_ready(api, anyone, monkeypatch):
     assert (part["pointer"], part["code"], part["received"]) == (
         "/database",
         "wrong_schema",
-        there,
+        revision,
     )
     assert "ampserver migrate" in part["expected"]
 
 
-def test_without_a_folder_for_artifacts_the_server_is_not_ready(api, anyone):
+def test_without_an_artifacts_folder_the_server_is_not_ready(api, anyone):
     api.data_dir.write_text("no folder")
     answer = anyone.get("/readyz")
     assert answer.status_code == 503
@@ -52,7 +52,7 @@ def test_without_a_folder_for_artifacts_the_server_is_not_ready(api, anyone):
     assert str(api.data_dir) not in answer.text
 
 
-def test_every_part_that_fails_is_named(api, anyone, monkeypatch):
+def test_the_error_names_every_part_that_failed(api, anyone, monkeypatch):
     api.dispatcher.gone = True
     monkeypatch.setattr(schema, "HEAD", "9999")
     answer = anyone.get("/readyz")
@@ -68,7 +68,7 @@ def test_the_version_is_returned(api):
     }
 
 
-def test_a_database_that_is_gone_is_named(tmp_path, dispatcher):
+def test_the_error_names_an_unreachable_database(tmp_path, dispatcher):
     from server.app import create_app
     from server.settings import Settings
 

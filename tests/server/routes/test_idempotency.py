@@ -33,7 +33,7 @@ def count(api):
     return rows
 
 
-def test_a_repeat_gets_the_same_answer_and_posts_nothing(api, post, count):
+def test_a_repeated_request_gets_the_same_response_and_creates_no_job(api, post, count):
     first, again = post(), post()
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.content == first.content
@@ -44,7 +44,7 @@ def test_a_repeat_gets_the_same_answer_and_posts_nothing(api, post, count):
     assert (count(Job), count(AuditEntry), len(api.dispatcher.sent)) == (1, 1, 1)
 
 
-def test_a_repeat_is_answered_as_before_when_the_job_has_changed_since(api, post):
+def test_a_repeated_request_gets_the_first_response_after_the_job_has_changed(api, post):
     first = post()
     api.client.post(f"{first.headers['Location']}/cancel")
     assert post().json()["state"] == "queued"
@@ -59,7 +59,7 @@ def test_another_body_with_the_same_key_is_refused(post, count):
     assert count() == 1
 
 
-def test_a_clone_is_made_once_too(post, count, make_job):
+def test_a_repeated_clone_request_creates_one_job(post, count, make_job):
     path = f"/api/v1/jobs/{make_job(State.FAILED).id}/clone"
     first, again = (post({}, path=path) for _ in range(2))
     assert first.content == again.content
@@ -68,13 +68,13 @@ def test_a_clone_is_made_once_too(post, count, make_job):
     assert post(SPEC).json()["code"] == "idempotency_key_reused"
 
 
-def test_keys_of_two_projects_have_nothing_to_do_with_each_other(post, client_with_role, count):
+def test_projects_do_not_share_keys(post, client_with_role, count):
     first, other = post(), post(client=client_with_role("member", "other"))
     assert first.json()["id"] != other.json()["id"]
     assert count() == 2
 
 
-def test_a_request_with_the_key_of_one_under_way_gets_its_answer(post, count, monkeypatch):
+def test_a_request_with_the_key_of_a_running_one_gets_its_response(post, count, monkeypatch):
     arrived, go_on = Event(), Event()
     check = DatasetFolder.check
 
@@ -95,11 +95,11 @@ def test_a_request_with_the_key_of_one_under_way_gets_its_answer(post, count, mo
     assert count() == 1
 
 
-def test_of_many_requests_at_one_time_one_posts_the_job(post, count):
-    together = Barrier(8)
+def test_concurrent_requests_with_one_key_create_one_job(post, count):
+    barrier = Barrier(8)
 
     def race(_):
-        together.wait(DEADLINE_S)
+        barrier.wait(DEADLINE_S)
         return post()
 
     with ThreadPoolExecutor(8) as pool:
@@ -121,7 +121,7 @@ def test_an_error_does_not_use_up_the_key(api, post, count):
     assert count() == 1
 
 
-def test_a_key_is_of_one_token(post, client_with_role, count):
+def test_a_key_belongs_to_one_token(post, client_with_role, count):
     """A stored response is never returned to another token, which may not be allowed to see it."""
     post()
     answer = post(client=client_with_role("member", "default"))
@@ -130,7 +130,7 @@ def test_a_key_is_of_one_token(post, client_with_role, count):
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "ä", "a\tb"])
-def test_a_key_that_is_none_is_refused(api, count, key):
+def test_an_invalid_key_is_refused(api, count, key):
     headers = {"Idempotency-Key": key.encode("latin-1")}
     answer = api.client.post("/api/v1/jobs", json=SPEC, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -138,5 +138,5 @@ def test_a_key_that_is_none_is_refused(api, count, key):
     assert count() == 0
 
 
-def test_the_longest_key_is_taken(post):
+def test_a_key_of_the_maximum_length_is_accepted(post):
     assert post(key="~" * 255).status_code == 201

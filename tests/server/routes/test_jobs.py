@@ -24,7 +24,7 @@ JOB_FIELDS = {
     *("created_by", "cloned_from", "request_id", "loss_scale_mode", "examples_per_step"),
     *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
-MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def test_a_submitted_job_is_stored_returned_and_dispatched(api):
@@ -37,7 +37,7 @@ def test_a_submitted_job_is_stored_returned_and_dispatched(api):
     assert job["total_steps"] is job["progress"] is job["latest"] is None
     assert job["labels"] == {"a": "b"}
     assert job["spec"]["data"]["batch_size"] == 128
-    assert MOMENT.fullmatch(job["created_at"])
+    assert TIMESTAMP.fullmatch(job["created_at"])
     assert (job["project"], job["created_by"], job["priority"]) == ("default", "test", 5)
     assert (api.dispatcher.sent, api.dispatcher.queues) == ([job["id"]], ["default"])
     shown = api.client.get(answer.headers["Location"]).json()
@@ -45,14 +45,14 @@ def test_a_submitted_job_is_stored_returned_and_dispatched(api):
     assert shown == {name: value for name, value in job.items() if name != "waiting"}
 
 
-def test_a_job_is_committed_before_it_is_answered_or_sent(api, monkeypatch):
+def test_a_job_is_committed_before_its_message_is_sent(api, monkeypatch):
     found = []
 
-    def look(job_id, _queue):
+    def find(job_id, _queue):
         with api.database.read() as session:
             found.append(jobs.get(session, job_id))
 
-    monkeypatch.setattr(api.dispatcher, "send", look)
+    monkeypatch.setattr(api.dispatcher, "send", find)
     api.client.post("/api/v1/jobs", json=SPEC)
     assert len(found) == 1
     assert found[0] is not None
@@ -67,7 +67,7 @@ def test_a_job_submitted_without_redis_is_dispatched_later(api):
         assert queue.queues_to_dispatch(session, silent_for_s=-1) == ["default"]
 
 
-def test_a_submit_is_one_transaction(api, monkeypatch):
+def test_a_submission_is_one_transaction(api, monkeypatch):
     commits = []
     write = type(api.database).write
     monkeypatch.setattr(
@@ -77,7 +77,7 @@ def test_a_submit_is_one_transaction(api, monkeypatch):
     assert len(commits) == 1
 
 
-def test_a_full_queue_takes_no_further_job(api, make_job):
+def test_a_full_queue_refuses_submit_clone_retry_and_resume(api, make_job):
     with api.database.write() as session:
         projects.update(session, "default", {"max_queued": 1})
     paused, failed = make_job(State.PAUSED), make_job(State.FAILED)
@@ -142,7 +142,7 @@ def test_the_summary_is_shown_while_a_job_runs_and_afterwards(api, make_job, mak
     assert summary["scale_health"] == "steady"
 
 
-def test_numbers_in_a_summary_that_json_cannot_write_are_strings(api, make_job):
+def test_non_finite_numbers_in_a_summary_are_strings(api, make_job):
     job = make_job(State.RUNNING)
     with api.database.write() as session:
         attempts.mark_succeeded(session, job.id, 1, {"final_loss": float("nan"), "steps": 3})
@@ -166,7 +166,7 @@ def test_a_failed_job_shows_its_reason(api, make_job):
     }.items(),
 )
 @pytest.mark.parametrize("state", State, ids=str)
-def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state, action, states):
+def test_an_action_returns_the_new_state_or_a_conflict(api, make_job, state, action, states):
     job_id = make_job(state).id
     answer = api.client.post(f"/api/v1/jobs/{job_id}/{action}")
     then = dict(pair.split(":") for pair in states.split()).get(state)
@@ -180,7 +180,7 @@ def test_an_action_is_answered_with_what_became_of_the_job(api, make_job, state,
     assert api.dispatcher.sent == ([job_id] if then == "queued" else [])
 
 
-def test_a_refusal_says_what_is_expected_and_what_is_allowed_instead(api, make_job):
+def test_a_refused_action_names_the_expected_states_and_the_allowed_actions(api, make_job):
     detail = api.client.post(f"/api/v1/jobs/{make_job().id}/retry").json()["detail"]
     assert detail == (
         "Cannot retry the job: expected the state failed or cancelled, received queued. "
@@ -188,7 +188,7 @@ def test_a_refusal_says_what_is_expected_and_what_is_allowed_instead(api, make_j
     )
 
 
-def test_a_job_gets_another_name_other_labels_and_another_priority(api, make_job):
+def test_the_name_the_labels_and_the_priority_of_a_job_can_be_edited(api, make_job):
     job = make_job(labels={"old": "label"})
     changes = {"name": "new", "labels": {"a": "b"}, "priority": 9}
     answer = api.client.patch(f"/api/v1/jobs/{job.id}", json=changes)
@@ -200,7 +200,7 @@ def test_a_job_gets_another_name_other_labels_and_another_priority(api, make_job
     assert api.dispatcher.sent == []
 
 
-def test_what_is_left_out_of_a_change_stays(api, make_job):
+def test_fields_missing_in_an_edit_keep_their_values(api, make_job):
     job = make_job(labels={"a": "b"}, runtime={"priority": 7})
     shown = api.client.patch(f"/api/v1/jobs/{job.id}", json={"name": "new"}).json()
     assert (shown["name"], shown["labels"], shown["priority"]) == (
@@ -228,7 +228,7 @@ def test_what_is_left_out_of_a_change_stays(api, make_job):
     ],
     ids=str,
 )
-def test_a_wrong_change_changes_nothing(api, make_job, changes, pointer):
+def test_an_invalid_edit_changes_nothing(api, make_job, changes, pointer):
     job = make_job()
     before = api.client.get(f"/api/v1/jobs/{job.id}").json()
     answer = api.client.patch(f"/api/v1/jobs/{job.id}", json=changes)
@@ -238,7 +238,9 @@ def test_a_wrong_change_changes_nothing(api, make_job, changes, pointer):
 
 
 @pytest.mark.parametrize("state", State, ids=str)
-def test_only_a_job_that_has_ended_is_deleted_with_all_that_is_left_of_it(api, make_job, state):
+def test_a_job_can_be_deleted_only_after_its_end_and_its_files_are_deleted_with_it(
+    api, make_job, state
+):
     job = make_job(state)
     folder = api.data_dir / "artifacts" / job.id
     folder.mkdir(parents=True)
@@ -262,17 +264,17 @@ def files(api, make_job):
     return job, folder
 
 
-def due_now(database):
+def make_removals_due(database):
     with database.write() as session:
         session.execute(update(FileRemoval).values(due_at=after(-1)))
 
 
-def noted(database):
+def pending_removals(database):
     with database.read() as session:
         return session.scalars(select(FileRemoval.job_id)).all()
 
 
-def test_files_that_cannot_be_deleted_are_deleted_later(api, files, monkeypatch):
+def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch):
     job, folder = files
 
     def fail(*_):
@@ -282,46 +284,44 @@ def test_files_that_cannot_be_deleted_are_deleted_later(api, files, monkeypatch)
         patch.setattr(Storage, "remove_job", fail)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
-        due_now(api.database)
+        make_removals_due(api.database)
         api.app.state.reconciler.clean_up()
-        assert noted(api.database) == [job.id]  # it is tried again, and not at once
+        assert pending_removals(api.database) == [job.id]  # it is retried later, not at once
     assert folder.exists()
     remove_due_files(api.database, api.app.state.services.storage)
     assert folder.exists()
-    due_now(api.database)
+    make_removals_due(api.database)
     remove_due_files(api.database, api.app.state.services.storage)
     assert not folder.exists()
-    assert noted(api.database) == []
+    assert pending_removals(api.database) == []
 
 
-def test_a_server_that_dies_before_it_deletes_files_leaves_that_to_another_one(
-    api, files, monkeypatch
-):
+def test_files_of_a_deleted_job_are_deleted_after_a_crash_of_the_server(api, files, monkeypatch):
     job, folder = files
 
-    def die(*_):
+    def crash(*_):
         raise SystemError("killed between the commit and the files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "remove_job", die)
+        patch.setattr(Storage, "remove_job", crash)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 500
     assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     assert folder.exists()
-    due_now(api.database)
+    make_removals_due(api.database)
     api.app.state.reconciler.clean_up()
     assert not folder.exists()
-    assert noted(api.database) == []
+    assert pending_removals(api.database) == []
 
 
 def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
-    """Fails where files are deleted in the transaction: the PATCH waits for it then."""
+    """Fails if files are deleted inside the transaction: another writer would wait for it."""
     job, folder = files
     deleting, written = threading.Event(), threading.Event()
     remove_job = Storage.remove_job
 
     def wait(storage, job_id):
         deleting.set()
-        assert written.wait(DEADLINE_S), "another one could not write meanwhile"
+        assert written.wait(DEADLINE_S), "another writer was blocked"
         remove_job(storage, job_id)
 
     monkeypatch.setattr(Storage, "remove_job", wait)
@@ -336,7 +336,7 @@ def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
     assert not folder.exists()
 
 
-def test_a_clone_is_a_new_job_with_the_spec_as_it_is_now(api, make_job):
+def test_a_clone_is_a_new_job_with_the_current_spec(api, make_job):
     job = make_job(State.FAILED, train={"epochs": 3})
     edited = {"name": "new", "labels": {"a": "b"}, "priority": 2}
     api.client.patch(f"/api/v1/jobs/{job.id}", json=edited)
@@ -350,7 +350,7 @@ def test_a_clone_is_a_new_job_with_the_spec_as_it_is_now(api, make_job):
     assert api.dispatcher.sent == [clone["id"]]
 
 
-def test_fields_of_a_clone_can_be_set_and_what_follows_from_them_follows(api):
+def test_fields_of_a_clone_can_be_set_and_dependent_defaults_change(api):
     half = {**SPEC, "precision": {"policy": "mixed_float16"}}
     job = api.client.post("/api/v1/jobs", json=half).json()
     values = {"precision.policy": "float32", "model.hidden": [16], "labels.x": "y"}
@@ -374,7 +374,7 @@ def test_fields_of_a_clone_can_be_set_and_what_follows_from_them_follows(api):
     ],
     ids=str,
 )
-def test_a_clone_that_is_asked_for_wrongly_is_not_made(api, make_job, body, code):
+def test_an_invalid_clone_request_creates_no_job(api, make_job, body, code):
     answer = api.client.post(f"/api/v1/jobs/{make_job().id}/clone", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
@@ -409,7 +409,7 @@ def test_every_change_is_audited(api, make_job):
         *("POST /cancel", "POST /pause", "POST /resume", "POST /retry", "POST /clone"),
     ],
 )
-def test_a_job_that_is_not_there_is_not_found(api, job_id, what):
+def test_an_unknown_job_is_not_found(api, job_id, what):
     method, rest = what.split(" ")
     json = {} if method == "PATCH" else None
     answer = api.client.request(method, f"/api/v1/jobs/{job_id}{rest}", json=json)

@@ -26,26 +26,26 @@ def page(api, **query):
 
 
 @pytest.mark.parametrize("sort", [None, *Sort])
-def test_pages_lead_to_every_job_once(api, make_job, sort):
+def test_pages_list_every_job_once(api, make_job, sort):
     made = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
-    with api.database.write() as session:  # none that may just be changing
+    with api.database.write() as session:  # long before the first page
         session.execute(update(Job).values(updated_at=after(-3600)))
     query = {"limit": 2} | ({"sort": sort} if sort else {})
     seen, cursor = [], {}
     while cursor is not None:
-        told = page(api, **query, **cursor)
-        seen += [job["id"] for job in told["items"]]
-        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+        found = page(api, **query, **cursor)
+        seen += [job["id"] for job in found["items"]]
+        cursor = {"cursor": found["next_cursor"]} if found["next_cursor"] else None
     assert sorted(seen) == sorted(made)
 
 
-def test_the_newest_come_first_unless_another_order_is_asked_for(api, make_job):
+def test_the_newest_jobs_come_first_by_default(api, make_job):
     first, second = (make_job(name=name).id for name in ("b", "a"))
     assert listed(api.client) == listed(api.client, sort="name") == [second, first]
     assert listed(api.client, sort="created_at") == listed(api.client, sort="-name")
 
 
-def test_a_list_can_be_narrowed_down(api, make_job):
+def test_a_list_can_be_filtered(api, make_job):
     one = make_job(name="Digits in half", labels={"team": "a=b"}).id
     two = make_job(State.FAILED, precision={"policy": "mixed_float16"}, model={"kind": "cnn"}).id
     make_job(State.RUNNING)
@@ -57,7 +57,7 @@ def test_a_list_can_be_narrowed_down(api, make_job):
     assert len(listed(api.client, q="")) == 3
 
 
-def test_a_list_can_begin_at_a_time_in_any_zone(api, make_job):
+def test_created_after_accepts_any_time_zone(api, make_job):
     job = make_job()
     assert listed(api.client, created_after="2020-01-01T00:00:00+14:00") == [job.id]
     assert listed(api.client, created_after=datetime.now(UTC).isoformat()) == []
@@ -76,7 +76,7 @@ def test_a_member_lists_only_the_jobs_of_its_project(api, make_job, client_with_
 
 @pytest.fixture
 def cursor(api, make_job):
-    """That of a list by name of two jobs."""
+    """The cursor of a list of two jobs, sorted by name."""
     for _ in range(2):
         make_job()
     return page(api, limit=1, sort="name", state="queued")["next_cursor"]
@@ -102,7 +102,7 @@ def test_a_cursor_is_valid_only_for_its_own_list(api, cursor, other):
     assert "the same sort" in error["expected"]
 
 
-def test_a_cursor_takes_another_limit(api, cursor):
+def test_a_cursor_is_valid_with_another_limit(api, cursor):
     assert len(page(api, sort="name", state="queued", limit=100, cursor=cursor)["items"]) == 1
 
 
@@ -126,19 +126,19 @@ ID = "0123456789ab"
         ("created_at", "m", ID),
     ],
 )
-def test_a_made_up_cursor_is_refused(api, make_job, sort, value, job_id):
+def test_a_forged_cursor_is_refused(api, make_job, sort, value, job_id):
     make_job()
     make_job()
     real = page(api, limit=1, sort=sort)["next_cursor"]
-    mark = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
-    forged = base64.urlsafe_b64encode(json.dumps([mark, value, job_id]).encode()).decode()
+    list_digest = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
+    forged = base64.urlsafe_b64encode(json.dumps([list_digest, value, job_id]).encode()).decode()
     answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
     assert "earlier response" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])
-def test_a_cursor_that_is_none_is_refused(api, cursor):
+def test_a_malformed_cursor_is_refused(api, cursor):
     answer = api.client.get("/api/v1/jobs", params={"cursor": cursor})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
@@ -169,7 +169,7 @@ def test_a_cursor_that_is_none_is_refused(api, cursor):
         "cursor=" + "x" * 2001,
     ],
 )
-def test_a_list_asked_for_wrongly_is_refused(api, query):
+def test_an_invalid_list_query_is_refused(api, query):
     answer = api.client.get(f"/api/v1/jobs?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     pointer = answer.json()["errors"][0]["pointer"]
@@ -183,7 +183,7 @@ def large(number):
     return {"name": f"large {number}", "precision": precision}
 
 
-def test_a_list_leaves_the_spec_out_unless_it_is_asked_for(api, make_job):
+def test_a_list_has_specs_only_on_request(api, make_job):
     job = make_job(train={"accumulate": 3}, data={"kind": "digits", "batch_size": 8})
     [short] = page(api)["items"]
     whole = api.client.get(f"/api/v1/jobs/{job.id}").json()
@@ -194,15 +194,13 @@ def test_a_list_leaves_the_spec_out_unless_it_is_asked_for(api, make_job):
     assert {**whole, "waiting": None} == long
 
 
-def test_a_field_that_there_is_not_is_refused(api):
+def test_an_unknown_field_is_refused(api):
     answer = api.client.get("/api/v1/jobs?fields=steps")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith("/query/fields")
 
 
-def test_a_page_ends_early_where_its_jobs_are_large_and_the_next_ones_go_on(
-    api, make_job, monkeypatch
-):
+def test_a_page_of_large_jobs_is_shorter_and_the_next_pages_continue(api, make_job, monkeypatch):
     made = [make_job(**large(number)).id for number in range(7)]
     whole = len(api.client.get("/api/v1/jobs?fields=spec&limit=1").content)
     assert whole > 40_000
@@ -210,28 +208,26 @@ def test_a_page_ends_early_where_its_jobs_are_large_and_the_next_ones_go_on(
     seen, sizes, cursor = [], [], {}
     while cursor is not None:
         answer = api.client.get("/api/v1/jobs", params={"fields": "spec", **cursor})
-        told = answer.json()
-        seen += [job["id"] for job in told["items"]]
+        found = answer.json()
+        seen += [job["id"] for job in found["items"]]
         sizes.append(len(answer.content))
-        cursor = {"cursor": told["next_cursor"]} if told["next_cursor"] else None
+        cursor = {"cursor": found["next_cursor"]} if found["next_cursor"] else None
     assert sorted(seen) == sorted(made)
     assert max(sizes) < 3.5 * whole
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 1)
     assert len(page(api, fields="spec")["items"]) == 1
 
 
-def test_labels_count_towards_the_length_of_a_page_too(api, make_job, monkeypatch):
+def test_labels_count_towards_the_size_of_a_page(api, make_job, monkeypatch):
     for _ in range(4):
         make_job(labels={f"key {number}": "v" * 200 for number in range(30)})
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 16_000)
-    told = page(api)
-    assert 1 <= len(told["items"]) < 4
-    assert told["next_cursor"]
+    found = page(api)
+    assert 1 <= len(found["items"]) < 4
+    assert found["next_cursor"]
 
 
-def test_few_specs_are_read_at_one_time_and_none_behind_the_end_of_a_page(
-    api, make_job, monkeypatch
-):
+def test_specs_are_read_in_small_batches_and_only_on_request(api, make_job, monkeypatch):
     made = [make_job(**large(number)) for number in range(9)]
     with api.database.read() as session:
         specs = search.specs(session, [job.id for job in made])

@@ -25,8 +25,8 @@ def job(api, make_job):
 
 
 @pytest.fixture(autouse=True)
-def every_stream_has_ended(api, wait_until):
-    """Afterwards: none may still ask the database when that is closed."""
+def end_all_streams(api, wait_until):
+    """End every stream after the test, before its database is closed."""
     yield
     open_streams = api.app.state.services.streams
     open_streams.shutting_down.set()
@@ -35,7 +35,7 @@ def every_stream_has_ended(api, wait_until):
 
 @pytest.fixture
 def append_log(api, job):
-    """Let the job print something."""
+    """Append log chunks to the job."""
     written = 0
 
     def append_log(*texts, stream="stdout", attempt=1):
@@ -50,7 +50,7 @@ def append_log(api, job):
 
 @pytest.fixture
 def end(api, job):
-    """Let the job end well."""
+    """Mark the job succeeded."""
 
     def end():
         with api.database.write() as session:
@@ -61,7 +61,7 @@ def end(api, job):
 
 @pytest.fixture
 def follow_log(api, job):
-    """Begin to follow the job; the answer is there at once, and its body comes."""
+    """Follow the log; returns the streaming response."""
     with ExitStack() as stack:
 
         def begin(accept="text/plain", **query):
@@ -127,7 +127,7 @@ def test_the_plain_text_log_is_complete(api, job, append_log, monkeypatch):
     assert get(api, job, NDJSON).text.count("\n") == 6
 
 
-def test_one_attempt_can_be_asked_for(api, job, append_log):
+def test_a_log_can_be_filtered_by_attempt(api, job, append_log):
     append_log("first")
     assert get(api, job, TEXT, attempt=1).text == "first"
     assert get(api, job, TEXT, attempt=2).text == ""
@@ -137,7 +137,7 @@ def test_one_attempt_can_be_asked_for(api, job, append_log):
 @pytest.mark.parametrize(
     "query", ["after=-1", "limit=0", "limit=1001", "attempt=0", "follow=perhaps", "since=1"]
 )
-def test_a_log_asked_for_wrongly_is_refused(api, job, query):
+def test_an_invalid_log_query_is_refused(api, job, query):
     answer = api.client.get(f"/api/v1/jobs/{job.id}/logs?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
@@ -145,7 +145,7 @@ def test_a_log_asked_for_wrongly_is_refused(api, job, query):
 # ---- Following
 
 
-def test_following_returns_old_and_new_text_until_the_end(append_log, end, follow_log):
+def test_following_a_log_returns_old_and_new_text_until_the_job_ends(append_log, end, follow_log):
     append_log("before\n")
     pieces = (answer := follow_log()).iter_text()
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -158,7 +158,7 @@ def test_following_returns_old_and_new_text_until_the_end(append_log, end, follo
     assert "".join(pieces) == "last\n"
 
 
-def test_a_follower_that_comes_again_goes_on_where_it_was(append_log, end, follow_log):
+def test_a_follower_resumes_after_the_last_entry(append_log, end, follow_log):
     append_log("a", "b", "c")
     end()
     entries = [json.loads(line) for line in follow_log("application/x-ndjson").iter_lines()]
@@ -167,7 +167,7 @@ def test_a_follower_that_comes_again_goes_on_where_it_was(append_log, end, follo
     assert [json.loads(line)["text"] for line in again.iter_lines()] == ["b", "c"]
 
 
-def test_a_silent_stream_shows_that_it_lives(append_log, end, follow_log, monkeypatch):
+def test_a_silent_stream_sends_heartbeats(append_log, end, follow_log, monkeypatch):
     monkeypatch.setattr(follow, "HEARTBEAT_S", 0.1)
     lines = follow_log("application/x-ndjson").iter_lines()
     assert next(lines) == ""
@@ -194,14 +194,14 @@ class Clock:
 
 @pytest.fixture
 def clock(api):
-    """The clock by which the server believes what the database said of a token."""
+    """The clock of the authenticator, which decides how long a token is cached."""
     api.app.state.services.authenticator._clock = clock = Clock()
     return clock
 
 
 @pytest.fixture
 def revoke(api):
-    """Revoke the viewer's token as another server would, which this one does not notice."""
+    """Revoke the viewer's token in the database, as another server would."""
 
     def revoke():
         with api.database.write() as session:
@@ -211,7 +211,7 @@ def revoke(api):
     return revoke
 
 
-def test_a_revoked_token_gets_no_more_within_two_seconds():
+def test_the_cache_time_and_the_stream_check_interval_add_up_to_less_than_two_seconds():
     assert CACHE_TTL_S + streams.AUTH_CHECK_S < 2.0
 
 
@@ -219,7 +219,7 @@ def test_a_revoked_token_gets_no_more_within_two_seconds():
 def test_a_stream_ends_at_the_next_check_when_its_token_is_revoked(
     *, api, job, client_with_role, clock, revoke, monkeypatch, path
 ):
-    """Also one that looks at its job seldom, since nothing happens there."""
+    """Including a stream that polls its job rarely."""
     monkeypatch.setattr(follow, "MIN_POLL_S", 1000.0)
     monkeypatch.setattr(follow, "MAX_POLL_S", 1000.0)
     with client_with_role("viewer").stream("GET", f"/api/v1/jobs/{job.id}/{path}") as answer:
@@ -251,19 +251,19 @@ def test_streams_of_one_token_share_one_query_about_it(
     assert len(asked) == 1
 
 
-def test_a_stream_outlives_a_database_that_is_away(append_log, end, follow_log, monkeypatch):
+def test_a_stream_continues_after_a_database_outage(append_log, end, follow_log, monkeypatch):
     from sqlalchemy.exc import OperationalError
 
     failures = []
     real = follow.logs.read
 
-    def away_once(*arguments, **options):
+    def fail_twice(*arguments, **options):
         if len(failures) < 2:
             failures.append(1)
             raise OperationalError("", {}, Exception("gone"))
         return real(*arguments, **options)
 
-    monkeypatch.setattr(follow.logs, "read", away_once)
+    monkeypatch.setattr(follow.logs, "read", fail_twice)
     append_log("x")
     end()
     assert "".join(follow_log().iter_text()) == "x"
@@ -278,15 +278,15 @@ def test_every_stream_ends_at_once_when_the_server_stops(api, job, append_log, f
     assert [list(pieces) for pieces in answers] == [[]] * 20
 
 
-def test_streams_hold_up_no_other_request(api, job, append_log, follow_log):
+def test_streams_block_no_other_request(api, job, append_log, follow_log):
     append_log("x")
-    for _ in range(30):  # more than there are threads, and connections to the database
+    for _ in range(30):  # more than threads and database connections
         follow_log()
     assert get(api, job).status_code == 200
 
 
 def connect(api, job):
-    """A follower that reads nothing."""
+    """Connect a follower that reads nothing."""
     address = ("127.0.0.1", int(api.url.rpartition(":")[2]))
     client = socket.create_connection(address, timeout=DEADLINE_S)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -299,39 +299,39 @@ def connect(api, job):
 
 
 @pytest.fixture
-def looks(monkeypatch):
-    """The looks of followers at the log."""
+def reads(monkeypatch):
+    """The threads in which followers read the log, one item for each read."""
     counted = []
     real = follow.Feed._look
 
-    def look(feed):
+    def read(feed):
         counted.append(threading.current_thread())
         return real(feed)
 
-    monkeypatch.setattr(follow.Feed, "_look", look)
+    monkeypatch.setattr(follow.Feed, "_look", read)
     return counted
 
 
-def test_a_slow_reader_is_not_read_ahead_for(
-    *, api, job, append_log, looks, monkeypatch, wait_until
+def test_a_stream_does_not_read_ahead_for_a_slow_client(
+    *, api, job, append_log, reads, monkeypatch, wait_until
 ):
     monkeypatch.setattr(follow, "PAGE", 1)
     monkeypatch.setattr(streams, "SHUTDOWN_GRACE_S", 0.1)
     append_log(*["x" * 200_000 for _ in range(60)])  # 12 MB, more than the buffers of the kernel
     with connect(api, job):
-        wait_until(lambda: looks)
+        wait_until(lambda: reads)
         before = -1
-        while before != len(looks):  # until it stands still for as long as some answers take
-            before = len(looks)
+        while before != len(reads):  # until no read happens during 20 requests
+            before = len(reads)
             for _ in range(20):
                 get(api, job, after=2**53)
-        assert len(looks) < 60
-        # It does not hold up the end of the server either.
+        assert len(reads) < 60
+        # It does not delay the shutdown of the server either.
         api.app.state.services.streams.shutting_down.set()
         wait_until(lambda: api.app.state.services.streams._open == 0)
 
 
-def test_a_client_that_goes_away_ends_its_stream(api, job, append_log, wait_until):
+def test_a_disconnected_client_ends_its_stream(api, job, append_log, wait_until):
     open_streams = api.app.state.services.streams
     client = connect(api, job)
     wait_until(lambda: open_streams._open == 1)
@@ -345,10 +345,8 @@ def test_head_of_a_stream_is_answered_at_once(api, job, wait_until):
     wait_until(lambda: api.app.state.services.streams._open == 0)
 
 
-def test_no_thread_waits_for_a_silent_job(job, follow_log, looks, wait_until):
+def test_followers_of_a_silent_job_share_few_threads(job, follow_log, reads, wait_until):
     for _ in range(10):
         follow_log()
-    wait_until(lambda: len(looks) > 30)
-    assert (
-        len(set(looks)) <= streams.MAX_READERS + 2
-    )  # those two at a time, of a pool that is shared
+    wait_until(lambda: len(reads) > 30)
+    assert len(set(reads)) <= streams.MAX_READERS + 2  # two at a time, in threads of a shared pool

@@ -24,7 +24,7 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
 @dataclass(frozen=True)
 class Change:
-    """A request that changes something: how it is made ready, and what the audit calls it."""
+    """A request that changes something, the state of its job, and its action in the audit log."""
 
     action: str
     method: str
@@ -51,13 +51,13 @@ CHANGES = [
 
 @pytest.fixture
 def database_url(postgres_url):
-    """SQLite has no COMMIT that could be lost."""
+    """PostgreSQL only: SQLite has no response to COMMIT that could be lost."""
     return postgres_url
 
 
 @pytest.fixture
 def postgres_proxy(postgres_url):
-    """The way of the server to PostgreSQL."""
+    """The proxy between the server and PostgreSQL."""
     address = make_url(postgres_url)
     host = address.query.get("host") or address.host
 
@@ -75,7 +75,7 @@ def postgres_proxy(postgres_url):
 
 @pytest.fixture
 def server(*, api, test_server, postgres_proxy, dispatcher, postgres_url, tmp_path):
-    """The server of `api`, with the way to PostgreSQL between them."""
+    """The server of `api`, connected to PostgreSQL through the proxy."""
     address = make_url(postgres_url)
     address = address.set(host="127.0.0.1", port=postgres_proxy.port, query={})
     url = address.render_as_string(hide_password=False)
@@ -91,7 +91,7 @@ def server(*, api, test_server, postgres_proxy, dispatcher, postgres_url, tmp_pa
 
 @pytest.fixture
 def prepared(server, make_job):
-    """The path of a change, with all that it needs."""
+    """Create all that a change needs; returns its path."""
 
     def prepare(change):
         with server.database.write() as session:
@@ -106,16 +106,16 @@ def prepared(server, make_job):
 
 
 @pytest.fixture
-def lose_commit_answer(server, postgres_proxy) -> Callable[[], None]:
-    """Lose the answer to the next COMMIT."""
+def drop_commit_response(server, postgres_proxy) -> Callable[[], None]:
+    """Drop the response to the next COMMIT."""
 
-    def lose_commit_answer():
+    def drop_commit_response():
         assert (
             server.client.get("/api/v1/session").status_code == 200
         )  # now cached by the authenticator
         postgres_proxy.drop_answer_to(b"COMMIT\x00")  # and not BEGIN … READ COMMITTED
 
-    return lose_commit_answer
+    return drop_commit_response
 
 
 def recorded_effects(server, action):
@@ -126,23 +126,23 @@ def recorded_effects(server, action):
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
-def test_a_lost_commit_is_outcome_unknown_and_a_repeat_succeeds(
-    server, prepared, lose_commit_answer, postgres_proxy, change
+def test_a_lost_commit_response_is_outcome_unknown_and_a_repeated_request_succeeds(
+    server, prepared, drop_commit_response, postgres_proxy, change
 ):
-    """Fails when it is a 503, which says that nothing was done, and where there is no key."""
+    """Fails if the response is 503, which says that nothing was done, or if no key is stored."""
     path = prepared(change)
 
     def send():
         headers = {"Idempotency-Key": "one"}
         return server.client.request(change.method, path, json=change.body, headers=headers)
 
-    lose_commit_answer()
+    drop_commit_response()
     unknown = send()
-    wait_until(postgres_proxy.answer_dropped.is_set, "the COMMIT is on its way")
+    wait_until(postgres_proxy.answer_dropped.is_set, "the response to COMMIT is dropped")
     assert (unknown.status_code, unknown.json()["code"]) == (504, "outcome_unknown")
     assert "Retry-After" not in unknown.headers
     assert "Idempotency-Key" in unknown.json()["detail"]
-    wait_until(lambda: recorded_effects(server, change.action) == 1, "the COMMIT is carried out")
+    wait_until(lambda: recorded_effects(server, change.action) == 1, "the COMMIT is executed")
     again = send()
     assert again.is_success, again.text
     assert again.headers["Idempotency-Replayed"] == "true"
@@ -150,23 +150,23 @@ def test_a_lost_commit_is_outcome_unknown_and_a_repeat_succeeds(
     assert recorded_effects(server, change.action) == 1
 
 
-def test_signing_in_and_out_also_reports_a_lost_commit(server, lose_commit_answer):
-    lose_commit_answer()
+def test_sign_in_also_reports_a_lost_commit_response(server, drop_commit_response):
+    drop_commit_response()
     answer = server.anonymous.post("/api/v1/session", json={"token": server.token})
     assert (answer.status_code, answer.json()["code"]) == (504, "outcome_unknown")
 
 
 @pytest.fixture
 def sdk(server, monkeypatch):
-    """The SDK, which repeats however long the first answer took."""
+    """An SDK client that retries however long the first response took."""
     monkeypatch.setattr("ampclient.retry.time", SimpleNamespace(monotonic=lambda: 0.0))
     with Client(server.url, server.token) as client:
         yield client
 
 
-def test_the_sdk_creates_one_token_and_gets_its_secret(server, sdk, lose_commit_answer):
-    """Fails without a key: two tokens are made, one of which nobody has ever seen."""
-    lose_commit_answer()
+def test_the_sdk_creates_one_token_and_gets_its_secret(server, sdk, drop_commit_response):
+    """Fails without a key: two tokens are created, and the secret of one is never returned."""
+    drop_commit_response()
     made = sdk.tokens.create("new", role="admin")
     with server.database.read() as session:
         named = session.scalars(select(Token).where(Token.name == "new")).all()
@@ -176,7 +176,7 @@ def test_the_sdk_creates_one_token_and_gets_its_secret(server, sdk, lose_commit_
 
 
 @pytest.mark.parametrize(
-    ("state", "name", "ends"),
+    ("state", "name", "final_state"),
     [
         (State.PAUSED, "resume", State.QUEUED),
         (State.FAILED, "retry", State.QUEUED),
@@ -185,34 +185,34 @@ def test_the_sdk_creates_one_token_and_gets_its_secret(server, sdk, lose_commit_
         (State.QUEUED, "pause", State.PAUSED),
     ],
 )
-def test_what_the_sdk_does_is_done_once_and_no_error(
-    *, server, sdk, make_job, lose_commit_answer, state, name, ends
+def test_an_action_of_the_sdk_is_applied_once_and_raises_no_error(
+    *, server, sdk, make_job, drop_commit_response, state, name, final_state
 ):
-    """Fails without a key: it was done, and is reported as 409 or 404."""
+    """Fails without a key: the retry of a completed action gets 409 or 404."""
     job = sdk.jobs.get(make_job(state).id)
-    lose_commit_answer()
+    drop_commit_response()
     changed = getattr(job, name)()
     with server.database.read() as session:
         row = session.get(Job, job.id)
-        assert (row and row.state) == ends
-    assert changed is None or changed.state is ends
+        assert (row and row.state) == final_state
+    assert changed is None or changed.state is final_state
     assert recorded_effects(server, f"job.{name}") == 1
 
 
-def test_what_failed_before_the_commit_was_not_done(
-    server, lose_commit_answer, postgres_proxy, prepared
+def test_a_failure_before_the_commit_gets_503_and_changes_nothing(
+    server, drop_commit_response, postgres_proxy, prepared
 ):
     path = prepared(CHANGES[0])
-    lose_commit_answer()
+    drop_commit_response()
     postgres_proxy.drop_answer_to(b"INSERT INTO jobs")
     answer = server.client.post(path, json=SPEC)
-    wait_until(postgres_proxy.answer_dropped.is_set, "the COMMIT is on its way")
+    wait_until(postgres_proxy.answer_dropped.is_set, "the response to INSERT is dropped")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 0
     assert recorded_effects(server, "job.submit") == 0
 
 
-def test_a_repeat_returns_the_secret_only_to_the_creator(server, client_with_role):
+def test_a_repeated_request_returns_the_secret_only_to_the_creator(server, client_with_role):
     made = {"name": "new"}
     headers = {"Idempotency-Key": "one"}
     first = server.client.post("/api/v1/tokens", json=made, headers=headers)

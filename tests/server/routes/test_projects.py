@@ -7,7 +7,7 @@ PROJECTS = "/api/v1/projects"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
 
-def test_a_project_is_made_by_setting_its_quotas(api):
+def test_a_project_is_created_by_setting_its_quotas(api):
     answer = api.client.put(f"{PROJECTS}/vision", json={"max_queued": 10, "max_running": 2})
     assert answer.status_code == 200
     made = answer.json()
@@ -31,14 +31,14 @@ def test_a_project_shows_the_use_of_its_quotas(api, make_job):
 
 
 @pytest.mark.parametrize("name", ["UPPER", "-dash", "x" * 65, "a%20b", "%00", "a%0a"])
-def test_a_name_that_is_none_is_refused(api, name):
+def test_an_invalid_name_is_refused(api, name):
     answer = api.client.put(f"{PROJECTS}/{name}", json={})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert len(api.client.get(PROJECTS).json()["items"]) == 1
 
 
 @pytest.mark.parametrize("quotas", [{"max_queued": -1}, {"max_running": "x"}, {"more": 1}, []])
-def test_quotas_that_make_no_sense_are_refused(api, quotas):
+def test_invalid_quotas_are_refused(api, quotas):
     assert api.client.put(f"{PROJECTS}/default", json=quotas).status_code == 422
 
 
@@ -50,7 +50,7 @@ def test_setting_quotas_is_audited(api, database):
     assert entry.data == {"max_queued": 1, "max_running": None}
 
 
-def test_a_full_queue_answers_429_and_when_to_come_again(api):
+def test_a_full_queue_gets_429_with_retry_after(api):
     api.client.put(f"{PROJECTS}/default", json={"max_queued": 1})
     assert api.client.post("/api/v1/jobs", json=SPEC).status_code == 201
     answer = api.client.post("/api/v1/jobs", json=SPEC)
@@ -59,14 +59,14 @@ def test_a_full_queue_answers_429_and_when_to_come_again(api):
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
 
 
-STEPS = {"retry": State.CANCELLED, "resume": State.PAUSED, "clone": State.SUCCEEDED}
+ACTIONS = {"retry": State.CANCELLED, "resume": State.PAUSED, "clone": State.SUCCEEDED}
 
 
-@pytest.mark.parametrize(("step", "state"), STEPS.items())
-def test_a_full_queue_takes_no_job_by_another_way(api, make_job, step, state):
+@pytest.mark.parametrize(("action", "state"), ACTIONS.items())
+def test_a_full_queue_refuses_retry_resume_and_clone(api, make_job, action, state):
     job = make_job(state)
     make_job(State.QUEUED)
     api.client.put(f"{PROJECTS}/default", json={"max_queued": 1})
-    answer = api.client.post(f"/api/v1/jobs/{job.id}/{step}")
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
     assert api.client.get(f"/api/v1/jobs/{job.id}").json()["state"] == state

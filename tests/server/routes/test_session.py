@@ -10,23 +10,23 @@ from tests.conftest import NO_TLS
 from tests.waiting import DEADLINE_S
 
 SESSION = "/api/v1/session"
-OWN = {"Sec-Fetch-Site": "same-origin"}
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: tests/store/test_browser_sessions.py asks both."""
+    """One kind of database is enough: tests/store/test_browser_sessions.py uses both."""
     return sqlite_url
 
 
-def a_browser(api, **options):
+def new_browser(api, **options):
     """A client without a token that keeps its cookies."""
     return httpx.Client(verify=NO_TLS, base_url=api.url, timeout=DEADLINE_S, **options)
 
 
 def sign_in(api, token=None, **headers):
     body = {"token": token or api.token}
-    with a_browser(api) as client:
+    with new_browser(api) as client:
         return client.post(SESSION, json=body, headers=headers)
 
 
@@ -37,13 +37,13 @@ def cookie_of(answer):
 
 @pytest.fixture
 def browser(api):
-    """A client that has signed in and sends what a page of ours would."""
-    with a_browser(api, headers={"Origin": api.url}) as client:
+    """A client that has signed in and sends requests as a page of this server does."""
+    with new_browser(api, headers={"Origin": api.url}) as client:
         assert client.post(SESSION, json={"token": api.token}).status_code == 201
         yield client
 
 
-def test_a_token_is_exchanged_for_a_cookie_that_no_script_reads(api):
+def test_a_token_is_exchanged_for_an_http_only_cookie(api):
     answer = sign_in(api)
     assert answer.status_code == 201
     assert answer.headers["Cache-Control"] == "no-store"
@@ -56,27 +56,27 @@ def test_a_token_is_exchanged_for_a_cookie_that_no_script_reads(api):
     assert api.token not in answer.text + str(answer.headers)
 
 
-def test_the_cookie_stays_on_encrypted_connections_where_it_came_by_one(api):
+def test_a_cookie_set_over_https_is_secure(api):
     assert cookie_of(sign_in(api, **{"X-Forwarded-Proto": "https"}))["secure"]
 
 
-def test_a_cookie_opens_what_its_token_opens(api, browser):
+def test_a_session_cookie_gives_the_access_of_its_token(api, browser):
     assert browser.get("/api/v1/jobs").status_code == 200
-    told = browser.get(SESSION).json()
-    assert (told["token_name"], told["role"], told["project"]) == ("test", "admin", "default")
-    ends = datetime.fromisoformat(told["expires_at"])
+    shown = browser.get(SESSION).json()
+    assert (shown["token_name"], shown["role"], shown["project"]) == ("test", "admin", "default")
+    ends = datetime.fromisoformat(shown["expires_at"])
     assert timedelta(hours=11) < ends - datetime.now(UTC) <= timedelta(hours=12)
 
 
 def test_the_session_of_a_token_request_names_its_principal(client_with_role):
-    told = client_with_role(role="viewer", project="vision").get(SESSION).json()
-    assert (told["role"], told["project"], told["expires_at"]) == ("viewer", "vision", None)
+    shown = client_with_role(role="viewer", project="vision").get(SESSION).json()
+    assert (shown["role"], shown["project"], shown["expires_at"]) == ("viewer", "vision", None)
 
 
-def test_a_session_may_do_no_more_than_its_token(api, database):
+def test_a_session_has_only_the_permissions_of_its_token(api, database):
     with database.write() as session:
         viewer = tokens.create(session, "viewer", role="viewer")
-    with a_browser(api, headers={"Origin": api.url}) as client:
+    with new_browser(api, headers={"Origin": api.url}) as client:
         client.post(SESSION, json={"token": viewer})
         assert client.get("/api/v1/jobs").status_code == 200
         assert client.get("/api/v1/tokens").status_code == 403
@@ -92,7 +92,7 @@ def test_signing_out_ends_the_session_and_clears_the_cookie(api, browser):
     assert kept.status_code == 401
 
 
-def test_signing_out_with_a_token_ends_nothing(api):
+def test_signing_out_with_a_token_does_not_revoke_it(api):
     assert api.client.delete(SESSION).status_code == 204
     assert api.client.get(SESSION).status_code == 200
 
@@ -104,7 +104,7 @@ def test_a_session_ends_with_its_token(api, browser, client_with_role):
     assert browser.get("/api/v1/jobs").status_code == 401
 
 
-def test_a_cookie_is_no_bearer_token_and_a_token_no_cookie(api, browser):
+def test_session_cookies_and_bearer_tokens_are_not_interchangeable(api, browser):
     value = browser.cookies["ampcore_session"]
     as_bearer = {"Authorization": f"Bearer {value}"}
     as_cookie = {"Cookie": f"ampcore_session={api.token}"}
@@ -112,20 +112,20 @@ def test_a_cookie_is_no_bearer_token_and_a_token_no_cookie(api, browser):
     assert api.anonymous.get("/api/v1/jobs", headers=as_cookie).status_code == 401
 
 
-def test_a_wrong_header_is_not_made_up_for_by_a_cookie(browser):
+def test_a_wrong_authorization_header_is_refused_despite_a_valid_cookie(browser):
     answer = browser.get("/api/v1/jobs", headers={"Authorization": "Bearer wrong"})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("token", ["amp_wrong", "x"])
-def test_what_is_no_token_makes_no_session(api, token):
+def test_a_wrong_token_creates_no_session(api, token):
     answer = sign_in(api, token)
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
     assert "Set-Cookie" not in answer.headers
     assert token not in answer.json()["detail"].split()
 
 
-def test_a_revoked_and_an_expired_token_make_no_session(api, database):
+def test_a_revoked_or_expired_token_creates_no_session(api, database):
     with database.write() as session:
         revoked = tokens.create(session, "revoked")
         tokens.revoke(session, tokens.get_by_secret(session, revoked))
@@ -135,7 +135,7 @@ def test_a_revoked_and_an_expired_token_make_no_session(api, database):
     assert sign_in(api, expired).status_code == 401
 
 
-def test_wrong_tokens_from_one_address_are_soon_refused(api):
+def test_many_wrong_tokens_from_one_address_get_429(api):
     api.app.state.services.authenticator.failures = RateLimit("2/minute")
     assert [sign_in(api, "amp_wrong").status_code for _ in range(3)] == [401, 401, 429]
     assert int(sign_in(api, "amp_wrong").headers["Retry-After"]) > 0
@@ -145,26 +145,26 @@ def test_wrong_tokens_from_one_address_are_soon_refused(api):
 @pytest.mark.parametrize(
     "body", [{}, {"token": ["amp_s3cret"]}, {"tokn": "amp_s3cret"}, ["amp_s3cret"], {"token": ""}]
 )
-def test_a_body_with_a_mistake_is_refused_without_repeating_it(api, body):
+def test_an_invalid_body_is_refused_without_repeating_it(api, body):
     answer = api.anonymous.post(SESSION, json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert "s3cret" not in answer.text
 
 
-FOREIGN = [
+CROSS_ORIGIN = [
     {},
     {"Origin": "https://evil.example"},
     {"Origin": "null"},
-    {"Origin": "https://evil.example", **OWN},
+    {"Origin": "https://evil.example", **SAME_ORIGIN},
     {"Sec-Fetch-Site": "same-site"},
     {"Sec-Fetch-Site": "none"},
 ]
-"""What a page of ours would never send; OWN stands for its address."""
+"""Headers that a page of this server never sends."""
 
 
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize("headers", CROSS_ORIGIN, ids=str)
 @pytest.mark.parametrize(("method", "path"), [("DELETE", SESSION), ("POST", "/api/v1/tokens")])
-def test_a_change_by_cookie_from_anywhere_else_is_refused(api, browser, method, path, headers):
+def test_a_cross_origin_change_by_cookie_is_refused(api, browser, method, path, headers):
     cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
     sent = {**cookie, **headers}
     answer = api.anonymous.request(method, path, headers=sent, json={"name": "x"})
@@ -172,23 +172,23 @@ def test_a_change_by_cookie_from_anywhere_else_is_refused(api, browser, method, 
     assert browser.get(SESSION).status_code == 200
 
 
-def test_an_origin_of_ours_does_not_help_where_the_browser_says_otherwise(api, browser):
+def test_a_cross_site_request_is_refused_despite_a_valid_origin(api, browser):
     answer = browser.delete(SESSION, headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.json()["code"] == "cross_origin"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_change_by_cookie_from_a_page_of_ours_is_made(api, browser, scheme):
+def test_a_same_origin_change_by_cookie_is_accepted(api, browser, scheme):
     origin = api.url.replace("http", scheme)
     headers = {"Origin": origin, "X-Forwarded-Proto": scheme}
     answer = browser.post("/api/v1/tokens", json={"name": "new"}, headers=headers)
     assert answer.status_code == 201
 
 
-def test_the_second_sign_is_enough_where_a_browser_sends_no_origin(api, browser):
+def test_sec_fetch_site_is_sufficient_without_an_origin(api, browser):
     cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
     body = {"name": "new"}
-    answer = api.anonymous.post("/api/v1/tokens", json=body, headers={**cookie, **OWN})
+    answer = api.anonymous.post("/api/v1/tokens", json=body, headers={**cookie, **SAME_ORIGIN})
     assert answer.status_code == 201
 
 
@@ -197,18 +197,18 @@ def test_reading_by_cookie_needs_no_origin(api, browser):
     assert api.anonymous.get("/api/v1/jobs", headers=cookie).status_code == 200
 
 
-def test_a_token_in_a_header_needs_no_origin_since_no_page_can_send_it(api):
+def test_a_bearer_token_is_accepted_from_any_origin(api):
     headers = {"Origin": "https://evil.example"}
     assert api.client.post("/api/v1/tokens", json={"name": "x"}, headers=headers).status_code == 201
 
 
-def test_a_page_elsewhere_signs_nobody_in(api):
+def test_a_cross_origin_sign_in_is_refused(api):
     answer = sign_in(api, Origin="https://evil.example")
     assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")
     assert "Set-Cookie" not in answer.headers
 
 
-def test_signing_in_again_ends_the_session_before(api, browser):
+def test_signing_in_again_ends_the_previous_session(api, browser):
     before = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
     assert browser.post(SESSION, json={"token": api.token}).status_code == 201
     assert browser.get(SESSION).status_code == 200

@@ -77,7 +77,7 @@ def test_every_point_summarises_its_steps(api, job_id):
     assert (steps["next"], steps["more"]) == (COUNT - 1, False)
 
 
-def test_skips_and_changes_of_the_scale_come_one_by_one(api, job_id):
+def test_skipped_steps_and_scale_changes_are_listed_one_by_one(api, job_id):
     steps = read(api, job_id, max_points=2)
     assert steps["skipped_steps"] == {"total": 4, "steps": SKIPS}
     assert steps["scale_changes"] == {
@@ -110,7 +110,7 @@ def test_few_steps_are_returned_one_by_one(api, job_id):
     assert steps["steps_per_point"] == 1
 
 
-def test_of_very_many_skips_the_first_are_named_and_all_are_counted(
+def test_only_the_first_skipped_steps_are_listed_and_all_are_counted(
     api, append_blocks, make_job, make_block
 ):
     job = make_job(State.RUNNING)
@@ -171,17 +171,17 @@ def test_a_known_etag_gets_304(api, append_blocks, make_job, make_block):
 
 
 @pytest.fixture
-def apart(api, append_blocks, make_job, make_block):
-    """A job of whose steps most are missing."""
+def job_with_gap(api, append_blocks, make_job, make_block):
+    """A job with a long gap in its steps."""
     job = make_job(State.RUNNING)
     append_blocks(job.id, make_block(0, 10), make_block(100_000, 10))
     return job.id
 
 
 @pytest.mark.parametrize("form", ["json", "arrow", "csv", "ndjson", "parquet"])
-def test_a_range_of_missing_steps_has_no_points(api, apart, form):
+def test_a_range_of_missing_steps_has_no_points(api, job_with_gap, form):
     query = {"start": 20, "end": 90_000, "max_points": 100, "format": form}
-    answer = api.client.get(f"/api/v1/jobs/{apart}/steps", params=query)
+    answer = api.client.get(f"/api/v1/jobs/{job_with_gap}/steps", params=query)
     assert answer.status_code == 200, answer.text
     if form == "json":
         steps = answer.json()
@@ -189,8 +189,8 @@ def test_a_range_of_missing_steps_has_no_points(api, apart, form):
         assert (steps["next"], steps["skipped_steps"]["total"]) == (None, 0)
 
 
-def test_all_of_the_range_and_only_some_of_it_are_not_asked_for_at_once(api, apart):
-    answer = api.client.get(f"/api/v1/jobs/{apart}/steps?max_points=10&limit=5")
+def test_max_points_and_limit_exclude_each_other(api, job_with_gap):
+    answer = api.client.get(f"/api/v1/jobs/{job_with_gap}/steps?max_points=10&limit=5")
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
     assert (error["pointer"], error["code"]) == ("/query/limit", "excluded")

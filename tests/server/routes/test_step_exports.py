@@ -29,7 +29,7 @@ def short_pages(monkeypatch):
 
 @pytest.fixture
 def job_id(api, make_job, make_block):
-    """A job of 18 steps and, behind two that are missing, 5 more with another column."""
+    """A job of 18 steps, a gap of two, and 5 more steps with another column."""
     job = make_job(State.RUNNING, name="böse / name")
     blocks = [make_block(3 * i, 3, loss=loss) for i, loss in enumerate(LOSSES)]
     blocks.append(make_block(20, 5, loss=7.0, **{"loss/generator": 0.5}))
@@ -46,7 +46,7 @@ def get(api, job_id, *, accept=None, **query):
 
 
 def rows_of(form, content):
-    """Each point as a dictionary, as someone reads it who has the file."""
+    """The rows of an exported file, as dictionaries."""
     match form:
         case "arrow":
             return pa.ipc.open_stream(content).read_all().to_pylist()
@@ -56,22 +56,25 @@ def rows_of(form, content):
             return [json.loads(line) for line in content.decode().splitlines()]
         case "csv":
             return [
-                {name: plain(cell) for name, cell in row.items()}
+                {name: parse_cell(cell) for name, cell in row.items()}
                 for row in csv.DictReader(io.StringIO(content.decode()))
             ]
 
 
-def plain(cell):
+def parse_cell(cell):
     return cell == "true" if cell in ("true", "false") else float(cell)
 
 
-NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def floats(rows):
     """Numbers rounded to what a float32 holds."""
     return [
-        {n: repr(pa.scalar(float(NAMES.get(v, v)), pa.float32()).as_py()) for n, v in row.items()}
+        {
+            n: repr(pa.scalar(float(NON_FINITE.get(v, v)), pa.float32()).as_py())
+            for n, v in row.items()
+        }
         for row in rows
     ]
 
@@ -88,7 +91,7 @@ def test_every_format_has_every_step(api, job_id, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_part_of_the_steps_and_columns_can_be_asked_for(api, job_id, form):
+def test_a_range_of_steps_and_some_columns_can_be_exported(api, job_id, form):
     content = get(api, job_id, format=form, start=2, end=24, limit=17, columns="loss").content
     rows = rows_of(form, content)
     assert [row["step"] for row in rows] == [*range(2, 18), 20]
@@ -96,7 +99,7 @@ def test_a_part_of_the_steps_and_columns_can_be_asked_for(api, job_id, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_few_points_can_be_had_as_a_file(api, job_id, form):
+def test_downsampled_points_can_be_exported(api, job_id, form):
     content = get(api, job_id, format=form, max_points=3, columns="loss").content
     rows = rows_of(form, content)
     assert sum(row["count"] for row in rows) == 23
@@ -115,11 +118,11 @@ def test_few_points_can_be_had_as_a_file(api, job_id, form):
         ("text/html", "application/json"),
     ],
 )
-def test_accept_decides_the_form(api, job_id, accept, media_type):
+def test_the_accept_header_selects_the_format(api, job_id, accept, media_type):
     assert get(api, job_id, accept=accept).headers["content-type"] == media_type
 
 
-def test_a_link_decides_the_form_and_the_file_gets_a_name(api, job_id):
+def test_the_format_parameter_overrides_accept_and_names_the_file(api, job_id):
     answer = get(api, job_id, accept="text/html", format="csv")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert f'filename="b_se___name-{job_id}.csv"' in answer.headers["content-disposition"]
@@ -173,7 +176,7 @@ EVERYTHING = StepsQuery(
 
 
 @pytest.mark.parametrize("max_points", [None, 5])
-def test_between_two_pieces_nothing_of_the_database_is_held(api, job_id, max_points):
+def test_an_export_holds_no_database_connection_between_chunks(api, job_id, max_points):
     tables = steps_reader.all_tables(
         api.database, job_id, replace(EVERYTHING, max_points=max_points)
     )
@@ -182,7 +185,7 @@ def test_between_two_pieces_nothing_of_the_database_is_held(api, job_id, max_poi
     list(tables)
 
 
-def test_the_file_of_a_job_that_is_deleted_meanwhile_is_not_whole(api, job_id):
+def test_an_export_fails_if_its_job_is_deleted_meanwhile(api, job_id):
     tables = steps_reader.all_tables(api.database, job_id, EVERYTHING)
     next(tables)
     with api.database.write() as session:

@@ -7,7 +7,7 @@ from store import attempts, ingest
 
 @pytest.fixture
 def append_blocks(api):
-    """An attempt writes steps."""
+    """Append step blocks of an attempt."""
 
     def append(job_id, *blocks, attempt=1):
         with api.database.write() as session:
@@ -31,7 +31,7 @@ def read(api, job_id, **query):
     return answer.json()
 
 
-def test_every_step_comes_with_every_column(api, job_id):
+def test_every_step_has_every_column(api, job_id):
     steps = read(api, job_id)
     assert list(steps["data"]) == [
         "step",
@@ -59,7 +59,7 @@ def test_every_step_comes_with_every_column(api, job_id):
     ],
     ids=str,
 )
-def test_a_range_of_steps_can_be_asked_for(api, job_id, query, expected, more):
+def test_a_range_of_steps_can_be_requested(api, job_id, query, expected, more):
     steps = read(api, job_id, **query)
     assert steps["data"]["step"] == list(expected)
     assert (steps["next"], steps["more"]) == (expected[-1], more)
@@ -83,14 +83,14 @@ def test_an_empty_page_keeps_next(api, job_id, query, following):
     assert (steps["next"], steps["more"]) == (following, False)
 
 
-def test_columns_come_in_the_order_asked_for_with_the_step_first(api, job_id):
+def test_columns_are_returned_in_the_requested_order_after_the_step(api, job_id):
     steps = read(api, job_id, columns="loss_scale, loss", limit=2)
     assert steps["data"] == {"step": [0, 1], "loss_scale": [1024, 1024], "loss": [0, 1]}
     assert list(steps["data"]) == ["step", "loss_scale", "loss"]
     assert list(read(api, job_id, columns="step", limit=1)["data"]) == ["step"]
 
 
-def test_numbers_that_json_cannot_write_are_strings(api, append_blocks, make_job, make_block):
+def test_non_finite_numbers_are_strings(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     losses = ["nan", "inf", "-inf", "0.1"]
     append_blocks(
@@ -99,14 +99,14 @@ def test_numbers_that_json_cannot_write_are_strings(api, append_blocks, make_job
     assert read(api, job.id)["data"]["loss"] == ["NaN", "Infinity", "-Infinity", 0.1]
 
 
-def test_named_extras_come_with_the_rest(api, append_blocks, make_job, make_block):
+def test_an_extra_column_is_returned_once_it_exists(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     assert read(api, job.id, columns="loss,loss/generator")["data"] == {"step": [], "loss": []}
     append_blocks(job.id, make_block(0, 2, **{"loss/generator": 0.5}))
     assert read(api, job.id, columns="loss/generator")["data"]["loss/generator"] == [0.5, 0.5]
 
 
-def test_a_column_that_earlier_steps_had_can_be_asked_for(api, append_blocks, make_job, make_block):
+def test_a_column_of_earlier_steps_is_nan_in_later_ones(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     append_blocks(job.id, make_block(0, 2, **{"loss/generator": 0.5}), make_block(2, 2))
     steps = read(api, job.id, columns="loss/generator", after=1)
@@ -131,7 +131,7 @@ def test_a_column_that_earlier_steps_had_can_be_asked_for(api, append_blocks, ma
         "attempt=99999999999",
     ],
 )
-def test_steps_asked_for_wrongly_are_refused(api, job_id, query):
+def test_an_invalid_steps_query_is_refused(api, job_id, query):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?{query}")
     assert answer.status_code == 422
     problem = answer.json()
@@ -144,7 +144,7 @@ def test_a_misspelt_column_gets_a_suggestion(api, job_id):
     assert answer.json()["errors"][0]["suggestion"] == "loss_scale"
 
 
-def test_steps_are_those_of_the_newest_attempt_and_the_older_ones_stay_readable(
+def test_steps_are_those_of_the_newest_attempt_and_older_attempts_stay_readable(
     api, append_blocks, job_id, make_block
 ):
     with api.database.write() as session:

@@ -26,8 +26,8 @@ def job(api, make_job):
 
 
 @pytest.fixture(autouse=True)
-def every_stream_has_ended(api, wait_until):
-    """Afterwards: none may still ask the database when that is closed."""
+def end_all_streams(api, wait_until):
+    """End every stream after the test, before its database is closed."""
     yield
     open_streams = api.app.state.services.streams
     open_streams.shutting_down.set()
@@ -59,7 +59,7 @@ def end(api, job):
 
 @pytest.fixture
 def follow_stream(api, job):
-    """Begin to follow the job; its events come one by one."""
+    """Follow the job; returns an iterator over its events."""
     with ExitStack() as stack:
 
         def begin(headers=None, **query):
@@ -74,7 +74,7 @@ def follow_stream(api, job):
 
 
 def events_of(lines):
-    """(id, name, data) of each event, as a browser would hand it over."""
+    """(id, name, data) of each event, parsed as a browser does."""
     fields = {}
     for line in lines:
         if line.startswith((":", "retry:")):
@@ -89,7 +89,7 @@ def events_of(lines):
 
 
 def flat(events):
-    """The entries, step by step: the sizes of the blocks do not matter."""
+    """The entries with one item for each step, whatever the sizes of the blocks."""
     written = []
     for seq, name, data in events:
         if name == "steps":
@@ -107,8 +107,8 @@ def warning(step):
 
 
 @pytest.fixture(params=["as it came", "merged"])
-def of_two_attempts(*, request, api, job, append_entries, end, make_block, monkeypatch):
-    """Blocks, events and text in turns, by two attempts that share some steps."""
+def job_of_two_attempts(*, request, api, job, append_entries, end, make_block, monkeypatch):
+    """A job with blocks, events and log text of two attempts that share some steps."""
     monkeypatch.setattr(event_stream, "ROWS_PER_READ", 5)
     monkeypatch.setattr(event_stream, "BLOCKS_PER_READ", 2)
     monkeypatch.setattr(event_stream, "STEPS_PER_EVENT", 12)
@@ -127,7 +127,7 @@ def of_two_attempts(*, request, api, job, append_entries, end, make_block, monke
     return job
 
 
-def test_the_stream_is_complete_and_ordered(of_two_attempts, follow_stream):
+def test_the_stream_is_complete_and_ordered(job_of_two_attempts, follow_stream):
     events = list(follow_stream())
     assert events[-1] == (None, "end", {"state": "succeeded"})
     seqs = [seq for seq, _, _ in events[:-1]]
@@ -144,35 +144,35 @@ def test_the_stream_is_complete_and_ordered(of_two_attempts, follow_stream):
         == sum(kind == "log" for kind, *_ in written)
         == 15
     )
-    # An event stays in its order: between the block before it and the one after it.
-    places = [index for index, entry in enumerate(written) if entry[0] == "event"]
-    assert [written[place - 1][2] for place in places] == list(range(3, 60, 4))
+    # Each event keeps its position between the block before it and the one after it.
+    positions = [index for index, entry in enumerate(written) if entry[0] == "event"]
+    assert [written[place - 1][2] for place in positions] == list(range(3, 60, 4))
 
 
-def test_a_stream_resumes_after_the_last_event_id(of_two_attempts, follow_stream):
+def test_a_stream_resumes_after_the_last_event_id(job_of_two_attempts, follow_stream):
     whole = list(follow_stream())
     random_ = random.Random(0)
-    for cut in random_.sample(range(len(whole) - 1), 12):
-        heard, last = whole[: cut + 1], whole[cut][0]
+    for stop in random_.sample(range(len(whole) - 1), 12):
+        received, last = whole[: stop + 1], whole[stop][0]
         rest = list(follow_stream({"Last-Event-ID": str(last)}))
-        assert flat(heard) + flat(rest) == flat(whole)
+        assert flat(received) + flat(rest) == flat(whole)
         assert flat(follow_stream(after=last)) == flat(rest)
 
 
-def test_a_stream_that_is_cut_during_compaction_is_still_complete(
+def test_a_stream_interrupted_during_compaction_is_complete(
     *, api, job, append_entries, end, make_block, follow_stream, monkeypatch
 ):
     monkeypatch.setattr(event_stream, "STEPS_PER_EVENT", 10)
     random_ = random.Random(1)
-    heard, last, step = [], 0, 0
+    received, last, step = [], 0, 0
 
-    def listen(most):
+    def read_some(limit):
         nonlocal last
         for seq, name, data in follow_stream(after=last):
-            heard.append((seq, name, data))
+            received.append((seq, name, data))
             last = seq or last
-            most -= 1
-            if not most or last >= seq_of(api, job):
+            limit -= 1
+            if not limit or last >= seq_of(api, job):
                 return
 
     for _ in range(12):
@@ -184,11 +184,11 @@ def test_a_stream_that_is_cut_during_compaction_is_still_complete(
             monkeypatch.setattr("store.compaction_queue.MIN_BLOCKS", 1)
             while Compactor(api.database).compact():
                 pass
-        listen(random_.randint(1, 20))
+        read_some(random_.randint(1, 20))
     end()
-    heard += follow_stream(after=last)
-    assert flat(heard) == flat(follow_stream())
-    steps = [entry[2] for entry in flat(heard) if entry[0] == "step"]
+    received += follow_stream(after=last)
+    assert flat(received) == flat(follow_stream())
+    steps = [entry[2] for entry in flat(received) if entry[0] == "step"]
     assert steps == list(range(step))
 
 
@@ -209,7 +209,7 @@ def test_new_entries_are_streamed_as_they_are_written(
     assert next(events)[1] == "end"
 
 
-def test_some_kinds_and_columns_can_be_asked_for(
+def test_a_stream_can_be_filtered_by_kind_and_column(
     job, append_entries, end, make_block, follow_stream
 ):
     append_entries(make_block(0, 3), warning(2), LogChunk("stderr", "oh\n"))
@@ -221,14 +221,14 @@ def test_some_kinds_and_columns_can_be_asked_for(
     assert written[1][2]["text"] == "oh\n"
 
 
-def test_numbers_that_json_cannot_write_have_names(append_entries, end, make_block, follow_stream):
+def test_non_finite_numbers_are_strings(append_entries, end, make_block, follow_stream):
     append_entries(make_block(0, 2, loss=float("nan")))
     end()
     [steps, _] = follow_stream(kinds="steps")
     assert steps[2]["data"]["loss"] == ["NaN", "NaN"]
 
 
-def test_a_job_that_is_deleted_ends_its_stream(api, job, append_entries, make_block, follow_stream):
+def test_deleting_a_job_ends_its_stream(api, job, append_entries, make_block, follow_stream):
     append_entries(make_block(0, 3))
     events = follow_stream(kinds="steps")
     assert next(events)[1] == "steps"
@@ -237,7 +237,7 @@ def test_a_job_that_is_deleted_ends_its_stream(api, job, append_entries, make_bl
     assert list(events) == [(None, "end", {"state": None})]
 
 
-def test_a_last_event_id_in_the_future_is_kept(end, follow_stream):
+def test_a_last_event_id_in_the_future_gets_only_the_end_event(end, follow_stream):
     end()
     assert [name for _, name, _ in follow_stream(after=10**6)] == ["end"]
 
@@ -299,16 +299,16 @@ def test_a_notification_wakes_a_stream_at_once(
     events = follow_stream(kinds="steps")
     subscriptions = api.app.state.services.streams.subscriptions
     wait_until(lambda: subscriptions._waiting.get(job.id))
-    heard = threading.Event()
-    listener = threading.Thread(target=lambda: (next(events), heard.set()))
+    received = threading.Event()
+    listener = threading.Thread(target=lambda: (next(events), received.set()))
     listener.start()
     append_entries(make_block(0, 3))
     # Repeatedly: a notification before the stream subscribes is lost.
-    wait_until(lambda: subscriptions.notify(job.id) or heard.is_set())
+    wait_until(lambda: subscriptions.notify(job.id) or received.is_set())
     listener.join()
 
 
-def test_a_stream_that_the_server_ends_says_no_end(api, job, follow_stream):
+def test_a_stream_that_the_server_ends_has_no_end_event(api, job, follow_stream):
     events = follow_stream()
     next(events)
     api.app.state.services.streams.shutting_down.set()
@@ -319,7 +319,7 @@ def test_a_stream_that_the_server_ends_says_no_end(api, job, follow_stream):
     ("query", "headers"),
     [("after=-1", {}), ("kinds=stepps", {}), ("", {"Last-Event-ID": "x"}), ("from=3", {})],
 )
-def test_a_stream_asked_for_wrongly_is_refused(api, job, query, headers):
+def test_an_invalid_stream_query_is_refused(api, job, query, headers):
     answer = api.client.get(f"/api/v1/jobs/{job.id}/stream?{query}", headers=headers)
     assert answer.status_code == 422
     assert answer.json()["code"] == "invalid_request"

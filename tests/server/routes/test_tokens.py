@@ -13,14 +13,14 @@ def make(api, **values):
     return answer.json()
 
 
-def asked_by(api, secret, path="/api/v1/session"):
+def get_with(api, secret, path="/api/v1/session"):
     return api.anonymous.get(path, headers={"Authorization": f"Bearer {secret}"})
 
 
 def test_a_created_token_has_its_role_and_project(api):
     made = make(api, role="viewer", project="vision")
     assert (made["role"], made["project"], made["created_by"]) == ("viewer", "vision", "test")
-    who = asked_by(api, made["secret"]).json()
+    who = get_with(api, made["secret"]).json()
     assert (who["token_id"], who["role"], who["project"]) == (made["id"], "viewer", "vision")
 
 
@@ -43,10 +43,10 @@ def test_the_expiry_of_a_token_is_returned(api):
     ends = datetime.now(UTC) + timedelta(days=30)
     made = make(api, expires_at=ends.isoformat())
     assert abs(datetime.fromisoformat(made["expires_at"]) - ends) < timedelta(milliseconds=1)
-    assert asked_by(api, made["secret"]).json()["expires_at"] == made["expires_at"]
+    assert get_with(api, made["secret"]).json()["expires_at"] == made["expires_at"]
 
 
-WRONG = [
+INVALID = [
     {},
     {"name": ""},
     {"name": "x" * 201},
@@ -62,14 +62,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("body", WRONG, ids=str)
-def test_a_token_that_makes_no_sense_is_not_made(api, body):
+@pytest.mark.parametrize("body", INVALID, ids=str)
+def test_an_invalid_request_creates_no_token(api, body):
     answer = api.client.post(TOKENS, json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert len(api.client.get(TOKENS).json()["items"]) == 1
 
 
-def test_the_list_holds_every_token_the_newest_first_and_what_became_of_it(api):
+def test_tokens_are_listed_newest_first_with_their_revocation(api):
     made = make(api)
     api.client.delete(f"{TOKENS}/{made['id']}")
     first, second = api.client.get(TOKENS).json()["items"]
@@ -81,13 +81,13 @@ def test_the_list_holds_every_token_the_newest_first_and_what_became_of_it(api):
 
 def test_a_revoked_token_is_refused_at_once(api):
     made = make(api)
-    assert asked_by(api, made["secret"]).status_code == 200
+    assert get_with(api, made["secret"]).status_code == 200
     answer = api.client.delete(f"{TOKENS}/{made['id']}")
     assert (answer.status_code, answer.content) == (204, b"")
-    assert asked_by(api, made["secret"]).status_code == 401
+    assert get_with(api, made["secret"]).status_code == 401
 
 
-def test_revoking_twice_is_one_revocation(api, database):
+def test_revoking_a_token_twice_is_audited_once(api, database):
     made = make(api)
     for _ in range(2):
         assert api.client.delete(f"{TOKENS}/{made['id']}").status_code == 204
@@ -96,13 +96,13 @@ def test_revoking_twice_is_one_revocation(api, database):
 
 
 @pytest.mark.parametrize("token_id", ["0123456789ab", "%00", "x" * 1000, "..%2f"])
-def test_a_token_that_is_not_there_is_not_revoked(api, token_id):
+def test_revoking_an_unknown_token_fails(api, token_id):
     answer = api.client.delete(f"{TOKENS}/{token_id}")
     assert answer.status_code in (404, 422)
     assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_the_last_admin_cannot_lock_everybody_out(api):
+def test_the_last_admin_token_cannot_be_revoked(api):
     make(api, role="member")
     own = api.client.get("/api/v1/session").json()["token_id"]
     answer = api.client.delete(f"{TOKENS}/{own}")

@@ -16,13 +16,13 @@ HARDWARE = {"devices": [{"kind": "cpu", "name": "a CPU", "cores": 2}, GPU], "cpu
 
 @pytest.fixture
 def database_url(sqlite_url):
-    """One kind of database is enough: what it asks for is in tests/store/test_workers.py."""
+    """One kind of database is enough: its query is tested in tests/store/test_workers.py."""
     return sqlite_url
 
 
 @pytest.fixture
 def validate(api):
-    """What the server answers to a valid spec."""
+    """The response of the server to a valid spec."""
 
     def ask(**parts):
         answer = api.client.post("/api/v1/jobs/validate", json=MIXED | parts)
@@ -40,7 +40,7 @@ def codes(validate):
 
 @pytest.fixture
 def add_worker(api):
-    """A worker that said hello, and what of."""
+    """Register a worker, with its hardware if given."""
 
     def add(name, hardware=None):
         with api.database.write() as session:
@@ -52,7 +52,7 @@ def add_worker(api):
     return add
 
 
-def test_a_valid_spec_comes_back_with_every_default_and_nothing_is_queued(api, validate):
+def test_a_valid_spec_is_returned_with_its_defaults_and_no_job_is_created(api, validate):
     answer = validate(precision={"policy": "float32"})
     assert answer["findings"] == []
     assert answer["spec"]["optimizer"]["kind"] == "adam"
@@ -68,7 +68,7 @@ def test_validation_returns_the_size_and_every_layer(validate):
     assert dtypes == {"flatten": "float16", "dense_1": "float16", "predictions": "float32"}
 
 
-def test_a_finding_says_what_where_and_how_bad(validate):
+def test_a_finding_has_a_code_a_severity_a_pointer_and_a_message(validate):
     findings = {finding["code"]: finding for finding in validate()["findings"]}
     assert findings["dimension_not_multiple_of_8"] == {
         "code": "dimension_not_multiple_of_8",
@@ -80,7 +80,7 @@ def test_a_finding_says_what_where_and_how_bad(validate):
     }
 
 
-def test_the_policy_is_judged_on_the_workers_that_are_online(codes, add_worker):
+def test_findings_depend_on_the_hardware_of_online_workers(codes, add_worker):
     assert "no_tensor_cores" not in codes()
     add_worker("w", HARDWARE)
     assert "no_tensor_cores" in codes()
@@ -100,7 +100,7 @@ def test_offline_workers_and_those_without_hardware_are_ignored(api, codes, add_
     assert "no_tensor_cores" not in codes()
 
 
-def test_a_job_whose_layers_only_the_job_knows_has_findings_without_figures(api, validate):
+def test_a_spec_with_unknown_layers_has_findings_without_figures(api, validate):
     folder = api.data_dir / "datasets"
     folder.mkdir(parents=True)
     (folder / "mnist.npz").write_bytes(b"")
@@ -116,7 +116,7 @@ def test_an_expression_that_matches_no_layer_is_an_error_among_the_findings(vali
     assert error["pointer"] == "/precision/overrides/0/layers"
 
 
-def test_the_answer_fits_the_document(api, validate):
+def test_the_response_matches_the_openapi_document(api, validate):
     import jsonschema
 
     document = api.client.get("/api/v1/openapi.json").json()
@@ -125,17 +125,15 @@ def test_the_answer_fits_the_document(api, validate):
     jsonschema.validate(validate(), {**document, **schema})
 
 
-SLOW = [{"layers": "(a+)+$", "dtype": "float32"}]
+CATASTROPHIC = [{"layers": "(a+)+$", "dtype": "float32"}]
 
 
 @pytest.mark.parametrize("path", ["jobs/validate", "jobs", "jobs/{id}/clone"])
-def test_a_pattern_that_could_search_for_ever_is_refused_wherever_a_spec_comes_in(
-    api, make_job, path
-):
+def test_a_pattern_with_catastrophic_backtracking_is_refused_by_every_route(api, make_job, path):
     spec = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
-    body = {**spec, "precision": {"overrides": SLOW}}
+    body = {**spec, "precision": {"overrides": CATASTROPHIC}}
     if path.endswith("clone"):
-        body = {"set": {"precision.overrides": SLOW}}
+        body = {"set": {"precision.overrides": CATASTROPHIC}}
     answer = api.client.post(f"/api/v1/{path.format(id=make_job().id)}", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_spec")
     assert answer.json()["errors"][0]["pointer"] == "/precision/overrides/0/layers"

@@ -8,7 +8,7 @@ from store.tables import AuditEntry
 
 @pytest.fixture
 def add_worker(api):
-    """A worker that said hello."""
+    """Register a worker."""
 
     def add(worker_id):
         with api.database.write() as session:
@@ -46,9 +46,9 @@ def test_a_worker_has_hardware_queues_and_jobs(api, make_job, add_worker):
 def test_jobs_of_other_projects_are_hidden_on_a_worker(api, make_job, add_worker, client_with_role):
     make_job(State.RUNNING)
     add_worker("some-worker")
-    stranger = client_with_role("viewer", "elsewhere")
+    viewer = client_with_role("viewer", "elsewhere")
     for path in ("/api/v1/workers", "/api/v1/workers/some-worker"):
-        answer = stranger.get(path).json()
+        answer = viewer.get(path).json()
         assert answer.get("items", [answer])[0]["jobs"] == []
 
 
@@ -77,7 +77,7 @@ def test_a_worker_that_has_stopped_cannot_be_drained(api, add_worker):
 
 
 @pytest.mark.parametrize("worker_id", ["w", "%00", "..%2f..%2fetc", "x" * 500])
-def test_a_worker_that_is_not_there_is_not_found(api, worker_id):
+def test_an_unknown_worker_is_not_found(api, worker_id):
     for answer in (
         api.client.get(f"/api/v1/workers/{worker_id}"),
         api.client.post(f"/api/v1/workers/{worker_id}/drain"),

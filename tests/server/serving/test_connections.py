@@ -13,34 +13,34 @@ from server.serving.connection_limits import ConnectionLimits, OpenConnections
 from server.serving.connections import connection_class
 from tests.waiting import DEADLINE_S
 
-MOST = 4
-BOUNDS = ConnectionLimits(total=MOST, per_address=3, unfinished_per_address=2)
+MAX_CONNECTIONS = 4
+LIMITS = ConnectionLimits(total=MAX_CONNECTIONS, per_address=3, unfinished_per_address=2)
 PROXY = "127.0.0.9"
 held = threading.Semaphore(0)
-"""Released for each request that is being held."""
+"""Released once for each request to /held."""
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    """A client may take no time worth the name."""
+def short_timeouts(monkeypatch):
+    """Set short timeouts for headers and bodies."""
     monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
     monkeypatch.setattr(connections, "BODY_TIMEOUT_S", 0.3)
 
 
 @pytest.fixture
-def waits():
-    """Whether somebody waits for the client, at each moment at which an answer is being made."""
+def active_timeouts():
+    """For each response, whether a timeout of the request was active when it started."""
     return []
 
 
 @pytest.fixture
-def address(waits):
-    """Where a server answers with 'ok'."""
-    made = []
+def address(active_timeouts):
+    """The address of a server that answers 'ok'."""
+    protocols = []
 
-    class Seen(connection_class(OpenConnections(BOUNDS, PROXY.__eq__))):
+    class RecordingProtocol(connection_class(OpenConnections(LIMITS, PROXY.__eq__))):
         def connection_made(self, transport):
-            made.append(self)
+            protocols.append(self)
             super().connection_made(transport)
 
     released = threading.Event()
@@ -56,14 +56,14 @@ def address(waits):
         if scope["path"] == "/held":
             held.release()
             await asyncio.get_running_loop().run_in_executor(threads, released.wait, DEADLINE_S)
-        waits.append(made[-1]._timeout is not None)
+        active_timeouts.append(protocols[-1]._timeout is not None)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
-        http=Seen,
+        http=RecordingProtocol,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -80,23 +80,23 @@ def address(waits):
     threads.shutdown()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow:"])
-def test_a_client_that_never_finishes_its_head_is_hung_up_on(address, begun):
+def test_a_client_that_never_finishes_its_headers_is_disconnected(address, begun):
     with socket.create_connection(address, timeout=DEADLINE_S) as client:
         client.sendall(begun)
         assert client.recv(100) == b""
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize("path", [b"/", b"/refused"])
-def test_a_client_that_never_finishes_its_body_is_hung_up_on(address, path):
+def test_a_client_that_never_finishes_its_body_is_disconnected(address, path):
     with socket.create_connection(address, timeout=DEADLINE_S) as client:
         client.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
-        with suppress(ConnectionError):  # it is gone between two letters
+        with suppress(ConnectionError):  # disconnected between two bytes
             deadline = monotonic() + DEADLINE_S
             while monotonic() < deadline:
-                client.sendall(b"x")  # never silent for long
+                client.sendall(b"x")  # never idle for long
                 client.settimeout(0.05)
                 with suppress(TimeoutError):
                     if not client.recv(1000):
@@ -104,26 +104,26 @@ def test_a_client_that_never_finishes_its_body_is_hung_up_on(address, path):
             pytest.fail("the connection is still open")
 
 
-def test_an_answer_may_take_its_time(address, waits):
-    """Fails where `on_message_complete` does not stop to wait."""
+def test_no_timeout_is_active_while_a_request_is_being_answered(address, active_timeouts):
+    """Fails if `on_message_complete` does not cancel the timeout."""
     with socket.create_connection(address, timeout=DEADLINE_S) as client:
-        for _ in range(2):  # over one connection
+        for _ in range(2):  # on one connection
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             received = b""
             while not received.endswith(b"0\r\n\r\n"):
                 received += (piece := client.recv(1000))
                 assert piece
             assert b"ok" in received
-    assert waits == [False, False]
+    assert active_timeouts == [False, False]
 
 
 def ask(client):
-    """The status, the headers and the body of an answer, which is there as a whole."""
+    """The status, the headers and the body of a complete response."""
     client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxx")
     answer = b""
     while not answer.endswith((b"0\r\n\r\n", b"}")):
         piece = client.recv(10_000)
-        assert piece, "the server hung up"
+        assert piece, "the server disconnected"
         answer += piece
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), head.lower(), body
@@ -131,8 +131,8 @@ def ask(client):
 
 @pytest.fixture
 def connect(address, monkeypatch):
-    """Connect from an address of this machine's many."""
-    # Nothing ends by itself here.
+    """Connect from the given loopback address."""
+    # No connection times out here.
     monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 2 * DEADLINE_S)
     monkeypatch.setattr(connections, "BODY_TIMEOUT_S", 2 * DEADLINE_S)
     with ExitStack() as stack:
@@ -157,14 +157,14 @@ def hold(client):
 
 
 @pytest.mark.parametrize("begun", BEGUN, ids=["nothing", "head", "body"])
-def test_an_address_with_too_many_unfinished_requests_loses_its_own_oldest(connect, begun):
+def test_an_address_with_too_many_unfinished_requests_loses_its_oldest_ones(connect, begun):
     other = connect("127.0.0.2")
     other.sendall(begun)
     many = [connect("127.0.0.3") for _ in range(6)]
     for client in many:
-        with suppress(ConnectionError):  # it is dropped already
+        with suppress(ConnectionError):  # disconnected already
             client.sendall(begun)
-    assert [gone(client) for client in many[:4]] == [True] * 4
+    assert [is_disconnected(client) for client in many[:4]] == [True] * 4
     other.sendall(rest_of(begun))
     assert other.recv(12) == b"HTTP/1.1 200"
     many[-1].sendall(rest_of(begun))
@@ -176,7 +176,7 @@ def rest_of(begun):
     return whole.removeprefix(begun)
 
 
-def gone(client):
+def is_disconnected(client):
     """Whether the server has ended the connection; waits until it has."""
     try:
         return client.recv(1) == b""
@@ -184,20 +184,20 @@ def gone(client):
         return True
 
 
-def test_a_new_connection_takes_the_place_of_the_address_with_the_most_unfinished(connect):
+def test_a_new_connection_replaces_one_of_the_address_with_the_most_unfinished_ones(connect):
     first, *others = [connect(f"127.0.0.{number}") for number in (3, 3, 4, 5)]
     assert ask(connect("127.0.0.6"))[0] == 200
-    assert gone(first)
+    assert is_disconnected(first)
     for client in others:
         assert ask(client)[0] == 200
 
 
-def test_a_new_connection_takes_the_place_of_an_idle_one(connect):
+def test_a_new_connection_replaces_an_idle_one(connect):
     idle = [connect(f"127.0.0.{number}") for number in (3, 4, 4, 5)]
     for client in idle:
         assert ask(client)[0] == 200
     assert ask(connect("127.0.0.6"))[0] == 200
-    assert gone(idle[1])
+    assert is_disconnected(idle[1])
     assert ask(idle[0])[0] == 200
 
 
@@ -211,7 +211,7 @@ def test_an_address_with_too_many_requests_gets_429_and_others_do_not(connect):
     assert ask(connect("127.0.0.4"))[0] == 200
 
 
-def test_a_proxy_may_have_as_many_as_the_server(connect):
+def test_a_trusted_proxy_has_no_limit_per_address(connect):
     for _ in range(3):
         hold(connect(PROXY))
     assert ask(connect(PROXY))[0] == 200
@@ -237,14 +237,14 @@ def test_the_number_of_refused_connections_is_limited(connect, monkeypatch):
     monkeypatch.setattr("server.serving.connection_limits.MAX_REFUSED", 1)
     for number in (3, 4, 5, 6):
         hold(connect(f"127.0.0.{number}"))
-    told, unheard = connect("127.0.0.7"), connect("127.0.0.8")
-    assert gone(unheard)
-    assert ask(told)[0] == 503
-    assert gone(told)
+    refused, dropped = connect("127.0.0.7"), connect("127.0.0.8")
+    assert is_disconnected(dropped)
+    assert ask(refused)[0] == 503
+    assert is_disconnected(refused)
 
 
-def test_a_request_behind_another_one_does_not_make_an_answer_less_safe(connect):
-    """The first is being answered while the second is not complete."""
+def test_an_incomplete_pipelined_request_does_not_make_a_busy_connection_replaceable(connect):
+    """The first request is being answered while the second is incomplete."""
     busy = connect("127.0.0.3")
     busy.sendall(HELD + BEGUN[1])
     assert held.acquire(timeout=DEADLINE_S)

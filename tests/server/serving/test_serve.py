@@ -18,33 +18,33 @@ from store.database import Database
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
-UP_TO_THE_END = """
+API_WITHOUT_SHUTDOWN_TIMEOUT = """
 from server.cli.app import main
 from server.serving import serve
 
-serve.SHUTDOWN_S = 10**6  # whoever waits for what is under way waits for ever
+serve.SHUTDOWN_S = 10**6  # waiting for open requests would never end
 main()
 """
 
 
 @pytest.mark.parametrize(
-    ("host", "loud"),
+    ("host", "is_public"),
     [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)],  # noqa: S104
 )
-def test_an_address_that_others_reach_is_warned_of_in_one_block(host, loud):
+def test_listening_on_a_public_address_gives_a_warning_in_a_block(host, is_public):
     with listen(host, 0) as listener:
         warning = exposure_warning(listener)
-        assert (warning is not None) is loud
+        assert (warning is not None) is is_public
         if warning is not None:
             lines = warning.splitlines()
             assert "TLS" in warning
             assert host in warning
-            assert len({len(line) for line in lines}) == 1  # a block with straight edges
+            assert len({len(line) for line in lines}) == 1  # lines of one length
             assert set(lines[0]) == {"!"}
         assert url_of(listener).startswith(("http://127.0.0.1:", "http://[::1]:"))
 
 
-def test_clients_that_vanish_are_noticed():
+def test_keepalive_is_enabled_for_connections():
     with listen("127.0.0.1", 0) as listener:
         assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
@@ -56,7 +56,7 @@ class RunningApi:
         self.log = folder / "api.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", UP_TO_THE_END, "api"],
+                [sys.executable, "-c", API_WITHOUT_SHUTDOWN_TIMEOUT, "api"],
                 cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
                 env={
                     **os.environ, "AMPCORE_DATABASE_URL": database_url,
@@ -68,7 +68,7 @@ class RunningApi:
         self.port = int(self.url.rpartition(":")[2])
 
     def lines(self):
-        """What it has logged."""
+        """The JSON lines of its log."""
         text = self.log.read_text()
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
@@ -76,7 +76,7 @@ class RunningApi:
         return [line["message"] for line in self.lines()]
 
     def stop(self):
-        """Ask it to end, and wait until it has."""
+        """Send SIGTERM, and wait until the process has ended."""
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=DEADLINE_S)
         assert self.process.returncode == 0
@@ -84,7 +84,7 @@ class RunningApi:
 
 @pytest.fixture
 def start(tmp_path, redis_url):
-    """Start the API alone; it is ended afterwards."""
+    """Start the API alone; it is killed after the test."""
     with ExitStack() as stack:
 
         def start(database_url, **environment):
@@ -96,7 +96,7 @@ def start(tmp_path, redis_url):
         yield start
 
 
-def test_many_open_streams_hold_up_neither_requests_nor_the_end(
+def test_many_open_streams_delay_neither_requests_nor_the_shutdown(
     *, database_url, database, start, make_job, wait_until
 ):
     job = make_job(State.RUNNING)
@@ -109,7 +109,7 @@ def test_many_open_streams_hold_up_neither_requests_nor_the_end(
     )
     with ExitStack() as stack:
         readers = []
-        for _ in range(60):  # more than threads, and than connections to the database
+        for _ in range(60):  # more than threads and database connections
             reader = socket.create_connection(("127.0.0.1", api.port), timeout=DEADLINE_S)
             readers.append(stack.enter_context(reader))
             reader.sendall(head.encode())
@@ -117,10 +117,10 @@ def test_many_open_streams_hold_up_neither_requests_nor_the_end(
             assert reader.recv(12) == b"HTTP/1.1 200"
         answer = httpx.get(f"{api.url}/readyz", timeout=DEADLINE_S)
         assert answer.status_code == 200
-        api.stop()  # though the streams would last for as long as they may
+        api.stop()  # although no stream has ended
         for reader in readers:
             received = b"".join(iter(lambda reader=reader: reader.recv(65_536), b""))
-            assert received.endswith(b"0\r\n\r\n")  # a whole answer
+            assert received.endswith(b"0\r\n\r\n")  # a complete response
     streams = [line for line in api.lines() if line.get("request_id") == "mine"]
     assert len(streams) == 60
     assert {line["status"] for line in streams} == {200}
@@ -128,13 +128,13 @@ def test_many_open_streams_hold_up_neither_requests_nor_the_end(
     assert [line for line in api.lines() if line["level"] == "ERROR"] == []
 
 
-def test_a_server_without_a_token_says_where_the_first_comes_from(sqlite_url, start, wait_until):
+def test_a_server_without_a_token_logs_how_to_create_one(sqlite_url, start, wait_until):
     api = start(sqlite_url)
     wait_until(lambda: any("ampserver token create" in line for line in api.messages()))
     assert httpx.get(f"{api.url}/api/v1/jobs", timeout=DEADLINE_S).status_code == 401
 
 
-def test_a_server_with_a_token_says_nothing_of_it(sqlite_url, start):
+def test_a_server_with_a_token_does_not_log_how_to_create_one(sqlite_url, start):
     database = Database(sqlite_url)
     with database.write() as session:
         projects.ensure(session, "default")
@@ -145,7 +145,7 @@ def test_a_server_with_a_token_says_nothing_of_it(sqlite_url, start):
     assert not any("ampserver token create" in line for line in api.messages())
 
 
-def test_the_log_is_json_unless_text_is_asked_for(tmp_path, start):
+def test_the_log_is_json_unless_text_is_configured(tmp_path, start):
     url = f"sqlite:///{tmp_path / 'new.sqlite'}"
     migrate(url)
     api = start(url)
@@ -157,7 +157,7 @@ def test_the_log_is_json_unless_text_is_asked_for(tmp_path, start):
     assert "INFO uvicorn.error: Shutting down" in api.log.read_text()
 
 
-def test_what_is_no_http_is_a_problem_like_every_other(sqlite_url, start):
+def test_malformed_http_gets_problem_json(sqlite_url, start):
     api = start(sqlite_url)
     with socket.create_connection(("127.0.0.1", api.port), timeout=DEADLINE_S) as client:
         client.sendall(b"nonsense\r\n\r\n")
@@ -166,8 +166,8 @@ def test_what_is_no_http_is_a_problem_like_every_other(sqlite_url, start):
     assert b"application/problem+json" in answer
 
 
-def test_the_variable_of_uvicorn_lets_no_client_choose_its_address(sqlite_url, start):
-    """Fails where uvicorn reads it: with `*` it takes the entry that the client wrote itself."""
+def test_the_forwarded_allow_ips_variable_of_uvicorn_is_ignored(sqlite_url, start):
+    """Fails if uvicorn reads it: with `*` it trusts the entry that the client sent."""
     database = Database(sqlite_url)
     with database.write() as session:
         projects.ensure(session, "default")

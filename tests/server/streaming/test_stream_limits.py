@@ -24,47 +24,49 @@ FOLLOW = {
 }
 
 
-def refusal(answers, token_id, address):
-    """What is said of one more, which must not be opened."""
+def error_of_one_more(open_streams, token_id, address):
+    """The error of one more stream, which must not open."""
     with (
         pytest.raises((TooManyOpen, Unavailable)) as refused,
-        answers.one(StreamOwner(token_id, address)),
+        open_streams.one(StreamOwner(token_id, address)),
     ):
-        pytest.fail("it was opened")
+        pytest.fail("the stream opened")
     return refused.value
 
 
-def test_a_token_has_a_share_an_address_has_one_and_the_total_is_bounded():
-    answers = OpenStreams(StreamLimit("streams", total=4, per_token=2, per_address=3))
+def test_streams_are_limited_per_token_per_address_and_in_total():
+    open_streams = OpenStreams(StreamLimit("streams", total=4, per_token=2, per_address=3))
     with ExitStack() as stack:
         for token_id in ("ada", "ada"):
-            stack.enter_context(answers.one(StreamOwner(token_id, "192.0.2.1")))
-        assert "This token already has 2 streams open" in str(refusal(answers, "ada", "192.0.2.2"))
-        stack.enter_context(answers.one(StreamOwner("bob", "192.0.2.1")))
-        assert "This address already has 3 streams open" in str(
-            refusal(answers, "eve", "192.0.2.1")
+            stack.enter_context(open_streams.one(StreamOwner(token_id, "192.0.2.1")))
+        assert "This token already has 2 streams open" in str(
+            error_of_one_more(open_streams, "ada", "192.0.2.2")
         )
-        with answers.one(StreamOwner("eve", "192.0.2.2")):
-            error = refusal(answers, "bob", "192.0.2.3")
+        stack.enter_context(open_streams.one(StreamOwner("bob", "192.0.2.1")))
+        assert "This address already has 3 streams open" in str(
+            error_of_one_more(open_streams, "eve", "192.0.2.1")
+        )
+        with open_streams.one(StreamOwner("eve", "192.0.2.2")):
+            error = error_of_one_more(open_streams, "bob", "192.0.2.3")
         assert isinstance(error, Unavailable)
-        with answers.one(StreamOwner("bob", "192.0.2.3")):
-            assert answers.count == 4
-    assert answers.count == 0
-    assert not answers._by_token
-    assert not answers._by_address
+        with open_streams.one(StreamOwner("bob", "192.0.2.3")):
+            assert open_streams.count == 4
+    assert open_streams.count == 0
+    assert not open_streams._by_token
+    assert not open_streams._by_address
 
 
-def test_a_share_is_free_again_when_an_answer_fails():
-    answers = OpenStreams(StreamLimit("streams", total=1, per_token=1, per_address=1))
+def test_a_failed_response_frees_its_stream():
+    open_streams = OpenStreams(StreamLimit("streams", total=1, per_token=1, per_address=1))
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), answers.one(StreamOwner("ada", "192.0.2.1")):
+        with pytest.raises(ZeroDivisionError), open_streams.one(StreamOwner("ada", "192.0.2.1")):
             raise ZeroDivisionError
-    assert answers.count == 0
+    assert open_streams.count == 0
 
 
-@pytest.mark.parametrize("share", [FOLLOW_LIMIT, DOWNLOAD_LIMIT], ids=["streams", "files"])
-def test_no_token_and_no_address_can_take_everything(share):
-    assert share.per_token <= share.per_address <= share.total // 2
+@pytest.mark.parametrize("limit", [FOLLOW_LIMIT, DOWNLOAD_LIMIT], ids=["streams", "files"])
+def test_one_token_or_address_can_use_at_most_half_of_the_total(limit):
+    assert limit.per_token <= limit.per_address <= limit.total // 2
 
 
 @pytest.fixture
@@ -79,8 +81,8 @@ def job(api, make_job):
 
 
 @pytest.fixture
-def share(api, monkeypatch, wait_until):
-    """Have the server give a token one stream and one file, and an address two of each."""
+def low_limits(api, monkeypatch, wait_until):
+    """Allow a token one stream and one file, and an address two of each."""
     streams = api.app.state.services.streams
     one = {"total": 4, "per_token": 1, "per_address": 2}
     streams.followers = OpenStreams(StreamLimit("streams", **one))
@@ -90,8 +92,8 @@ def share(api, monkeypatch, wait_until):
     wait_until(lambda: streams._open == 0)
 
 
-def refusal_of(client, url, headers):
-    """The answer to a stream that is refused; one that is not would never end."""
+def refused_response(client, url, headers):
+    """The response to a refused stream; an accepted one would never end."""
     with client.stream("GET", url, headers=headers) as answer:
         assert answer.status_code == 429
         answer.read()
@@ -101,19 +103,19 @@ def refusal_of(client, url, headers):
 
 @pytest.mark.parametrize("kind", FOLLOW)
 def test_too_many_streams_of_one_client_are_refused_and_others_are_not(
-    *, api, job, share, client_with_role, kind
+    *, api, job, low_limits, client_with_role, kind
 ):
     path, headers = FOLLOW[kind]
     url = f"/api/v1/jobs/{job.id}/{path}"
     greedy, other = client_with_role("viewer"), client_with_role("viewer")
     with greedy.stream("GET", url, headers=headers) as first:
         assert first.status_code == 200
-        refused = refusal_of(greedy, url, headers)
+        refused = refused_response(greedy, url, headers)
         assert "This token already has 1 streams open" in refused.json()["detail"]
         assert int(refused.headers["Retry-After"]) > 0
         with other.stream("GET", url, headers=headers) as second:
             assert second.status_code == 200
-            third = refusal_of(client_with_role("viewer"), url, headers)
+            third = refused_response(client_with_role("viewer"), url, headers)
             assert "This address already has 2 streams open" in third.json()["detail"]
             forwarded = headers | {"X-Forwarded-For": "198.51.100.7"}
             with client_with_role("viewer").stream("GET", url, headers=forwarded) as fourth:
@@ -121,7 +123,7 @@ def test_too_many_streams_of_one_client_are_refused_and_others_are_not(
 
 
 def test_streams_leave_room_for_downloads_and_exports(
-    *, api, job, share, client_with_role, make_block
+    *, api, job, low_limits, client_with_role, make_block
 ):
     from store import ingest
 
@@ -143,7 +145,7 @@ def test_streams_leave_room_for_downloads_and_exports(
 
 @pytest.mark.parametrize("path", ["artifacts/attempt-1/report", "steps?format=csv"])
 def test_too_many_downloads_of_one_client_are_refused_and_others_are_not(
-    *, api, job, share, client_with_role, path
+    *, api, job, low_limits, client_with_role, path
 ):
     streams = api.app.state.services.streams
     greedy = client_with_role("viewer")
@@ -160,9 +162,13 @@ def test_too_many_downloads_of_one_client_are_refused_and_others_are_not(
         assert other.status_code in (200, 404)
 
 
-def test_a_stream_that_is_one_too_many_when_it_begins_is_refused(*, api, job, share, monkeypatch):
-    """Two requests at one time have both found room for one."""
-    monkeypatch.setattr(stream_limits.OpenStreams, "check", _later(stream_limits.OpenStreams.check))
+def test_the_stream_limit_is_checked_again_when_the_response_starts(
+    *, api, job, low_limits, monkeypatch
+):
+    """Two concurrent requests can both pass the first check."""
+    monkeypatch.setattr(
+        stream_limits.OpenStreams, "check", _skip_first_check(stream_limits.OpenStreams.check)
+    )
     url = f"{api.url}/api/v1/jobs/{job.id}/stream"
     headers = {"Authorization": f"Bearer {api.token}"}
     with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_S) as first:
@@ -171,21 +177,21 @@ def test_a_stream_that_is_one_too_many_when_it_begins_is_refused(*, api, job, sh
             assert second.status_code == 429
 
 
-def _later(check):
-    """A check that lets the routes pass, and refuses only what is sent."""
+def _skip_first_check(check):
+    """A check that passes at the route, and is made only when the response starts."""
     calls = []
 
-    def checked(answers, owner):
+    def checked(open_streams, owner):
         calls.append(owner)
         if len(calls) % 2 == 0:
-            check(answers, owner)
+            check(open_streams, owner)
 
     return checked
 
 
 def test_the_reference_documents_the_stream_limits():
     rows = (Path(__file__).parents[3] / "docs/reference/http.md").read_text("utf-8").splitlines()
-    for first_word, share in (("streams", FOLLOW_LIMIT), ("downloads", DOWNLOAD_LIMIT)):
+    for first_word, limit in (("streams", FOLLOW_LIMIT), ("downloads", DOWNLOAD_LIMIT)):
         [row] = [row for row in rows if row.startswith(f"| {first_word}")]
         documented = [int(cell) for cell in row.split("|")[2:-1]]
-        assert documented == [share.per_token, share.per_address, share.total]
+        assert documented == [limit.per_token, limit.per_address, limit.total]

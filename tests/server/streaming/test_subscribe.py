@@ -26,12 +26,12 @@ def notify_until_received(notifier, event, job_id):
 
 def test_a_subscription_receives_only_the_updates_of_its_job(redis_url):
     async def main():
-        here, notifier = Subscriptions(), Notifier(redis_url)
-        listening = asyncio.create_task(relay_notifications(redis_url, here))
-        with here.subscribe("a") as subscribe, here.subscribe("b") as other:
+        subscriptions, notifier = Subscriptions(), Notifier(redis_url)
+        listening = asyncio.create_task(relay_notifications(redis_url, subscriptions))
+        with subscriptions.subscribe("a") as subscribe, subscriptions.subscribe("b") as other:
             await notify_until_received(notifier, subscribe, "a")
             assert not other.is_set()
-        assert not here._waiting
+        assert not subscriptions._waiting
         listening.cancel()
         notifier.close()
 
@@ -47,7 +47,7 @@ def test_without_redis_a_notification_returns_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "sentinel://nowhere", "nonsense"])
-def test_no_address_of_redis_is_a_reason_to_fail(url, monkeypatch):
+def test_an_unusable_redis_url_does_not_stop_the_server(url, monkeypatch):
     notifier = Notifier(url)
     notifier.notify("a")
     tries = []

@@ -14,7 +14,9 @@ EDGES = [0, 1, 127, 128, 2**14 - 1, 2**14, 2**21, 2**40, 2**63 - 1]
 TAGS = ["loss", "loss/generator", "train/größe/損失", "", "t" * 127, "t" * 20_000]
 
 # Written by tf.io.TFRecordWriter and tf.compat.v1.Event of TensorFlow 2.21.
-OPENING = "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
+FILE_VERSION_RECORD = (
+    "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
+)
 EVENT = (
     "2b00000000000000861bc34b09000000000000f83f10ac022a1d0a0b0a046c6f7373150000803e"
     "0a0e0a07736b6970706564150000803fb54b07a6"
@@ -73,11 +75,11 @@ def test_tensorflow_reads_back_what_was_written(read, drawn):
         np.testing.assert_array_equal(np.array(found, np.float32), column.astype(np.float32))
 
 
-def test_the_opening_is_the_one_that_tensorflow_writes():
-    assert file_version_record(1.5).hex() == OPENING
+def test_the_file_version_record_equals_that_of_tensorflow():
+    assert file_version_record(1.5).hex() == FILE_VERSION_RECORD
 
 
-def test_an_event_is_the_one_that_tensorflow_writes():
+def test_an_event_equals_that_of_tensorflow():
     values = {"loss": np.array([0.25], np.float32), "skipped": np.array([True])}
     assert events(np.array([300]), np.array([1.5]), values).hex() == EVENT
 
@@ -89,8 +91,8 @@ def test_no_steps_are_no_bytes():
 def test_a_series_can_be_written_in_parts_of_any_length():
     steps, wall_times, values = ramp(2 * tensorboard.RECORDS_PER_CHUNK + 3)
     parts = [
-        events(steps[cut], wall_times[cut], {name: values[name][cut] for name in values})
-        for cut in (slice(0, 5), slice(5, 5000), slice(5000, None))
+        events(steps[part], wall_times[part], {name: values[name][part] for name in values})
+        for part in (slice(0, 5), slice(5, 5000), slice(5000, None))
     ]
     assert b"".join(parts) == events(steps, wall_times, values)
 
