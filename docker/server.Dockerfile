@@ -1,4 +1,4 @@
-# The image of the API server; the one-shot migration runs from it too.
+# The image of the API server and of the one-shot migration.
 FROM node:24.19.0-bookworm-slim AS dashboard
 WORKDIR /src/dashboard
 COPY dashboard/package.json dashboard/package-lock.json dashboard/.npmrc ./
@@ -11,7 +11,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/ampcore
 ENV PATH=/opt/ampcore/bin:$PATH
 WORKDIR /src
-# The libraries change seldom, so they get a layer of their own. Wheels only: nothing is compiled.
+# Libraries change rarely and have their own layer. Wheels only: nothing is compiled.
 COPY requirements/server.lock requirements/
 RUN pip install --require-hashes --only-binary :all: -r requirements/server.lock
 COPY pyproject.toml README.md LICENSE ./
@@ -26,7 +26,7 @@ COPY migrations migrations
 RUN pip install --no-deps --no-build-isolation .
 
 FROM python:3.11.14-slim-bookworm
-# A new named volume takes over the owner of the folder that it is mounted on.
+# A new named volume gets the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 ampcore \
     && useradd --uid 10001 --gid ampcore --create-home ampcore \
     && install --directory --owner=ampcore --group=ampcore /data /data/datasets
