@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Path, Request
 
-from ampcore.api.session import Role
+from ampcore.api.roles import Role
 from ampcore.spec import JobSpec
 from server.access.authenticator import Authenticator
 from server.access.principal import Principal

@@ -1,6 +1,5 @@
 """The server's settings, read from the environment once."""
 
-import os
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -8,11 +7,9 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from service.settings import DEFAULT_DATA_DIR, DatabaseUrl, RedisUrl, SharedSettings
+from service.defaults import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_REDIS_URL, sqlite_url
+from service.settings import DatabaseUrl, RedisUrl, SharedSettings
 
-DEFAULT_REDIS_URL: Final = "redis://127.0.0.1:6379/0"
-DEFAULT_HOST: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 8470
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
 DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
 NO_PROXY: Final = "none"
@@ -34,11 +31,6 @@ def _networks(given: Any) -> Any:
             "expected none, or comma-separated addresses and networks as in "
             f"{DEFAULT_TRUSTED_PROXIES}, received {given[:80]!r}: {error}."
         ) from None
-
-
-def sqlite_url(data_dir: Path) -> str:
-    """The URL of the embedded database in a data folder."""
-    return f"sqlite:///{data_dir / 'ampcore.sqlite'}"
 
 
 class Settings(SharedSettings):
@@ -65,8 +57,3 @@ class Settings(SharedSettings):
     def datasets_dir(self) -> Path:
         """The folder that a job's `data.path` is relative to and cannot leave."""
         return self.data_dir / "datasets"
-
-
-def data_dir_from_environment() -> Path:
-    """The data folder in the environment, else ./ampcore-data: for `--data`."""
-    return Path(os.environ.get("AMPCORE_DATA_DIR", "").strip() or DEFAULT_DATA_DIR).absolute()

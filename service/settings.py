@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.defaults import DEFAULT_DATA_DIR
 from service.log_config import LogFormat
 
-DEFAULT_DATA_DIR: Final = Path("ampcore-data")
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
 REDIS_SCHEMES: Final = ("redis", "rediss")
 """Schemes that Celery and redis-py both support; their URLs for sockets and Sentinel differ."""

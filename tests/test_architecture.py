@@ -215,7 +215,10 @@ def test_allowed_lists_every_package():
         ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
         ("ampcore.checkpoint", {"tensorflow", "keras"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
-        ("server.cli.app", {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES}),
+        (
+            "server.cli.app",
+            {"tensorflow", "fastapi", "pydantic", "sqlalchemy", "celery", *OBJECT_STORES},
+        ),
         ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
         (
             "service.settings, service.log_config, service.storage, service.celery_names",

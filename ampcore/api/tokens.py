@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from ampcore.api.base import ApiModel, StoredModel
 from ampcore.api.projects import DEFAULT_PROJECT, ProjectName
-from ampcore.api.session import AnyRole, Role
+from ampcore.api.roles import Role
+from ampcore.api.session import AnyRole
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 

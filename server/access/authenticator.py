@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from ampcore.api.session import Role
+from ampcore.api.roles import Role
 from server.access.principal import Principal
 from server.access.rate_limit import RateLimit
 from server.errors import Forbidden, TooManyRequests

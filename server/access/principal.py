@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ampcore.api.session import Role
+from ampcore.api.roles import Role
 
 
 @dataclass(frozen=True)

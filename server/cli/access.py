@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ampcore.api.session import Role
+from ampcore.api.roles import Role
 from server.cli.terminal import fail, read_settings, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from server.cli.access import project_app, token_app
 from server.cli.terminal import fail, read_settings
 from server.embedded.data_folder import DataFolder
 from server.serving.serve import StartFailed
-from server.settings import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
+from service.defaults import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
 
 app = typer.Typer(
     name="ampserver",

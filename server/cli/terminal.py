@@ -1,15 +1,20 @@
 """Shared by the commands of `ampserver`: settings, error exit and tables."""
 
-from typing import NoReturn
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from server.settings import Settings
-from service.settings import SettingsInvalid
+if TYPE_CHECKING:
+    from server.settings import Settings
 
 
 def read_settings() -> Settings:
     """The settings from the environment; an invalid one ends the command."""
+    from server.settings import Settings
+    from service.settings import SettingsInvalid
+
     try:
         return Settings.from_environment()
     except SettingsInvalid as error:

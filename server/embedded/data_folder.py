@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from server.serving.serve import StartFailed
-from server.settings import sqlite_url
+from service.defaults import sqlite_file, sqlite_url
 
 
 class DataFolder:
@@ -23,6 +23,7 @@ class DataFolder:
         self.datasets = self.path / "datasets"
         self.token_file = self.path / "token"
         self.connection_file = self.path / "connection.json"
+        self.database_file = sqlite_file(self.path)
         self.database_url = sqlite_url(self.path)
 
     def create(self) -> None:

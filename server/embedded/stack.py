@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from server.embedded.child_process import ChildProcess
 from server.embedded.data_folder import DataFolder
@@ -16,11 +16,11 @@ from server.embedded.private_redis import start_redis
 from server.embedded.supervisor import SupervisedChild, Supervisor
 from server.serving.memory import limit_memory
 from server.serving.serve import StartFailed, exposure_warning, listen, serve, url_of
-from server.settings import DEFAULT_REDIS_URL, Settings
+from service.defaults import DEFAULT_DATA_DIR, DEFAULT_REDIS_URL
 from service.log_config import set_up_logging
-from service.settings import DEFAULT_DATA_DIR, SettingsInvalid
 
 if TYPE_CHECKING:
+    from server.settings import Settings
     from store.database import Database
 
 FIRST_JOB: Final = '{"model": {"kind": "mlp"}, "data": {"kind": "digits"}}'
@@ -49,14 +49,21 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     folder.create()
     stack.enter_context(folder.lock())
     folder.remove_connection()
-    settings = _settings(folder, host, port)
+    given = _given_settings(folder, host, port)
+    # A new database needs a migration: it runs while this process imports what it needs.
+    is_new = not folder.database_file.exists()
+    migration = _start_migration(stack, folder, given) if is_new else None
+    settings = _read_settings(given)
     set_up_logging(settings.log_format, folder.logs / "server.log")
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
+    given["redis_url"] = redis.url
     settings = settings.model_copy(update={"redis_url": redis.url})
-    variables = _variables(settings)
-    database = _prepare_database(stack, folder, variables)
-    worker = _child("worker", folder, {**variables, "AMPCORE_WORKER_SLOTS": str(slots)})
+    if migration is not None:
+        _wait_for_migration(migration, folder)
+    database = _prepare_database(stack, folder, given)
+    variables = {**_variables(given), "AMPCORE_WORKER_SLOTS": str(slots)}
+    worker = _child("worker", folder, variables)
     stack.callback(worker.stop, WORKER_GRACE_S)
     worker.start()
     keeper = Supervisor(
@@ -79,39 +86,37 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     serve(settings, listener, announce)
 
 
-def _settings(folder: DataFolder, host: str, port: int) -> Settings:
-    """The server's settings; the URL of the private Redis is not known yet."""
+def _given_settings(folder: DataFolder, host: str, port: int) -> dict[str, Any]:
+    """The settings that `ampserver up` decides; the private Redis has no URL yet."""
+    return {
+        "data_dir": folder.path,
+        "database_url": folder.database_url,
+        "redis_url": DEFAULT_REDIS_URL,
+        "host": host,
+        "port": port,
+        # People read the logs of one machine.
+        "log_format": os.environ.get("AMPCORE_LOG_FORMAT", "").strip() or "text",
+    }
+
+
+def _read_settings(given: Mapping[str, Any]) -> Settings:
+    from server.settings import Settings
+    from service.settings import SettingsInvalid
+
     try:
-        return Settings.from_environment(
-            data_dir=folder.path,
-            database_url=folder.database_url,
-            redis_url=DEFAULT_REDIS_URL,
-            host=host,
-            port=port,
-            # People read the logs of one machine.
-            log_format=os.environ.get("AMPCORE_LOG_FORMAT", "").strip() or "text",
-        )
+        return Settings.from_environment(**given)
     except SettingsInvalid as error:
         raise StartFailed(str(error)) from None
 
 
-def _variables(settings: Settings) -> dict[str, str]:
+def _variables(given: Mapping[str, Any]) -> dict[str, str]:
     """The environment of the child processes: this stack's settings, and what was set outside."""
-    return {
-        **os.environ,
-        "AMPCORE_LOG_FORMAT": settings.log_format,
-        "AMPCORE_DATABASE_URL": settings.database_url,
-        "AMPCORE_REDIS_URL": settings.redis_url,
-        "AMPCORE_DATA_DIR": str(settings.data_dir),
-        "AMPCORE_HOST": settings.host,
-        "AMPCORE_PORT": str(settings.port),
-    }
+    own = {f"AMPCORE_{name.upper()}": str(value) for name, value in given.items()}
+    return {**os.environ, **own}
 
 
-def _prepare_database(
-    stack: ExitStack, folder: DataFolder, variables: Mapping[str, str]
-) -> Database:
-    """Migrate the database, create the token, and end jobs that a killed server left running."""
+def _prepare_database(stack: ExitStack, folder: DataFolder, given: Mapping[str, Any]) -> Database:
+    """Upgrade an older database, create the token, end jobs that a killed server left running."""
     from server.schema import is_current
     from store import tokens
     from store.database import Database
@@ -119,7 +124,7 @@ def _prepare_database(
     database = Database(folder.database_url)
     stack.callback(database.close)
     if not is_current(database):
-        _migrate(stack, _child("server", folder, variables, "migrate"), folder)
+        _wait_for_migration(_start_migration(stack, folder, given), folder)
     try:
         with database.write() as session:
             tokens.ensure_admin(session, "ampserver up", folder.token())
@@ -129,23 +134,30 @@ def _prepare_database(
     return database
 
 
-def _end_orphaned_jobs(database: Database) -> None:
-    """End the jobs of a killed worker: its trainers die with it, and there is no other worker."""
-    from server.embedded import orphaned_jobs
-
-    orphaned_jobs.end_orphaned_jobs(database)
-
-
-def _migrate(stack: ExitStack, migration: ChildProcess, folder: DataFolder) -> None:
+def _start_migration(
+    stack: ExitStack, folder: DataFolder, given: Mapping[str, Any]
+) -> ChildProcess:
     """Migrate in a child process: Alembic would stay in the memory of this one."""
+    migration = _child("server", folder, _variables(given), "migrate")
     stack.callback(migration.stop, MIGRATION_GRACE_S)
     migration.start()
+    return migration
+
+
+def _wait_for_migration(migration: ChildProcess, folder: DataFolder) -> None:
     import server.app  # noqa: F401 - what takes longest to import, in the meantime
 
     if migration.wait() != 0:
         raise StartFailed(
             f"The database in {folder.path} cannot be migrated; see {folder.logs / 'migrate.log'}."
         )
+
+
+def _end_orphaned_jobs(database: Database) -> None:
+    """End the jobs of a killed worker: its trainers die with it, and there is no other worker."""
+    from server.embedded import orphaned_jobs
+
+    orphaned_jobs.end_orphaned_jobs(database)
 
 
 def _child(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from server.http.client_address import trusted_checker
 from server.serving.connection_limits import ConnectionLimits, OpenConnections
 from server.serving.memory import release_memory
-from server.settings import Settings
 
 if TYPE_CHECKING:
+    from server.settings import Settings
     from store.database import Database
 
 log = logging.getLogger(__name__)
