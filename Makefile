@@ -39,11 +39,11 @@ demo: install ## Train one model in three precisions on a temporary local stack
 test: install ## Run all tests
 	$(RUN) -m pytest
 
-check: install ## Run linters, type checks, import rules and the dashboard's checks
+check: install ## Run linters, type checks, the rules of imports and names, and the dashboard's checks
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -q -n 0 tests/test_architecture.py
+	$(RUN) -m pytest -q -n 0 tests/test_architecture.py tests/test_retired_words.py
 	$(RUN) dashboard/build.py check
 
 bench: $(INSTALLED) $(PEERS_INSTALLED) ## Run all benchmarks; prints one JSON line each
