@@ -63,7 +63,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
 
 function Tab({ name, ...props }: TabProps & { name: string }) {
   switch (name) {
-    case "ledger": // links from before 0.7
+    case "ledger": // links of version 0.5
     case "events": return <EventsTab {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;
