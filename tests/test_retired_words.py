@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("ampcore", "server", "store", "service", "worker", "ampclient")
+PACKAGES = ("ampcore", "server", "store", "service", "worker", "ampclient", "migrations")
 RETIRED = {
     "abilities": "capabilities",
     "aside": "background",
