@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 STORED = Path(__file__).parent / "data" / "version-0.5.zip"
 MOVED_TO_FIELDS_PARAMETER = "spec"
-"""A list of jobs has the specs only with `fields=spec` since then."""
+"""Version 0.5 listed jobs with their specs; now only `GET /jobs?fields=spec` does."""
 
 
 @pytest.fixture(scope="module")

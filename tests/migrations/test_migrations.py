@@ -11,14 +11,6 @@ from store.database import Database
 from store.tables import Base, Job
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request, tmp_path):
-    """The address of a database without tables."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'new' / 'ampcore.sqlite'}"
-    return request.getfixturevalue("new_postgres")()
-
-
 @pytest.fixture
 def empty(empty_url):
     """A database without tables, migrated by the test."""
@@ -87,3 +79,9 @@ def test_an_empty_database_is_not_current(tmp_path):
     with database.read() as session:
         assert schema.revision(session) is None
     database.close()
+
+
+def test_a_missing_folder_of_the_database_is_created(tmp_path):
+    file = tmp_path / "new" / "ampcore.sqlite"
+    migrate(f"sqlite:///{file}")
+    assert file.is_file()

@@ -46,7 +46,25 @@ ATTEMPT = {
     "started_at": MOMENT,
     "finished_at": MOMENT,
 }
-TABLES = ("jobs", "attempts", "step_blocks")
+ARTIFACTS = [
+    {
+        "job_id": JOB_ID,
+        "path": path,
+        "attempt": 1,
+        "kind": kind,
+        "step": step,
+        "size_bytes": 1,
+        "sha256": "0" * 64,
+        "seq": 2,
+        "created_at": MOMENT,
+    }
+    for path, kind, step in (
+        ("attempt-1/checkpoints/checkpoint-000001-step-6.safetensors", "checkpoint", 5),
+        ("attempt-1/report.json", "report", None),
+    )
+]
+ORDERS = {"jobs": "id", "attempts": "attempt", "step_blocks": "seq", "artifacts": "path"}
+"""The tables, and the column to sort their rows by: PostgreSQL moves rows that are updated."""
 RENAMED = {"told": "entries_written", "woken_at": "dispatched_at", "marks": "merge_index"}
 INDEXES = {
     "jobs": ("ix_jobs_in_turn", "ix_jobs_claim_order"),
@@ -54,20 +72,18 @@ INDEXES = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, tmp_path, make_block):
+@pytest.fixture
+def database(empty_url, insert, make_block):
     """A database at revision 0005: a job with one merged block (of two) and one that is not."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
-    else:
-        url = request.getfixturevalue("new_postgres")()
-    database = Database(url)
+    database = Database(empty_url)
     with database.engine.execution_options(writes=True).begin() as connection:
         command.upgrade(alembic_config(connection), "0005")
-        _insert(connection, "jobs", JOB)
-        _insert(connection, "attempts", ATTEMPT)
+        insert(connection, "jobs", JOB)
+        insert(connection, "attempts", ATTEMPT)
+        for row in ARTIFACTS:
+            insert(connection, "artifacts", row)
         for row in _blocks(make_block):
-            _insert(connection, "step_blocks", row)
+            insert(connection, "step_blocks", row)
     yield database
     database.close()
 
@@ -95,13 +111,6 @@ def _blocks(make_block):
         }
 
 
-def _insert(connection, table, row):
-    json = {"labels", "spec"} if connection.dialect.name == "postgresql" else set()
-    values = ", ".join(f"CAST(:{n} AS jsonb)" if n in json else f":{n}" for n in row)
-    statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"  # noqa: S608 - constants of this file
-    connection.execute(sa.text(statement), row)
-
-
 def _rows(database):
     """Every column of every row, by table and name."""
     with database.engine.connect() as connection:
@@ -109,12 +118,10 @@ def _rows(database):
             table: [
                 dict(row)
                 for row in connection.execute(
-                    sa.text(f"SELECT * FROM {table} ORDER BY created_at, seq")  # noqa: S608
-                    if table == "step_blocks"
-                    else sa.text(f"SELECT * FROM {table}")  # noqa: S608 - constants of this file
+                    sa.text(f"SELECT * FROM {table} ORDER BY {order}")  # noqa: S608 - constants of this file
                 ).mappings()
             ]
-            for table in TABLES
+            for table, order in ORDERS.items()
         }
 
 
@@ -134,6 +141,10 @@ def test_every_value_stays_under_its_new_name(database):
         table: [{RENAMED.get(name, name): value for name, value in row.items()} for row in rows]
         for table, rows in before.items()
     }
+    # An artifact's step was the index of the last step before it, and is the number of steps done.
+    for artifact in renamed["artifacts"]:
+        artifact["step"] = None if artifact["step"] is None else artifact["step"] + 1
+    assert {row["step"] for row in renamed["artifacts"]} == {6, None}
     assert _rows(database) == renamed
 
 

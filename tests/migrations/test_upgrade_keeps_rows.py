@@ -60,31 +60,18 @@ ROWS = {
 BLOCK = {"job_id": JOB["id"], "attempt": 1, "first_step": 0, "end_step": 4, "skipped": 0, "seq": 2}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path, make_block):
+@pytest.fixture
+def url(empty_url, insert, make_block):
     """The address of a database at revision 0001 with rows in every table."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'ampcore.sqlite'}"
-    else:
-        url = request.getfixturevalue("new_postgres")()
-    database = Database(url)
+    database = Database(empty_url)
     with database.engine.execution_options(writes=True).begin() as connection:
         command.upgrade(alembic_config(connection), "0001")
         for table, row in ROWS.items():
-            _insert(connection, table, row)
+            insert(connection, table, row)
         payload = make_block(0, 4).payload
-        _insert(connection, "step_blocks", {**BLOCK, "payload": payload, "created_at": MOMENT})
+        insert(connection, "step_blocks", {**BLOCK, "payload": payload, "created_at": MOMENT})
     database.close()
-    return url
-
-
-def _insert(connection, table, row):
-    columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
-    if connection.dialect.name == "postgresql":
-        json = {"labels", "spec", "data"}
-        values = ", ".join(f"CAST(:{n} AS jsonb)" if n in json else f":{n}" for n in row)
-    statement = f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - constants of this file
-    connection.execute(sa.text(statement), row)
+    return empty_url
 
 
 @pytest.fixture
