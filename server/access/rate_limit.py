@@ -1,7 +1,7 @@
 """A rate limit in fixed windows, counted in this process.
 
-So are wrong secrets, which cost this process queries and log lines. Requests are added up over all
-servers (`server.access.shared_rate_limit`).
+It limits wrong secrets, which cost this process queries and log lines. The limit of requests counts
+over all servers: `server.access.shared_rate_limit`.
 """
 
 import time
@@ -90,7 +90,7 @@ class MemoryCounters(Storage):
         return counter.count if counter is not None and counter.until > self._clock() else 0
 
     def get_expiry(self, key: str) -> float:
-        """When the current window ends, in Unix seconds."""
+        """When the current window ends, in seconds of the clock."""
         counter = self._counters.get(key)
         return counter.until if counter is not None else self._clock()
 
