@@ -99,9 +99,12 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
     for job in due:
         if job.most is not None and running.get(job.project, 0) >= job.most:
             sentences[job.id] = _quota_sentence(job)
-        else:
-            rank = ranks.get(job.queue, {}).get(job.id)
+            continue
+        ranked = ranks.get(job.queue, {})
+        if not capacities[job.queue].slots or job.id in ranked or MAX_RANKED in ranked.values():
+            rank = ranked.get(job.id)
             sentences[job.id] = _rank_sentence(job.queue, rank, capacities[job.queue])
+        # Else it was claimed between two of these queries.
     return sentences
 
 
@@ -133,7 +136,7 @@ def _running(connection: Connection, projects: Collection[str]) -> dict[str, int
 
 
 def _ranks(connection: Connection, queue: str, job_ids: Collection[str]) -> dict[str, int]:
-    """The ranks in their queue of those jobs that are among its first."""
+    """The ranks in their queue of those jobs that are among its first, and of the last of these."""
     rows = connection.execute(_RANKS, {"queue": queue, "job_ids": list(job_ids)})
     return {row.id: row.rank for row in rows}
 
@@ -208,7 +211,7 @@ def _ranked_jobs() -> Select[Any]:
         order_by=(columns.priority.desc(), columns.created_at, columns.id)
     )
     ranked = select(columns.id, rank.label("rank")).subquery()
-    wanted = ranked.c.id.in_(bindparam("job_ids", expanding=True))
+    wanted = ranked.c.id.in_(bindparam("job_ids", expanding=True)) | (ranked.c.rank == MAX_RANKED)
     return select(ranked.c.id, ranked.c.rank).where(wanted)
 
 

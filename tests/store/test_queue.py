@@ -46,6 +46,24 @@ def test_explaining_a_job_that_changed_or_was_deleted_meanwhile_is_no_error(
         assert queue.why_waiting(connection, [row]) == {}
 
 
+def test_a_job_that_is_claimed_while_it_is_explained_has_no_reason(
+    in_transaction, make_job, database, register, monkeypatch
+):
+    """Fails if a job without a rank is taken for one behind a long queue."""
+    register(slots=1)
+    job_id = make_job().id
+    ranks = queue._ranks
+
+    def claimed_before(*arguments):
+        in_transaction(attempts.claim_next, "w", ["default"])
+        return ranks(*arguments)
+
+    monkeypatch.setattr(queue, "_ranks", claimed_before)
+    with database.autocommit() as connection:
+        rows = jobs.get_rows(connection, [job_id])
+        assert queue.why_waiting(connection, rows) == {}
+
+
 def undispatched_jobs(session, name="default", limit=10):
     return [job.id for job in queue.undispatched_jobs(session, name, silent_for_s=3, limit=limit)]
 
