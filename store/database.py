@@ -106,6 +106,8 @@ def _engine(url: str) -> Engine:
             skip_autocommit_rollback=True,
             max_overflow=40,
             connect_args={
+                # In a database without a locale (SQL_ASCII) text would be bytes.
+                "client_encoding": "utf8",
                 "connect_timeout": CONNECT_TIMEOUT_S,
                 "keepalives_idle": TCP_TIMEOUT_S // 2,
                 "keepalives_interval": 1,

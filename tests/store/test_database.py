@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from store.database import Database
@@ -96,3 +96,21 @@ def test_only_the_owner_can_read_an_sqlite_database_and_its_wal_files(tmp_path):
             database.engine.dispose()
     finally:
         os.umask(before)
+
+
+def test_text_is_text_in_a_postgresql_database_without_a_locale(postgres_server):
+    """`initdb` in a container without a locale makes databases in SQL_ASCII."""
+    name = "without_locale"
+    options = "ENCODING SQL_ASCII TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    url = make_url(postgres_server)
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
+        try:
+            database = Database(url.set(database=name).render_as_string(hide_password=False))
+            with database.read() as session:
+                assert session.scalar(text("SELECT 'Größe'")) == "Größe"
+            database.close()
+        finally:
+            connection.exec_driver_sql(f"DROP DATABASE {name}")
+    admin.dispose()
