@@ -54,6 +54,11 @@ class Settings(SharedSettings):
     """Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are used."""
 
     @property
+    def has_remote_proxies(self) -> bool:
+        """Whether a trusted proxy may be on another machine."""
+        return any(not network.is_loopback for network in self.trusted_proxies)
+
+    @property
     def datasets_dir(self) -> Path:
         """The folder that a job's `data.path` is relative to and cannot leave."""
         return self.data_dir / "datasets"

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pythonjsonlogger import json
+from pythonjsonlogger import core, json
 
 LogFormat = Literal["text", "json"]
 CONTEXT_FIELDS: Final = ("request_id", "job_id", "attempt")
@@ -104,6 +104,7 @@ class JsonFormatter(json.JsonFormatter):
             ["levelname", "name", "message"],
             rename_fields={"levelname": "level", "name": "logger"},
             timestamp="time",
+            reserved_attrs=[*core.RESERVED_ATTRS, "color_message"],  # uvicorn's message, coloured
         )
 
     def format(self, record: logging.LogRecord) -> str:

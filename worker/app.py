@@ -1,8 +1,10 @@
 """The worker's Celery application: its configuration, its one task, its start and its stop."""
 
+import logging
 from typing import Any
 
 from celery import Celery, signals
+from celery.apps import worker as celery_worker
 
 from service.celery_names import TASK_NAME, queue_key
 from service.notify import Notifier
@@ -20,9 +22,13 @@ from worker.tasks import run_queued_jobs
 from worker.trainer_status import adopt_orphans
 from worker.work_dirs import WorkDirs
 
+log = logging.getLogger(__name__)
+
 
 def run(settings: Settings) -> int:
     """Run a worker until SIGTERM; returns the exit code of the process."""
+    # Celery prints these messages to standard output, where every line must have the log's format.
+    celery_worker.safe_say = lambda *_: None
     context = create_context(settings)
     controller = create_app(settings, context).Worker(
         pool_cls="threads",
@@ -126,6 +132,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
 
     @signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop(**_: Any) -> None:
+        log.info("the worker stops")
         context.standby.close()
         registration.stop()
         context.work_dirs.close()

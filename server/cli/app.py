@@ -90,7 +90,7 @@ def up(
 def api() -> None:
     """Run only the API. AMPCORE_* variables set the database, Redis and the listening address."""
     from server.serving.memory import limit_memory
-    from server.serving.serve import exposure_warning, listen, serve, url_of
+    from server.serving.serve import listen, serve, url_of
     from service.log_config import set_up_logging
 
     limit_memory()
@@ -102,12 +102,11 @@ def api() -> None:
         listener = listen(settings.host, settings.port)
     except StartFailed as error:
         fail(error)
-    if warning := exposure_warning(listener):
-        typer.echo(warning, err=True)
+    log = logging.getLogger(__name__)
     try:
-        serve(settings, listener, lambda: typer.echo(f"ampcore is ready at {url_of(listener)}"))
+        serve(settings, listener, lambda: log.info("ampcore is ready at %s", url_of(listener)))
     except KeyboardInterrupt:
-        typer.echo("Stopped.")
+        log.info("stopped")
     _exit_now()
 
 
@@ -119,14 +118,28 @@ def worker() -> None:
 
 
 @app.command()
-def migrate() -> None:
+def migrate(
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", min=0, metavar="SECONDS", help="Wait so long for PostgreSQL to answer."
+        ),
+    ] = 0,
+) -> None:
     """Create the database tables, or upgrade older ones."""
-    from server.cli.database import DatabaseUnusable, database_errors_as_unusable, describe_database
+    from server.cli.database import (
+        DatabaseUnusable,
+        database_errors_as_unusable,
+        describe_database,
+        wait_for_database,
+    )
     from server.migrate import migrate as run
     from server.schema import HEAD
 
     url = read_settings().database_url
     try:
+        if wait:
+            wait_for_database(url, wait)
         with database_errors_as_unusable(url):
             run(url)
     except DatabaseUnusable as error:

@@ -1,10 +1,12 @@
 """Error messages of commands about the database; they never contain its password."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -12,6 +14,7 @@ from server import schema
 from store.database import Database
 
 VARIABLE: Final = "AMPCORE_DATABASE_URL"
+WAIT_INTERVAL_S: Final = 0.5
 
 
 class DatabaseUnusable(Exception):
@@ -37,6 +40,21 @@ def database_errors_as_unusable(url: str) -> Iterator[None]:
         raise DatabaseUnusable(
             f"{VARIABLE}: the {describe_database(url)} cannot be used: {cause}."
         ) from None
+
+
+def wait_for_database(url: str, timeout_s: float) -> None:
+    """Return when the database answers. Raises DatabaseUnusable after the time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            with database_errors_as_unusable(url), closing(Database(url)) as database:
+                with database.read() as session:
+                    session.execute(sa.select(1))
+                return
+        except DatabaseUnusable:
+            if time.monotonic() + WAIT_INTERVAL_S > deadline:
+                raise
+        time.sleep(WAIT_INTERVAL_S)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
             release_memory()
             if self.started:
                 announce()
-                _warn_if_exposed(listener)
+                _warn_if_exposed(listener, settings)
                 _warn_of_old_setting()
                 await asyncio.to_thread(_warn_if_no_valid_token, app.state.services.database)
 
@@ -128,10 +128,14 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     Server(config).run(sockets=[listener])
 
 
-def _warn_if_exposed(listener: socket.socket) -> None:
-    if exposure_warning(listener):
-        host = listener.getsockname()[0]
-        log.warning("%s is reachable from other machines, without TLS", host)
+def _warn_if_exposed(listener: socket.socket, settings: Settings) -> None:
+    """Warn about an address that other machines can reach, unless there is a proxy before it."""
+    if exposure_warning(listener) and not settings.has_remote_proxies:
+        log.warning(
+            "%s is reachable from other machines, without TLS: anyone on the network path can read "
+            "every token. Listen on 127.0.0.1, or use a TLS proxy and AMPCORE_TRUSTED_PROXIES",
+            listener.getsockname()[0],
+        )
 
 
 def _warn_of_old_setting() -> None:

@@ -154,3 +154,22 @@ def test_a_killed_fork_server_ends_its_trainers_and_is_restarted(
     wait_until(lambda: not any(trainer.is_running() for trainer in trainers))
     started = psutil.Process(worker.process.pid)
     wait_until(lambda: not any(map(has_ended, started.children())), "no zombie stays")
+
+
+def test_every_line_of_output_is_json_until_the_end(sqlite_url, redis_url, tmp_path):
+    environment = {
+        **os.environ,
+        "AMPCORE_DATABASE_URL": sqlite_url,
+        "AMPCORE_REDIS_URL": redis_url,
+        "AMPCORE_DATA_DIR": str(tmp_path / "data"),
+        "AMPCORE_LOG_FORMAT": "json",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "worker"], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as worker:  # fmt: skip
+        records = map(json.loads, worker.stdout)
+        assert any("ready" in record["message"] for record in records)
+        worker.terminate()
+        assert "the worker stops" in [record["message"] for record in records]
+    assert worker.returncode == 0

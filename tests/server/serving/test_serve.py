@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from server.migrate import migrate
 from server.serving.serve import exposure_warning, listen, url_of
 from store import projects, tokens
 from store.database import Database
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 API_WITHOUT_SHUTDOWN_TIMEOUT = """
@@ -57,20 +58,21 @@ class RunningApi:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", API_WITHOUT_SHUTDOWN_TIMEOUT, "api"],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
+                cwd=ROOT, stdout=log, stderr=log,
                 env={
                     **os.environ, "AMPCORE_DATABASE_URL": database_url,
                     "AMPCORE_REDIS_URL": redis_url, "AMPCORE_DATA_DIR": str(folder),
                     "AMPCORE_PORT": "0", **environment,
                 },
             )  # fmt: skip
-        self.url = self.process.stdout.readline().split()[-1]
+        ready = re.compile(r"ampcore is ready at (http://[\d.]+:\d+)[\s\"]")
+        self.url = wait_until(lambda: ready.search(self.log.read_text()))[1]
         self.port = int(self.url.rpartition(":")[2])
 
     def lines(self):
         """The JSON lines of its log."""
-        text = self.log.read_text()
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        lines = self.log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def messages(self):
         return [line["message"] for line in self.lines()]
@@ -153,7 +155,7 @@ def test_the_log_is_json_unless_text_is_configured(tmp_path, start):
     assert "Shutting down" in api.messages()
     api = start(url, AMPCORE_LOG_FORMAT="text")
     api.stop()
-    assert api.lines() == []
+    assert "{" not in api.log.read_text()
     assert "INFO uvicorn.error: Shutting down" in api.log.read_text()
 
 
