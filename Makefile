@@ -7,11 +7,12 @@ PEERS := .venv-bench
 PEERS_INSTALLED := $(PEERS)/.installed
 DASHBOARD := server/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard -type f -not -path "*/node_modules/*")
-LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --quiet \
+COMPILE := $(VENV)/bin/uv pip compile --universal --python-version 3.11 --quiet \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
+LOCK := $(COMPILE) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench screenshots lock clean
+.PHONY: help install demo test containers check bench screenshots lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -39,6 +40,9 @@ demo: install ## Train one model in three precisions on a temporary local stack
 test: install ## Run all tests
 	$(RUN) -m pytest
 
+containers: install ## Build the images, and test the Compose files with podman (root, 15 minutes)
+	$(RUN) -m pytest -n 0 tests/containers
+
 check: install ## Run linters, type checks, the rules of imports and names, and the dashboard's checks
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -63,6 +67,7 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra server --extra s3 -o requirements/server.lock
 	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
+	$(COMPILE) requirements/sbom.in -o requirements/sbom.lock
 
 clean: ## Remove what `make install` and the tests made
 	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

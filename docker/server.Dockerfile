@@ -7,10 +7,15 @@ COPY dashboard ./
 RUN npm run build
 
 FROM python:3.11.14-slim-bookworm AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
+# The program that writes the list of the image's libraries has its own environment.
+COPY requirements/sbom.lock requirements/
+RUN python -m venv /opt/sbom \
+    && /opt/sbom/bin/pip install --require-hashes --only-binary :all: -r requirements/sbom.lock
 RUN python -m venv /opt/ampcore
 ENV PATH=/opt/ampcore/bin:$PATH
-WORKDIR /src
 # Libraries change rarely and have their own layer. Wheels only: nothing is compiled.
 COPY requirements/server.lock requirements/
 RUN pip install --require-hashes --only-binary :all: -r requirements/server.lock
@@ -24,8 +29,22 @@ COPY worker worker
 COPY ampclient ampclient
 COPY migrations migrations
 RUN pip install --no-deps --no-build-isolation .
+COPY docker/slim.py docker/
+# Not in /src, where the packages' sources would be imported.
+WORKDIR /opt
+RUN python /src/docker/slim.py /opt/ampcore \
+    && /opt/sbom/bin/cyclonedx-py environment --output-reproducible \
+        --output-file /opt/ampcore/sbom.cdx.json /opt/ampcore/bin/python
 
 FROM python:3.11.14-slim-bookworm
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="ampcore server" \
+    org.opencontainers.image.description="API server and migrations of ampcore" \
+    org.opencontainers.image.version="0.5.0" \
+    org.opencontainers.image.revision=$REVISION \
+    org.opencontainers.image.licenses="MIT" \
+    org.opencontainers.image.base.name="docker.io/library/python:3.11.14-slim-bookworm" \
+    org.cyclonedx.sbom="/opt/ampcore/sbom.cdx.json"
 # A new named volume gets the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 ampcore \
     && useradd --uid 10001 --gid ampcore --create-home ampcore \

@@ -1,10 +1,9 @@
 """Checks of the Compose files, Dockerfiles and Caddyfile against the schema and the code."""
 
 import json
-import os
 import re
+import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 import threading
@@ -31,7 +30,10 @@ from worker.settings import Settings as WorkerSettings
 from worker.stop_reason import GRACE_S
 
 ROOT = Path(__file__).parents[1]
-FILES = ["docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.tls.yml"]
+FILES = [
+    "docker-compose.yml",
+    *(f"docker-compose.{name}.yml" for name in ("gpu", "private", "tls", "worker")),
+]
 DOCKERFILES = ["docker/server.Dockerfile", "docker/worker.Dockerfile"]
 GUIDES = [ROOT / f"docs/guides/{name}.md" for name in ("deploy", "several-machines", "operating")]
 LOOPBACK = "127.0.0.1"
@@ -117,6 +119,27 @@ def test_networks_are_declared_and_only_the_servers_are_in_both() -> None:
     assert networks["proxy"] == {"front"}
 
 
+# Several machines.
+
+
+def test_a_worker_on_a_machine_of_its_own_is_like_one_of_the_stack() -> None:
+    (name,), (alone,) = zip(*load("docker-compose.worker.yml")["services"].items(), strict=True)
+    here = SERVICES[name]
+    of_the_stack = {"networks", "depends_on", "environment", "volumes"}
+    assert {key: alone[key] for key in alone if key not in of_the_stack} == {
+        key: here[key] for key in here if key not in of_the_stack
+    }
+    assert set(alone["environment"]) == set(here["environment"])
+
+
+def test_the_databases_are_published_at_a_private_address_only() -> None:
+    services = load("docker-compose.private.yml")["services"]
+    assert set(services) == {"postgres", "redis"}
+    for service in services.values():
+        (port,) = service["ports"]
+        assert port.startswith("${AMPCORE_PRIVATE_ADDRESS:?")
+
+
 # Replicas and restarts.
 
 
@@ -137,6 +160,14 @@ def test_a_drained_worker_is_not_restarted() -> None:
 def test_the_migration_runs_once_after_the_database_is_healthy() -> None:
     assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert SERVICES["migrate"]["restart"] == "no"
+
+
+def test_the_migration_also_waits_by_itself_for_podman_compose() -> None:
+    *command, wait_s = SERVICES["migrate"]["command"]
+    assert command == ["ampserver", "migrate", "--wait"]
+    # As long as PostgreSQL may take until it is unhealthy.
+    check = SERVICES["postgres"]["healthcheck"]
+    assert int(wait_s) >= seconds(check["interval"]) * check["retries"]
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])
@@ -245,16 +276,9 @@ def test_the_health_check_of_the_proxy_requests_an_address_of_the_caddyfile() ->
     assert f"{address} {{" in CADDYFILE
 
 
-def test_the_proxy_adds_only_the_capability_net_bind_service() -> None:
-    assert SERVICES["proxy"]["cap_add"] == ["NET_BIND_SERVICE"]
-
-
-@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on this machine")
-@pytest.mark.parametrize("file", [SERVICES["proxy"], TLS], ids=["plain", "tls"])
-def test_caddy_accepts_the_caddyfile(file: dict[str, Any]) -> None:
-    given = {k: VARIABLE.sub("train.example.org", v) for k, v in file["environment"].items()}
-    command = ["caddy", "validate", "--config", "docker/Caddyfile", "--adapter", "caddyfile"]
-    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **given}, timeout=DEADLINE_S)
+def test_only_the_proxy_adds_a_capability_and_only_net_bind_service() -> None:
+    added = {name: one["cap_add"] for name, one in SERVICES.items() if "cap_add" in one}
+    assert added == {"proxy": ["NET_BIND_SERVICE"]}
 
 
 def test_no_password_has_a_default() -> None:
@@ -282,10 +306,11 @@ def passed_through_variables() -> set[str]:
     return {name for variables in given for name, text in variables.items() if text is None}
 
 
-@pytest.mark.parametrize("service", [*OWN_SERVICES, "proxy"])
-def test_our_containers_have_no_privileges(service: str) -> None:
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_container_has_no_privileges_and_a_read_only_file_system(service: str) -> None:
     assert SERVICES[service]["cap_drop"] == ["ALL"]
     assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
+    assert SERVICES[service]["read_only"] is True
 
 
 # Commands exist, and settings read every variable.
@@ -416,6 +441,7 @@ def built() -> list[tuple[str, str]]:
 
 
 BUILT = built()
+IMAGE_LOCKS = {extra or Path(dockerfile).stem for dockerfile, extra in BUILT}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -430,9 +456,15 @@ def copied(dockerfile: str, extra: str) -> list[str]:
     return [source for line in lines if not line[0].startswith("--from=") for source in line[:-1]]
 
 
-def test_every_lock_but_dev_has_an_image() -> None:
-    locks = {lock.stem for lock in (ROOT / "requirements").glob("*.lock")} - {"dev"}
-    assert {extra or Path(dockerfile).stem for dockerfile, extra in BUILT} == locks
+def last_stage(dockerfile: str) -> list[str]:
+    """The instructions that make the image; earlier stages build what it copies."""
+    lines = instructions(dockerfile, "")
+    return lines[max(n for n, line in enumerate(lines) if line.startswith("FROM ")) :]
+
+
+def test_every_lock_but_those_of_tools_has_an_image() -> None:
+    locks = {lock.stem for lock in (ROOT / "requirements").glob("*.lock")} - {"dev", "sbom"}
+    assert locks == IMAGE_LOCKS
     assert {dockerfile for dockerfile, _ in BUILT} == set(DOCKERFILES)
 
 
@@ -457,12 +489,63 @@ def test_an_image_contains_every_package_of_the_project(dockerfile: str, extra: 
 def test_an_image_installs_hashed_libraries_and_then_only_the_project(
     dockerfile: str, extra: str
 ) -> None:
-    installs = [line for line in instructions(dockerfile, extra) if "pip install" in line]
-    (lock,) = [source for source in copied(dockerfile, extra) if source.endswith(".lock")]
-    assert installs == [
-        f"RUN pip install --require-hashes --only-binary :all: -r {lock}",
+    lines = [" ".join(line.split()) for line in instructions(dockerfile, extra)]
+    sbom, lock = [source for source in copied(dockerfile, extra) if source.endswith(".lock")]
+    assert sbom == "requirements/sbom.lock"
+    hashed = "pip install --require-hashes --only-binary :all: -r"
+    assert [line for line in lines if "pip install" in line] == [
+        f"RUN python -m venv /opt/sbom && /opt/sbom/bin/{hashed} {sbom}",
+        f"RUN {hashed} {lock}",
         "RUN pip install --no-deps --no-build-isolation .",
     ]
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_an_image_copies_only_the_environment_of_ampcore(dockerfile: str) -> None:
+    # Not /opt/sbom, the environment of the program that lists the libraries.
+    copies = [line for line in last_stage(dockerfile) if line.startswith(("COPY ", "ADD "))]
+    assert copies == ["COPY --from=build /opt/ampcore /opt/ampcore"]
+
+
+def labels(dockerfile: str) -> dict[str, str]:
+    (line,) = [line for line in last_stage(dockerfile) if line.startswith("LABEL ")]
+    return dict(word.split("=", 1) for word in shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_the_labels_of_an_image_are_those_of_the_project_and_its_base(dockerfile: str) -> None:
+    given = labels(dockerfile)
+    assert given["org.opencontainers.image.version"] == PROJECT["project"]["version"]
+    assert given["org.opencontainers.image.licenses"] == PROJECT["project"]["license"]
+    base = last_stage(dockerfile)[0].split()[1]
+    assert given["org.opencontainers.image.base.name"] == f"docker.io/library/{base}"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_the_label_of_the_library_list_names_the_file_that_the_build_writes(
+    dockerfile: str,
+) -> None:
+    (path,) = re.findall(r"--output-file (\S+)", (ROOT / dockerfile).read_text())
+    assert labels(dockerfile)["org.cyclonedx.sbom"] == path
+
+
+SLIM = runpy.run_path(str(ROOT / "docker/slim.py"))
+
+
+@pytest.mark.parametrize(("dockerfile", "extra"), BUILT)
+def test_slim_knows_exactly_the_packages_of_the_project(dockerfile: str, extra: str) -> None:
+    patterns = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert sorted({pattern.partition(".")[0] for pattern in patterns}) == SLIM["OUR_PACKAGES"]
+    sources = copied(dockerfile, extra)
+    packages = [source for source in sources if (ROOT / source / "__init__.py").is_file()]
+    assert sorted(packages) == SLIM["OUR_PACKAGES"]
+
+
+def test_slim_names_only_libraries_that_an_image_has() -> None:
+    # It ignores a library that is not installed, so it would not report an old name.
+    locks = [(ROOT / f"requirements/{name}.lock").read_text() for name in IMAGE_LOCKS]
+    there = {name for lock in locks for name in re.findall(r"(?m)^([^\s=]+)==", lock)}
+    assert {*SLIM["UNUSED_LIBRARIES"], *SLIM["UNUSED_FILES"]} - there == {"pip"}  # of every venv
 
 
 def missing_modules(extra: str) -> list[str]:

