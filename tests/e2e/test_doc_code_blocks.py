@@ -39,14 +39,24 @@ RUN_BY_OTHER_TESTS = {
     "make test": ".ci/run",
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
-    # Most test machines have no Docker engine; the test checks the files and settings.
+    # In containers, by `make containers`.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
-        "tests/test_compose.py"
+        "tests/containers/test_guides.py"
     ),
-    "docker compose up --build --detach": "tests/test_compose.py",
-    "docker compose exec server ampserver token create alice --role admin": "tests/test_compose.py",
-    "docker compose cp mnist.npz worker:/data/datasets/mnist.npz": "tests/test_compose.py",
-    "echo AMPCORE_SITE=train.example.org >> .env": "tests/test_compose.py",
+    "docker compose exec server ampserver token create alice --role admin": (
+        "tests/containers/test_guides.py"
+    ),
+    "docker compose run --rm --no-deps server cat /opt/ampcore/sbom.cdx.json > sbom.cdx.json": (
+        "tests/containers/test_guides.py"
+    ),
+    "docker compose exec -T worker sh -c 'cat > /data/datasets/mnist.npz' < mnist.npz": (
+        "tests/containers/test_guides.py"
+    ),
+    "echo AMPCORE_SITE=train.example.org >> .env": "tests/containers/test_proxy.py",
+    "docker compose exec -T postgres pg_dump --username=ampcore --format=custom ampcore > "
+    "ampcore.dump": "tests/containers/test_backup.py",
+    "docker compose up --detach --wait postgres": "tests/containers/test_backup.py",
+    "docker compose stop worker": "tests/containers/test_upgrade.py",
     "echo COMPOSE_FILE=docker-compose.yml:docker-compose.gpu.yml >> .env": "tests/test_compose.py",
     # Several machines, simulated by several processes.
     "export AMPCORE_URL=http://127.0.0.1:8470 AMPCORE_TOKEN=…": "tests/e2e/test_distributed.py",
