@@ -7,16 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ampcore.errors import TrainingError
     from ampcore.precision import (
         CalibratedLossScale,
         DynamicLossScale,
         FixedLossScale,
+        LossScale,
+        LossScaleCallback,
+        LossScaleOptimizer,
         LossScaleState,
         NoLossScale,
+        Outcome,
+        SkipReport,
         apply_all_if_finite,
         apply_if_finite,
+        apply_policy,
+        clip_by_global_norm,
+        global_norm,
     )
-    from ampcore.spec import JobSpec
+    from ampcore.spec import JobSpec, SpecValidationError
     from ampcore.telemetry import Event, StepBlock
     from ampcore.train import Trainer, TrainResult
 
@@ -28,13 +37,23 @@ _LAZY_MODULES = {
     "Event": "ampcore.telemetry",
     "FixedLossScale": "ampcore.precision",
     "JobSpec": "ampcore.spec",
+    "LossScale": "ampcore.precision",
+    "LossScaleCallback": "ampcore.precision",
+    "LossScaleOptimizer": "ampcore.precision",
     "LossScaleState": "ampcore.precision",
     "NoLossScale": "ampcore.precision",
+    "Outcome": "ampcore.precision",
+    "SkipReport": "ampcore.precision",
+    "SpecValidationError": "ampcore.spec",
     "StepBlock": "ampcore.telemetry",
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
-    "apply_if_finite": "ampcore.precision",
+    "TrainingError": "ampcore.errors",
     "apply_all_if_finite": "ampcore.precision",
+    "apply_if_finite": "ampcore.precision",
+    "apply_policy": "ampcore.precision",
+    "clip_by_global_norm": "ampcore.precision",
+    "global_norm": "ampcore.precision",
 }
 
 __all__ = [
@@ -43,13 +62,23 @@ __all__ = [
     "Event",
     "FixedLossScale",
     "JobSpec",
+    "LossScale",
+    "LossScaleCallback",
+    "LossScaleOptimizer",
     "LossScaleState",
     "NoLossScale",
+    "Outcome",
+    "SkipReport",
+    "SpecValidationError",
     "StepBlock",
     "TrainResult",
     "Trainer",
+    "TrainingError",
     "apply_all_if_finite",
     "apply_if_finite",
+    "apply_policy",
+    "clip_by_global_norm",
+    "global_norm",
 ]
 
 

@@ -2,11 +2,17 @@
 
 from ampcore.precision.finite import (
     all_finite,
+    clip_by_global_norm,
     each_finite,
     exact_norm,
     global_norm,
     map_values,
     sum_duplicate_rows,
+)
+from ampcore.precision.keras_optimizer import (
+    LossScaleCallback,
+    LossScaleOptimizer,
+    SkipReport,
 )
 from ampcore.precision.loss_scale import (
     CalibratedLossScale,
@@ -24,7 +30,7 @@ from ampcore.precision.overwrite_with_gradient import (
     only_overwrites,
     without_overwrites,
 )
-from ampcore.precision.policy import LayerPolicies, layer_policies
+from ampcore.precision.policy import LayerPolicies, apply_policy, layer_policies
 from ampcore.precision.transaction import Outcome, apply_all_if_finite, apply_if_finite
 
 __all__ = [
@@ -33,13 +39,18 @@ __all__ = [
     "FixedLossScale",
     "LayerPolicies",
     "LossScale",
+    "LossScaleCallback",
+    "LossScaleOptimizer",
     "LossScaleState",
     "LossScaleStates",
     "NoLossScale",
     "Outcome",
+    "SkipReport",
     "all_finite",
     "apply_all_if_finite",
     "apply_if_finite",
+    "apply_policy",
+    "clip_by_global_norm",
     "each_finite",
     "exact_norm",
     "from_spec",

@@ -72,6 +72,32 @@ def exact_norm(grads: Sequence[Any], norm: Tensor) -> Tensor:
     return tf.cond(tf.math.is_finite(norm), lambda: norm, by_largest)
 
 
+def clip_by_global_norm(
+    grads: Sequence[Any], limit: float, norm: Tensor | None = None
+) -> tuple[list[Any], Tensor]:
+    """Scale all gradients down together, so that their global norm is at most `limit`.
+
+    Unlike tf.clip_by_global_norm it clips also if the squares overflow, keeps sparse gradients
+    sparse, and leaves non-finite gradients non-finite, so that a later finite check sees them.
+
+    Args:
+        grads: Unscaled: tensors, tf.IndexedSlices without duplicate rows (`sum_duplicate_rows`),
+            and None.
+        limit: The largest global norm.
+        norm: `global_norm(grads)`, if known.
+
+    Returns:
+        The clipped gradients, and the global norm before clipping, a float32 scalar; NaN if a
+        gradient is not finite.
+
+    Source: Pascanu et al. 2013, arXiv:1211.5063, section 3.2.
+    """
+    exact = exact_norm(grads, global_norm(grads) if norm is None else norm)
+    # Non-finite gradients stay non-finite: their norm is NaN, or infinity times zero is NaN.
+    factor = tf.minimum(1.0, limit / exact)
+    return map_values(lambda value: value * factor, grads), exact
+
+
 def sum_duplicate_rows(grads: Sequence[Any]) -> list[Any]:
     """The gradients with every row of a sparse one named once, duplicates added up.
 

@@ -2,10 +2,12 @@
 
 import copy
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import keras
+from pydantic import ValidationError
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
@@ -18,7 +20,8 @@ from ampcore.spec.layer_dtypes import (
     matching_override,
     resolve_policy,
 )
-from ampcore.spec.precision import Precision
+from ampcore.spec.precision import Override, Policy, Precision
+from ampcore.spec.problems import SpecValidationError, from_pydantic
 from ampcore.spec.text import join_names
 
 ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
@@ -34,6 +37,61 @@ ORTHOGONAL_INITIALIZERS: Final = ("Orthogonal", "OrthogonalInitializer")
 
 Layer = Any
 Model = Any
+
+
+def apply_policy(
+    model: Model,
+    policy: Policy = "mixed_float16",
+    overrides: Sequence[Override | Mapping[str, str]] = (),
+    *,
+    device: DeviceInfo | None = None,
+) -> Model:
+    """A copy of a Keras model that computes in a precision policy.
+
+        model = ampcore.apply_policy(
+            model, "mixed_float16", [{"layers": "^logits$", "dtype": "float32"}]
+        )
+
+    Outputs, softmax, embeddings and inputs stay in float32, as in a job; an override changes the
+    layers whose path matches its regular expression, and the last match wins.
+
+    Args:
+        model: A built functional or sequential keras.Model in float32, nested ones included.
+        policy: A policy of Keras (`mixed_float16`, `mixed_bfloat16`, `float16`, `bfloat16`,
+            `float32`), an optimization level (`O0` to `O3`), or `auto`: the best one for `device`.
+        overrides: Mappings with `layers`, a regular expression, and `dtype`: `float32`,
+            `float16` or `bfloat16`.
+        device: What the model will run on; None: a device that computes in all dtypes.
+
+    Returns:
+        A clone with the same weights, rounded where they are stored in 16 bits; the model itself
+        if nothing changes.
+
+    Raises:
+        SpecValidationError: The policy or an override is invalid.
+        InvalidModel: The model is neither functional nor sequential, or an override matches no
+            layer, or one that cannot follow it.
+
+    Source: the rules are those of a job's spec, docs/reference/spec.md, "precision".
+    """
+    if not (isinstance(model, keras.Model) and model.built and getattr(model, "inputs", None)):
+        raise InvalidModel(
+            "model",
+            expected="a functional or sequential keras.Model that knows its input shape",
+            received=f"{type(model).__name__}; give its layers a dtype when you create them",
+        )
+    policies = layer_policies(_precision(policy, overrides), device)
+    converted = policies.apply(model)
+    policies.check_all_matched()
+    return converted
+
+
+def _precision(policy: str, overrides: Sequence[Override | Mapping[str, str]]) -> Precision:
+    given = [dict(one) if isinstance(one, Mapping) else one.model_dump() for one in overrides]
+    try:
+        return Precision.model_validate({"policy": policy, "overrides": given})
+    except ValidationError as error:
+        raise SpecValidationError(from_pydantic(error, Precision)) from None
 
 
 def layer_policies(precision: Precision, device: DeviceInfo | None = None) -> "LayerPolicies":

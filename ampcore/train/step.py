@@ -18,7 +18,13 @@ from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.gradients import gradients
 from ampcore.models.task import Network, NonTrainable, Task
-from ampcore.precision import LossScale, LossScaleStates, exact_norm, map_values
+from ampcore.precision import (
+    LossScale,
+    LossScaleStates,
+    clip_by_global_norm,
+    exact_norm,
+    map_values,
+)
 from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
 from ampcore.train.accumulate import accumulate_gradients
@@ -63,10 +69,7 @@ class Clip:
             norm: Their global norm.
         """
         if self.norm is not None:
-            # Non-finite gradients stay non-finite: their norm is NaN, or infinity times zero is
-            # NaN.
-            factor = tf.minimum(1.0, self.norm / exact_norm(grads, norm))
-            grads = map_values(lambda value: value * factor, grads)
+            grads, _ = clip_by_global_norm(grads, self.norm, norm)
         if self.value is not None:
             limit = self.value
             grads = map_values(lambda value: _clip_by_value(value, limit), grads)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ampcore.precision import (
     all_finite,
+    clip_by_global_norm,
     each_finite,
     exact_norm,
     global_norm,
@@ -161,3 +162,27 @@ def test_map_values_keeps_sparse_gradients_sparse_and_none_none():
     assert isinstance(sparse, tf.IndexedSlices)
     assert sparse.values.numpy().tolist() == [[6.0, 8.0]]
     assert nothing is None
+
+
+def test_gradients_are_clipped_together_and_sparse_ones_stay_sparse():
+    sparse = tf.IndexedSlices(tf.constant([[0.0, 4.0]]), tf.constant([1]), tf.constant([3, 2]))
+    clipped, norm = clip_by_global_norm([tf.constant([3.0]), None, sparse], 1.0)
+    assert float(norm) == 5.0
+    np.testing.assert_allclose(clipped[0], [0.6])
+    assert clipped[1] is None
+    assert isinstance(clipped[2], tf.IndexedSlices)
+    np.testing.assert_allclose(clipped[2].values, [[0.0, 0.8]])
+
+
+def test_gradients_whose_squares_overflow_are_clipped_and_infinite_ones_stay_non_finite():
+    [clipped], norm = clip_by_global_norm([tf.constant([3e30, 4e30])], 1.0)
+    np.testing.assert_allclose(norm, 5e30, rtol=1e-6)
+    np.testing.assert_allclose(clipped, [0.6, 0.8], rtol=1e-6)
+    [clipped], _ = clip_by_global_norm([tf.constant([np.inf, 1.0])], 1.0)
+    assert not np.isfinite(clipped).all()
+
+
+def test_small_gradients_are_not_clipped():
+    [kept], norm = clip_by_global_norm([tf.constant([3.0, 4.0])], 5.5)
+    np.testing.assert_array_equal(kept, [3.0, 4.0])
+    assert float(norm) == 5.0

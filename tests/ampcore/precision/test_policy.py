@@ -7,7 +7,8 @@ import tensorflow as tf
 from keras import layers
 
 from ampcore.errors import InvalidModel
-from ampcore.precision import layer_policies
+from ampcore.precision import apply_policy, layer_policies
+from ampcore.spec import SpecValidationError
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Override, Precision
 
@@ -345,3 +346,43 @@ def test_auto_applies_the_resolved_policy_to_the_layers(plain):
     clone, policies, _ = apply(plain, "auto", device=BFLOAT16_CPU)
     assert clone.get_layer("lstm").compute_dtype == "bfloat16"
     assert policies.compute_dtypes == {"bfloat16"}
+
+
+def a_network():
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(8, activation="relu", name="hidden")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(3, name="logits")(hidden))
+
+
+def test_a_policy_is_applied_to_a_persons_own_model():
+    model = a_network()
+    converted = apply_policy(model, "mixed_float16")
+    assert {layer.name: layer.compute_dtype for layer in converted.layers[1:]} == {
+        "hidden": "float16",
+        "logits": "float32",
+    }
+    assert model.get_layer("hidden").compute_dtype == "float32"
+    for before, after in zip(model.get_weights(), converted.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_overrides_of_a_persons_own_model_are_mappings():
+    converted = apply_policy(
+        a_network(), "mixed_bfloat16", [{"layers": "^hidden$", "dtype": "float32"}]
+    )
+    assert converted.get_layer("hidden").compute_dtype == "float32"
+
+
+def test_an_invalid_policy_or_override_names_its_field():
+    with pytest.raises(SpecValidationError, match="policy"):
+        apply_policy(a_network(), "float8")
+    with pytest.raises(SpecValidationError, match="overrides/0/dtype"):
+        apply_policy(a_network(), overrides=[{"layers": "hidden", "dtype": "int8"}])
+    with pytest.raises(InvalidModel, match="at least one layer"):
+        apply_policy(a_network(), overrides=[{"layers": "nothing", "dtype": "float32"}])
+
+
+@pytest.mark.parametrize("model", [keras.Sequential([keras.layers.Dense(2)]), object()])
+def test_a_model_without_a_graph_of_layers_is_refused(model):
+    with pytest.raises(InvalidModel, match="model: expected a functional or sequential"):
+        apply_policy(model)
