@@ -146,10 +146,11 @@ class Project:
 
     def build(self) -> None:
         """Build the images of all services that have a Dockerfile."""
-        # One after the other: the second finds the layers of the first.
-        options = ["--parallel=1"]
+        options = ["--parallel=1"]  # two at once take longer on two cores
         options += [f"--podman-build-args={one}" for one in self.podman.build_options]
-        self.compose("build", options=options, timeout_s=BUILD_TIMEOUT_S)
+        self.compose("build", "server", "worker", options=options, timeout_s=BUILD_TIMEOUT_S)
+        # The same image, which podman-compose would build again.
+        self.podman.run("tag", f"localhost/{self.name}_server", f"localhost/{self.name}_migrate")
 
     def use_images_of(self, other: "Project") -> None:
         """Give the images of another project the names of this one's."""

@@ -52,7 +52,7 @@ def podman() -> Iterator[Podman]:
     """Podman with its own storage, which is removed at the end."""
     kept = os.environ.get(KEEP)
     folder = Path(kept or tempfile.mkdtemp(prefix="ampcore-containers-", dir="/var/tmp"))
-    with opened_podman(folder) as podman:
+    with opened_podman(folder, keeps_layers=bool(kept)) as podman:
         podman.remove_containers()
         try:
             yield podman

@@ -79,16 +79,24 @@ class Podman:
     as root stores the addresses and names of all containers of a machine there.
     """
 
-    def __init__(self, folder: Path, mounts_pid: int, machine: Machine = THIS_MACHINE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mounts_pid: int,
+        machine: Machine = THIS_MACHINE,
+        *,
+        keeps_layers: bool = False,
+    ) -> None:
         """
         Args:
             folder: Contains everything that podman writes.
             mounts_pid: A process in the mount namespace; see `opened_podman`.
             machine: Where containers are connected, and ports published.
+            keeps_layers: Whether builds leave a layer for each instruction, for the next build.
         """
         self.folder = folder
         self.machine = machine
-        self._mounts_pid = mounts_pid
+        self._mounts_pid, self._keeps_layers = mounts_pid, keeps_layers
         files = _number(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         storage_conf = STORAGE_CONF.format(folder=folder)
         if not _kernel_mounts_overlays(folder):
@@ -110,6 +118,7 @@ class Podman:
             "--network=host",
             f"--ulimit=nofile={files}:{files}",
             "--pull=never",
+            f"--layers={str(keeps_layers).lower()}",
             *(f"--volume={path}:{path}:ro" for path in BUILD_MOUNTS if path.exists()),
         ]
 
@@ -145,7 +154,8 @@ class Podman:
 
     def on(self, machine: Machine) -> "Podman":
         """The same storage and configuration, with the network of another machine."""
-        return Podman(self.folder, self._mounts_pid, machine)
+        layers = self._keeps_layers
+        return Podman(self.folder, self._mounts_pid, machine, keeps_layers=layers)
 
     def build(self, tag: str, dockerfile: Path, context: Path) -> None:
         """Build an image."""
@@ -178,7 +188,7 @@ class Podman:
 
 
 @contextmanager
-def opened_podman(folder: Path) -> Iterator[Podman]:
+def opened_podman(folder: Path, *, keeps_layers: bool) -> Iterator[Podman]:
     """Podman with a mount namespace, which ends with this process at the latest."""
     own = folder / "run-containers"
     own.mkdir(parents=True, exist_ok=True)
@@ -191,7 +201,7 @@ def opened_podman(folder: Path) -> Iterator[Podman]:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         try:
-            yield Podman(folder, holder.pid)
+            yield Podman(folder, holder.pid, keeps_layers=keeps_layers)
         finally:
             holder.kill()
 
