@@ -26,7 +26,7 @@ from tests.containers.jobs import (
     running_worker,
 )
 from tests.containers.machines import working_on
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE_S, wait_until
 
 S3 = {
     "AMPCORE_ARTIFACTS_URL": "s3://ampcore/artifacts",
@@ -147,7 +147,7 @@ def test_only_the_databases_are_reachable_at_the_private_address(machines, lan):
 
 def accepts_connections(address: str, port: int) -> bool:
     try:
-        with socket.create_connection((address, port), timeout=5):
+        with socket.create_connection((address, port), timeout=DEADLINE_S):
             return True
     except OSError:
         return False
