@@ -6,6 +6,7 @@ The tests themselves run in the network of the third machine, where users are.
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import tempfile
@@ -40,7 +41,11 @@ LEASE_S: Final = "6"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End at once, with one sentence, where containers cannot run."""
+    """End at once, with one sentence, where containers cannot run.
+
+    A SIGTERM ends the tests as Ctrl-C does: containers and networks are removed.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if os.geteuid() != 0:
         pytest.exit("These tests start containers with networks of their own: run them as root.", 2)
     if packages := missing_packages():

@@ -17,6 +17,8 @@ from tests.waiting import DEADLINE_S
 
 NAMESPACES: Final = Path("/run/netns")
 CLONE_NEWNET: Final = 0x40000000
+# Of this process before `working_on`; kept open.
+_REAL_NETWORK: Final = f"/proc/{os.getpid()}/fd/{os.open('/proc/self/ns/net', os.O_RDONLY)}"
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,8 @@ class Machine:
 
     def command(self, *command: str) -> list[str]:
         """The command that runs another one on the machine."""
-        # The process that started the tests stays in the real network.
-        parent = Path(f"/proc/{os.getppid()}/ns/net")
-        return ["nsenter", f"--net={NAMESPACES / self.name if self.name else parent}", *command]
+        network = str(NAMESPACES / self.name) if self.name else _REAL_NETWORK
+        return ["nsenter", f"--net={network}", *command]
 
     def run(
         self,
