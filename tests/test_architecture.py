@@ -30,6 +30,7 @@ ALLOWED = {
     "ampcore/telemetry": (),
     "ampcore/api": SHARED_PACKAGES,
     "ampcore/architectures": SHARED_PACKAGES,
+    "ampcore/formats": ("ampcore.errors", "ampcore.spec"),
     "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
     "ampcore": (),
     "store": SHARED_PACKAGES,
@@ -214,6 +215,8 @@ def test_allowed_lists_every_package():
         ),
         ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
         ("ampcore.checkpoint", {"tensorflow", "keras"}),
+        ("ampcore.formats.file_description", {"tensorflow", "keras", "pyarrow", "PIL"}),
+        ("ampcore.formats.description", {"tensorflow", "keras", "pandas", "fastapi"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
         (
             "server.cli.app",

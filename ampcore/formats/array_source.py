@@ -1,0 +1,77 @@
+"""ArraySource: columns that are NumPy arrays, usually memory-mapped."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ampcore.errors import InvalidData
+from ampcore.formats.source import Array, Column, Dtype, Indices, Source
+
+CONVERTED: Final[dict[str, Dtype]] = {
+    "i1": "int32",
+    "i2": "int32",
+    "u2": "int32",
+    "u4": "int64",
+    "u8": "int64",
+    "u1": "uint8",
+    "i4": "int32",
+    "i8": "int64",
+    "f2": "float16",
+    "f4": "float32",
+    "f8": "float64",
+    "b1": "bool",
+}
+"""The dtype of a column by NumPy's kind and size; each holds every value but those of u8."""
+
+
+def column_dtype(dtype: np.dtype[Any]) -> Dtype | None:
+    """The dtype of a column with this array; None if columns cannot hold its values."""
+    if dtype.kind in "US":
+        return "string"
+    return CONVERTED.get(f"{dtype.kind}{dtype.itemsize}")
+
+
+class ArraySource(Source):
+    """Rows are the first axis of each array."""
+
+    def __init__(self, name: str, columns: Mapping[str, Column], arrays: Mapping[str, Array]):
+        """`arrays` have a dtype for which `column_dtype` names that of the column."""
+        self.name, self.columns, self._arrays = name, columns, arrays
+        self.rows = min(map(len, arrays.values()))
+
+    def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
+        return {
+            name: self._convert(name, column, self._arrays[name][indices], indices)
+            for name, column in columns.items()
+        }
+
+    def _convert(self, name: str, column: Column, values: Array, indices: Indices) -> Array:
+        if column.dtype == "string":
+            return self._decode(name, values, indices)
+        if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+            large = values > np.iinfo(np.int64).max
+            if large.any():
+                at = np.unravel_index(large.argmax(), large.shape)
+                raise InvalidData(
+                    self.name,
+                    f"row {indices[at[0]] + 1}, column {name}",
+                    expected="integers below 2^63",
+                    received=str(values[at]),
+                )
+        # Memory maps are read when they are indexed; the result is a plain array.
+        return np.ascontiguousarray(values, np.dtype(column.dtype)).reshape(values.shape)
+
+    def _decode(self, name: str, values: Array, indices: Indices) -> Array:
+        decoded = np.empty(values.shape, object)
+        for at, value in np.ndenumerate(values):
+            try:
+                decoded[at] = value.decode() if isinstance(value, bytes) else str(value)
+            except UnicodeDecodeError:
+                raise InvalidData(
+                    self.name,
+                    f"row {indices[at[0]] + 1}, column {name}",
+                    expected="text in UTF-8",
+                    received=repr(value[:40]),
+                ) from None
+        return decoded
