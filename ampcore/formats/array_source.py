@@ -64,14 +64,17 @@ class ArraySource(Source):
 
     def _decode(self, name: str, values: Array, indices: Indices) -> Array:
         decoded = np.empty(values.shape, object)
-        for at, value in np.ndenumerate(values):
+        for at in np.ndindex(values.shape):
             try:
-                decoded[at] = value.decode() if isinstance(value, bytes) else str(value)
-            except UnicodeDecodeError:
+                value = values[at]  # a SystemError for numbers that are no code points
+                text = value.decode() if isinstance(value, bytes) else str(value)
+                text.encode()  # a ValueError for halves of surrogate pairs
+            except (ValueError, SystemError) as error:
                 raise InvalidData(
                     self.name,
                     f"row {indices[at[0]] + 1}, column {name}",
-                    expected="text in UTF-8",
-                    received=repr(value[:40]),
+                    expected="text in UTF-8 or Unicode",
+                    received=str(error),
                 ) from None
+            decoded[at] = text
         return decoded

@@ -1,6 +1,6 @@
 """Describes a data file: format, rows, columns, classes, and a preview with some pictures.
 
-The whole file is read, so a file that can be described has no bad rows.
+The whole file is read, so a file that can be described has no bad rows; of images only the headers.
 """
 
 import base64

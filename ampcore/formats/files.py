@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -70,18 +71,18 @@ def list_folder(folder: Path, name: str, max_files: int) -> Iterator[tuple[str, 
     pending: list[tuple[str, ...]] = [()]
     while pending:
         parts = pending.pop()
-        with read_errors("/".join((name, *parts))):
-            entries = sorted(os.scandir(root.joinpath(*parts)), key=lambda entry: entry.name)
+        place, folder = "/".join((name, *parts)), root.joinpath(*parts)
+        with read_errors(place), os.scandir(folder) as found:
+            entries = list(islice(found, max_files - count + 1))
+        count += len(entries)
+        if count > max_files:
+            raise InvalidData(name, None, expected=f"at most {max_files:,} files", received="more")
         folders = []
-        for entry in entries:
-            count += 1
-            if count > max_files:
-                raise InvalidData(
-                    name, None, expected=f"at most {max_files:,} files", received="more"
-                )
+        for entry in sorted(entries, key=lambda entry: entry.name):
             if is_ignored(entry.name):
                 continue
             path = (*parts, entry.name)
+            _check_name(name, path)
             if entry.is_symlink():
                 _check_link(root, path, name)
             if entry.is_dir(follow_symlinks=False):
@@ -93,6 +94,14 @@ def list_folder(folder: Path, name: str, max_files: int) -> Iterator[tuple[str, 
                     "/".join((name, *path)), None, expected="a file", received="a special file"
                 )
         pending += reversed(folders)
+
+
+def _check_name(name: str, parts: tuple[str, ...]) -> None:
+    try:
+        "/".join(parts).encode()
+    except UnicodeEncodeError:  # bytes that Python keeps as surrogates
+        shown = "/".join((name, *parts)).encode("utf-8", "backslashreplace").decode()
+        raise InvalidData(shown, None, expected="a name in UTF-8", received="other bytes") from None
 
 
 def _check_link(root: Path, parts: tuple[str, ...], name: str) -> None:

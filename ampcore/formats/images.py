@@ -5,7 +5,9 @@ the data: `CLASS/*.png` (columns `image` and `label`), `images/*.png` and `masks
 `mask`), or only files (`image`).
 """
 
+import json
 import os
+import pathlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
+from ampcore.formats.cache import converted
 from ampcore.formats.files import DataFile, is_ignored, list_folder, open_file
 from ampcore.formats.image_codec import decode_image, decode_mask, image_size
 from ampcore.formats.place import Place
@@ -37,6 +40,8 @@ IGNORED_SUFFIXES: Final = (".txt", ".md", ".json", ".csv", ".html")
 """Descriptions next to the images."""
 IMAGES: Final = "images"
 MASKS: Final = "masks"
+SIZES: Final = "sizes.json"
+START_BYTES: Final = 65_536
 LAYOUT: Final = "images in a folder per class, in `images` and `masks`, or without folders"
 
 Path = tuple[str, ...]
@@ -49,6 +54,12 @@ class ImageFiles(Protocol):
 
     def read(self, path: Path) -> bytes:
         """The content of a file. Raises InvalidData."""
+
+    def start(self, path: Path) -> bytes:
+        """The start of a file, which usually contains the size of the image."""
+
+    def fingerprint(self) -> object:
+        """What changes with the files."""
 
     def close(self) -> None:
         """Close open files."""
@@ -65,7 +76,7 @@ class FolderFiles:
     def read(self, path: Path) -> bytes:
         """The content of a file. Raises InvalidData."""
         most = self._request.limits.record_bytes
-        file = DataFile(self._request.path.joinpath(*path), "/".join((self._request.name, *path)))
+        file = self._file(path)
         with open_file(file) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size > most:
@@ -74,8 +85,20 @@ class FolderFiles:
                 )
             return stream.read(most)
 
+    def start(self, path: Path) -> bytes:
+        """The start of a file. Raises InvalidData."""
+        with open_file(self._file(path)) as stream:
+            return stream.read(START_BYTES)
+
+    def fingerprint(self) -> object:
+        """The name, size and time of every file."""
+        return [self._file(path).fingerprint() for path in self.paths]
+
     def close(self) -> None:
         """No file stays open."""
+
+    def _file(self, path: Path) -> DataFile:
+        return DataFile(self._request.path.joinpath(*path), "/".join((self._request.name, *path)))
 
 
 class ZipFiles:
@@ -84,7 +107,8 @@ class ZipFiles:
     def __init__(self, request: Request) -> None:
         """Read the archive's directory. Raises InvalidData."""
         self._limits = request.limits
-        self._archive = ZipMembers(DataFile(request.path, request.name), request.limits)
+        self._file = DataFile(request.path, request.name)
+        self._archive = ZipMembers(self._file, request.limits)
         self._members: dict[Path, Member] = {}
         for member in self._archive.members:
             path = tuple(member.name.split("/"))
@@ -95,6 +119,14 @@ class ZipFiles:
     def read(self, path: Path) -> bytes:
         """The content of a member. Raises InvalidData."""
         return self._archive.read(self._members[path], self._limits.record_bytes)
+
+    def start(self, path: Path) -> bytes:
+        """The start of a member. Raises InvalidData."""
+        return next(self._archive.blocks(self._members[path]), b"")[:START_BYTES]
+
+    def fingerprint(self) -> object:
+        """The name, size and time of the archive."""
+        return self._file.fingerprint()
 
     def close(self) -> None:
         """Close the archive."""
@@ -187,21 +219,32 @@ class ImageSource(Source):
 
     def _common_size(self) -> tuple[int, int]:
         """The size of all images; (0, 0) for different ones if the request allows them."""
-        most = self._request.limits.pixels
-        common: tuple[int, int] | None = None
-        for path in self._rows.images:
-            size = image_size(self._files.read(path), self._place(path), most)
-            if common is None:
-                common = size
-            elif size != common:
-                if self._request.any_size:
-                    return 0, 0
-                first = "/".join(self._rows.images[0])
-                raise self._place(path).invalid(
-                    f"{common[0]} × {common[1]} pixels like {first}, or the option `size`",
-                    f"{size[0]} × {size[1]}",
-                )
-        return common or (0, 0)
+        key = ("image sizes", self._rows.images, self._files.fingerprint())
+        folder = converted(self._request.cache, key, self._write_sizes)
+        row, common, other = json.loads((folder / SIZES).read_text(encoding="utf-8"))
+        if other == common:
+            return common[0], common[1]
+        if self._request.any_size:
+            return 0, 0
+        first = "/".join(self._rows.images[0])
+        raise self._place(self._rows.images[row]).invalid(
+            f"{common[0]} × {common[1]} pixels like {first}, or the option `size`",
+            f"{other[0]} × {other[1]}",
+        )
+
+    def _write_sizes(self, folder: pathlib.Path) -> None:
+        """The size of the first image, and the first other size with its row."""
+        common = self._size(0)
+        sizes = ((row, self._size(row)) for row in range(self.rows))
+        row, other = next(((row, size) for row, size in sizes if size != common), (0, common))
+        (folder / SIZES).write_text(json.dumps([row, common, other]), encoding="utf-8")
+
+    def _size(self, row: int) -> tuple[int, int]:
+        path, most = self._rows.images[row], self._request.limits.pixels
+        try:
+            return image_size(self._files.start(path), self._place(path), most)
+        except InvalidData:  # the size may be behind long metadata
+            return image_size(self._files.read(path), self._place(path), most)
 
     def _place(self, path: Path) -> Place:
         return Place("/".join((self._request.name, *path)), None)

@@ -285,12 +285,17 @@ def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         document = json.loads((schema.metadata or {})[b"huggingface"])
         features = document["info"]["features"].items()
         return {
-            name: tuple(map(str, feature["names"]))
+            name: tuple(_printable(one) for one in feature["names"])
             for name, feature in features
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return {}
+
+
+def _printable(name: object) -> str:
+    """Text that can be encoded; JSON may contain halves of surrogate pairs."""
+    return str(name).encode("utf-8", "replace").decode()
 
 
 def _first_rows(name: str, files: Sequence[DataFile]) -> tuple[pa.Schema, pa.RecordBatch]:

@@ -1,5 +1,6 @@
 """Images in folders and archives: layouts, classes, masks, resizing, and hostile files."""
 
+import io
 import os
 import struct
 import zipfile
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ampcore.errors import InvalidData
-from ampcore.formats import Column, Limits, list_splits
+from ampcore.formats import Column, Limits, images, list_splits
 from ampcore.spec.file_formats import ImagesOptions
 from tests.ampcore.formats.samples import encoded, noise, png, png_of, write_zip
 
@@ -288,9 +289,44 @@ def test_no_changed_byte_of_a_png_does_more_than_raise_an_error(folder, read_all
         assert read.shape == (1, 4, 4, 3)
 
 
-def test_a_file_beyond_the_limit_is_not_read(write, open_file):
+def test_a_file_beyond_the_limit_is_not_read(write, read_all):
     with pytest.raises(InvalidData, match="at most 50 bytes"):
-        open_file(write({"a.png": png(20, 20)}), IMAGES, limits=Limits(record_bytes=50))
+        read_all(write({"a.png": png(20, 20)}), IMAGES, limits=Limits(record_bytes=50))
+
+
+def test_a_name_that_is_not_utf_8_is_an_error(folder, open_file):
+    path = folder({"a.png": png(2, 2)})
+    with open(os.fsencode(path) + b"/\xff.png", "wb") as stream:
+        stream.write(png(2, 2))
+    with pytest.raises(InvalidData, match=r"birds/\\udcff.png: expected a name in UTF-8") as caught:
+        open_file(path, IMAGES)
+    str(caught.value).encode()
+
+
+def test_a_size_behind_long_metadata_is_found(write, open_file):
+    exif = Image.Exif()
+    exif[0x010E] = "x" * 60_000
+    stream = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(stream, "JPEG", exif=exif, comment=b"y" * 60_000)
+    assert open_file(write({"a.jpg": stream.getvalue()}), IMAGES).columns["image"].shape == (
+        3,
+        4,
+        3,
+    )
+
+
+def test_sizes_are_read_once_until_a_file_changes(folder, open_file, monkeypatch):
+    path = folder({"a.png": png(3, 4), "b.png": png(3, 4)})
+    calls = []
+    original = images.image_size
+    monkeypatch.setattr(images, "image_size", lambda *args: calls.append(1) or original(*args))
+    for _ in range(2):
+        assert open_file(path, IMAGES).columns["image"].shape == (3, 4, 3)
+    read = len(calls)
+    (path / "b.png").write_bytes(png(5, 5))
+    with pytest.raises(InvalidData, match="or the option `size`"):
+        open_file(path, IMAGES)
+    assert len(calls) > read > 0
 
 
 def test_too_many_files_are_an_error(write, open_file):

@@ -85,6 +85,13 @@ def test_bytes_are_text_in_utf_8(tmp_path, read_all):
         read_all(tmp_path / "bad.npy", NPY)
 
 
+@pytest.mark.parametrize("code", [0xD800, 0x11_0000, 0xFFFF_FFFF])
+def test_text_must_have_code_points(tmp_path, read_all, code):
+    np.save(tmp_path / "it.npy", np.array([65, code], np.uint32).view("<U1"))
+    with pytest.raises(InvalidData, match=r"it.npy, row 2, column x: expected text in UTF-8"):
+        read_all(tmp_path / "it.npy", NPY)
+
+
 def test_integers_of_64_bits_without_sign_must_fit_into_int64(tmp_path, read_all):
     np.save(tmp_path / "it.npy", np.array([1, 2**63], np.uint64))
     with pytest.raises(InvalidData, match=r"row 2, column x: expected integers below 2\^63"):

@@ -126,6 +126,12 @@ def test_class_names_of_hugging_face_are_kept(write, open_file):
     assert (columns["y"].classes, columns["x"].classes) == (("cat", "dog"), None)
 
 
+def test_class_names_can_be_encoded(write, open_file):
+    content = b'{"info": {"features": {"x": {"_type": "ClassLabel", "names": ["\\ud800", 3]}}}}'
+    table = pa.table({"x": [1]}).replace_schema_metadata({b"huggingface": content})
+    assert open_file(write(table), PARQUET).columns["x"].classes == ("?", "3")
+
+
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"info": 3}', b"[" * 100_000])
 def test_other_metadata_is_ignored(write, open_file, content):
     table = pa.table({"x": [1]}).replace_schema_metadata({b"huggingface": content})
