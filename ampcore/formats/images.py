@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
 from ampcore.formats.cache import converted
+from ampcore.formats.decoding_threads import DecodingThreads
 from ampcore.formats.files import DataFile, is_ignored, list_folder, open_file
 from ampcore.formats.image_codec import decode_image, decode_mask, image_size
 from ampcore.formats.place import Place
@@ -162,6 +163,7 @@ class ImageSource(Source):
     ) -> None:
         """Check the sizes of all images if they are not resized. Raises InvalidData."""
         self._request, self._options, self._files, self._rows = request, options, files, rows
+        self._threads = DecodingThreads()
         self.rows = len(rows.images)
         height, width = options.size or self._common_size()
         available = {"image": Column((height, width, options.channels), "image")}
@@ -186,26 +188,34 @@ class ImageSource(Source):
 
     def close(self) -> None:
         """Close the archive."""
+        self._threads.close()
         self._files.close()
 
     def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
-        read: dict[str, Array] = {}
-        for name, column in columns.items():
-            if name == "label":
-                read[name] = self._rows.labels[indices]
-                continue
-            values = np.empty((len(indices), *column.shape), np.uint8)
-            for at, row in enumerate(indices.tolist()):
-                pixels = self._mask(row) if name == "mask" else self._image(row)
-                if pixels.shape != column.shape:
-                    path = self._rows.masks if name == "mask" else self._rows.images
-                    raise self._place(path[row]).invalid(
-                        f"{column.shape[0]} × {column.shape[1]} pixels",
-                        f"{pixels.shape[0]} × {pixels.shape[1]}",
-                    )
-                values[at] = pixels
-            read[name] = values
-        return read
+        return {
+            name: self._rows.labels[indices]
+            if name == "label"
+            else self._decode(name, column, indices.tolist())
+            for name, column in columns.items()
+        }
+
+    def _decode(self, name: str, column: Column, rows: list[int]) -> Array:
+        """Images or masks."""
+        values = np.empty((len(rows), *column.shape), np.uint8)
+
+        def decode(at: int) -> None:
+            row = rows[at]
+            pixels = self._mask(row) if name == "mask" else self._image(row)
+            if pixels.shape != column.shape:
+                paths = self._rows.masks if name == "mask" else self._rows.images
+                raise self._place(paths[row]).invalid(
+                    f"{column.shape[0]} × {column.shape[1]} pixels",
+                    f"{pixels.shape[0]} × {pixels.shape[1]}",
+                )
+            values[at] = pixels
+
+        self._threads.run(decode, len(rows))
+        return values
 
     def _image(self, row: int) -> NDArray[np.uint8]:
         path = self._rows.images[row]

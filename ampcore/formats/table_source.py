@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import TABLE, StoredTable
+from ampcore.formats.decoding_threads import DecodingThreads
 from ampcore.formats.place import Place
 from ampcore.formats.source import Array, Column, Indices, Request, Source, choose_columns
 from ampcore.spec.file_formats import ImageOptions
@@ -34,6 +35,7 @@ class TableSource(Source):
         self._batches: list[pa.RecordBatch | None] = [None] * count
         self._views: dict[tuple[int, str], Array] = {}
         self._lock = threading.Lock()
+        self._threads = DecodingThreads()
         sizes = [self._batch(number).num_rows for number in range(count)]
         self._ends = np.cumsum(sizes)
 
@@ -50,6 +52,7 @@ class TableSource(Source):
         """Close the table; arrays that were read stay valid."""
         self._views.clear()
         self._batches = [None] * len(self._batches)
+        self._threads.close()
         self._file.close()
 
     def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
@@ -114,9 +117,13 @@ class TableSource(Source):
         from ampcore.formats.image_codec import decode_image
 
         pixels = np.empty((len(rows), *column.shape), np.uint8)
-        for at, (row, content) in enumerate(zip(rows.tolist(), images.to_pylist(), strict=True)):
-            place = Place(self._request.name, f"row {row + 1}, column {name}")
-            pixels[at] = decode_image(content, self._image, place, self._request.limits.pixels)
+        contents, most = images.to_pylist(), self._request.limits.pixels
+
+        def decode(at: int) -> None:
+            place = Place(self._request.name, f"row {rows[at] + 1}, column {name}")
+            pixels[at] = decode_image(contents[at], self._image, place, most)
+
+        self._threads.run(decode, len(rows))
         return pixels
 
     def _column(self, name: str, stored: Column) -> Column:

@@ -158,6 +158,8 @@ def _fields(record: bytes, start: int, end: int) -> Iterator[tuple[int, int, int
 
 def _varint(record: bytes, start: int, end: int) -> tuple[int, int]:
     """An unsigned integer of 64 bits, and where it ends."""
+    if start < end and (byte := record[start]) < 0x80:  # most keys and lengths have one byte
+        return byte, start + 1
     value = shift = 0
     while start < end:
         byte = record[start]
