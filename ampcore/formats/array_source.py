@@ -1,9 +1,12 @@
 """ArraySource: columns that are NumPy arrays, usually memory-mapped."""
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
 from ampcore.formats.source import Array, Column, Dtype, Indices, Source
@@ -63,18 +66,31 @@ class ArraySource(Source):
         return np.ascontiguousarray(values, np.dtype(column.dtype)).reshape(values.shape)
 
     def _decode(self, name: str, values: Array, indices: Indices) -> Array:
+        """Text as Python's str. Raises InvalidData for what is not Unicode."""
+        known = _has_code_points(values)
         decoded = np.empty(values.shape, object)
         for at in np.ndindex(values.shape):
-            try:
-                value = values[at]  # a SystemError for numbers that are no code points
-                text = value.decode() if isinstance(value, bytes) else str(value)
-                text.encode()  # a ValueError for halves of surrogate pairs
-            except (ValueError, SystemError) as error:
-                raise InvalidData(
-                    self.name,
-                    f"row {indices[at[0]] + 1}, column {name}",
-                    expected="text in UTF-8 or Unicode",
-                    received=str(error),
-                ) from None
-            decoded[at] = text
+            if known[at]:
+                value = values[at]
+                with suppress(UnicodeError):
+                    text = value.decode() if isinstance(value, bytes) else str(value)
+                    text.encode()  # fails for halves of surrogate pairs
+                    decoded[at] = text
+                    continue
+            raise InvalidData(
+                self.name,
+                f"row {indices[at[0]] + 1}, column {name}",
+                expected="text in UTF-8 or Unicode",
+                received="other bytes",
+            )
         return decoded
+
+
+def _has_code_points(values: Array) -> NDArray[np.bool_]:
+    """Whether all characters exist; NumPy does not check this, and Python relies on it."""
+    if values.dtype.kind == "S" or not values.size:
+        return np.ones(values.shape, np.bool_)
+    codes = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
+    characters = np.ascontiguousarray(values).reshape(values.shape).view(codes)
+    exist = (characters <= sys.maxunicode).reshape(*values.shape, -1)
+    return np.asarray(exist.all(axis=-1), np.bool_)

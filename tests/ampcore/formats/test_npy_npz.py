@@ -86,8 +86,10 @@ def test_bytes_are_text_in_utf_8(tmp_path, read_all):
 
 
 @pytest.mark.parametrize("code", [0xD800, 0x11_0000, 0xFFFF_FFFF])
-def test_text_must_have_code_points(tmp_path, read_all, code):
-    np.save(tmp_path / "it.npy", np.array([65, code], np.uint32).view("<U1"))
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_text_must_have_code_points(tmp_path, read_all, code, order):
+    codes = np.array([65, 0xE9, 0xE9, code], f"{order}u4")
+    np.save(tmp_path / "it.npy", codes.view(f"{order}U2"))
     with pytest.raises(InvalidData, match=r"it.npy, row 2, column x: expected text in UTF-8"):
         read_all(tmp_path / "it.npy", NPY)
 
@@ -169,7 +171,16 @@ HOSTILE = {
     "empty": (b"", "a header"),
     "other magic": (b"\x93NUMPI" + b"\0" * 100, "a header"),
     "truncated header": (npy("{'descr': '<f4'")[:14], "a header"),
-    "format 3": (b"\x93NUMPY\3\0\2\0\0\0{}", "format 1.0 or 2.0"),
+    "format 4": (b"\x93NUMPY\4\0\2\0\0\0{}", "version 1.0, 2.0 or 3.0"),
+    "zero bytes in the header": (npy("{'descr': '<f4\0', (((("), "a header"),
+    "integers of Python 2": (
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1L,)}", b"\0" * 4),
+        "a header",
+    ),
+    "a shape of booleans": (
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}", b"\0" * 4),
+        "a header",
+    ),
     "huge header": (npy("{" + " " * 100_000 + "}", version=2), "a header"),
     "header length beyond the file": (b"\x93NUMPY\2\0\xff\xff\xff\x7f", "a header"),
     "code in the header": (npy("__import__('os').abort()\n"), "a header"),
@@ -184,7 +195,11 @@ HOSTILE = {
     ),
     "negative shape": (
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}"),
-        "rows along",
+        "a header",
+    ),
+    "a shape with very large integers": (
+        npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {(1, 10**4000, 10**4000)}}}"),
+        "a header",
     ),
     "no rows": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3)}"), "not empty"),
     "no axis": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': ()}", b"\0" * 4), "rows"),
