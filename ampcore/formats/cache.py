@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,27 +25,35 @@ def converted(cache: Path, key: tuple[object, ...], convert: Callable[[Path], No
         key: Everything that the result depends on; its `repr` must be deterministic.
         convert: Writes the result to an empty folder.
     """
-    digest = hashlib.sha256(repr((VERSION, *key)).encode()).hexdigest()[:32]
-    folder = cache / digest
+    name = digest((VERSION, *key))[:32]
+    folder = cache / name
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"{digest}.lock"):
+    with _locked(cache / f"{name}.lock"):
         if not folder.is_dir():
-            _convert(cache, digest, convert)
+            _convert(cache, name, convert)
     return folder
 
 
-def _convert(cache: Path, digest: str, convert: Callable[[Path], None]) -> None:
-    for abandoned in cache.glob(f"{digest}.tmp*"):  # of a process that was killed
+def digest(items: Iterable[object]) -> str:
+    """A hash of many items, each with a deterministic `repr`."""
+    sha = hashlib.sha256()
+    for item in items:
+        sha.update(repr(item).encode() + b"\n")
+    return sha.hexdigest()
+
+
+def _convert(cache: Path, name: str, convert: Callable[[Path], None]) -> None:
+    for abandoned in cache.glob(f"{name}.tmp*"):  # of a process that was killed
         shutil.rmtree(abandoned, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f"{digest}.tmp", dir=cache))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{name}.tmp", dir=cache))
     try:
         convert(temporary)
         for file in temporary.iterdir():
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
-        temporary.rename(cache / digest)
+        temporary.rename(cache / name)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -10,7 +10,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
 from ampcore.formats.csv_table import is_csv
 from ampcore.formats.files import DataFile, list_folder, open_file
-from ampcore.formats.images import is_image
+from ampcore.formats.image_layout import is_image
 from ampcore.formats.limits import Limits
 from ampcore.formats.npy import MAGIC as NPY
 from ampcore.formats.npz import SUFFIX as NPY_SUFFIX

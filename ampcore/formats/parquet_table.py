@@ -4,24 +4,29 @@ Images are columns of bytes, or of Hugging Face's `{bytes, path}`; class names c
 metadata.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ampcore.errors import InvalidData
-from ampcore.formats.arrow_table import TableWriter, storage_type
+from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
-from ampcore.formats.encoded_images import ImageSizes, is_encoded_image
+from ampcore.formats.encoded_images import ImageSizes
 from ampcore.formats.files import DataFile, read_errors
+from ampcore.formats.parquet_columns import (
+    class_names,
+    column_of,
+    convert_values,
+    image_bytes,
+    is_short,
+)
 from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Dtype, Request, Split, choose_columns
+from ampcore.formats.source import Column, Request, Split, choose_columns
 from ampcore.formats.table_files import files_of_split, splits_of, table_files
 from ampcore.formats.table_source import TableSource
 from ampcore.spec.file_formats import ParquetOptions
@@ -33,28 +38,8 @@ BATCH_VALUES: Final = 512
 BUFFER_BYTES: Final = 2**20
 MAX_METADATA_BYTES: Final = 64 * 2**20
 MAX_METADATA_ITEMS: Final = 10_000_000
-MAX_INT64: Final = 2**63 - 1
-MAX_DIMENSIONS: Final = 4
 SAMPLE_ROWS: Final = 16
-NUMBERS: Final[dict[str, Dtype]] = {
-    "bool": "bool",
-    "uint8": "uint8",
-    "int8": "int32",
-    "int16": "int32",
-    "uint16": "int32",
-    "int32": "int32",
-    "uint32": "int64",
-    "int64": "int64",
-    "uint64": "int64",
-    "halffloat": "float16",
-    "float": "float32",
-    "double": "float64",
-}
-"""The dtypes of columns by Arrow's names."""
 SUPPORTED: Final = "numbers, booleans, text, dates, lists of numbers of a fixed length, or images"
-
-Invalid = Callable[[int, str, str], InvalidData]
-"""Makes the error for a row of the batch from what was expected and what was received."""
 
 
 def is_parquet(name: str) -> bool:
@@ -121,10 +106,10 @@ class _Conversion:
         schema, first = _first_rows(self._request.name, self._files)
         self._check_names(schema)
         names = choose_columns(self._request.name, schema.names, self._request.columns)
-        classes = _class_names(schema)
+        classes = class_names(schema)
         found = {}
         for name in names:
-            column = _column_of(schema.field(name).type, first.column(name))
+            column = column_of(schema.field(name).type, first.column(name))
             if column is not None:
                 found[name] = replace(column, classes=classes.get(name))
             elif self._request.columns is not None:
@@ -162,140 +147,18 @@ class _Conversion:
             field = f"row {first_row + row + 1}, column {name}"
             return InvalidData(file.name, field, expected=expected, received=received)
 
-        if column.dtype == "image" and pa.types.is_struct(values.type):
-            values = values.flatten()[values.type.get_field_index("bytes")]
-        may_miss = column.shape == () and self._options.missing == "keep"
-        if values.null_count and not may_miss:
+        is_image = column.dtype == "image"
+        values = image_bytes(values) if is_image else values
+        can_miss = column.shape == () and not is_image
+        if values.null_count and not (can_miss and self._options.missing == "keep"):
             row = values.is_null().index(True).as_py()
-            hint = ", or `missing: keep`" if column.shape == () else ""
-            raise invalid(row, f"a value{hint}", "none")
-        if column.dtype == "image":
+            raise invalid(row, "a value, or `missing: keep`" if can_miss else "a value", "none")
+        if is_image:
             sizes = self._sizes[name]
             for row, content in enumerate(values.to_pylist()):
                 sizes.add(content, Place(file.name, f"row {first_row + row + 1}, column {name}"))
             return values.cast(pa.binary())
-        if column.shape:
-            return _vectors(values, column, invalid)
-        return _scalars(values, column, invalid)
-
-
-def _column_of(dtype: pa.DataType, sample: Any) -> Column | None:
-    """The column for values of a type; None if columns cannot hold them."""
-    if pa.types.is_struct(dtype) and dtype.get_field_index("bytes") >= 0:
-        return _column_of(dtype.field("bytes").type, sample.flatten()[0])
-    if _is_binary(dtype):
-        values = sample.drop_null()
-        is_image = len(values) and is_encoded_image(values[0].as_py())
-        return Column((), "image") if is_image else None
-    shape: list[int] = []
-    while _is_list(dtype):
-        values = sample.drop_null()
-        if not len(values) or len(shape) == MAX_DIMENSIONS:
-            return None
-        shape.append(len(values[0]))
-        sample, dtype = values.flatten(), dtype.value_type
-    scalar = _scalar_dtype(dtype)
-    if scalar is None or 0 in shape or (shape and scalar == "string"):
-        return None
-    return Column(tuple(shape), scalar)
-
-
-def _scalar_dtype(dtype: pa.DataType) -> Dtype | None:
-    types = pa.types
-    if types.is_dictionary(dtype):
-        return _scalar_dtype(dtype.value_type)
-    if types.is_decimal(dtype):
-        return "float64"
-    if _is_text(dtype) or types.is_date(dtype) or types.is_time(dtype) or types.is_timestamp(dtype):
-        return "string"
-    return NUMBERS.get(str(dtype))
-
-
-def _is_short(dtype: pa.DataType) -> bool:
-    """Whether values have a fixed size."""
-    return bool(pa.types.is_primitive(dtype))
-
-
-def _is_binary(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_list(dtype) or types.is_large_list(dtype) or types.is_fixed_size_list(dtype)
-    )
-
-
-def _vectors(values: Any, column: Column, invalid: Invalid) -> Any:
-    """Lists of the column's shape as flat lists."""
-    per_row = 1
-    for length in column.shape:
-        lengths = pc.list_value_length(values)
-        other = pc.fill_null(pc.not_equal(lengths, length), True)
-        if (at := other.index(True).as_py()) >= 0:
-            received = "none" if lengths[at].as_py() is None else f"{lengths[at]} values"
-            raise invalid(at // per_row, f"{length} values, as in the first row", received)
-        values, per_row = values.flatten(), per_row * length
-
-    def invalid_value(at: int, expected: str, received: str) -> InvalidData:
-        return invalid(at // per_row, expected, received)
-
-    if values.null_count:
-        raise invalid_value(values.is_null().index(True).as_py(), "a value", "none")
-    scalars = _scalars(values, replace(column, shape=()), invalid_value)
-    return pa.FixedSizeListArray.from_arrays(scalars, per_row)
-
-
-def _scalars(values: Any, column: Column, invalid: Invalid) -> Any:
-    """Single values as they are stored."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if column.dtype == "string":
-        return _text(values, invalid)
-    try:
-        return values.cast(storage_type(replace(column, shape=())))
-    except pa.ArrowInvalid:
-        at = pc.greater(values, pa.scalar(MAX_INT64, pa.uint64())).index(True).as_py()
-        raise invalid(at, "integers below 2^63", str(values[at])) from None
-
-
-def _text(values: Any, invalid: Invalid) -> Any:
-    """Text and dates as bytes; Parquet files may contain text that is not UTF-8."""
-    encoded = values.cast(pa.string()).cast(pa.binary())
-    try:
-        encoded.cast(pa.string())
-    except pa.ArrowInvalid:
-        for row, value in enumerate(encoded.to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError:
-                raise invalid(row, "text in UTF-8", repr(value[:40])) from None
-        raise
-    return encoded
-
-
-def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """The class names of columns in the metadata that Hugging Face's datasets writes."""
-    try:
-        document = json.loads((schema.metadata or {})[b"huggingface"])
-        features = document["info"]["features"].items()
-        return {
-            name: tuple(_printable(one) for one in feature["names"])
-            for name, feature in features
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return {}
-
-
-def _printable(name: object) -> str:
-    """Text that can be encoded; JSON may contain halves of surrogate pairs."""
-    return str(name).encode("utf-8", "replace").decode()
+        return convert_values(values, column, invalid)
 
 
 def _first_rows(name: str, files: Sequence[DataFile]) -> tuple[pa.Schema, pa.RecordBatch]:
@@ -323,7 +186,7 @@ def _batches(file: DataFile, types: Mapping[str, pa.DataType]) -> Iterator[pa.Re
                     expected=f"{dtype}, as in the first file"[:100],
                     received=str(held)[:100],
                 )
-        rows = BATCH_ROWS if all(map(_is_short, types.values())) else BATCH_VALUES
+        rows = BATCH_ROWS if all(map(is_short, types.values())) else BATCH_VALUES
         yield from parquet.iter_batches(rows, columns=list(types), use_threads=False)
 
 

@@ -113,6 +113,14 @@ def test_images_are_checked_before_they_are_decoded(write, open_file):
         open_file(path, PARQUET, limits=Limits(pixels=1000))
 
 
+@pytest.mark.parametrize("options", [PARQUET, KEEP])
+@pytest.mark.parametrize("missing", [None, {"bytes": None, "path": "a.png"}])
+def test_a_missing_image_is_an_error(write, open_file, options, missing):
+    images = [{"path": "a.png", "bytes": png(4, 6)}, missing]
+    with pytest.raises(InvalidData, match=r"row 2, column image: expected a value; received none"):
+        open_file(write({"image": images}), options)
+
+
 def test_a_row_that_is_no_image_is_an_error(write, open_file):
     with pytest.raises(InvalidData, match="row 2, column image: expected a PNG or JPEG image"):
         open_file(write({"image": [png(4, 6), b"GIF89a"]}), PARQUET)
