@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from ampcore.errors import InvalidData
 from ampcore.spec.file_formats import FormatOptions
 
 INVALID_DATA: Final = 1
@@ -29,8 +30,8 @@ GRACE_S: Final = 10
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-class OutOfCpuTime(Exception):
-    """The process has used its CPU time."""
+class OutOfCpuTime(BaseException):
+    """The process has used its CPU time. No `except Exception` of a library catches it."""
 
 
 @app.command()
@@ -54,12 +55,11 @@ def main(
     """Print what FILE contains as JSON."""
     chosen = _parse_options(options)
     _limit_resources(memory * MIB, cpu, disk * MIB)
-    # Imported under the limits; Arrow's own allocators reserve more than they use.
+    # Arrow's own allocators reserve more than they use.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    from ampcore.errors import InvalidData
-    from ampcore.formats.description import describe
-
     try:
+        from ampcore.formats.description import describe
+
         description = describe(file, chosen, cache=cache, name=name)
     except InvalidData as error:
         _fail(
@@ -110,6 +110,8 @@ def _limit_resources(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
 
 
 def _out_of_cpu_time(number: int, frame: FrameType | None) -> None:
+    # The kernel repeats the signal each second; a second error would disturb the first one.
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
     raise OutOfCpuTime
 
 
