@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import zlib
 from pathlib import Path
 from typing import Any, Final
@@ -94,8 +95,10 @@ def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
     # A character may be divided at the end of the sample.
     cut = start[:-4] if len(start) == SAMPLE_BYTES else start
     text = cut.decode("utf-8-sig", errors="replace")
+    is_csv_name = name.lower().endswith(CSV_SUFFIXES)
     if not text or "\0" in text or "\ufffd" in text[:-1]:
-        return None
+        # The reader says on which line a CSV file is not UTF-8.
+        return CsvOptions() if text and is_csv_name else None
     if len(start) == SAMPLE_BYTES:  # the last row is incomplete
         text = text.rpartition("\n")[0] or text
     dialects = [found for one in DELIMITERS if (found := _rows_of_equal_length(text, one))]
@@ -103,8 +106,10 @@ def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
         _, delimiter, header = max(dialects, key=lambda found: found[0])
         values: dict[str, Any] = {"delimiter": delimiter, "header": header}
         return CsvOptions(**values)
-    if name.lower().endswith(CSV_SUFFIXES):
-        return CsvOptions(delimiter="\t" if name.lower().endswith(".tsv") else ",")
+    if is_csv_name:
+        has_header = not _is_number(text.partition("\n")[0])
+        is_tsv = name.lower().endswith(".tsv")
+        return CsvOptions(delimiter="\t" if is_tsv else ",", header=has_header)
     # A short text has at least one window.
     return TextOptions(sequence=max(1, min(DEFAULT_SEQUENCE, len(text) - 1)))
 
@@ -115,9 +120,8 @@ def _rows_of_equal_length(text: str, delimiter: str) -> tuple[int, str, bool] | 
     None if there is only one column or one row, or rows differ in length.
     """
     try:
-        rows = [
-            row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row
-        ]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        rows = [row for row in reader if row]
     except csv.Error:
         return None
     lengths = {len(row) for row in rows}

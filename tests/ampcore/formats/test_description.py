@@ -64,7 +64,8 @@ def test_a_file_of_no_known_format_is_an_error(tmp_path, content):
         ("a.csv", "a\tb\n1\t2\n", {"delimiter": "\t"}),
         ("a", 'a|b\n"x|y"|2\n', {"delimiter": "|"}),
         ("a.csv", "1,2\n3,4\n", {"header": False}),
-        ("a.csv", "a\n1\n", {"delimiter": ","}),
+        ("a.csv", "a\n1\n", {"delimiter": ",", "header": True}),
+        ("a.csv", "1.5\n1\n", {"delimiter": ",", "header": False}),
         ("a.tsv", "a\n1\n", {"delimiter": "\t"}),
     ],
 )
@@ -73,6 +74,15 @@ def test_the_dialect_of_a_csv_file_is_recognized(tmp_path, name, text, options):
     described = describe(tmp_path / name)
     assert described.kind == "csv"
     assert described.options.items() >= options.items()
+
+
+def test_a_csv_file_in_another_encoding_is_an_error_with_its_line(tmp_path):
+    (tmp_path / "a.csv").write_bytes("a,b\n1,2\n3,é\n".encode("latin-1"))
+    with pytest.raises(InvalidData, match=r"a.csv, line 3: expected text in UTF-8"):
+        describe(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
+    with pytest.raises(InvalidData, match=r"b.csv, line 1: expected text in UTF-8"):
+        describe(tmp_path / "b.csv")
 
 
 def test_a_long_csv_file_is_recognized_by_its_start(tmp_path):
