@@ -1,5 +1,6 @@
 """Converts the values of one feature of tf.train.Example to an Arrow column."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -74,7 +75,7 @@ class RawColumn(FeatureColumn):
 
     def __init__(self, raw: RawBytes) -> None:
         self._dtype = np.dtype(raw.dtype).newbyteorder("<")
-        self._size = int(np.prod(raw.shape, dtype=np.int64)) * self._dtype.itemsize
+        self._size = math.prod(raw.shape) * self._dtype.itemsize
         self.stored = Column(raw.shape, raw.dtype)
 
     def check(self, feature: Feature, place: Place) -> Any:

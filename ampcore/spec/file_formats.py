@@ -3,20 +3,22 @@
 `ampcore.formats` reads files by them.
 """
 
-from typing import Annotated, Final, Literal
+import math
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from ampcore.spec.base import SpecModel
 
 MAX_COLUMNS: Final = 10_000
 MAX_SIDE: Final = 4096
+MAX_VALUES: Final = 2**26
 
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Number = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bool"]
 CellType = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bool", "string"]
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
-Length = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Length = Annotated[int, Field(ge=1, le=MAX_VALUES)]
 Missing = Literal["error", "keep"]
 """`error`: a missing value is an error. `keep`: it is read as NaN, or as None in text."""
 
@@ -85,6 +87,12 @@ class RawBytes(SpecModel):
 
     dtype: Number
     shape: Annotated[tuple[Length, ...], Field(strict=False, max_length=4)] = ()
+
+    @model_validator(mode="after")
+    def _limit_values(self) -> Self:
+        if math.prod(self.shape) > MAX_VALUES:
+            raise ValueError(f"shape must have at most {MAX_VALUES:,} values")
+        return self
 
 
 class TfrecordOptions(SpecModel):

@@ -49,6 +49,7 @@ def test_lists_of_json_become_tuples():
         {"kind": "parquet", "image": {"size": "4x4"}},
         {"kind": "tfrecord", "raw": {"x": {"dtype": "object"}}},
         {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [1] * 5}}},
+        {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [2**14, 2**13]}}},
         {"kind": "text", "sequence": 0},
         {"kind": "npz", "x": ""},
     ],
