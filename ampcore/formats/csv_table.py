@@ -1,6 +1,5 @@
 """Reads CSV files (RFC 4180): infers types from all rows, and converts them to an Arrow table."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
 from ampcore.formats.cell_types import EXPECTED, BadCell, TypeInference, parse_cells
+from ampcore.formats.column_names import check_column_names
 from ampcore.formats.csv_rows import (
     MAX_LINE_BYTES,
     check_quotes,
@@ -85,21 +85,7 @@ def _convert(
 def _names(files: Sequence[DataFile], options: CsvOptions, limits: Limits) -> list[str]:
     """The column names, which all files have. Raises InvalidData."""
     names = read_header(files[0], options)
-    if len(names) > limits.columns:
-        raise InvalidData(
-            files[0].name,
-            None,
-            expected=f"at most {limits.columns:,} columns",
-            received=f"{len(names):,}",
-        )
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InvalidData(
-            files[0].name,
-            "line 1",
-            expected="a different name for each column",
-            received=f"{join_names(repeated)} more than once",
-        )
+    check_column_names(Place(files[0].name, "line 1"), names, limits)
     for file in files[1:]:
         if (other := read_header(file, options)) != names:
             raise InvalidData(

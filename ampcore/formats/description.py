@@ -35,6 +35,7 @@ PICTURE_SIDE: Final = 96
 MIN_PICTURE_SIDE: Final = 8
 MAX_PICTURE_SIDE: Final = 4096
 MAX_CLASSES: Final = 1000
+MAX_NAME: Final = 256
 ROWS_AT_ONCE: Final = 65_536
 
 
@@ -107,7 +108,7 @@ def _count_classes(source: Source, name: str, classes: Sequence[str]) -> list[Cl
         known = values[(values >= 0) & (values < len(classes))].astype(np.int64)
         counts += np.bincount(known, minlength=len(classes))
     pairs = zip(classes, counts.tolist(), strict=True)
-    return [ClassCount(name=one, rows=count) for one, count in pairs][:MAX_CLASSES]
+    return [ClassCount(name=one[:MAX_NAME], rows=count) for one, count in pairs][:MAX_CLASSES]
 
 
 def _pictures(source: Source, request: Request) -> list[Picture]:

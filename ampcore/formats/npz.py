@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 from ampcore.errors import InvalidData
 from ampcore.formats.array_source import ArraySource
 from ampcore.formats.cache import converted
+from ampcore.formats.column_names import check_column_names
 from ampcore.formats.files import DataFile
 from ampcore.formats.npy import NpyHeader, map_array, read_header
+from ampcore.formats.place import Place
 from ampcore.formats.source import Request, Split, choose_columns, choose_split
 from ampcore.formats.split_names import array_split, in_order
 from ampcore.formats.zip_members import Member, ZipMembers
@@ -37,7 +39,7 @@ def npz_splits(request: Request, options: NpzOptions) -> tuple[Split, ...]:
 
 
 def open_npz(request: Request, options: NpzOptions) -> ArraySource:
-    """The wanted arrays of a split; without a wish all that are as long as `x`.
+    """The wanted arrays of a split, by default all that are as long as `x`.
 
     Without an array `x` the largest one decides how many rows there are.
 
@@ -48,6 +50,7 @@ def open_npz(request: Request, options: NpzOptions) -> ArraySource:
         members = _members(archive)
         split = choose_split(request.name, _splits(members, options), request.split)
         available = _columns(request.name, members, options, split)
+        check_column_names(Place(request.name), list(available), request.limits)
         names = choose_columns(request.name, available, request.columns)
         if not names:
             raise InvalidData(request.name, None, expected="an array", received="an empty archive")
@@ -125,7 +128,7 @@ def _read_header(archive: ZipMembers, member: Member, request: Request) -> _Arra
 
 
 def _with_equal_rows(request: Request, arrays: dict[str, _Array]) -> dict[str, _Array]:
-    """All wanted arrays; without a wish those that have as many rows as `x`, or the largest."""
+    """All wanted arrays; by default those that have as many rows as `x`, or the largest."""
     largest = max(arrays, key=lambda name: arrays[name].header.size_bytes)
     reference = "x" if "x" in arrays else largest
     rows = arrays[reference].header.shape[0]

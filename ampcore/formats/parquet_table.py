@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
+from ampcore.formats.column_names import check_column_names
 from ampcore.formats.encoded_images import ImageSizes
 from ampcore.formats.files import DataFile, read_errors
 from ampcore.formats.parquet_columns import (
@@ -53,7 +54,7 @@ def parquet_splits(request: Request, options: ParquetOptions) -> tuple[Split, ..
 
 
 def open_parquet(request: Request, options: ParquetOptions) -> TableSource:
-    """The wanted columns of a split; without a wish all of supported types. Raises InvalidData."""
+    """The wanted columns of a split, by default all of supported types. Raises InvalidData."""
     files = files_of_split(request, table_files(request, is_parquet))
     key = (
         "parquet",
@@ -104,7 +105,7 @@ class _Conversion:
     def _columns(self) -> dict[str, Column]:
         """The columns to convert. Raises InvalidData for a wanted one of another type."""
         schema, first = _first_rows(self._request.name, self._files)
-        self._check_names(schema)
+        check_column_names(Place(self._request.name), schema.names, self._limits)
         names = choose_columns(self._request.name, schema.names, self._request.columns)
         classes = class_names(schema)
         found = {}
@@ -126,17 +127,6 @@ class _Conversion:
             )
         self._types = {name: schema.field(name).type for name in found}
         return found
-
-    def _check_names(self, schema: pa.Schema) -> None:
-        """Raises InvalidData for too many columns, and for two of the same name."""
-        most, repeated = self._limits.columns, len(schema.names) - len(set(schema.names))
-        if len(schema.names) > most or repeated:
-            raise InvalidData(
-                self._request.name,
-                None,
-                expected=f"at most {most:,} columns with different names",
-                received=f"{len(schema.names):,} columns, {repeated:,} names more than once",
-            )
 
     def _convert(
         self, file: DataFile, first_row: int, name: str, column: Column, values: Any

@@ -129,7 +129,7 @@ def choose_columns(name: str, available: Iterable[str], wanted: Sequence[str] | 
 
 
 def choose_split(name: str, available: Sequence[Split], wanted: Split | None) -> Split | None:
-    """The wanted split; without a wish the training data, or None if there are no splits.
+    """The wanted split; by default the training data, or None if there are no splits.
 
     Raises InvalidData for a split that does not exist.
     """

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import StoredTable, TableWriter
 from ampcore.formats.cache import converted
+from ampcore.formats.column_names import check_column_names
 from ampcore.formats.feature_columns import FeatureColumn, feature_column
 from ampcore.formats.files import DataFile
 from ampcore.formats.place import Place
@@ -97,13 +98,7 @@ def _features(
         first = example.features | first
     if sample and not first:
         raise InvalidData(request.name, None, expected="features with values", received="none")
-    if len(first) > request.limits.columns:
-        raise InvalidData(
-            request.name,
-            None,
-            expected=f"at most {request.limits.columns:,} features",
-            received=f"{len(first):,}",
-        )
+    check_column_names(Place(request.name), list(first), request.limits)
     for name in options.raw:
         if sample and name not in first:
             expected = f"one of the features {join_names(sorted(first), 20)}"

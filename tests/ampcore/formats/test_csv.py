@@ -227,6 +227,12 @@ def test_columns_without_a_name_are_numbered(write, open_file):
     assert (list(source.columns), source.rows) == (["column_1", "column_2"], 2)
 
 
+def test_a_long_name_is_an_error(write, open_file):
+    with pytest.raises(InvalidData, match="line 1: expected column names of at most 256") as caught:
+        open_file(write("a," + "b" * 100_000 + "\n1,2\n"), CsvOptions())
+    assert len(str(caught.value)) < 200
+
+
 def test_too_many_columns_are_an_error(write, open_file):
     with pytest.raises(InvalidData, match="at most 2 columns; received 3"):
         open_file(write("a,b,c\n1,2,3\n"), CsvOptions(), limits=Limits(columns=2))

@@ -225,7 +225,7 @@ def test_only_wanted_columns_are_converted(write, open_file, tmp_path):
 
 def test_repeated_names_are_an_error(write, open_file):
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
-    with pytest.raises(InvalidData, match="columns with different names"):
+    with pytest.raises(InvalidData, match="a different name for each column"):
         open_file(write(table), PARQUET)
 
 

@@ -88,7 +88,7 @@ def test_a_feature_with_one_value_is_a_scalar_and_others_are_vectors(tmp_path, o
     }
 
 
-def test_images_text_and_bytes_are_told_apart_by_all_records(tmp_path, open_file):
+def test_images_text_and_bytes_are_distinguished_by_all_records(tmp_path, open_file):
     pixels = [noise(3, 5, seed=seed) for seed in range(2)]
     rows = [
         example(image=png_of(one), text="é".encode(), raw=bytes([65, 200 * at, 0]))
@@ -104,6 +104,15 @@ def test_images_text_and_bytes_are_told_apart_by_all_records(tmp_path, open_file
     np.testing.assert_array_equal(read["image"], pixels[::-1])
     assert read["raw"].tolist() == [[65, 200, 0], [65, 0, 0]]
     assert source.image_bytes("image", 1) == png_of(pixels[1])
+
+
+def test_too_many_features_and_long_names_are_an_error(tmp_path, open_file):
+    path = write_records(tmp_path / "it", example(a=[1], b=[1], c=[1]))
+    with pytest.raises(InvalidData, match="it: expected at most 2 columns; received 3"):
+        open_file(path, TFRECORD, limits=Limits(columns=2))
+    path = write_records(tmp_path / "long", example(**{"x" * 257: [1]}))
+    with pytest.raises(InvalidData, match="names of at most 256 characters; received 257"):
+        open_file(path, TFRECORD)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float16", "float32", "bool"])

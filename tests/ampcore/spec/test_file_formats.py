@@ -1,4 +1,4 @@
-"""The options of data formats: strict, bounded, and told apart by their kind."""
+"""The options of data formats: strict, bounded, and distinguished by their kind."""
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
