@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ampcore.conversion import ConvertedModel, NotConvertible, layers_spec_from_keras
     from ampcore.errors import TrainingError
     from ampcore.precision import (
         CalibratedLossScale,
@@ -33,6 +34,7 @@ __version__ = "0.5.0"
 
 _LAZY_MODULES = {
     "CalibratedLossScale": "ampcore.precision",
+    "ConvertedModel": "ampcore.conversion",
     "DynamicLossScale": "ampcore.precision",
     "Event": "ampcore.telemetry",
     "FixedLossScale": "ampcore.precision",
@@ -42,6 +44,7 @@ _LAZY_MODULES = {
     "LossScaleOptimizer": "ampcore.precision",
     "LossScaleState": "ampcore.precision",
     "NoLossScale": "ampcore.precision",
+    "NotConvertible": "ampcore.conversion",
     "Outcome": "ampcore.precision",
     "SkipReport": "ampcore.precision",
     "SpecValidationError": "ampcore.spec",
@@ -54,10 +57,12 @@ _LAZY_MODULES = {
     "apply_policy": "ampcore.precision",
     "clip_by_global_norm": "ampcore.precision",
     "global_norm": "ampcore.precision",
+    "layers_spec_from_keras": "ampcore.conversion",
 }
 
 __all__ = [
     "CalibratedLossScale",
+    "ConvertedModel",
     "DynamicLossScale",
     "Event",
     "FixedLossScale",
@@ -67,6 +72,7 @@ __all__ = [
     "LossScaleOptimizer",
     "LossScaleState",
     "NoLossScale",
+    "NotConvertible",
     "Outcome",
     "SkipReport",
     "SpecValidationError",
@@ -79,6 +85,7 @@ __all__ = [
     "apply_policy",
     "clip_by_global_norm",
     "global_norm",
+    "layers_spec_from_keras",
 ]
 
 

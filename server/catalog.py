@@ -1,4 +1,4 @@
-"""The catalog: every kind of model, data, optimizer and policy, with its JSON schema."""
+"""The catalog: every kind of model, layer, data, optimizer and policy, with its JSON schema."""
 
 import inspect
 from functools import cache
@@ -18,6 +18,22 @@ from ampcore.spec.precision import Policy as PolicyName
 def models() -> SpecKindList:
     """Every kind of model."""
     return _kinds(ModelSpec)
+
+
+@cache
+def layers() -> SpecKindList:
+    """Every kind of layer that `model: {kind: layers}` may list."""
+    # Their classes are imported and their schemas built only when someone asks.
+    from ampcore.spec.layers.catalog import LAYERS
+
+    return SpecKindList(
+        items=[
+            SpecKind(
+                kind=kind, description=inspect.getdoc(layer) or "", schema=layer.model_json_schema()
+            )
+            for kind, layer in LAYERS.items()
+        ]
+    )
 
 
 @cache

@@ -22,6 +22,9 @@ API = "ampcore.api"
 PREFLIGHT = "ampcore.preflight"
 """Checks of a job before it runs, without TensorFlow."""
 
+CONVERSION = "ampcore.conversion"
+"""Turns a Keras model into a spec; the client imports it only when it is given one."""
+
 ISOLATION = "ampcore.isolation"
 """Confines a trainer process; imports only the standard library."""
 
@@ -36,7 +39,7 @@ ALLOWED = {
     "service": SHARED_PACKAGES,
     "server": (*SHARED_PACKAGES, API, PREFLIGHT, ISOLATION, "store", "service"),
     "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, CONVERSION),
     "migrations": ("store",),
 }
 """What each package may import of the others."""

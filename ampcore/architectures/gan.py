@@ -7,7 +7,8 @@ lessons of Argonne's ALCF.
 from typing import Final
 
 from ampcore.architectures.images import image_shape
-from ampcore.architectures.layers import DataShape, NetworkBuilder, NetworkConfig, Shape
+from ampcore.architectures.layers import DataShape, NetworkBuilder, NetworkConfig
+from ampcore.spec.layers.inference import Shape
 from ampcore.spec.model import Gan
 
 UPSAMPLINGS: Final = 2

@@ -96,7 +96,9 @@ def _with_spec_pointers(
     shape = data_shape(spec.data)
     if isinstance(shape, NotYetKnown):
         model = task.networks[-1].model
-        shape = DataShape(tuple(model.input_shape[1:]), model.output_shape[-1])
+        classes = model.output_shape[-1]
+        # Sequences are labelled with keys of the same vocabulary.
+        shape = DataShape(tuple(model.input_shape[1:]), classes, vocabulary=classes)
     predicted = tables_from_spec(spec, shape)
     known = (
         {} if isinstance(predicted, NotYetKnown) else {table.network: table for table in predicted}

@@ -9,38 +9,75 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ampcore.architectures.layers import POSITION_NUMBERS, LayerConfig, NetworkConfig, Shape
+from ampcore.architectures.layers import POSITION_NUMBERS, LayerConfig, NetworkConfig
 from ampcore.preflight.layer_table import (
     Dimension,
     LayerRow,
     LayerTable,
-    count_attention_activations,
-    count_lstm_activations,
     count_saved_activations,
 )
-
-ATTENTION_PARTS: Final = ("query", "key", "value", "softmax", "dropout", "attention_output")
-"""The layers inside Keras's MultiHeadAttention, which numbers some of them."""
+from ampcore.spec.layers.attention import ATTENTION_PARTS, count_attention_activations
+from ampcore.spec.layers.inference import Shape, count_parameters
+from ampcore.spec.layers.recurrent import count_recurrent_activations
 
 
 def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
-    """The layers of a network in float32; `name` is that of the network in the spec."""
-    shapes = {network.input_name: network.input_shape}
-    shared = set()
-    rows = []
+    """The layers of a network in float32; `name` is that of the network in the spec.
+
+    A layer that is called several times has one row, with the work of all calls.
+    """
+    shapes = {one.name: one.shape for one in network.inputs}
+    same_for_all = set()
+    rows: dict[str, LayerRow] = {}
     for layer in network.layers:
-        shape = shapes[layer.inputs[0]]
+        inputs = [shapes[name] for name in layer.inputs]
         if layer.kind == POSITION_NUMBERS:
-            shapes[layer.name] = shape
-            shared.add(layer.name)
+            shapes[layer.name] = inputs[0]
+            same_for_all.add(layer.name)
             continue
-        row = ROWS[layer.kind](layer, shape)
-        if layer.inputs[0] in shared:  # the same rows for every example
+        row = ROWS[layer.kind](layer, inputs[0]) if layer.spec is None else _own(layer, inputs)
+        if layer.inputs[0] in same_for_all:  # the same rows for every example
             row = replace(row, looked_up_rows=0)
         shapes[layer.name] = row.output_shape
-        rows.append(row)
-    *before, last = rows
-    return LayerTable(name, (*before, replace(last, output=True)))
+        row = replace(row, output=layer.name in network.output_layers)
+        rows[row.path] = row if layer.shares is None else _with_call(rows[row.path], row)
+    return LayerTable(name, tuple(rows.values()))
+
+
+def _own(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
+    """A layer that the spec describes itself."""
+    assert layer.spec is not None, layer.name  # noqa: S101 - the caller has checked it
+    made = layer.spec.infer(*shapes)
+    path = layer.shares or layer.name
+    weights, state = count_parameters(made.weights), count_parameters(made.state)
+    saved = made.saved_activations
+    return LayerRow(
+        path,
+        layer.kind,
+        shapes[0],
+        made.output,
+        trainable=weights if layer.spec.trainable else 0,
+        frozen=state if layer.spec.trainable else weights + state,
+        multiply_adds=made.multiply_adds,
+        saved_activations=count_saved_activations(layer.kind, made.output)
+        if saved is None
+        else saved,
+        looked_up_rows=math.prod(shapes[0]) if layer.kind == "Embedding" else 0,
+        dimensions=_dimensions(layer, made.dimensions),
+        parts=tuple(f"{path}/{part}" for part in made.parts),
+        softmax=layer.kind == "Softmax" or layer.arguments.get("activation") == "softmax",
+    )
+
+
+def _with_call(row: LayerRow, call: LayerRow) -> LayerRow:
+    """The row of a layer with the work of another call; it has the weights once."""
+    return replace(
+        row,
+        multiply_adds=row.multiply_adds + call.multiply_adds,
+        saved_activations=row.saved_activations + call.saved_activations,
+        looked_up_rows=row.looked_up_rows + call.looked_up_rows,
+        output=row.output or call.output,
+    )
 
 
 def _row(layer: LayerConfig, input_shape: Shape, output_shape: Shape) -> LayerRow:
@@ -144,7 +181,7 @@ def _lstm(layer: LayerConfig, shape: Shape) -> LayerRow:
         _row(layer, shape, (steps, units)),
         trainable=gates * (width + units + 1),
         multiply_adds=steps * gates * (width + units),
-        saved_activations=count_lstm_activations(steps, units),
+        saved_activations=count_recurrent_activations("LSTM", steps, units),
         dimensions=_dimensions(layer, {"inputs": width, "units": units}),
         parts=(f"{layer.name}/lstm_cell",),
     )

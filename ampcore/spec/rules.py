@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ampcore.spec.data import Digits, Synthetic, SyntheticClicks
-from ampcore.spec.model import Cnn, Embedding, Gan, KerasApplication, ResNet, TransformerLm
+from ampcore.spec.layers.inference import Shape
+from ampcore.spec.layers.network import infer
+from ampcore.spec.model import (
+    Cnn,
+    Embedding,
+    Gan,
+    KerasApplication,
+    Layers,
+    NamedInput,
+    ResNet,
+    TransformerLm,
+)
 from ampcore.spec.optimizer import Momentum, Sgd
 from ampcore.spec.precision import AdaptiveScale
 from ampcore.spec.problems import Problem, closest_match, json_pointer
@@ -13,6 +24,8 @@ Parts = dict[str, Any]
 
 DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
+CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
+"""The classes of the kinds of data whose number is fixed."""
 
 IMAGES: Final = ("digits", "synthetic", "npz")
 DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
@@ -25,6 +38,7 @@ DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "embedding": ("synthetic_clicks",),
     "lstm_lm": ("text",),
     "transformer_lm": ("text",),
+    "layers": (*IMAGES, "text", "synthetic_clicks"),
 }
 """The kinds of data that each kind of model can train on."""
 
@@ -102,7 +116,7 @@ def image_shape(parts: Parts) -> Iterator[Problem]:
     """Convolutions need images that are large enough."""
     model, data = parts.get("model"), parts.get("data")
     shape = DIGITS_SHAPE if isinstance(data, Digits) else getattr(data, "shape", None)
-    if model is None or shape is None or model.kind == "mlp":
+    if model is None or shape is None or model.kind in ("mlp", "layers"):
         return
     if DATA_OF_MODEL[model.kind] is not IMAGES:
         return
@@ -196,6 +210,80 @@ def heads_divide_dim(parts: Parts) -> Iterator[Problem]:
         )
 
 
+def layers_are_connected(parts: Parts) -> Iterator[Problem]:
+    """The layers of a model form a network from its inputs to its outputs."""
+    if isinstance(model := parts.get("model"), Layers):
+        yield from model.connect().problems
+
+
+def one_input_and_output(parts: Parts) -> Iterator[Problem]:
+    """The data has one array of examples and one of labels."""
+    model = parts.get("model")
+    for field in ("inputs", "outputs"):
+        if isinstance(model, Layers) and len(getattr(model, field) or ()) > 1:
+            yield Problem(
+                f"/model/{field}",
+                "not_available",
+                f"one name: this version of ampcore trains networks with one of the {field}",
+                str(len(getattr(model, field))),
+            )
+
+
+def layers_fit_data(parts: Parts) -> Iterator[Problem]:
+    """The layers take the examples, and the output has a number for each class."""
+    model, data = parts.get("model"), parts.get("data")
+    if not isinstance(model, Layers) or data is None or len(model.inputs) > 1:
+        return
+    if (known := _known_input(data)) is None or (network := model.connect()).problems:
+        return
+    for name, given in model.inputs.items():
+        if (given.shape, given.dtype) != (known.shape, known.dtype):
+            yield Problem(
+                json_pointer(("model", "inputs", name)),
+                "model_cannot_take_data",
+                f"the examples of {data.kind}: {known.dtype} {list(known.shape)}",
+                f"{given.dtype} {list(given.shape)}",
+            )
+            return
+    classes = data.classes if isinstance(data, Synthetic) else CLASSES[data.kind]
+    sizes = {"classes": classes}
+    if isinstance(data, SyntheticClicks):
+        sizes["vocabulary"] = data.vocabulary
+    found, problems = infer(network, {network.inputs[0]: known.shape}, sizes)
+    yield from problems
+    if not problems:
+        output = network.outputs[0]
+        yield from logits_problem(model, output, found[output].output, (classes,))
+
+
+def _known_input(data: Any) -> NamedInput | None:
+    """The examples, if the spec alone decides their shape."""
+    match data:
+        case Digits():
+            return NamedInput(shape=DIGITS_SHAPE)
+        case Synthetic():
+            return NamedInput(shape=data.shape)
+        case SyntheticClicks():
+            return NamedInput(shape=(data.slots, data.nnz), dtype="int32")
+    return None
+
+
+def logits_problem(
+    model: Layers, output: str, received: Shape, expected: Shape
+) -> Iterator[Problem]:
+    """The problem of an output that is not one logit for each class."""
+    if received == expected:
+        return
+    [node] = [node for node in model.connect().nodes if node.name == output]
+    field = next((name for name in ("units", "filters") if hasattr(node.layer, name)), "layer")
+    yield Problem(
+        f"{node.pointer}/{field if node.reuses is None else 'reuse'}",
+        "model_cannot_take_data",
+        f"an output {list(expected)} of the layer {output}: one logit for each class",
+        str(list(received)),
+    )
+
+
 def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
     """Only a model with several networks takes an optimizer per network."""
     model, optimizers = parts.get("model"), parts.get("optimizers")
@@ -239,6 +327,9 @@ RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     keys_fit_table,
     resnet_depth,
     heads_divide_dim,
+    layers_are_connected,
+    one_input_and_output,
+    layers_fit_data,
     optimizers_name_networks,
     one_device,
 )

@@ -1,4 +1,4 @@
-"""List the kinds of models, data and optimizers, and the precision policies."""
+"""List the kinds of models, layers, data and optimizers, and the precision policies."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,6 +20,17 @@ router = APIRouter(tags=["catalog"])
 def models(request: Request) -> Response:
     """List the kinds of model, with their schemas."""
     return respond_unless_body_cached(request, ModelResponse(catalog.models()))
+
+
+@router.get(
+    "/layers",
+    summary="List the kinds of layer",
+    response_model=SpecKindList,
+    responses=ETAG_RESPONSES,
+)
+def layers(request: Request) -> Response:
+    """List the kinds of layer that own models are built from, with their schemas."""
+    return respond_unless_body_cached(request, ModelResponse(catalog.layers()))
 
 
 @router.get(

@@ -9,7 +9,12 @@ from ampcore.spec.optimizer import Adam
 from ampcore.spec.rules import DATA_OF_MODEL, RULES
 from ampcore.spec.training import Runtime
 
-FIELDS = {"keras_application": {"name": "VGG16"}, "npz": {"path": "a.npz"}, "text": {"path": "a"}}
+FIELDS = {
+    "keras_application": {"name": "VGG16"},
+    "layers": {"layers": [{"layer": "Flatten"}]},
+    "npz": {"path": "a.npz"},
+    "text": {"path": "a"},
+}
 
 
 def part(union, given):

@@ -32,6 +32,7 @@ ROUTES = {
     ("GET", "/api/v1/docs/start.js"): ANYONE,
     ("GET", "/api/v1/docs/assets"): ANYONE,
     ("GET", "/api/v1/models"): ANYONE,
+    ("GET", "/api/v1/layers"): ANYONE,
     ("GET", "/api/v1/datasets"): ANYONE,
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
