@@ -53,6 +53,11 @@ class BaseClient:
         return await self._transport.send(requests.list_models(), **options)
 
     @operation
+    async def layers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The kinds of layer that `model: {kind: layers}` may list."""
+        return await self._transport.send(requests.list_layers(), **options)
+
+    @operation
     async def datasets(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of data that a spec can name."""
         return await self._transport.send(requests.list_datasets(), **options)

@@ -59,6 +59,7 @@ POLICY = {
 }
 FIXED = {
     "/models": {"items": [KIND]},
+    "/layers": {"items": [KIND]},
     "/datasets": {"items": [KIND]},
     "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
