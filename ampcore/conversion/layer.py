@@ -64,23 +64,19 @@ def layer_for_shapes(layer: Any) -> Layer | None:
     if kind is None or isinstance(layer, keras.layers.Bidirectional):
         inner = layer_for_shapes(layer.forward_layer) if kind is not None else None
         return None if inner is None else _bidirectional(layer, inner)
-    config = _config(layer, None)
-    shapeless = {
-        "activation",
-        "recurrent_activation",
-        *(name for name in config if _is_option(name)),
-    }
-    fields = {
-        name: _value(layer, name, config[name])
-        for name in LAYERS[kind].model_fields.keys() - shapeless - {"layer", "name", "inputs"}
-        if config.get(name) is not None
-    }
-    if kind == "Activation":
-        fields["activation"] = "linear"
+    without = {"layer", "name", "inputs", "activation", "recurrent_activation"}
     try:
+        config = _config(layer, None)
+        fields = {
+            name: _value(layer, name, config[name])
+            for name in LAYERS[kind].model_fields.keys() - without
+            if config.get(name) is not None and not _is_option(name)
+        }
+        if kind == "Activation":
+            fields["activation"] = "linear"
         return LAYERS[kind].model_validate({"layer": kind, **fields})
-    except ValidationError:
-        return None
+    except (NotConvertible, NotImplementedError, ValidationError):
+        return None  # a subclass without a configuration, or a value out of bounds
 
 
 def _bidirectional(layer: Any, inner: Layer) -> Layer:

@@ -91,6 +91,15 @@ KINDS = {
 }
 
 
+class OwnDense(layers.Dense):
+    pass
+
+
+class WithoutConfig(layers.Dense):
+    def get_config(self):
+        raise NotImplementedError
+
+
 def built(spec, signature, precision):
     policies = layer_policies(precision)
     return tables_from_model(models.build(spec, signature, policies), policies)
@@ -174,6 +183,11 @@ def test_a_keras_application_has_its_published_parameters_and_multiply_adds():
         (layers.GRU(4), (5, 3), 5 * (3 + 4) * 3 * 4),
         (layers.SimpleRNN(4), (5, 3), 5 * (3 + 4) * 4),
         (layers.ReLU(), (5, 3), 0),
+        (layers.Bidirectional(layers.SimpleRNN(4)), (5, 3), 2 * 5 * (3 + 4) * 4),
+        (layers.ConvLSTM1D(2, 3), (4, 8, 3), 4 * 6 * (3 * 3 * 8 + 3 * 2 * 8)),
+        (layers.Conv2D(8, 3, data_format="channels_first"), (4, 6, 5), 4 * 3 * 9 * 4 * 8),
+        (WithoutConfig(4), (3,), 0),
+        (OwnDense(4), (3,), 12),
     ],
     ids=lambda value: value.name if hasattr(value, "name") else None,
 )
@@ -186,6 +200,15 @@ def test_the_multiply_adds_of_a_layer_match_its_definition(layer, shape, multipl
 
     [table] = tables_from_model(SingleNetworkTask, layer_policies(Precision()))
     assert table.multiply_adds == multiply_adds
+
+
+def test_the_inputs_of_an_attention_are_query_value_and_key_in_any_order():
+    query, value = keras.Input((3, 8)), keras.Input((5, 8))
+    attention = layers.MultiHeadAttention(2, 4, use_bias=False)
+    network = Network("model", keras.Model([value, query], attention(value=value, query=query)))
+    [table] = tables_from_model(SimpleNamespace(networks=[network]), layer_policies(Precision()))
+    projections = 2 * (3 + 5) * 8 * 8
+    assert table.multiply_adds == projections + 2 * 3 * 5 * 8
 
 
 def test_dtypes_are_read_from_the_built_layers():
