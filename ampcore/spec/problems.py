@@ -82,7 +82,7 @@ def format_value(value: object) -> str:
 
 def closest_match(word: object, candidates: Iterable[str]) -> str | None:
     """The candidate that is closest to `word`, if any is close."""
-    if not isinstance(word, str):
+    if not isinstance(word, str) or len(word) > MAX_RECEIVED:  # the comparison is quadratic
         return None
     names = {name.lower(): name for name in candidates}
     matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.65)
@@ -135,7 +135,7 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
                 "unknown_kind",
                 context["expected"],
                 context["received"],
-                context["suggestion"],
+                closest_match(context["received"], context["names"]),
             )
         case "union_tag_not_found":
             key = context["discriminator"].strip("'")

@@ -8,7 +8,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownEr
 
 from ampcore.spec.layers.base import Entry, InputNames, Layer
 from ampcore.spec.layers.fields import LayerName
-from ampcore.spec.problems import closest_match, fields_at
+from ampcore.spec.problems import fields_at
 
 E = TypeVar("E", bound=Entry)
 
@@ -45,10 +45,10 @@ def parse_entry(value: object) -> Layer | Reuse:
 def _unknown(kind: object) -> PydanticCustomError:
     from ampcore.spec.layers.catalog import LAYERS, LEFT_OUT
 
-    expected, suggestion = f"one of the {len(LAYERS)} kinds of layer", closest_match(kind, LAYERS)
+    expected, names = f"one of the {len(LAYERS)} kinds of layer", list(LAYERS)
     if isinstance(kind, str) and kind in LEFT_OUT:
-        expected, suggestion = f"{expected} ({kind} is none: {LEFT_OUT[kind]})", None
-    context = {"expected": expected, "received": kind, "suggestion": suggestion}
+        expected, names = f"{expected} ({kind} is none: {LEFT_OUT[kind]})", []
+    context = {"expected": expected, "received": kind, "names": names}
     return PydanticCustomError("unknown_layer", "Input should be {expected}", context)
 
 

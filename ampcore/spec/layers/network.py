@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from ampcore.spec.layers.base import Layer
@@ -17,11 +18,19 @@ from ampcore.spec.layers.inference import (
     Shape,
     ShapeError,
 )
-from ampcore.spec.problems import Problem, closest_match, format_value, json_pointer
+from ampcore.spec.problems import (
+    MAX_PROBLEMS,
+    Problem,
+    closest_match,
+    format_value,
+    json_pointer,
+)
 from ampcore.spec.text import join_names, plural
 
 INPUT: Final = "input"
 """The name of the input of a model that names none."""
+MAX_SUGGESTIONS: Final = 10
+"""A suggestion compares a name with those of all layers."""
 LAYERS_POINTER: Final = "/model/layers"
 COMPUTES_NOTHING: Final = frozenset({"Flatten", "Identity", "Permute", "Reshape"})
 """The layers that only arrange their input: the layer before computes the output."""
@@ -89,20 +98,36 @@ def connect(
         outputs: The names of the layers whose outputs are those of the model; by default the last.
     """
     names = tuple(inputs) or (INPUT,)
-    problems: list[Problem] = []
-    nodes = list(_nodes(entries, names, problems))
+    found = _Problems()
+    nodes = tuple(_nodes(entries, names, found))
     named = tuple(outputs) or (nodes[-1].name,)
-    known = {*names, *(node.name for node in nodes)}
+    layers = {node.name for node in nodes}
     for node in nodes:
-        problems += _input_problems(node, entries[node.index].inputs is not None, known)
-    problems += _output_problems(outputs, {node.name for node in nodes})
-    if problems:
-        return Network(names, tuple(nodes), named, tuple(problems))
+        _check_inputs(node, entries[node.index].inputs is not None, {*names, *layers}, found)
+    _check_outputs(outputs, layers, found)
+    if found.problems:
+        return Network(names, nodes, named, tuple(found.problems))
     ordered, cycle = _in_order(nodes, names)
     if cycle is not None:
-        return Network(names, tuple(nodes), named, (cycle,))
+        return Network(names, nodes, named, (cycle,))
     network = Network(names, tuple(ordered), named)
-    return replace(network, problems=tuple(_unused(network, declared=bool(inputs))))
+    unused = islice(_unused(network, declared=bool(inputs)), MAX_PROBLEMS)
+    return replace(network, problems=tuple(unused))
+
+
+class _Problems:
+    """At most MAX_PROBLEMS problems; only the first ones get suggestions, which take time."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(self, problem: Problem, word: str = "", candidates: Collection[str] = ()) -> None:
+        """Add a problem, with the candidate that is closest to `word` as its suggestion."""
+        if len(self.problems) >= MAX_PROBLEMS:
+            return
+        if candidates and len(self.problems) < MAX_SUGGESTIONS:
+            problem = replace(problem, suggestion=closest_match(word, candidates))
+        self.problems.append(problem)
 
 
 def infer(
@@ -171,7 +196,7 @@ def _infer_node(
 
 
 def _nodes(
-    entries: Sequence[Layer | Reuse], inputs: Sequence[str], problems: list[Problem]
+    entries: Sequence[Layer | Reuse], inputs: Sequence[str], found: _Problems
 ) -> Iterator[Node]:
     """A node for each entry, with names and inputs; entries without a layer are left out."""
     names = _names(entries, inputs)
@@ -184,27 +209,21 @@ def _nodes(
         pointer = f"{LAYERS_POINTER}/{index}"
         if counts[name] > 1:
             expected = "a name that no other layer and no input has"
-            problems.append(
-                Problem(f"{pointer}/name", "duplicate_name", expected, format_value(name))
-            )
+            found.add(Problem(f"{pointer}/name", "duplicate_name", expected, format_value(name)))
         if index == 0 and entry.inputs is None and len(inputs) > 1:
             expected = f"the names of inputs: {join_names(inputs)}"
-            problems.append(Problem(f"{pointer}/inputs", "missing_inputs", expected, "nothing"))
+            found.add(Problem(f"{pointer}/inputs", "missing_inputs", expected, "nothing"))
         taken, before = entry.inputs or (before,), name
         if isinstance(entry, Layer):
             yield Node(index, name, entry, taken)
         elif entry.reuse in layers:
             yield Node(index, name, layers[entry.reuse], taken, entry.reuse)
         else:
-            problems.append(
-                Problem(
-                    f"{pointer}/reuse",
-                    "unknown_name",
-                    "the name of a layer",
-                    format_value(entry.reuse),
-                    closest_match(entry.reuse, layers),
-                )
+            expected = "the name of a layer that is no reuse itself"
+            problem = Problem(
+                f"{pointer}/reuse", "unknown_name", expected, format_value(entry.reuse)
             )
+            found.add(problem, entry.reuse, layers)
             # So that the layers after it are checked as well.
             yield Node(index, name, Layer(layer="unknown"), taken)
 
@@ -233,37 +252,33 @@ def default_name(kind: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
-def _input_problems(node: Node, given: bool, known: set[str]) -> Iterator[Problem]:
+def _check_inputs(node: Node, given: bool, known: set[str], found: _Problems) -> None:
     least, most = node.layer.input_count
     if not least <= len(node.inputs) <= most:
         expected = plural(least, "input") if least == most else f"{least} to {most} inputs"
-        yield Problem(
-            f"{node.pointer}/inputs",
-            "wrong_number_of_inputs",
-            f"{expected} for the layer {node.name} ({node.layer.layer})",
-            str(len(node.inputs)),
+        found.add(
+            Problem(
+                f"{node.pointer}/inputs",
+                "wrong_number_of_inputs",
+                f"{expected} for the layer {node.name} ({node.layer.layer})",
+                str(len(node.inputs)),
+            )
         )
     for position, name in enumerate(node.inputs if given else ()):
         if name not in known:
-            yield Problem(
-                f"{node.pointer}/inputs/{position}",
-                "unknown_name",
-                "the name of a layer or of an input",
-                format_value(name),
-                closest_match(name, known),
-            )
+            expected = "the name of a layer or of an input"
+            pointer = f"{node.pointer}/inputs/{position}"
+            found.add(Problem(pointer, "unknown_name", expected, format_value(name)), name, known)
 
 
-def _output_problems(outputs: Sequence[str], layers: set[str]) -> Iterator[Problem]:
+def _check_outputs(outputs: Sequence[str], layers: set[str], found: _Problems) -> None:
     for position, name in enumerate(outputs):
-        if name not in layers or name in outputs[:position]:
-            yield Problem(
-                f"/model/outputs/{position}",
-                "unknown_name" if name not in layers else "duplicate_name",
-                "the name of a layer" if name not in layers else "a layer once",
-                format_value(name),
-                closest_match(name, layers - {name}) if name not in layers else None,
-            )
+        pointer, received = f"/model/outputs/{position}", format_value(name)
+        if name not in layers:
+            problem = Problem(pointer, "unknown_name", "the name of a layer", received)
+            found.add(problem, name, layers)
+        elif name in outputs[:position]:
+            found.add(Problem(pointer, "duplicate_name", "a layer once", received))
 
 
 def _in_order(nodes: Sequence[Node], inputs: Sequence[str]) -> tuple[list[Node], Problem | None]:

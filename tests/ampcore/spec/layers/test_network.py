@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ampcore.spec.layers import inference, network
 from ampcore.spec.layers.network import connect, infer
 from ampcore.spec.model import Layers
+from ampcore.spec.problems import MAX_PROBLEMS
 
 
 def own_layers(*layers, **fields):
@@ -217,6 +218,17 @@ def test_a_thousand_layers_in_reverse_order_are_connected():
     documents = [dense(f"n{index}", f"n{index - 1}" if index else "input") for index in range(1024)]
     found = own_layers(*reversed(documents), outputs=["n1023"]).connect()
     assert [node.name for node in found.nodes] == [f"n{index}" for index in range(1024)]
+
+
+def test_many_mistakes_are_bounded_and_only_the_first_get_suggestions(monkeypatch):
+    compared = []
+    monkeypatch.setattr(network, "closest_match", lambda word, names: compared.append(word))
+    inputs = [f"unknown_{index}" for index in range(64)]
+    adds = [{"layer": "Add", "inputs": inputs} for _ in range(1024)]
+    assert len(own_layers(*adds).connect().problems) == MAX_PROBLEMS
+    assert len(compared) == network.MAX_SUGGESTIONS
+    unused = [dense("a"), *({"layer": "ReLU", "inputs": ["a"]} for _ in range(1000))]
+    assert len(own_layers(*unused).connect().problems) == MAX_PROBLEMS
 
 
 def test_connect_needs_no_names_of_inputs():
