@@ -961,7 +961,7 @@ export interface components {
         Sort: "created_at" | "-created_at" | "updated_at" | "-updated_at" | "name" | "-name" | "priority" | "-priority";
         /**
          * SpecKind
-         * @description One kind of model, data or optimizer that a spec can name.
+         * @description One kind of model, layer, data or optimizer that a spec can name.
          */
         SpecKind: {
             /** Kind */
@@ -1782,6 +1782,28 @@ export interface components {
             name: "ConvNeXtBase" | "ConvNeXtLarge" | "ConvNeXtSmall" | "ConvNeXtTiny" | "ConvNeXtXLarge" | "DenseNet121" | "DenseNet169" | "DenseNet201" | "EfficientNetB0" | "EfficientNetB1" | "EfficientNetB2" | "EfficientNetB3" | "EfficientNetB4" | "EfficientNetB5" | "EfficientNetB6" | "EfficientNetB7" | "EfficientNetV2B0" | "EfficientNetV2B1" | "EfficientNetV2B2" | "EfficientNetV2B3" | "EfficientNetV2L" | "EfficientNetV2M" | "EfficientNetV2S" | "InceptionResNetV2" | "InceptionV3" | "MobileNet" | "MobileNetV2" | "MobileNetV3Large" | "MobileNetV3Small" | "NASNetLarge" | "NASNetMobile" | "ResNet101" | "ResNet101V2" | "ResNet152" | "ResNet152V2" | "ResNet50" | "ResNet50V2" | "VGG16" | "VGG19" | "Xception";
         };
         /**
+         * Layers
+         * @description A network of your own: layers of Keras, described one by one.
+         */
+        Layers: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "layers";
+            /** Inputs */
+            inputs?: {
+                [key: string]: components["schemas"]["NamedInput"];
+            };
+            /** Layers */
+            layers: Record<string, never>[];
+            /**
+             * Outputs
+             * @default null
+             */
+            outputs: string[] | null;
+        };
+        /**
          * LeNet5
          * @description LeNet-5 with ReLU and max-pooling (61,706 parameters); images are resized to 32 × 32.
          */
@@ -1896,6 +1918,20 @@ export interface components {
              * @default false
              */
             nesterov: boolean;
+        };
+        /**
+         * NamedInput
+         * @description One input of a model of layers.
+         */
+        NamedInput: {
+            /** Shape */
+            shape: number[];
+            /**
+             * Dtype
+             * @default float32
+             * @enum {string}
+             */
+            dtype: "float32" | "int32";
         };
         /**
          * NoScale
@@ -2350,7 +2386,7 @@ export interface components {
          */
         JobSpec: {
             /** Model */
-            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"];
+            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"];
             /** Data */
             data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["Npz"] | components["schemas"]["Text"] | components["schemas"]["SyntheticClicks"];
             /**

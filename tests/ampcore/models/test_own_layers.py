@@ -11,11 +11,12 @@ from ampcore.architectures import DataShape, describe_networks
 from ampcore.data import Signature
 from ampcore.data.examples import Batch
 from ampcore.errors import InvalidModel
-from ampcore.models.building_blocks import build_network
+from ampcore.models.building_blocks import build_network, data_shape
 from ampcore.models.own_layers import RegularizedClassification
 from ampcore.precision import layer_policies
+from ampcore.spec import model
 from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.layers.network import infer
+from ampcore.spec.layers.network import INPUT, infer
 from ampcore.spec.model import Layers
 from ampcore.spec.precision import Precision
 from tests.ampcore.spec.layers.documents import DOCUMENTS, network_of
@@ -56,6 +57,45 @@ def test_every_kind_of_layer_computes_an_output_of_the_inferred_shape(kind):
         assert output.shape == (2, *found[network.outputs[0]].output)
 
     check()
+
+
+BUILT_IN = {
+    "mlp": (model.Mlp(dropout=0.5), Signature((8, 8), "float32", 10)),
+    "cnn": (model.Cnn(), Signature((8, 8, 1), "float32", 10)),
+    "lenet5": (model.LeNet5(), Signature((8, 8, 1), "float32", 10)),
+    "resnet": (model.ResNet(depth=8, width=4), Signature((8, 8, 3), "float32", 10)),
+    "lstm_lm": (model.LstmLm(units=8, dim=4), Signature((6,), "int32", 9, 9)),
+}
+
+
+def as_documents(spec, signature):
+    """The layers of a built-in model, written as a person would write them."""
+    [network] = describe_networks(spec, data_shape(signature)).values()
+    names = {network.inputs[0].name: INPUT}
+    return [
+        {
+            "layer": layer.kind,
+            "name": layer.name,
+            "inputs": [names.get(name, name) for name in layer.inputs],
+            **layer.arguments,
+        }
+        for layer in network.layers
+    ]
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_a_built_in_model_written_as_layers_has_the_same_weights_and_outputs(kind):
+    spec, signature = BUILT_IN[kind]
+    found = []
+    for one in (spec, own_layers(*as_documents(spec, signature))):
+        keras.utils.set_random_seed(3)
+        found.append(build(one, signature, "mixed_bfloat16").networks[0].model)
+    built_in, own = found
+    assert [one.path for one in own.weights] == [one.path for one in built_in.weights]
+    for mine, theirs in zip(own.variables, built_in.variables, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    x = np.ones((2, *signature.input_shape), signature.input_dtype)
+    np.testing.assert_array_equal(own(x), built_in(x))
 
 
 def test_layer_names_are_the_paths_that_overrides_match():
