@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ampcore.architectures import DataShape, describe_networks
 from ampcore.checkpoint.tensors import encode_tensors
 from ampcore.conversion.errors import NotConvertible
-from ampcore.conversion.graph import Graph, read_graph
+from ampcore.conversion.graph import Graph, functional, read_graph
 from ampcore.models.building_blocks import build_network
 from ampcore.spec.layers.network import infer
 from ampcore.spec.model import Layers
@@ -21,8 +21,9 @@ Array = NDArray[Any]
 OPEN_SIZE: Final = 16
 """What stands for an axis of unknown size while the conversion is proved."""
 EXAMPLES: Final = 4
-TOLERANCE: Final = 1e-4
-"""Relative: kernels may add up in another order in another graph."""
+TOLERANCE: Final = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""By the compute dtype of the original, relative: the spec's model computes in float32, and
+kernels may add up in another order in another graph."""
 _NUMBER: Final = re.compile(r"_\d+(?=/|$)")
 
 
@@ -143,15 +144,15 @@ def _prove(model: Any, spec: Layers, graph: Graph, *, softmax: bool) -> Mapping[
         name: _examples(rng, shape, _dtype(name, graph.inputs[name]))
         for name, shape in shapes.items()
     }
-    expected = keras.tree.flatten(
-        model(list(inputs.values()) if len(inputs) > 1 else inputs[first])
-    )
+    network = functional(model)
+    taken = keras.tree.pack_sequence_as(network._inputs_struct, list(inputs.values()))
+    expected = keras.tree.flatten(network(taken, training=False))
     given = built(inputs if len(inputs) > 1 else inputs[first], training=False)
     received = [given[name] for name in graph.outputs] if isinstance(given, dict) else [given]
     if softmax:
         received = [keras.ops.softmax(received[0])]
     for name, mine, theirs in zip(graph.outputs, received, expected, strict=True):
-        _compare(name, np.asarray(mine, np.float64), np.asarray(theirs, np.float64))
+        _compare(name, _float64(mine), _float64(theirs), _tolerance(network))
     return weights
 
 
@@ -179,10 +180,20 @@ def _examples(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> A
     return rng.integers(0, 2, size, np.int32) if dtype == "int32" else rng.random(size, np.float32)
 
 
-def _compare(name: str, received: Array, expected: Array) -> None:
+def _float64(tensor: Any) -> Array:
+    array: Array = keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64"))
+    return array
+
+
+def _tolerance(network: Any) -> float:
+    dtypes = {layer.compute_dtype for layer in network._flatten_layers()}
+    return max(TOLERANCE.get(dtype, TOLERANCE["float32"]) for dtype in dtypes)
+
+
+def _compare(name: str, received: Array, expected: Array, tolerance: float) -> None:
     scale = float(np.max(np.abs(expected), initial=1.0))
     if received.shape != expected.shape or not np.allclose(
-        received, expected, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True
+        received, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True
     ):
         raise NotConvertible(
             name, "the model built from the spec computes other outputs; please report this"

@@ -215,6 +215,29 @@ def test_a_conversion_that_computes_something_else_is_refused(monkeypatch):
         layers_spec_from_keras(image_model())
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float16"])
+def test_a_model_with_a_precision_policy_is_compared_within_its_precision(policy):
+    rng = np.random.default_rng(0)
+    original = sequential(
+        (8, 8, 1),
+        layers.Conv2D(16, 3, activation="relu", dtype=policy),
+        layers.Flatten(dtype=policy),
+        layers.Dense(10, dtype=policy),
+    )
+    original.set_weights([rng.normal(size=one.shape, scale=0.2) for one in original.weights])
+    _, weights = layers_spec_from_keras(original)
+    assert {array.dtype for array in tensors(weights).values()} == {np.dtype(np.float32)}
+
+
+def test_inputs_and_outputs_by_name_are_converted():
+    given = {"b": keras.Input((4,), name="b"), "a": keras.Input((4,), name="a")}
+    difference = layers.Subtract(name="difference")([given["a"], given["b"]])
+    outputs = {"z": layers.Dense(2, name="z")(difference), "d": difference}
+    section, _ = layers_spec_from_keras(keras.Model(given, outputs))
+    assert set(section["inputs"]) == {"a", "b"}
+    assert set(section["outputs"]) == {"z", "difference"}
+
+
 def test_learned_statistics_of_a_normalization_become_numbers():
     normalization = layers.Normalization()
     normalization.adapt(np.random.default_rng(0).random((50, 3)) * 9)
@@ -239,7 +262,7 @@ def test_an_architecture_of_keras_applications_can_be_converted(name):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_layer_that_was_built_from_the_grammar_converts_back_to_it(kind):
     @settings(
-        max_examples=5,
+        max_examples=3,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -130,7 +130,7 @@ def test_the_layer_table_of_a_spec_equals_that_of_the_keras_model(kind):
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_the_row_of_every_kind_of_layer_equals_that_of_the_keras_layer(kind):
-    @settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=HEALTH)
+    @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=HEALTH)
     @given(DOCUMENTS[kind])
     def check(drawn):
         spec = network_of(kind, *drawn)

@@ -109,7 +109,7 @@ def test_every_kind_has_documents():
 @pytest.mark.parametrize("kind", LAYERS)
 def test_shapes_and_weights_are_those_of_keras(kind):
     @settings(
-        max_examples=12,
+        max_examples=8,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
