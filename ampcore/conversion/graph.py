@@ -11,7 +11,9 @@ import keras
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.layer import layer_of_spec
 from ampcore.spec.layers.base import Layer
+from ampcore.spec.layers.catalog import LAYERS
 from ampcore.spec.layers.entry import Reuse
+from ampcore.spec.layers.network import INPUT
 
 Document = dict[str, Any]
 
@@ -54,6 +56,7 @@ def read_graph(model: Any) -> Graph:
         name = graph.unique(tensor._keras_history.operation.name)
         graph.inputs[name] = tensor
         tensors[id(tensor)] = name
+    graph.taken.add(INPUT)  # the name of an input whose shape the data decides
     _add_nodes(graph, network, tensors, prefix="")
     graph.outputs = [tensors[id(tensor)] for tensor in network.outputs]
     return graph
@@ -158,8 +161,6 @@ def _layer(node: Any) -> Layer:
 
 def _merging_layer(node: Any) -> Layer:
     """The layer for an operation such as `x + y`."""
-    from ampcore.spec.layers.catalog import LAYERS
-
     kind = type(node.operation).__name__
     ranks = {len(tensor.shape) for tensor in node.input_tensors}
     if kind not in MERGING_OPERATIONS or len(node.input_tensors) != 2 or len(ranks) != 1:

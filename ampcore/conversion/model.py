@@ -13,7 +13,7 @@ from ampcore.checkpoint.tensors import encode_tensors
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.graph import Graph, functional, read_graph
 from ampcore.models.building_blocks import build_network
-from ampcore.spec.layers.network import infer
+from ampcore.spec.layers.network import INPUT, infer
 from ampcore.spec.model import Layers
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ def layers_spec_from_keras(model: Any, *, logits: bool = False) -> ConvertedMode
 
 def _section(graph: Graph) -> dict[str, Any]:
     """The section of the spec. Raises NotConvertible for inputs or layers that it cannot have."""
-    shapes = {name: tuple(tensor.shape[1:]) for name, tensor in graph.inputs.items()}
+    shapes = _input_shapes(graph)
     inputs = {
         name: {"shape": list(shape), "dtype": _dtype(name, graph.inputs[name])}
         for name, shape in shapes.items()
@@ -73,22 +73,21 @@ def _section(graph: Graph) -> dict[str, Any]:
         # The only input, whose shape the data decides, has the grammar's own name.
         [name] = shapes
         for entry in graph.entries:
-            entry["inputs"] = ["input" if one == name else one for one in entry["inputs"]]
-        graph.inputs = {"input": graph.inputs[name]}
+            entry["inputs"] = [INPUT if one == name else one for one in entry["inputs"]]
+        graph.inputs = {INPUT: graph.inputs[name]}
     section = {
         "kind": "layers",
         "inputs": inputs,
         "layers": graph.entries,
         "outputs": graph.outputs,
     }
-    spec = Layers.model_validate(section)
-    network = spec.connect()
+    network = Layers.model_validate(section).connect()
     problems = list(network.problems)
     if not problems:
-        known = {name: _closed(shapes_) for name, shapes_ in _input_shapes(graph).items()}
+        known = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
         _, problems = infer(network, known, {})
     if problems:
-        raise NotConvertible(None, f"{problems[0].pointer}: {problems[0].detail}".rstrip("."))
+        raise NotConvertible(None, str(problems[0]).rstrip("."))
     return section
 
 
@@ -125,7 +124,7 @@ def _remove_softmax(graph: Graph) -> bool:
         graph.entries.remove(entry)
         graph.outputs = list(entry["inputs"])
         del graph.layers[name]
-        return graph.outputs[0] not in graph.inputs
+        return True
     if entry.get("activation") == "softmax":
         del entry["activation"]
         return True
