@@ -38,7 +38,8 @@ class LayerConfig:
     """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
     name: str
     arguments: Mapping[str, Any]
-    """The arguments of the constructor, without the name."""
+    """The arguments of the constructor, without the name; a size for each axis where there are
+    several."""
     inputs: tuple[str, ...]
     """The names of the layers, or of the network's input, whose outputs are its inputs."""
     call_arguments: Mapping[str, Any] = field(default_factory=dict)
