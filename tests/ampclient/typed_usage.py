@@ -13,6 +13,10 @@ def sync_code(client: Client) -> None:
     assert_type(client.jobs.get("a").cancel(), Job)
     assert_type(client.workers.list(), list[Worker])
     assert_type(client.with_raw_response.jobs.get("a"), RawResponse[Job])
+    assert_type(
+        client.jobs.submit(model=object(), data={"kind": "digits"}, timeout=DEADLINE_S), Job
+    )
+    client.jobs.submit(modle={"kind": "mlp"})  # type: ignore[call-arg]
     client.jobs.get("a", timeot=3)  # type: ignore[call-arg]
     client.with_raw_response.jobs.list()  # type: ignore[call-overload]
     for job in client.jobs.list():
