@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         UnexpectedResponse,
         WaitTimeout,
     )
+    from ampclient.evaluations import (
+        Evaluations,
+    )
     from ampclient.job import (
         AsyncJob,
         Job,
@@ -141,6 +144,7 @@ _HOMES = {
     "CreatedToken": "ampcore.api.tokens",
     "Difference": "ampcore.api.comparison",
     "DigestMismatch": "ampclient.errors",
+    "Evaluations": "ampclient.evaluations",
     "Finding": "ampcore.api.validation",
     "Forbidden": "ampclient.errors",
     "InvalidRequest": "ampclient.errors",
@@ -204,6 +208,7 @@ __all__ = [
     "CreatedToken",
     "Difference",
     "DigestMismatch",
+    "Evaluations",
     "Finding",
     "Forbidden",
     "InvalidRequest",

@@ -9,10 +9,12 @@ from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import iterator, operation
 from ampclient.downloads import OnProgress, download, select_artifacts, target_path
+from ampclient.evaluations import Evaluations
 from ampclient.job_stream import JobStream
 from ampclient.logs import LogReader
 from ampcore.api.artifacts import Artifact
 from ampcore.api.attempts import Attempt
+from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
 from ampcore.api.logs import LogEntry
 
@@ -32,6 +34,23 @@ class JobRecords(JobStream):
             events += page.items
             after, more = page.next, page.more and bool(page.items)
         return events
+
+    @operation
+    async def evaluations(
+        self, *, after: int | None = None, **options: Unpack[RequestOptions]
+    ) -> Evaluations:
+        """The validation metrics by epoch and step, after this step; each step once.
+
+        If a later attempt evaluated a step again, the metrics are those of the latest one.
+        """
+        found: list[Evaluation] = []
+        more = True
+        while more:
+            request = requests.get_evaluations(self.id, after=after)
+            page = await self._transport.send(request, **options)
+            found += page.items
+            after, more = page.next, page.more and bool(page.items)
+        return Evaluations.of(found)
 
     @operation
     async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ampclient import formats, notebook_html
 from ampclient.errors import SpecNotLoaded
-from ampcore.api.base import ApiModel
+from ampcore.api.base import ApiModel, Number
 from ampcore.api.jobs import JobFields
 
 
@@ -19,6 +19,9 @@ class JobView(JobFields):
     """The spec in the response; None in most lists. `spec` is never None."""
 
     # Servers before 0.6 do not send these.
+    resolved_policy: str | None = None
+    metrics: dict[str, Number] | None = None
+    extends: str | None = None
     loss_scale_mode: str | None = None
     examples_per_step: int | None = None
 

@@ -18,6 +18,7 @@ from ampcore.api.base import StoredModel
 from ampcore.api.jobs import Job, ListedJob
 from ampcore.api.projects import Project
 from ampcore.api.workers import Worker
+from ampcore.telemetry.metrics import metrics_of
 from store import tables
 from store.projects import ProjectLoad
 
@@ -116,7 +117,12 @@ def _scale_and_batch(loss_scale_mode: Any, batch_size: Any, accumulate: Any) -> 
 
 
 def _progress_and_summary(row: tables.Job | Row[Any]) -> dict[str, Any]:
-    return {"progress": _progress(row), "summary": _summary(row)}
+    return {"progress": _progress(row), "summary": _summary(row), "metrics": _metrics(row)}
+
+
+def _metrics(row: tables.Job | Row[Any]) -> Any:
+    """The metrics, the main ones first; a value that is no object is reported as unreadable."""
+    return metrics_of(row.metrics) if isinstance(row.metrics, dict) else row.metrics
 
 
 def _progress(row: tables.Job | Row[Any]) -> float | None:

@@ -74,8 +74,8 @@ def renew_lease_and_advance(
 ) -> LeaseStatus | None:
     """As `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
 
-    The job's `seq` advances by `count`. `progress` is empty, or sets the job's `step`, `latest` and
-    `totals`. None also if the attempt has not written `entries_written` entries before.
+    The job's `seq` advances by `count`. `progress` may set the job's `step`, `latest` and `totals`,
+    and its `metrics`. None also if the attempt has not written `entries_written` entries before.
     """
     parameters = {
         "id_": job_id,
@@ -84,7 +84,7 @@ def renew_lease_and_advance(
         "entries_written_": entries_written,
         "count": count,
     }
-    statement = _RENEW_AND_PROGRESS if progress else _RENEW_AND_ADVANCE
+    statement = _RENEW_AND_PROGRESS[frozenset(progress)]
     return _execute(session, statement, {**parameters, **{f"{k}_": v for k, v in progress.items()}})
 
 
@@ -111,6 +111,9 @@ _RENEW_AND_ADVANCE: Final = _RENEW.where(
 ).values(
     entries_written=_JOBS.entries_written + bindparam("count"), seq=_JOBS.seq + bindparam("count")
 )
-_RENEW_AND_PROGRESS: Final = _RENEW_AND_ADVANCE.values(
-    {name: bindparam(f"{name}_") for name in ("step", "latest", "totals")}
-)
+_STEP_COLUMNS: Final = ("step", "latest", "totals")
+_RENEW_AND_PROGRESS: Final = {
+    frozenset(names): _RENEW_AND_ADVANCE.values({name: bindparam(f"{name}_") for name in names})
+    for names in ((), _STEP_COLUMNS, ("metrics",), (*_STEP_COLUMNS, "metrics"))
+}
+"""The statement for each set of columns that change."""

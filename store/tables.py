@@ -2,7 +2,7 @@
 
 import secrets
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import (
     JSON,
@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    literal_column,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -64,6 +65,8 @@ class Job(Base):
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     name: Mapped[str] = mapped_column(String(200))
     policy: Mapped[str] = mapped_column(String(32))
+    resolved_policy: Mapped[str | None] = mapped_column(String(32))
+    """The policy that it trains with: what `auto` chose. None until training starts."""
     model: Mapped[str] = mapped_column(String(32))
     labels: Mapped[dict[str, str]]
     spec: Mapped[dict[str, Any]]
@@ -75,6 +78,8 @@ class Job(Base):
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
     cloned_from: Mapped[str | None] = mapped_column(String(32))
+    extends: Mapped[str | None] = mapped_column(String(32))
+    """The job from whose last checkpoint this one starts."""
     state: Mapped[str] = mapped_column(String(16), default=State.QUEUED)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
@@ -96,6 +101,8 @@ class Job(Base):
     """The values of the last stored step."""
     totals: Mapped[dict[str, Any] | None]
     """Totals over the steps so far (ampcore.telemetry.summary)."""
+    metrics: Mapped[dict[str, Any] | None]
+    """The metrics of the last evaluation; non-finite ones as strings."""
     summary: Mapped[dict[str, Any] | None]
     dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -210,6 +217,31 @@ class EventRow(Base):
     step: Mapped[int | None] = mapped_column(BigInteger)
     data: Mapped[dict[str, Any]]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+# A partial index: a job may have many events of other types. The type is literal text, because with
+# a parameter neither database knows at planning time that the index applies.
+EVALUATION_TYPE: Final = literal_column("'evaluation'", String)
+Index(
+    "ix_events_evaluations",
+    EventRow.job_id,
+    EventRow.step,
+    EventRow.seq,
+    sqlite_where=EventRow.type == EVALUATION_TYPE,
+    postgresql_where=EventRow.type == EVALUATION_TYPE,
+)
+
+
+class JobMetric(Base):
+    """A finite metric of a job's last evaluation: what lists of jobs are sorted and filtered by."""
+
+    __tablename__ = "job_metrics"
+    __table_args__ = (Index(None, "name", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    value: Mapped[float]
+    updated_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
 class LogRow(Base):

@@ -94,15 +94,24 @@ class JobFields(StoredModel):
     total_steps: int | None = Field(description="Known once the job runs; null before.")
     progress: float | None = Field(description="From 0 to 1.")
     policy: str
+    resolved_policy: str | None = Field(
+        description="The policy that it trains with: what `auto` chose. Null until it has started."
+    )
     model: str
     labels: dict[str, str]
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None
+    metrics: dict[str, Number] | None = Field(
+        description="The metrics of the last evaluation, such as `val_loss`; null before the first."
+    )
     loss_scale_mode: str | None = Field(description="The loss-scale mode in the spec.")
     examples_per_step: int | None = Field(description="`batch_size` × `accumulate` in the spec.")
     created_by: str | None = Field(description="The name of the token that submitted the job.")
     cloned_from: str | None = Field(description="The id of the job that it was cloned from.")
+    extends: str | None = Field(
+        description="The id of the job from whose last checkpoint it continues."
+    )
     request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
     created_at: datetime
     not_before: datetime | None = Field(

@@ -108,6 +108,7 @@ class FakeServer:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.steps: dict[str, list[dict[str, Any]]] = {}
         self.events: dict[str, list[dict[str, Any]]] = {}
+        self.evaluations: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.attempts: dict[str, list[dict[str, Any]]] = {}
         self.logs: dict[str, list[dict[str, Any]]] = {}
@@ -184,6 +185,9 @@ class FakeServer:
                 return self._steps(job_id, request.url.params)
             case "events":
                 return self._events(job_id, request.url.params)
+            case "evaluations":
+                page = {"items": self.evaluations.get(job_id, []), "next": None, "more": False}
+                return httpx.Response(200, json=page)
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
             case "logs":

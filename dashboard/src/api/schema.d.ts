@@ -270,6 +270,48 @@ export interface components {
             values: unknown[];
         };
         /**
+         * Evaluation
+         * @description The validation metrics after a step; each metric is a field, as `val_loss` is.
+         */
+        Evaluation: {
+            /**
+             * Epoch
+             * @description The epoch of the step, counted from 0. Null if its length is unknown.
+             */
+            epoch: number | null;
+            /**
+             * Step
+             * @description The last step before the evaluation, counted from 0.
+             */
+            step: number;
+        } & {
+            [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+        };
+        /**
+         * EvaluationPage
+         * @description A page of evaluations in the order of their steps, each evaluated step once.
+         */
+        EvaluationPage: {
+            /** Items */
+            items: components["schemas"]["Evaluation"][];
+            /**
+             * Next
+             * @description The last step in this response, or the request's `after`; pass it as `after` to continue.
+             */
+            next: number | null;
+            /**
+             * More
+             * @description Whether more evaluations are stored.
+             */
+            more: boolean;
+        };
+        /**
+         * EvaluationsFormat
+         * @description The values of the parameter `format`.
+         * @enum {string}
+         */
+        EvaluationsFormat: "json" | "arrow" | "csv" | "ndjson" | "parquet";
+        /**
          * EventPage
          * @description A page of events in order.
          *
@@ -451,6 +493,11 @@ export interface components {
             progress: number | null;
             /** Policy */
             policy: string;
+            /**
+             * Resolved Policy
+             * @description The policy that it trains with: what `auto` chose. Null until it has started.
+             */
+            resolved_policy: string | null;
             /** Model */
             model: string;
             /** Labels */
@@ -461,6 +508,13 @@ export interface components {
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
             summary: components["schemas"]["Summary"] | null;
+            /**
+             * Metrics
+             * @description The metrics of the last evaluation, such as `val_loss`; null before the first.
+             */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            } | null;
             /**
              * Loss Scale Mode
              * @description The loss-scale mode in the spec.
@@ -481,6 +535,11 @@ export interface components {
              * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
+            /**
+             * Extends
+             * @description The id of the job from whose last checkpoint it continues.
+             */
+            extends: string | null;
             /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.
@@ -671,6 +730,11 @@ export interface components {
             progress: number | null;
             /** Policy */
             policy: string;
+            /**
+             * Resolved Policy
+             * @description The policy that it trains with: what `auto` chose. Null until it has started.
+             */
+            resolved_policy: string | null;
             /** Model */
             model: string;
             /** Labels */
@@ -681,6 +745,13 @@ export interface components {
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
             summary: components["schemas"]["Summary"] | null;
+            /**
+             * Metrics
+             * @description The metrics of the last evaluation, such as `val_loss`; null before the first.
+             */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            } | null;
             /**
              * Loss Scale Mode
              * @description The loss-scale mode in the spec.
@@ -701,6 +772,11 @@ export interface components {
              * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
+            /**
+             * Extends
+             * @description The id of the job from whose last checkpoint it continues.
+             */
+            extends: string | null;
             /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.

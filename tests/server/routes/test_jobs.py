@@ -20,8 +20,16 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
     *("id", "name", "project", "state", "reason", "message", "waiting", "priority", "queue"),
     *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
-    *("policy", "model", "labels", "worker_id", "latest", "summary", "spec"),
-    *("created_by", "cloned_from", "request_id", "loss_scale_mode", "examples_per_step"),
+    *("policy", "resolved_policy", "model", "labels", "worker_id", "latest", "summary", "metrics"),
+    *(
+        "spec",
+        "created_by",
+        "cloned_from",
+        "extends",
+        "request_id",
+        "loss_scale_mode",
+        "examples_per_step",
+    ),
     *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
