@@ -42,6 +42,12 @@ class JobView(JobFields):
         )
 
     @property
+    def policy_text(self) -> str:
+        """The policy in the spec, and the one that it trains with if that is another one."""
+        chosen = (self.summary.policy if self.summary else None) or self.resolved_policy
+        return self.policy if chosen in (None, self.policy) else f"{self.policy} ({chosen})"
+
+    @property
     def skipped(self) -> int:
         """Steps skipped so far."""
         known = self.summary or self.latest
@@ -56,17 +62,18 @@ class JobView(JobFields):
 
     _html_head_: ClassVar = (
         *("name", "id", "state", "policy", "model", "step", "loss", "loss scale", "skipped"),
-        *("examples/s", "message"),
+        *("validation", "examples/s", "message"),
     )
 
     def _html_row_(self) -> Sequence[object]:
         latest = self.latest
         return (
-            *(self.name, self.id, self.state, self.policy, self.model),
+            *(self.name, self.id, self.state, self.policy_text, self.model),
             formats.steps(self.step, self.total_steps),
             formats.number(latest.loss if latest else None),
             formats.loss_scale(latest.loss_scale if latest else None),
             self.skipped,
+            formats.metrics(self.metrics or {}),
             formats.rate(self.examples_per_s),
             self.note or self.message or self.waiting,
         )

@@ -90,6 +90,7 @@ class Search:
     q: str | None = None
     """A part of the name, or a prefix of the id."""
     policy: str | None = None
+    """The policy in the spec, or the one that the job trains with."""
     model: str | None = None
     created_after: datetime | None = None
 
@@ -272,11 +273,12 @@ def _conditions(search: Search) -> list[ColumnElement[bool]]:
         attribute == value
         for attribute, value in (
             (Job.project, search.project),
-            (Job.policy, search.policy),
             (Job.model, search.model),
         )
         if value is not None
     ]
+    if search.policy is not None:
+        conditions.append(or_(Job.policy == search.policy, Job.resolved_policy == search.policy))
     if search.states:
         conditions.append(Job.state.in_(search.states))
     if search.created_after is not None:

@@ -37,7 +37,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
             formats.printable((names or {}).get(job.id, job.name)),
             *([job.project] if several else []),
             styled_state(f"{job.state}, {job.note}" if job.note else job.state),
-            job.policy,
+            formats.printable(job.policy_text),
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
             str(job.skipped),
@@ -77,19 +77,13 @@ def _state(job: "JobView") -> str:
 def _origin(job: "JobView") -> list[tuple[str, str]]:
     facts = [
         ("model", job.model),
-        ("policy", _policy(job)),
+        ("policy", job.policy_text),
         ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
         ("project", job.project),
         ("queue", f"{job.queue}, priority {job.priority}"),
     ]
     known = (("submitted by", job.created_by), ("cloned from", job.cloned_from))
     return facts + [(name, value) for name, value in known if value]
-
-
-def _policy(job: "JobView") -> str:
-    """The policy of the spec, and the one that `auto` chose."""
-    chosen = job.summary.policy if job.summary else None
-    return job.policy if chosen in (None, job.policy) else f"{job.policy} (chose {chosen})"
 
 
 def _progress(job: "JobView") -> list[tuple[str, str]]:
@@ -122,8 +116,6 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
         facts += [
             ("loss", _with_best(summary.final_loss, summary.best_loss)),
             ("loss scale", _with_health(summary.final_loss_scale, summary.scale_health)),
-            ("validation loss", formats.number(summary.val_loss)),
-            ("validation accuracy", formats.percent(summary.val_accuracy)),
         ]
     elif job.latest is not None:
         best, health = (summary.best_loss, summary.scale_health) if summary else (None, None)
@@ -131,11 +123,21 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
             ("loss", _with_best(job.latest.loss, best)),
             ("loss scale", _with_health(job.latest.loss_scale, health)),
         ]
+    facts += _metrics(job)
     facts.append(("examples/s", formats.rate(job.examples_per_s)))
     if summary is not None and summary.model_file:
         path = f"attempt-{job.attempt}/{summary.model_file}"
         facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
     return facts
+
+
+def _metrics(job: "JobView") -> list[tuple[str, str]]:
+    """The metrics of the last evaluation; servers before 0.6 send only those of the result."""
+    metrics = job.metrics
+    if metrics is None and job.summary is not None:
+        found = {"val_loss": job.summary.val_loss, "val_accuracy": job.summary.val_accuracy}
+        metrics = {name: value for name, value in found.items() if value is not None}
+    return [(formats.metric_label(n), formats.metric(n, v)) for n, v in (metrics or {}).items()]
 
 
 def _with_best(loss: float | None, best: float | None) -> str:

@@ -37,7 +37,13 @@ NameOrId = Annotated[
     str | None,
     Query(max_length=200, description="Part of the name, or the start of the id."),
 ]
-Policy = Annotated[str | None, Query(max_length=32, description="Only jobs with this policy.")]
+Policy = Annotated[
+    str | None,
+    Query(
+        max_length=32,
+        description="Only jobs with this policy, or for which `auto` chose it.",
+    ),
+]
 Model = Annotated[str | None, Query(max_length=32, description="Only this kind of model.")]
 Project = Annotated[str | None, Query(max_length=64, description="Only this project (for admins).")]
 CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only jobs created later.")]

@@ -38,6 +38,16 @@ FILES: Final[dict[str, Any]] = {
 After = Annotated[
     int, Query(ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`.")
 ]
+End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="The step after the last one.")]
+MaxPoints = Annotated[
+    int | None,
+    Query(
+        ge=2,
+        le=10_000,
+        description="At most this many evaluations of the whole range, evenly spaced, always with "
+        "the last one; `limit` is ignored.",
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=100_000, description="The maximum number of evaluations.")]
 Form = Annotated[
     EvaluationsFormat | None,
@@ -57,7 +67,9 @@ def read(
     database: DatabaseDep,
     request: Request,
     after: After = -1,
+    end: End = None,
     limit: Limit = 10_000,
+    max_points: MaxPoints = None,
     form: Form = None,
 ) -> Response:
     """Read the validation metrics of each evaluated step, exactly once, in order.
@@ -65,7 +77,11 @@ def read(
     A step that a later attempt evaluated again has the metrics of that attempt.
     """
     with database.read() as session:
-        found = evaluations.read(session, job_id, after=after, limit=limit + 1)
+        if max_points is None:
+            found = evaluations.read(session, job_id, after=after, end=end, limit=limit + 1)
+        else:
+            limit = max_points
+            found = evaluations.sample(session, job_id, max_points, after=after, end=end)
     chosen = (
         form
         or MEDIA_TYPES[preferred_media_type(request.headers.get("accept", ""), list(MEDIA_TYPES))]
@@ -83,7 +99,7 @@ def _response(
     if form is not EvaluationsFormat.JSON:
         from server.telemetry.evaluation_table import evaluation_table  # loads NumPy
 
-        pieces = writer(form, began_at=0.0)([evaluation_table(listed)])
+        pieces = writer(form)([evaluation_table(listed)])
         return Response(b"".join(pieces), media_type=FORMATS[form].media_type)
     items = [
         Evaluation.model_validate({"epoch": one.epoch, "step": one.step, **one.metrics})

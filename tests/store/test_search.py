@@ -136,6 +136,9 @@ def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add,
         )
     assert find(project="other") == find(model="cnn") == find(states=(State.FAILED,)) == [two]
     assert find(project="default") == find(policy="mixed_float16") == [one]
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == two).values(resolved_policy="bfloat16"))
+    assert find(policy="bfloat16") == find(policy="float32") == [two]
     assert find(states=(State.FAILED, State.PAUSED), project="default") == []
     assert find(created_after=made) == [two]
 

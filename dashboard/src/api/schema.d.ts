@@ -195,6 +195,13 @@ export interface components {
             data: {
                 [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             };
+            /**
+             * Evaluations
+             * @description Its evaluations: `step`, `epoch` (-1 if unknown), `elapsed_s`, and a list for each metric, such as `val_loss`.
+             */
+            evaluations: {
+                [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            };
         };
         /**
          * Comparison

@@ -42,6 +42,12 @@ export function etaS(job: ListedJob): number | null {
   return ((job.total_steps - job.step) * examples) / rate;
 }
 
+/** The policy in the spec, and the one that it trains with if that is another one. */
+export function policyText(job: ListedJob): string {
+  const chosen = job.summary?.policy ?? job.resolved_policy;
+  return chosen == null || chosen === job.policy ? job.policy : `${job.policy} (${chosen})`;
+}
+
 /** The mode of the loss scale. */
 export function scaleMode(job: ListedJob): string {
   return job.loss_scale_mode ?? "none";

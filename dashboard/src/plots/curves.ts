@@ -14,6 +14,8 @@ export interface Curve {
   high: Values | null;
   /** Infinite values and NaN, by index: no line can show them, so they are drawn as markers. */
   nonFinite: ReadonlyMap<number, number>;
+  /** True for metrics: they have values at few steps, and each is drawn as a point. */
+  hasPoints?: boolean;
 }
 
 export interface Panel {
@@ -45,6 +47,13 @@ export function jobPanels(data: Columns): Panel[] {
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {
   return nonFinite.size > 0 || mean.some((value) => typeof value === "number");
+}
+
+/** The index of a curve's point at or before `index`; -1 before the first, and after the end of a line. */
+export function pointAt({ mean, hasPoints }: Curve, index: number): number {
+  if (mean[index] !== undefined) return index;
+  const isOver = !hasPoints && mean.findIndex((value, at) => at > index && value !== undefined) < 0;
+  return isOver ? -1 : mean.findLastIndex((value, at) => at < index && value !== undefined);
 }
 
 /** The curves of a column and of its networks: `loss`, `loss/generator`, … */

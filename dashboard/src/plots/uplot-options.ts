@@ -6,6 +6,8 @@ import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
 /** What cannot change once uPlot has been created. */
 export interface PlotShape {
   bands: boolean[];
+  /** Of each curve: whether every value is drawn as a point. */
+  points: boolean[];
   isLossScale: boolean;
   showsXAxis: boolean;
   cursorGroup: string;
@@ -17,6 +19,7 @@ const CURVE_COLOURS = 10;
 const LOG_PADDING = 1.19; // factor above and below the powers of two
 const MAX_GRID_LINES = 5;
 const MARKER_PX = 5;
+const EVALUATION_PX = 6;
 
 export function uplotOptions(
   shape: PlotShape,
@@ -76,7 +79,10 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
   for (const [index, hasBand] of shape.bands.entries()) {
     const stroke = curveColour(index);
     const dash = index >= 4 ? [6, 3] : [];
-    series.push({ ...paths, stroke, width: 1.5, dash, points: { show: false, size: 4, fill: stroke, filter: isolatedPoints } });
+    const points = shape.points[index]
+      ? { show: true, size: EVALUATION_PX, fill: stroke }
+      : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
+    series.push({ ...paths, stroke, width: 1.5, dash, points });
     if (!hasBand) continue;
     const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
     const high = series.push(edge, { ...edge }) - 1;

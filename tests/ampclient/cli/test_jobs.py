@@ -127,6 +127,22 @@ def test_a_job_of_a_newer_server_and_a_damaged_one_are_shown(ampctl, server):
 
 def test_get_shows_the_policy_that_auto_chose(ampctl, server, summary):
     server.add_job("a", policy="auto", summary={**summary, "policy": "mixed_bfloat16"})
-    assert "auto (chose mixed_bfloat16)" in ampctl("get", "a").out
+    assert "auto (mixed_bfloat16)" in ampctl("get", "a").out
     server.add_job("b", policy="auto")
-    assert "chose" not in ampctl("get", "b").out
+    assert "(" not in ampctl("get", "b").out
+
+
+def test_the_policy_of_a_running_job_is_shown_once_auto_has_chosen_it(ampctl, server):
+    server.add_job("a", policy="auto", resolved_policy="mixed_float16", state="running")
+    assert "auto (mixed_float16)" in ampctl("get", "a").out
+    assert "auto (mixed_float16)" in ampctl("list").out
+
+
+def test_get_shows_the_metrics_of_the_last_evaluation(ampctl, server, latest):
+    metrics = {"val_loss": 0.5, "val_accuracy": 0.875, "val_top-5_error": "NaN"}
+    server.add_job("a", state="running", latest=latest, metrics=metrics)
+    lines = [line.split("  ") for line in ampctl("get", "a").out.splitlines()]
+    found = {line[0]: line[-1].strip() for line in lines}
+    assert found["validation loss"] == "0.5"
+    assert found["validation accuracy"] == "87.5%"
+    assert found["validation top-5 error"] == "nan"

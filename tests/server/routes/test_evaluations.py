@@ -84,6 +84,20 @@ def test_pages_have_every_row_once(api, job_id):
     assert get(api, job_id, after=24).json() == {"items": [], "next": 24, "more": False}
 
 
+def test_a_range_of_steps_is_read(api, job_id):
+    rows = get(api, job_id, after=9, end=24).json()["items"]
+    assert [row["step"] for row in rows] == [19]
+
+
+@pytest.mark.parametrize(("most", "steps"), [(10, range(10)), (4, [0, 3, 6, 9]), (3, [1, 5, 9])])
+def test_a_sample_is_evenly_spaced_and_has_the_last_evaluation(api, make_job, most, steps):
+    job = make_job(State.RUNNING)
+    append(api, job.id, 1, [evaluation(step, val_loss=0.5) for step in range(10)])
+    page = get(api, job.id, max_points=most).json()
+    assert [row["step"] for row in page["items"]] == [*steps]
+    assert (page["next"], page["more"]) == (9, False)
+
+
 def test_without_a_start_event_the_epoch_is_unknown(api, make_job):
     job = make_job(State.RUNNING)
     append(api, job.id, 1, [evaluation(9, val_loss=0.5)])

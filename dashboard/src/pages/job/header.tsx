@@ -10,7 +10,7 @@ import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { age, dateTime } from "../../display/format.ts";
-import { hasEnded, unreadable } from "../../display/jobs.ts";
+import { hasEnded, policyText, unreadable } from "../../display/jobs.ts";
 
 export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
   return (
@@ -32,7 +32,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
       {unreadable(job) && <p class="callout failed" role="note">{unreadable(job)}. See the server log for details.</p>}
       <div class="row muted">
         <code>{job.id}</code>
-        <span>{job.model} · {job.policy}</span>
+        <span>{job.model} · {policyText(job)}</span>
         <Ages job={job} />
         {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
         {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}

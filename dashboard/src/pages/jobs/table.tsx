@@ -8,7 +8,7 @@ import { Badge, Labels } from "../../components/badge.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { age, dateTime, number, percent } from "../../display/format.ts";
-import { scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
+import { policyText, scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
 
 const HEADINGS = [
   "State", "Name", "Policy", "Loss scale", "Progress", "Loss", "Skipped", "Examples/s", "Age",
@@ -61,7 +61,7 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
         <a class="name" href={routeHref(["jobs", job.id])}>{job.name}</a> <Labels labels={job.labels} />
         {unreadable(job) && <span class="badge failed">{unreadable(job)}</span>}
       </Cell>
-      <Cell name="Policy">{job.policy}</Cell>
+      <Cell name="Policy">{policyText(job)}</Cell>
       <Cell name="Loss scale">{scaleMode(job)}</Cell>
       <Cell name="Progress"><Progress job={job} /></Cell>
       <Cell name="Loss">{number(job.latest?.loss)}</Cell>
