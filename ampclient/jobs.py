@@ -66,6 +66,7 @@ class BaseJobs(Generic[J]):
         *,
         state: str | Iterable[str] | None = None,
         label: Labels | None = None,
+        metric: str | Iterable[str] | None = None,
         q: str | None = None,
         policy: str | None = None,
         model: str | None = None,
@@ -79,9 +80,10 @@ class BaseJobs(Generic[J]):
         """The jobs that match all given filters, newest first.
 
         `state` is one state or several. `label` is "team=vision", "team" (any value), several of
-        them, or a mapping. `q` is a part of the name or the start of the id. `sort` is created_at,
-        updated_at, name or priority, with a leading "-" for descending order. `project` is for
-        admins, who see all projects.
+        them, or a mapping. `metric` is a condition on the last evaluation, "val_accuracy>=0.9", or
+        several. `q` is a part of the name or the start of the id. `sort` is created_at, updated_at,
+        name, priority or a metric such as val_loss, with a leading "-" for descending order; jobs
+        without the metric come last. `project` is for admins, who see all projects.
 
         `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
         first read, and an AsyncJob raises SpecNotLoaded.
@@ -93,6 +95,7 @@ class BaseJobs(Generic[J]):
         search = requests.Search(
             states=_several(state),
             labels=_labels(label),
+            metrics=_several(metric),
             q=q,
             policy=policy,
             model=model,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, exists, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from ampcore.telemetry.metrics import finite_metrics
 from store.rows import insert_rows
@@ -36,10 +36,11 @@ class MetricFilter:
     def condition(self) -> ColumnElement[bool]:
         """The condition in SQL; false for a job without the metric."""
         compare = COMPARISONS[self.comparison]
-        found = select(JobMetric.job_id).where(
-            JobMetric.name == self.name, compare(JobMetric.value, self.value)
+        metric = aliased(JobMetric)  # the list may be sorted by a metric, too
+        # IN reads an index of the metric. EXISTS would let SQLite probe every job of a long list.
+        return Job.id.in_(
+            select(metric.job_id).where(metric.name == self.name, compare(metric.value, self.value))
         )
-        return Job.id.in_(found)
 
 
 def replace(session: Session, job_id: str, metrics: Mapping[str, float]) -> None:

@@ -1,7 +1,7 @@
 """Prints jobs as a table, one job as fields, and a validated spec as paragraphs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -9,17 +9,28 @@ from ampclient import formats
 from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
 
+VALIDATION_LOSS: Final = "val_loss"
+
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
     from ampcore.api.validation import Validation
 
 
-def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
-    """One row per job, with these names by id; with a project column if there are several."""
+def print_jobs(
+    jobs: Sequence["JobView"],
+    names: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
+) -> None:
+    """One row per job, with these names by id; with a project column if there are several.
+
+    Without `metrics`, the validation loss is shown if a job has one.
+    """
     from ampclient.progress.live_table import styled_state
     from ampclient.terminal_table import Cell, TableColumn
 
     several = len({job.project for job in jobs}) > 1
+    has_loss = any(VALIDATION_LOSS in (job.metrics or {}) for job in jobs)
+    shown = metrics or ([VALIDATION_LOSS] if has_loss else [])
     columns = (
         TableColumn("ID"),
         TableColumn("NAME", min_width=12),
@@ -28,6 +39,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
         TableColumn("POLICY", drop_order=1),
         TableColumn("STEP", align_right=True),
         TableColumn("LOSS", align_right=True),
+        *(TableColumn(formats.printable(name), align_right=True) for name in shown),
         TableColumn("SKIPPED", align_right=True, drop_order=4),
         TableColumn("CREATED", align_right=True, drop_order=3),
     )
@@ -40,6 +52,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
             formats.printable(job.policy_text),
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
+            *(formats.metric(name, (job.metrics or {}).get(name)) for name in shown),
             str(job.skipped),
             ago(job.created_at),
         )

@@ -25,6 +25,8 @@ class Search:
     states: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Each `key=value`, or `key` for any value."""
+    metrics: Sequence[str] = ()
+    """Each a condition on a metric, as in `val_accuracy>=0.9`."""
     q: str | None = None
     policy: str | None = None
     model: str | None = None
@@ -39,6 +41,7 @@ class Search:
         """The search as query parameters."""
         several = [("state", state) for state in self.states]
         several += [("label", label) for label in self.labels]
+        several += [("metric", metric) for metric in self.metrics]
         several += [("fields", field) for field in self.fields]
         return several + params(
             q=self.q,

@@ -1037,12 +1037,6 @@ export interface components {
             steps: number[];
         };
         /**
-         * Sort
-         * @description The sort key of a list; with a dash, in descending order.
-         * @enum {string}
-         */
-        Sort: "created_at" | "-created_at" | "updated_at" | "-updated_at" | "name" | "-name" | "priority" | "-priority";
-        /**
          * SpecKind
          * @description One kind of model, data or optimizer that a spec can name.
          */

@@ -2,6 +2,7 @@
 import type { Numeric } from "../api/types.ts";
 import { number, percent } from "./format.ts";
 
+export const VALIDATION_LOSS = "val_loss";
 const PREFIX = /^val_/;
 
 /** Whether this is the name of a metric. */

@@ -1,10 +1,8 @@
 // Evaluations in the plots of steps: the validation loss beside the loss, and a panel for each other
 // metric. They exist at few steps, which become points of the common x axis.
 import type { Evaluation, Numeric } from "../api/types.ts";
-import { isMetric, metricTitle } from "../display/metrics.ts";
+import { isMetric, metricTitle, VALIDATION_LOSS } from "../display/metrics.ts";
 import type { Columns, Curve, Panel, Values } from "./curves.ts";
-
-export const VALIDATION_LOSS = "val_loss";
 
 /** The values of one metric and their x, in order. */
 export interface MetricLine {

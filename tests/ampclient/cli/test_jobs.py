@@ -39,12 +39,30 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
 def test_list_sends_its_options_to_the_server(ampctl, server):
     ampctl(
         "list", "--label", "team=vision", "--label", "x", "--q", "digits", "--policy", "float32",
-        "--model", "cnn", "--project", "vision", "--sort", "-priority",
+        "--model", "cnn", "--project", "vision", "--sort", "-priority", "--where", "val_loss<1",
+        "--where", "val_auc>=0.5",
     )  # fmt: skip
     params = server.requests[0].url.params
     assert params.get_list("label") == ["team=vision", "x"]
+    assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]
     names = ("q", "policy", "model", "project", "sort")
     assert [params[name] for name in names] == ["digits", "float32", "cnn", "vision", "-priority"]
+
+
+def test_list_shows_the_metrics_that_it_is_sorted_and_filtered_by(ampctl, server):
+    server.add_job("a", metrics={"val_loss": 0.5, "val_accuracy": 0.875, "val_auc": 0.25})
+    server.add_job("b")
+
+    def columns(*options):
+        rows = [line.split() for line in ampctl("list", *options).out.splitlines()]
+        return rows[1][6:-4], rows[0][6:-2], rows[2][6:-4]
+
+    assert columns() == (["0.5"], ["val_loss"], ["–"])
+    assert columns("--sort", "-val_accuracy", "--where", "val_auc <= 0.5") == (
+        ["87.5%", "0.25"],
+        ["val_accuracy", "val_auc"],
+        ["–", "–"],
+    )
 
 
 def test_list_that_finds_nothing_says_so(ampctl):
