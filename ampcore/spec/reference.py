@@ -21,7 +21,8 @@ HEAD: Final = """\
 # The job spec
 
 YAML or JSON. An unknown field is an error, and values keep the type they were written in: `"256"`
-is not an integer. All errors are reported at once. For practical advice see
+is not an integer. A section without `kind` or `mode` has its default one: `optimizer:
+{learning_rate: 0.01}` is of `adam`. All errors are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
 *Generated from the JSON schema by `python -m ampcore.spec.reference`. `GET /api/v1/models`,

@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ampcore.api.jobs import Job
-from ampcore.spec import JobSpec, SpecValidationError
-from ampcore.spec.assignments import with_values
+from ampcore.spec import JobSpec
 from server.dataset_folder import DatasetFolder
 from server.deps import actor_of, member_of, services_of
 from server.dispatch import Dispatcher, dispatch_jobs
@@ -26,9 +25,10 @@ from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
 from server.jobs.actions import get_visible_job
+from server.jobs.cloned_spec import clone_document
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
-from store import audit, idempotency, jobs, projects, tables
+from store import audit, idempotency, jobs, projects
 from store.audit import Actor
 from store.database import Database
 from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
@@ -38,9 +38,6 @@ from store.tables import AuditEntry
 
 SINGLE_JOB_ERRORS: Final = (QuotaExceeded, KeyReused, DataError, IntegrityError)
 """Errors that one job of a transaction can cause: the jobs are then written one by one."""
-
-DERIVED_FIELDS: Final = ("loss_scale", "name")
-"""Fields of a spec whose default depends on other fields."""
 
 
 @dataclass(frozen=True)
@@ -96,33 +93,6 @@ async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]
 
     actor = actor_of(request, principal)
     return await _submit(request, Submission(draft, "job.clone", actor, idempotent_request))
-
-
-def clone_document(job: tables.Job, changes: Mapping[str, Any]) -> Any:
-    """The spec of a job with its later edits, and with the value of each dotted path replaced.
-
-    Fields that had their derived default are left out, so that they are derived again: a clone
-    in float32 has no loss scale. Raises SpecValidationError for a path that does not exist.
-    """
-    runtime = {**job.spec["runtime"], "priority": job.priority}
-    edited = {**job.spec, "name": job.name, "labels": job.labels, "runtime": runtime}
-    return with_values(_without_derived_fields(edited), changes)
-
-
-def _without_derived_fields(document: dict[str, Any]) -> dict[str, Any]:
-    for name in DERIVED_FIELDS:
-        shorter = {key: value for key, value in document.items() if key != name}
-        if _with_defaults(shorter).get(name) == document[name]:
-            document = shorter
-    return document
-
-
-def _with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with every default filled in; empty if this version does not accept it."""
-    try:
-        return JobSpec.parse(document).to_json()
-    except SpecValidationError:
-        return {}
 
 
 async def _submit(request: Request, submission: Submission) -> Response:

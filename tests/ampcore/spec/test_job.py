@@ -4,6 +4,7 @@ import pytest
 
 from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.data import Npz
+from ampcore.spec.optimizer import Adam, Constant, Sgd
 from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
 
 
@@ -38,6 +39,28 @@ def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
     assert spec(precision=precision).loss_scale == scale
     given = {"mode": "fixed", "scale": 8.0}
     assert spec(precision=precision, loss_scale=given).loss_scale == FixedScale(scale=8.0)
+
+
+def test_a_section_without_a_kind_has_the_default_one():
+    made = spec(
+        precision={"policy": "mixed_float16"},
+        optimizer={"learning_rate": 0.5, "schedule": {"warmup_steps": 7}},
+        loss_scale={"initial": 8.0},
+    )
+    assert made.optimizer == Adam(learning_rate=0.5, schedule=Constant(warmup_steps=7))
+    assert made.loss_scale == DynamicScale(initial=8.0)
+    networks = {"generator": {"learning_rate": 0.25}, "discriminator": {"kind": "sgd"}}
+    optimizers = spec(model={"kind": "gan"}, optimizers=networks).optimizers
+    assert optimizers == {"generator": Adam(learning_rate=0.25), "discriminator": Sgd()}
+
+
+def test_the_error_of_a_section_without_a_kind_names_the_fields_of_the_default_one():
+    two = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    found = problems(two | {"optimizer": {"momentum": 0.5}, "loss_scale": {"initial": 8.0}})
+    assert set(found) == {"/optimizer/momentum", "/loss_scale/initial"}
+    assert "beta_1" in found["/optimizer/momentum"].expected
+    found = problems(two | {"optimizer": "adam", "precision": {"policy": "half"}})
+    assert set(found) == {"/optimizer", "/precision/policy"}
 
 
 @pytest.mark.parametrize("queue", ["Fast GPU", "", "../x", "a\n", "a" * 64])

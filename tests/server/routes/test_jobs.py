@@ -369,6 +369,38 @@ def test_fields_of_a_clone_can_be_set_and_dependent_defaults_change(api):
     assert answer.json()["labels"] == {"x": "y"}
 
 
+def cloned_spec(api, job, **values):
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/clone", json={"set": paths})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["spec"]
+
+
+def test_a_field_of_a_section_with_a_default_kind_can_be_set_in_a_clone(api, make_job):
+    job = make_job(precision={"policy": "mixed_float16"})
+    assert cloned_spec(api, job, loss_scale__initial=8.0)["loss_scale"]["initial"] == 8.0
+    spec = cloned_spec(api, job, optimizer__learning_rate=0.5)
+    assert (spec["optimizer"]["kind"], spec["optimizer"]["learning_rate"]) == ("adam", 0.5)
+
+
+def test_the_kind_of_a_section_can_be_changed_in_a_clone(api, make_job):
+    job = make_job(optimizer={"learning_rate": 0.5})
+    spec = cloned_spec(api, job, optimizer__kind="sgd", optimizer__schedule__kind="cosine")
+    optimizer = spec["optimizer"]
+    assert (optimizer["kind"], optimizer["learning_rate"]) == ("sgd", 0.5)
+    assert "beta_1" not in optimizer
+    assert optimizer["schedule"]["kind"] == "cosine"
+    # The default rate of another kind is another one.
+    assert cloned_spec(api, make_job(), optimizer__kind="sgd")["optimizer"]["learning_rate"] == 0.01
+
+
+def test_a_value_that_the_new_kind_does_not_have_is_an_error(api, make_job):
+    job = make_job(optimizer={"beta_1": 0.5})
+    body = {"set": {"optimizer.kind": "sgd"}}
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/clone", json=body)
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/optimizer/beta_1"]
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -377,6 +409,9 @@ def test_fields_of_a_clone_can_be_set_and_dependent_defaults_change(api):
         ({"set": {"": 1}}, "invalid_spec"),
         ({"set": {"model.hidden.7": 1}}, "invalid_spec"),
         ({"set": {"name.x": 1}}, "invalid_spec"),
+        ({"set": {"optimizer.kind": []}}, "invalid_spec"),
+        ({"set": {"a..kind": "b"}}, "invalid_spec"),
+        ({"set": {".".join("x" * 40) + ".kind": "b"}}, "invalid_spec"),
         ({"set": ["train.epochs=1"]}, "invalid_request"),
         ({"sett": {}}, "invalid_request"),
     ],
