@@ -60,6 +60,20 @@ class BaseJobs(Generic[J]):
         """One job. Raises NotFound."""
         return self._bind(await self._transport.send(requests.get_job(job_id), **options))
 
+    @operation
+    async def extend(
+        self,
+        job: str | JobView,
+        *,
+        epochs: int,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> J:
+        """Queue a new job that continues a succeeded one (or its id); see `Job.extend`."""
+        job_id = job if isinstance(job, str) else job.id
+        request = requests.extend_job(job_id, epochs, idempotency_key or str(uuid4()))
+        return self._bind(await self._transport.send(request, **options))
+
     @paginated
     async def list(
         self,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from ampcore.api.jobs import CloneChanges, JobChanges
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
 from server.access.auth_middleware import PUBLIC_PATHS
@@ -93,6 +93,13 @@ CLONE_BODY: Final[dict[str, Any]] = {
         "required": False,
         "description": "The fields of the spec to change in the clone.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="CloneChanges")}}},
+    }
+}
+EXTEND_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "How much longer to train.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
     }
 }
 TEXT: Final = {"type": "string"}
@@ -194,7 +201,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
-    for model in (JobSpec, JobChanges, CloneChanges, Problem, ProblemDetail):
+    for model in (JobSpec, JobChanges, CloneChanges, Extension, Problem, ProblemDetail):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema

@@ -119,6 +119,15 @@ class Job(Base):
 Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
 
 
+# A partial index: few jobs extend another one, and each deletion looks for those.
+Index(
+    "ix_jobs_extends",
+    Job.extends,
+    sqlite_where=Job.extends.is_not(None),
+    postgresql_where=Job.extends.is_not(None),
+)
+
+
 class Attempt(Base):
     """One execution of a job by a worker."""
 

@@ -10,18 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from ampcore.spec import Reason
 from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.artifact_uploader import ArtifactUploader
 from worker.background_thread import run_in_background
-from worker.checkpoint_download import fetch_latest_checkpoint
+from worker.checkpoint_download import ExtendedCheckpointMissing, fetch_latest_checkpoint
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
 from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
-from worker.outcome import AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
 from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
@@ -99,6 +100,8 @@ class JobAttempt:
         """The attempt's result; None when this worker no longer owns the job."""
         try:
             trainer_exit = self._run_trainer()
+        except ExtendedCheckpointMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_CHECKPOINT, str(error))
         except Exception as error:
             log.exception("the attempt failed in the worker")
             return failed_in_worker(error)
@@ -127,7 +130,12 @@ class JobAttempt:
     def _fetch_checkpoint(self, folder: Path) -> bool:
         enqueue = self._writer.enqueue
         return fetch_latest_checkpoint(
-            self._context.storage, self._database, self._lease, folder, enqueue
+            self._context.storage,
+            self._database,
+            self._lease,
+            folder,
+            enqueue,
+            extends=self._job.extends,
         )
 
     def _place_checkpoints(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:

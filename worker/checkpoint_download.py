@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +20,23 @@ RETRY_DELAYS_S: Final = (0.5, 2.0, 5.0)
 """Waits between tries while the storage is unreachable."""
 
 
+class ExtendedCheckpointMissing(Exception):
+    """No checkpoint of the job that is extended can be used any more."""
+
+
 def fetch_latest_checkpoint(
     storage: Storage,
     database: RetryingDatabase,
     lease: Lease,
     output_dir: Path,
     on_warning: Callable[[Event], object],
+    *,
+    extends: str | None = None,
 ) -> bool:
     """Download the newest usable checkpoint of the lease's job into `output_dir`.
 
-    A damaged or missing checkpoint causes a warning, and the next older one is tried.
+    A damaged or missing checkpoint causes a warning, and the next older one is tried; after its own
+    those of the job that it extends, if any.
 
     Returns:
         True when a checkpoint was downloaded; False when the job starts at step 0.
@@ -37,8 +44,11 @@ def fetch_latest_checkpoint(
     Raises:
         StorageFailed: The storage cannot be reached and no other checkpoint is usable. Starting
             at step 0 would discard checkpoints that are only unreachable for now.
+        ExtendedCheckpointMissing: There is no usable checkpoint of the job that it extends.
     """
-    rows = database.write(lambda session: artifacts.checkpoints(session, lease.job_id))
+    rows = _checkpoints(database, lease.job_id)
+    if extends is not None:
+        rows = [*rows, *_checkpoints(database, extends)]
     unreachable: StorageFailed | None = None
     for row in rows:
         try:
@@ -52,11 +62,20 @@ def fetch_latest_checkpoint(
             return True
     if unreachable is not None:
         raise unreachable
+    if extends is not None:
+        raise ExtendedCheckpointMissing(
+            f"No checkpoint of job {extends}, which this job extends, is available any more. "
+            "Clone the job to train from the beginning."
+        )
     if rows:
         on_warning(
             _warning("restarted_at_step_0", "No checkpoint is usable; training restarts at step 0.")
         )
     return False
+
+
+def _checkpoints(database: RetryingDatabase, job_id: str) -> Sequence[Artifact]:
+    return database.write(lambda session: artifacts.checkpoints(session, job_id))
 
 
 def _fetch(storage: Storage, row: Artifact, folder: Path, attempt_ended: threading.Event) -> None:

@@ -58,6 +58,7 @@ for command in (
     job_actions.resume,
     job_actions.retry,
     job_actions.clone,
+    job_actions.extend,
     job_actions.edit,
     job_actions.delete,
 ):

@@ -95,7 +95,11 @@ def _origin(job: "JobView") -> list[tuple[str, str]]:
         ("project", job.project),
         ("queue", f"{job.queue}, priority {job.priority}"),
     ]
-    known = (("submitted by", job.created_by), ("cloned from", job.cloned_from))
+    known = (
+        ("submitted by", job.created_by),
+        ("cloned from", job.cloned_from),
+        ("extends", job.extends),
+    )
     return facts + [(name, value) for name, value in known if value]
 
 

@@ -64,6 +64,12 @@ def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> JsonRequ
     return _post(job_path(job_id, "clone"), body=body, headers=idempotency_header(key))
 
 
+def extend_job(job_id: str, epochs: int, key: str) -> JsonRequest[JobView]:
+    """Queue a job that continues another one for more epochs; the same key returns the same job."""
+    path = job_path(job_id, "extend")
+    return _post(path, body={"epochs": epochs}, headers=idempotency_header(key))
+
+
 def validate_job(spec: Mapping[str, Any]) -> JsonRequest[Validation]:
     """Validate a spec without queuing a job."""
     path, read = "/jobs/validate", Validation.from_json

@@ -174,6 +174,14 @@ class JobChanges(RequestModel):
     priority: int = Field(default=5, ge=0, le=9, json_schema_extra=_remove_default)
 
 
+class Extension(RequestModel):
+    """How much longer the new job trains."""
+
+    epochs: int = Field(
+        ge=1, le=1_000_000, description="The number of further epochs.", examples=[5]
+    )
+
+
 class CloneChanges(RequestModel):
     """The changes to the spec of a clone."""
 

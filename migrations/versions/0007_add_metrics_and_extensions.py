@@ -38,6 +38,14 @@ def upgrade() -> None:
     for name, kind in COLUMNS.items():
         op.add_column("jobs", sa.Column(name, kind, nullable=True))
     op.create_index(
+        "ix_jobs_extends",
+        "jobs",
+        ["extends"],
+        unique=False,
+        sqlite_where=sa.text("extends IS NOT NULL"),
+        postgresql_where=sa.text("extends IS NOT NULL"),
+    )
+    op.create_index(
         "ix_events_evaluations",
         "events",
         ["job_id", "step", "seq"],
@@ -73,6 +81,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_job_metrics_name_value_job_id"), table_name="job_metrics")
     op.drop_table("job_metrics")
     op.drop_index("ix_events_evaluations", table_name="events")
+    op.drop_index("ix_jobs_extends", table_name="jobs")
     for name in reversed(COLUMNS):
         op.drop_column("jobs", name)
 

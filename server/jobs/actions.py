@@ -57,9 +57,10 @@ RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
 DELETE: Final = Action("delete", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
+EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
-ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
+ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND)
 
 
 def get_visible_job(session: Session, job_id: str, principal: Principal) -> tables.Job:
@@ -145,12 +146,18 @@ class JobActions:
             projects.check_queue_quota(session, project)
         changed = change(session, job_id)
         if not changed:
-            raise _refusal(action, get_visible_job(session, job_id, self.principal))
+            raise refusal(session, action, get_visible_job(session, job_id, self.principal))
         audit.record(session, self.actor, f"job.{action.name}", job_id, project=project, **data)
         return changed
 
 
-def _refusal(action: Action, job: tables.Job) -> Conflict:
+def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
+    """The error for an action that the job does not allow, with what it allows."""
+    if action is DELETE and (other := jobs.unfinished_extension(session, job.id)):
+        return Conflict(
+            f"Cannot {action.name} the job: job {other}, which has not ended, extends it and may "
+            "need its checkpoint."
+        )
     allowing = [str(other) for other in State if other in action.states]
     known = State(job.state) if job.state in list(State) else None
     allowed = [other.name for other in ACTIONS if known in other.states]

@@ -1,4 +1,4 @@
-"""The spec of a job that is made from another one: with changed fields, or with more epochs."""
+"""The spec of a clone: that of another job, with some fields changed."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,19 +28,6 @@ def clone_document(job: tables.Job, changes: Mapping[str, Any]) -> Any:
         if section and field in KINDS:
             document = _without_section_defaults(document, section, field, value)
     return with_values(document, changes)
-
-
-def extended_document(job: tables.Job, epochs: int, steps_per_epoch: int | None) -> Any:
-    """The spec of a job that trains for more epochs than this one.
-
-    A job with `train.steps` gets as many more steps; `steps_per_epoch` is then needed.
-    """
-    train = job.spec["train"]
-    if train.get("steps") is None:
-        return clone_document(job, {"train.epochs": train["epochs"] + epochs})
-    if steps_per_epoch is None:
-        raise ValueError("expected the steps of an epoch of a job with train.steps")
-    return clone_document(job, {"train.steps": train["steps"] + epochs * steps_per_epoch})
 
 
 def _without_derived_fields(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Submit jobs: from the request to the committed row and the message to a worker.
 
-The file follows a submission: `submit_spec` and `submit_clone` read the request, `_submit` returns
-the stored response if the request is a repeat, and `JobSubmitter` checks, writes and dispatches.
+The file follows a submission: `submit_spec`, `submit_clone` and `submit_extension` read the
+request, `_submit` returns the stored response if the request is a repeat, and `JobSubmitter`
+checks, writes and dispatches.
 Submissions that arrive at the same moment are written in one transaction; each gets its own
 response or error, as if it were the only one.
 """
@@ -26,9 +27,10 @@ from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
 from server.jobs.actions import get_visible_job
 from server.jobs.cloned_spec import clone_document
+from server.jobs.extended_spec import extended_document
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
-from store import audit, idempotency, jobs, projects
+from store import audit, idempotency, jobs, projects, tables
 from store.audit import Actor
 from store.database import Database
 from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
@@ -47,6 +49,7 @@ class JobDraft:
     document: Any
     project: str
     cloned_from: str | None = None
+    extends: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,41 @@ async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]
 
     `changes` maps dotted paths to values. Raises as `submit_spec`, and NotFound.
     """
+
+    def draft(session: Session, job: tables.Job) -> JobDraft:
+        return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
+
+    return await _submit_from(request, job_id, "job.clone", draft)
+
+
+async def submit_extension(request: Request, job_id: str, epochs: int) -> Response:
+    """POST /jobs/{job_id}/extend: queue a job that trains a finished one for more epochs.
+
+    Raises as `submit_clone`, and Conflict if the job has not succeeded or has no checkpoint of its
+    end.
+    """
+
+    def draft(session: Session, job: tables.Job) -> JobDraft:
+        document = extended_document(session, job, epochs)
+        return JobDraft(document, job.project, extends=job.id)
+
+    return await _submit_from(request, job_id, "job.extend", draft)
+
+
+async def _submit_from(
+    request: Request, job_id: str, action: str, draft: Callable[[Session, tables.Job], JobDraft]
+) -> Response:
+    """Queue a job that is made from another one, which the principal must see."""
     principal = member_of(request)
     idempotent_request = await read_idempotency_key(request)
     database = services_of(request).database
 
-    def draft() -> JobDraft:
+    def draft_from_job() -> JobDraft:
         with database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
+            return draft(session, get_visible_job(session, job_id, principal))
 
     actor = actor_of(request, principal)
-    return await _submit(request, Submission(draft, "job.clone", actor, idempotent_request))
+    return await _submit(request, Submission(draft_from_job, action, actor, idempotent_request))
 
 
 async def _submit(request: Request, submission: Submission) -> Response:
@@ -173,7 +200,9 @@ class JobSubmitter:
         except Exception as error:
             return error
         actor = submission.actor
-        origin = jobs.Origin(draft.project, actor.token_name, actor.request_id, draft.cloned_from)
+        origin = jobs.Origin(
+            draft.project, actor.token_name, actor.request_id, draft.cloned_from, draft.extends
+        )
         return _CheckedSubmission(submission, spec, origin)
 
     def _write(

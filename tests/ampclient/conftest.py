@@ -219,6 +219,13 @@ class FakeServer:
                 return httpx.Response(200, json=job)
             case "POST", "clone":
                 return self._clone(request, job)
+            case "POST", "extend":
+                if job["state"] != "succeeded":
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                epochs = json.loads(request.content)["epochs"]
+                spec = {"train": {"epochs": epochs}}
+                made = self.add_job(f"{len(self.jobs):06x}", spec=spec, extends=job["id"])
+                return httpx.Response(201, json=made)
         return no_such_path(request)
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:

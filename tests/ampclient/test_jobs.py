@@ -362,3 +362,28 @@ def test_a_number_with_too_many_digits_is_refused_before_sending(client, server)
     [problem] = refused.value.problems
     assert (problem.pointer, problem.expected) == ("/train/seed", "a number of at most 1000 digits")
     assert server.requests == []
+
+
+def test_a_succeeded_job_is_extended(client, server):
+    server.add_job("a", state="succeeded")
+    job = client.jobs.get("a")
+    made = [job.extend(2), client.jobs.extend(job, epochs=2), client.jobs.extend("a", epochs=2)]
+    assert [one.extends for one in made] == ["a"] * 3
+    assert len({one.id for one in made}) == 3
+    server.add_job("b")
+    with pytest.raises(Conflict):
+        client.jobs.extend("b", epochs=1)
+
+
+def test_an_extension_is_retried_with_its_key(client, server, lose_response):
+    server.add_job("a", state="succeeded")
+    server.next_responses = [lose_response]
+    assert client.jobs.extend("a", epochs=2).extends == "a"
+    assert len(server.jobs) == 2
+
+
+def test_a_list_is_requested_by_metrics(client, server):
+    list(client.jobs.list(sort="-val_accuracy", metric=["val_loss<1", "val_auc>=0.5"]))
+    params = server.requests[0].url.params
+    assert params["sort"] == "-val_accuracy"
+    assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]

@@ -2533,6 +2533,18 @@ export interface components {
             };
         };
         /**
+         * Extension
+         * @description How much longer the new job trains.
+         */
+        Extension: {
+            /**
+             * Epochs
+             * @description The number of further epochs.
+             * @example 5
+             */
+            epochs: number;
+        };
+        /**
          * ProblemDetail
          * @description One problem of a request: its JSON pointer, the expected and the received value.
          */

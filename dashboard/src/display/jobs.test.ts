@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { allowedActions, etaS, hasEnded, policyText, scaleMode, unreadable } from "./jobs.ts";
+import { allowedActions, canExtend, etaS, hasEnded, policyText, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
@@ -33,4 +33,11 @@ test("the policy that auto chose is shown beside it", () => {
   assert.equal(policyText(job({ policy: "float32", resolved_policy: "float32" })), "float32");
   const summary = { policy: "float32" };
   assert.equal(policyText(job({ policy: "auto", resolved_policy: "mixed_float16", summary })), "auto (float32)");
+});
+
+test("a job that has succeeded can be extended, unless it saves no checkpoints", () => {
+  const spec = { train: { checkpoint_every_s: 60 } };
+  assert.equal(canExtend(job({ state: "succeeded", spec })), true);
+  assert.equal(canExtend(job({ state: "succeeded", spec: { train: { checkpoint_every_s: null } } })), false);
+  assert.equal(canExtend(job({ state: "failed", spec })), false);
 });

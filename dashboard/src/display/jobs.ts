@@ -1,5 +1,5 @@
 // The states of a job, the actions that they allow, and the time left.
-import type { ListedJob, State } from "../api/types.ts";
+import type { Job, ListedJob, State } from "../api/types.ts";
 import { numberOf } from "./format.ts";
 
 export const STATES: readonly State[] = [
@@ -31,6 +31,11 @@ export function allowedActions(state: string): readonly Action[] {
 /** True for a final state. */
 export function hasEnded(state: string): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+/** Whether the job can be continued for more epochs: it has succeeded, and saves checkpoints. */
+export function canExtend(job: Job): boolean {
+  return job.state === "succeeded" && job.spec.train?.checkpoint_every_s !== null;
 }
 
 /** Seconds left, estimated from the median throughput; null if unknown. */

@@ -9,9 +9,11 @@ import pytest
 from sqlalchemy import select, update
 
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from server.file_removal import remove_due_files
 from service.storage import Storage, StorageFailed
-from store import attempts, ingest, jobs, projects, queue
+from store import artifacts, attempts, ingest, jobs, projects, queue
+from store.artifacts import CHECKPOINT, StoredFile
 from store.clock import after
 from store.tables import FileRemoval
 from tests.waiting import DEADLINE_S
@@ -421,6 +423,104 @@ def test_an_invalid_clone_request_creates_no_job(api, make_job, body, code):
     answer = api.client.post(f"/api/v1/jobs/{make_job().id}/clone", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+
+
+@pytest.fixture
+def finished(api, make_job):
+    """Creates a succeeded job of 100 steps with a checkpoint after that many."""
+
+    def make(*saved, started=None, **spec):
+        job = make_job(State.RUNNING, **spec)
+        with api.database.write() as session:
+            for number, step in enumerate(saved):
+                name = f"attempt-1/checkpoints/checkpoint-{number:06}-step-{step}.safetensors"
+                artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, step, 1, "0" * 64))
+            if started is not None:
+                event = Event(EventType.STARTED, None, started)
+                ingest.append(session, job.id, 1, [event], entries_written=0)
+            attempts.mark_succeeded(session, job.id, 1, {})
+        return job.id
+
+    return make
+
+
+def extend(api, job_id, **body):
+    return api.client.post(f"/api/v1/jobs/{job_id}/extend", json=body)
+
+
+def test_an_extension_is_a_new_job_with_more_epochs(api, finished):
+    job_id = finished(50, 100, train={"epochs": 3}, labels={"team": "vision"})
+    answer = extend(api, job_id, epochs=2)
+    job = answer.json()
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
+    assert (job["state"], job["extends"], job["cloned_from"]) == ("queued", job_id, None)
+    assert (job["spec"]["train"]["epochs"], job["labels"]) == (5, {"team": "vision"})
+    assert api.dispatcher.sent == [job["id"]]
+    actions = [entry["action"] for entry in api.client.get("/api/v1/audit").json()["items"]]
+    assert actions == ["job.extend"]
+
+
+def test_a_job_with_a_number_of_steps_is_extended_by_the_steps_of_its_epochs(api, finished):
+    job_id = finished(100, train={"steps": 100}, started={"steps_per_epoch": 30})
+    assert extend(api, job_id, epochs=2).json()["spec"]["train"]["steps"] == 160
+
+
+@pytest.mark.parametrize(
+    ("saved", "train", "why"),
+    [
+        ([50], {}, "its last checkpoint is after 50 of 100 steps"),
+        ([], {}, "none of its checkpoints is stored"),
+        ([], {"checkpoint_every_s": None}, "checkpoint_every_s"),
+        ([100], {"steps": 100}, "do not tell the steps of an epoch"),
+    ],
+)
+def test_a_job_without_a_checkpoint_of_its_end_cannot_be_extended(api, finished, saved, train, why):
+    answer = extend(api, finished(*saved, train=train), epochs=1)
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert why in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.FAILED])
+def test_only_a_succeeded_job_can_be_extended(api, make_job, state):
+    answer = extend(api, make_job(state).id, epochs=1)
+    assert answer.status_code == 409
+    assert "expected the state succeeded" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"epochs": 0}, {"epochs": 1.5}, {"epochs": 10**9}, {"epochs": 1, "steps": 1}]
+)
+def test_an_invalid_extension_is_refused(api, finished, body):
+    answer = extend(api, finished(100), **body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+def test_a_job_of_another_project_cannot_be_extended(api, finished, client_with_role):
+    client = client_with_role("member", "other")
+    answer = client.post(f"/api/v1/jobs/{finished(100)}/extend", json={"epochs": 1})
+    assert answer.status_code == 404
+    viewer = client_with_role("viewer", "default")
+    answer = viewer.post(f"/api/v1/jobs/{finished(100)}/extend", json={"epochs": 1})
+    assert answer.status_code == 403
+
+
+def test_a_repeated_extension_with_one_key_is_one_job(api, finished):
+    path, headers = f"/api/v1/jobs/{finished(100)}/extend", {"Idempotency-Key": "once"}
+    first, second = (
+        api.client.post(path, json={"epochs": 1}, headers=headers).json() for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_job_is_not_deleted_while_an_unfinished_one_extends_it(api, finished):
+    job_id = finished(100)
+    extension = extend(api, job_id, epochs=1).json()["id"]
+    answer = api.client.delete(f"/api/v1/jobs/{job_id}")
+    assert answer.status_code == 409
+    assert extension in answer.json()["detail"]
+    api.client.post(f"/api/v1/jobs/{extension}/cancel")
+    assert api.client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
 
 
 def test_every_change_is_audited(api, make_job):

@@ -5,6 +5,7 @@ import type { Job } from "../../api/types.ts";
 import { runAndNotify } from "../../notifications.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
+import { ExtendButton } from "../../components/extend-button.tsx";
 import { ConfirmButton } from "../../components/buttons.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
@@ -23,6 +24,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
+          <ExtendButton job={job} />
           {useCanEditJobs() && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
           <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />
@@ -35,6 +37,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         <span>{job.model} · {policyText(job)}</span>
         <Ages job={job} />
         {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
+        {job.extends && <a href={routeHref(["jobs", job.extends])}>extends {job.extends}</a>}
         {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}
       </div>
       {!hasEnded(job.state) && job.total_steps !== null && <Progress job={job} />}
