@@ -58,8 +58,10 @@ ROUTES = {
     ("POST", f"{JOB}/resume"): PROJECT_WRITE,
     ("POST", f"{JOB}/retry"): PROJECT_WRITE,
     ("POST", f"{JOB}/clone"): PROJECT_WRITE,
+    ("POST", f"{JOB}/extend"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
     ("GET", f"{JOB}/steps"): PROJECT_READ,
+    ("GET", f"{JOB}/evaluations"): PROJECT_READ,
     ("GET", f"{JOB}/events"): PROJECT_READ,
     ("GET", f"{JOB}/logs"): PROJECT_READ,
     ("GET", f"{JOB}/stream"): PROJECT_READ,
@@ -70,6 +72,7 @@ ROUTES = {
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 BODIES = {
+    ("POST", f"{JOB}/extend"): {"epochs": 1},
     ("POST", "/api/v1/jobs"): SPEC,
     ("POST", "/api/v1/jobs/validate"): SPEC,
     ("PATCH", JOB): {"name": "new"},
