@@ -19,7 +19,7 @@ const CURVE_COLOURS = 10;
 const LOG_PADDING = 1.19; // factor above and below the powers of two
 const MAX_GRID_LINES = 5;
 const MARKER_PX = 5;
-const EVALUATION_PX = 6;
+const METRIC_PX = 6;
 
 export function uplotOptions(
   shape: PlotShape,
@@ -80,7 +80,7 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
     const stroke = curveColour(index);
     const dash = index >= 4 ? [6, 3] : [];
     const points = shape.points[index]
-      ? { show: true, size: EVALUATION_PX, fill: stroke }
+      ? { show: hasRoomForPoints, size: METRIC_PX, fill: stroke, filter: shownPoints }
       : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
     series.push({ ...paths, stroke, width: 1.5, dash, points });
     if (!hasBand) continue;
@@ -89,6 +89,17 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
     bands.push({ series: [high, high + 1], fill: `${stroke}38` });
   }
   return { series, bands };
+}
+
+/** Whether the points of a metric do not touch each other. */
+function hasRoomForPoints(plot: uPlot, series: number): boolean {
+  const count = [...plot.data[series]!].filter((value) => value !== undefined).length;
+  return count * METRIC_PX * 1.5 < plot.bbox.width / devicePixelRatio;
+}
+
+/** All points if there is room for them, else those that no line leads to. */
+function shownPoints(plot: uPlot, series: number, hasRoom: boolean): number[] | null {
+  return hasRoom ? null : isolatedPoints(plot, series);
 }
 
 /** Points between two gaps: no line leads to them. */

@@ -14,6 +14,7 @@ import { policyText, scaleMode, skippedShare, unreadable } from "../../display/j
 const BEFORE_METRIC = ["State", "Name", "Policy", "Loss scale", "Progress", "Loss"] as const;
 const AFTER_METRIC = ["Skipped", "Examples/s", "Age"] as const;
 const TEXTS = new Set<string>(["State", "Name", "Policy", "Loss scale", "Progress"]);
+const NUMBERS = new Set<string>(["Loss", ...AFTER_METRIC]);
 
 interface Props {
   jobs: readonly ListedJob[];
@@ -32,7 +33,7 @@ export function JobTable({ jobs, metric, selected, onChoose, onDone }: Props) {
         <tr role="row">
           <th role="columnheader" scope="col"><span class="hidden">Select</span></th>
           {[...BEFORE_METRIC, metricTitle(metric), ...AFTER_METRIC].map((heading) => (
-            <th key={heading} role="columnheader" scope="col" class={TEXTS.has(heading) ? "" : "number"}>{heading}</th>
+            <th key={heading} role="columnheader" scope="col" class={columnClass(heading)}>{heading}</th>
           ))}
           <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
         </tr>
@@ -78,8 +79,14 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
 
 function Cell({ name, title, children }: { name: string; title?: string; children: ComponentChildren }) {
   return (
-    <td role="cell" data-name={name} class={TEXTS.has(name) ? "" : "number"} title={title}>
+    <td role="cell" data-name={name} class={columnClass(name)} title={title}>
       {children}
     </td>
   );
+}
+
+/** The column of the metric is the only one with another name than these. */
+function columnClass(name: string): string {
+  if (TEXTS.has(name)) return "";
+  return NUMBERS.has(name) ? "number" : "number metric";
 }
