@@ -52,13 +52,20 @@ def read(
 
 
 def sample(
-    session: Session, job_id: str, most: int, *, after: int = -1, end: int | None = None
+    session: Session,
+    job_id: str,
+    most: int,
+    *,
+    after: int = -1,
+    end: int | None = None,
+    attempt: int | None = None,
 ) -> list[Evaluation]:
     """At most `most` of these evaluations, evenly spaced, always with the last one."""
     total = func.count().over()
     left = total - func.row_number().over(order_by=EventRow.step)
     stride = (total + (most - 1)) // most
-    found = _visible(job_id, after, end).add_columns((left % stride).label("offset")).subquery()
+    visible = _visible(job_id, after, end, attempt)
+    found = visible.add_columns((left % stride).label("offset")).subquery()
     statement = select(found.c.step, found.c.data).where(found.c.offset == 0)
     return _evaluations(session, job_id, session.execute(statement.order_by(found.c.step)))
 

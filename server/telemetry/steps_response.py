@@ -110,7 +110,7 @@ def _file(
     encode = writer(
         wanted.form,
         began_at=began_at,
-        evaluations_in=_evaluations_of(database, job_id, wanted.attempt)
+        evaluations_in=_evaluations_of(database, job_id, wanted)
         if wanted.columns is None
         else no_evaluations,
     )
@@ -118,11 +118,14 @@ def _file(
     return name, _with_first_made(pieces)
 
 
-def _evaluations_of(database: Database, job_id: str, attempt: int | None) -> EvaluationsIn:
+def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> EvaluationsIn:
+    """Reads the evaluations among a table of steps; of downsampled ones as many as points."""
+
     def evaluations_in(start: int, end: int) -> Sequence[Evaluation]:
+        most = wanted.max_points or end - start
         with database.read() as session:
-            return evaluations.read(
-                session, job_id, after=start - 1, end=end, limit=end - start, attempt=attempt
+            return evaluations.sample(
+                session, job_id, most, after=start - 1, end=end, attempt=wanted.attempt
             )
 
     return evaluations_in

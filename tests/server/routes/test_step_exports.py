@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -167,12 +168,13 @@ def test_tensorboard_reads_every_step_at_its_time(api, job_id):
 @pytest.fixture
 def tensorboard_events(api):
     """The events of a job's TensorBoard file, without the version record."""
+    numbers = itertools.count()
 
     def read(job_id, **query):
         import tensorflow as tf
         from tensorflow.core.util import event_pb2
 
-        path = f"ram://{job_id}"
+        path = f"ram://{job_id}-{next(numbers)}"  # an existing file would not be truncated
         with tf.io.gfile.GFile(path, "wb") as file:
             file.write(get(api, job_id, format="tensorboard", **query).content)
         records = tf.data.TFRecordDataset(path)
@@ -203,6 +205,17 @@ def test_tensorboard_reads_every_evaluation_at_its_step(api, job_id, tensorboard
     times = {event.step: event.wall_time for event in events}
     if not query:
         assert all(wall_time == times[step] for step, wall_time, _ in found)
+
+
+def test_a_downsampled_tensorboard_file_has_no_more_evaluations_than_points(
+    api, job_id, tensorboard_events
+):
+    entries = [Event(EventType.EVALUATION, step, {"val_loss": 0.5}) for step in range(18)]
+    with api.database.write() as session:
+        ingest.append(session, job_id, 1, entries, entries_written=7)
+    found = [step for step, _, _ in evaluations_in(tensorboard_events(job_id, max_points=4))]
+    assert found == [2, 7, 12, 17]
+    assert evaluations_in(tensorboard_events(job_id, attempt=2)) == []
 
 
 def test_tensorboard_has_the_evaluations_of_the_requested_columns_only(
