@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-METRIC_PATTERN: Final = r"val_[A-Za-z0-9_.:@/+-]{1,96}"
-"""The name of a metric: `val_`, then letters, digits and a few other characters."""
+METRIC_PATTERN: Final = r"val_[\w.:@/+()%,#-](?:[\w.:@/+()%,# -]{0,94}[\w.:@/+()%,#-])?"
+"""The name of a metric: `val_`, then letters, digits, a few other characters, and spaces inside."""
 MAX_METRICS: Final = 64
 """The metrics of one evaluation; more are ignored."""
 MAIN_METRICS: Final = ("val_loss", "val_accuracy")

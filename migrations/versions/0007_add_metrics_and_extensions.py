@@ -29,7 +29,7 @@ COLUMNS: dict[str, Any] = {
     "metrics": JSON,
 }
 JOBS_PER_BATCH = 500
-METRIC = re.compile(r"val_[A-Za-z0-9_.:@/+-]{1,96}")
+METRIC = re.compile(r"val_[\w.:@/+()%,#-](?:[\w.:@/+()%,# -]{0,94}[\w.:@/+()%,#-])?")
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
 
 

@@ -11,13 +11,15 @@ from ampcore.telemetry.metrics import (
 )
 
 
-@pytest.mark.parametrize("name", ["val_loss", "val_top-5", "val_auc@0.5", "val_a/b:c+d"])
+@pytest.mark.parametrize(
+    "name", ["val_loss", "val_top 5", "val_auc@0.5", "val_a/b:c+d", "val_f(β)%"]
+)
 def test_a_metric_is_named_after_what_it_validates(name):
     assert is_metric(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["loss", "val_", "val_a b", "val_a>b", "val_a=b", "val_é", f"val_{'x' * 97}"]
+    "name", ["loss", "val_", "val_a ", "val_ b", "val_a>b", "val_a=b", "val_\0", f"val_{'x' * 97}"]
 )
 def test_other_names_are_no_metrics(name):
     assert not is_metric(name)

@@ -85,6 +85,7 @@ def test_a_list_is_filtered_by_metrics(api, evaluated):
     assert listed(api.client, metric=both) == [evaluated[0.75]]
     assert listed(api.client, metric="val_loss==1") == [evaluated[None]]
     assert listed(api.client, metric="val_accuracy<0") == []
+    assert listed(api.client, metric="val_top 5 < 1", sort="val_top 5") == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
