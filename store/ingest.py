@@ -103,7 +103,7 @@ def _lease_of_a_repeated_write(
 
 
 def _job_progress(entries: Sequence[TelemetryEntry]) -> dict[str, Any]:
-    """The columns of the job that the last block and the last evaluation change."""
+    """The columns of the job that change: by blocks, evaluations and a fallback to float32."""
     progress: dict[str, Any] = {}
     blocks = [entry for entry in entries if isinstance(entry, EncodedBlock)]
     if blocks:
@@ -115,6 +115,8 @@ def _job_progress(entries: Sequence[TelemetryEntry]) -> dict[str, Any]:
         }
     if (metrics := _last_metrics(entries)) is not None:
         progress["metrics"] = json_safe(metrics)
+    if any(isinstance(one, Event) and one.type is EventType.FLOAT32_FALLBACK for one in entries):
+        progress["resolved_policy"] = "float32"
     return progress
 
 

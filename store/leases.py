@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Float, bindparam, update
+from sqlalchemy import Float, Update, bindparam, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE
@@ -74,8 +75,9 @@ def renew_lease_and_advance(
 ) -> LeaseStatus | None:
     """As `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
 
-    The job's `seq` advances by `count`. `progress` may set the job's `step`, `latest` and `totals`,
-    and its `metrics`. None also if the attempt has not written `entries_written` entries before.
+    The job's `seq` advances by `count`. `progress` may set the job's `step`, `latest`, `totals`,
+    `metrics` and `resolved_policy`. None also if the attempt has not written `entries_written`
+    entries before.
     """
     parameters = {
         "id_": job_id,
@@ -84,7 +86,7 @@ def renew_lease_and_advance(
         "entries_written_": entries_written,
         "count": count,
     }
-    statement = _RENEW_AND_PROGRESS[frozenset(progress)]
+    statement = _renew_and_progress(frozenset(progress))
     return _execute(session, statement, {**parameters, **{f"{k}_": v for k, v in progress.items()}})
 
 
@@ -111,9 +113,9 @@ _RENEW_AND_ADVANCE: Final = _RENEW.where(
 ).values(
     entries_written=_JOBS.entries_written + bindparam("count"), seq=_JOBS.seq + bindparam("count")
 )
-_STEP_COLUMNS: Final = ("step", "latest", "totals")
-_RENEW_AND_PROGRESS: Final = {
-    frozenset(names): _RENEW_AND_ADVANCE.values({name: bindparam(f"{name}_") for name in names})
-    for names in ((), _STEP_COLUMNS, ("metrics",), (*_STEP_COLUMNS, "metrics"))
-}
-"""The statement for each set of columns that change."""
+
+
+@cache
+def _renew_and_progress(columns: frozenset[str]) -> Update:
+    """The statement that also sets these columns; there are few sets of them."""
+    return _RENEW_AND_ADVANCE.values({name: bindparam(f"{name}_") for name in columns})

@@ -66,7 +66,7 @@ class Job(Base):
     name: Mapped[str] = mapped_column(String(200))
     policy: Mapped[str] = mapped_column(String(32))
     resolved_policy: Mapped[str | None] = mapped_column(String(32))
-    """The policy that it trains with: what `auto` chose. None until training starts."""
+    """The policy that it trains with: what `auto` chose, float32 after a fallback; None before."""
     model: Mapped[str] = mapped_column(String(32))
     labels: Mapped[dict[str, str]]
     spec: Mapped[dict[str, Any]]

@@ -95,7 +95,8 @@ class JobFields(StoredModel):
     progress: float | None = Field(description="From 0 to 1.")
     policy: str
     resolved_policy: str | None = Field(
-        description="The policy that it trains with: what `auto` chose. Null until it has started."
+        description="The policy that it trains with: what `auto` chose, float32 after a fallback. "
+        "Null until it has started."
     )
     model: str
     labels: dict[str, str]

@@ -101,3 +101,10 @@ def test_the_policy_of_a_job_is_the_one_that_it_started_with(in_transaction, mak
     with database.read() as session:
         found = jobs.get(session, job.id)
     assert (found.policy, found.resolved_policy) == ("auto", "mixed_bfloat16")
+
+
+def test_the_policy_of_a_job_that_falls_back_is_float32(in_transaction, running, database):
+    entries = [Event(EventType.FLOAT32_FALLBACK, 9, {}), evaluation(9, val_loss=1.0)]
+    in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
+    with database.read() as session:
+        assert jobs.get(session, running.id).resolved_policy == "float32"

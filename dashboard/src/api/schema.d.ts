@@ -502,7 +502,7 @@ export interface components {
             policy: string;
             /**
              * Resolved Policy
-             * @description The policy that it trains with: what `auto` chose. Null until it has started.
+             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
              */
             resolved_policy: string | null;
             /** Model */
@@ -739,7 +739,7 @@ export interface components {
             policy: string;
             /**
              * Resolved Policy
-             * @description The policy that it trains with: what `auto` chose. Null until it has started.
+             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
              */
             resolved_policy: string | null;
             /** Model */
