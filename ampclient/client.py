@@ -53,9 +53,9 @@ class BaseClient:
         return await self._transport.send(requests.list_models(), **options)
 
     @operation
-    async def datasets(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+    async def data_kinds(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of data that a spec can name."""
-        return await self._transport.send(requests.list_datasets(), **options)
+        return await self._transport.send(requests.list_data_kinds(), **options)
 
     @operation
     async def optimizers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:

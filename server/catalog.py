@@ -21,7 +21,7 @@ def models() -> SpecKindList:
 
 
 @cache
-def datasets() -> SpecKindList:
+def data_kinds() -> SpecKindList:
     """Every kind of data."""
     return _kinds(DataSpec)
 

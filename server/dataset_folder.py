@@ -19,8 +19,8 @@ class DatasetFolder:
 
     def check(self, spec: JobSpec) -> None:
         """Raise SpecValidationError if the spec's data path is not a file in the folder."""
-        path = getattr(spec.data, "path", None)
-        if path is not None and (wrong := self._wrong(path)) is not None:
+        path = getattr(spec.data, "path", "")
+        if path and (wrong := self._wrong(path)) is not None:
             raise SpecValidationError([self._problem(path, wrong)])
 
     def _wrong(self, path: str) -> str | None:

@@ -28,6 +28,7 @@ TAGS: Final = [
     {"name": "events", "description": "The event log of a job."},
     {"name": "logs", "description": "The log of a job's processes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},
+    {"name": "datasets", "description": "Files of data with numbered versions: upload and read."},
     {"name": "workers", "description": "The workers and their hardware."},
     {"name": "catalog", "description": "The kinds and policies that a spec can use."},
     {
@@ -119,6 +120,24 @@ IDEMPOTENCY_KEY_PARAMETER: Final[dict[str, Any]] = {
         }
     ]
 }
+BYTES: Final[dict[str, Any]] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+FILE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": BYTES, "description": "The file; its ETag is its SHA-256."},
+    206: {"content": BYTES, "description": "The bytes that `Range` requests."},
+    304: {"description": "The client already has this version."},
+}
+BYTES_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"required": True, "description": "Bytes of the file.", "content": BYTES}
+}
+NO_IDEMPOTENCY_KEY: Final = (
+    ("/session", ("post", "delete")),
+    ("/uploads/{upload_id}", ("patch", "delete")),
+    ("/uploads/{upload_id}/complete", ("post",)),
+    ("/datasets/{name}", ("put",)),
+)
+"""Changing routes without the header Idempotency-Key: a repeat has the same effect anyway."""
 ETAG_HEADER: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
 ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": ETAG_HEADER},
@@ -186,7 +205,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
             if method != "get" and not path.endswith("/validate"):
-                _add_change_failures(operation, has_key=not path.endswith("/session"))
+                _add_change_failures(operation, has_key=_has_key(path, method))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -211,6 +230,12 @@ def _add_shared_failures(operation: dict[str, Any], *, is_open: bool) -> None:
     operation["responses"] |= {str(status): response for status, response in everywhere.items()}
     if is_open:
         operation["security"] = []
+
+
+def _has_key(path: str, method: str) -> bool:
+    return not any(
+        path.endswith(ending) and method in methods for ending, methods in NO_IDEMPOTENCY_KEY
+    )
 
 
 def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:

@@ -71,6 +71,11 @@ class FolderStore:
         next(pieces)  # opens it
         return pieces
 
+    def local_file(self, parts: tuple[str, ...]) -> Path:
+        """The path of a stored file."""
+        with self._file(parts):  # it exists, and no link leads out of the folder
+            return self._root.joinpath(*parts)
+
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete a file, or the link with its name."""
         with suppress(FileNotFoundError), self._folder(parts[:-1]) as folder:

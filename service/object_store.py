@@ -52,6 +52,9 @@ class ObjectStore:
         next(pieces)
         return pieces
 
+    def local_file(self, _parts: tuple[str, ...]) -> None:
+        """No object is a local file."""
+
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete an object."""
         with suppress(FileNotFoundError):

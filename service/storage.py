@@ -1,7 +1,8 @@
-"""Storage of the files of jobs: a folder (`file://`), or an object store (`s3://`, through fsspec).
+"""Storage of files: a folder (`file://`), or an object store (`s3://`, through fsspec).
 
 A file is identified by its job and a path below the job's folder; no path can lead out of that
-folder. A file is stored completely or not at all.
+folder. Datasets and their uploads have folders beside those of jobs. A file is stored completely
+or not at all.
 """
 
 import re
@@ -45,6 +46,9 @@ class StorageBackend(Protocol):
 
     def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` to before `end`; raises at the call, not at the first piece."""
+
+    def local_file(self, parts: tuple[str, ...]) -> Path | None:
+        """The path of a stored file if it lies in a local folder, else None."""
 
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete a file; a missing one is not an error."""
@@ -99,6 +103,14 @@ class Storage:
         if isinstance(self._place, FolderStore):
             with _as_storage_errors("the folder of the artifacts cannot be used"):
                 self._place.check()
+
+    def local_file(self, job_id: str, path: str) -> Path | None:
+        """The path of a stored file if it lies in a local folder; None for an object store.
+
+        The file must only be read. Raises StorageFailed.
+        """
+        with _as_storage_errors(f"{path} could not be read"):
+            return self._place.local_file(_path_parts(job_id, path))
 
     @property
     def _place(self) -> StorageBackend:

@@ -1,4 +1,7 @@
-"""Projects, and their quotas of queued and running jobs."""
+"""Projects, and their quotas: of queued and running jobs, and of bytes of datasets.
+
+store.datasets checks the last one.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +55,7 @@ def get(session: Session, name: str) -> Project | None:
 
 
 def update(session: Session, name: str, quotas: Mapping[str, int | None]) -> Project:
-    """Set `max_queued`, `max_running`, or both; None means no limit.
+    """Set `max_queued`, `max_running` or `max_dataset_bytes`; None means no limit.
 
     The project is created if it does not exist.
     """

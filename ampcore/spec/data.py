@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ampcore.spec.base import Probability, SpecModel, Units
+from ampcore.spec.dataset_reference import DatasetReference
 
 
 class Data(SpecModel):
@@ -35,22 +36,31 @@ class Synthetic(Data):
     examples: int = Field(default=10_000, ge=1, le=100_000_000)
 
 
-class Npz(Data):
+class FileData(Data):
+    """The kinds of data that are read from a file: `path` or `dataset` names it."""
+
+    path: str = Field(default="", max_length=1024, exclude_if=lambda path: not path)
+    """A file in the workers' folder of data sets. Empty: `dataset` names the data."""
+    dataset: DatasetReference | None = Field(
+        default=None, exclude_if=lambda dataset: dataset is None
+    )
+    """An uploaded dataset: `birds` for its newest version, or `birds@3`. Null: `path` names it."""
+
+
+class Npz(FileData):
     """A NumPy archive in the layout of Keras's mnist.npz: x_train, y_train, x_test, y_test.
 
     With `validation_split` 0 the file's own x_test and y_test are the validation data.
     """
 
     kind: Literal["npz"] = "npz"
-    path: str = Field(min_length=1, max_length=1024)
     validation_split: Probability = 0.0
 
 
-class Text(Data):
+class Text(FileData):
     """A UTF-8 text file in windows of `sequence` characters; labels are the next characters."""
 
     kind: Literal["text"] = "text"
-    path: str = Field(min_length=1, max_length=1024)
     sequence: int = Field(default=128, ge=1, le=65_536)
 
 

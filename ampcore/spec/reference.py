@@ -25,7 +25,7 @@ is not an integer. All errors are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
 *Generated from the JSON schema by `python -m ampcore.spec.reference`. `GET /api/v1/models`,
-`/datasets`, `/optimizers` and `/policies` return the same as JSON.*
+`/data-kinds`, `/optimizers` and `/policies` return the same as JSON.*
 """
 DERIVED_DEFAULTS: Final = {
     "loss_scale": "dynamic if a layer computes in float16, else none",

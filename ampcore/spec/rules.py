@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ampcore.spec.data import Digits, Synthetic, SyntheticClicks
+from ampcore.spec.data import Digits, FileData, Synthetic, SyntheticClicks
 from ampcore.spec.model import Cnn, Embedding, Gan, KerasApplication, ResNet, TransformerLm
 from ampcore.spec.optimizer import Momentum, Sgd
 from ampcore.spec.precision import AdaptiveScale
@@ -83,6 +83,18 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
             f"the {training} training examples of {data.kind}",
             str(train.accumulate),
         )
+
+
+def one_data_source(parts: Parts) -> Iterator[Problem]:
+    """Data from a file names a path or a dataset, not both."""
+    data = parts.get("data")
+    if not isinstance(data, FileData) or bool(data.path) != bool(data.dataset):
+        return
+    expected = "either path or dataset"
+    if not data.path:
+        yield Problem("/data/path", "missing_source", expected, "neither")
+    else:
+        yield Problem("/data/dataset", "two_sources", expected, "both")
 
 
 def model_takes_data(parts: Parts) -> Iterator[Problem]:
@@ -234,6 +246,7 @@ RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
     batch_fits_data,
+    one_data_source,
     model_takes_data,
     image_shape,
     keys_fit_table,

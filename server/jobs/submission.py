@@ -20,6 +20,7 @@ from ampcore.api.jobs import Job
 from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.assignments import with_values
 from server.dataset_folder import DatasetFolder
+from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import actor_of, member_of, services_of
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.http.json_body import read_body
@@ -36,7 +37,13 @@ from store.projects import QuotaExceeded
 from store.rows import insert_rows
 from store.tables import AuditEntry
 
-SINGLE_JOB_ERRORS: Final = (QuotaExceeded, KeyReused, DataError, IntegrityError)
+SINGLE_JOB_ERRORS: Final = (
+    QuotaExceeded,
+    KeyReused,
+    SpecValidationError,
+    DataError,
+    IntegrityError,
+)
 """Errors that one job of a transaction can cause: the jobs are then written one by one."""
 
 DERIVED_FIELDS: Final = ("loss_scale", "name")
@@ -200,6 +207,7 @@ class JobSubmitter:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
             self._datasets.check(spec)
+            spec = pin_dataset(self._database, spec, draft.project)
         except Exception as error:
             return error
         actor = submission.actor
@@ -268,6 +276,7 @@ def _create_jobs(
     jobs_by_project = Counter(one.origin.project for one in valid)
     for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
         projects.check_queue_quota(session, project, jobs_by_project[project])
+    lock_datasets(session, [(one.spec, one.origin.project) for one in valid])
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
     created = [job_from_row(row) for row in rows]
     submissions = [one.submission for one in valid]

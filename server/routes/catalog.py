@@ -23,14 +23,14 @@ def models(request: Request) -> Response:
 
 
 @router.get(
-    "/datasets",
+    "/data-kinds",
     summary="List the kinds of data",
     response_model=SpecKindList,
     responses=ETAG_RESPONSES,
 )
-def datasets(request: Request) -> Response:
+def data_kinds(request: Request) -> Response:
     """List the kinds of data, with their schemas."""
-    return respond_unless_body_cached(request, ModelResponse(catalog.datasets()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.data_kinds()))
 
 
 @router.get(

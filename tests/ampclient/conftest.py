@@ -59,7 +59,7 @@ POLICY = {
 }
 FIXED = {
     "/models": {"items": [KIND]},
-    "/datasets": {"items": [KIND]},
+    "/data-kinds": {"items": [KIND]},
     "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
     "/version": {"version": "9.8.7", "api": "v1", "schema": None},
@@ -359,6 +359,7 @@ class FakeServer:
             "name": name,
             "queued": 0,
             "running": 0,
+            "dataset_bytes": 0,
             "created_at": NOW,
             **quotas,
         }

@@ -15,7 +15,7 @@ def database_url(sqlite_url):
     ("kinds", "some"),
     [
         (catalog.models, {"mlp", "gan", "transformer_lm"}),
-        (catalog.datasets, {"digits", "text"}),
+        (catalog.data_kinds, {"digits", "text"}),
         (catalog.optimizers, {"sgd", "adam"}),
     ],
 )
@@ -48,7 +48,7 @@ def test_policies_are_listed_with_their_dtypes_and_loss_scale():
 def test_the_catalog_is_served(api):
     models = api.client.get("/api/v1/models").json()["items"]
     assert sorted(models[0]) == ["description", "kind", "schema"]
-    assert api.client.get("/api/v1/datasets").json()["items"][0]["kind"] == "digits"
+    assert api.client.get("/api/v1/data-kinds").json()["items"][0]["kind"] == "digits"
     assert api.client.get("/api/v1/optimizers").json()["items"][0]["kind"] == "sgd"
     policy = api.client.get("/api/v1/policies").json()["items"][0]
     assert sorted(policy) == ["compute_dtype", "loss_scale", "name", "variable_dtype"]
