@@ -1,6 +1,5 @@
 """Download the newest usable checkpoint of a job, so that the next attempt resumes from it."""
 
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,10 @@ from service.storage import FileDamaged, FileNotStored, Storage, StorageFailed
 from store import artifacts
 from store.tables import Artifact
 from worker.database_retry import Lease, RetryingDatabase
-
-log = logging.getLogger(__name__)
+from worker.storage_retry import fetch_with_retries
 
 CHECKPOINT_DIR: Final = "checkpoints"
 """The trainer's checkpoint folder, in its output folder (ampcore.checkpoint.saver)."""
-RETRY_DELAYS_S: Final = (0.5, 2.0, 5.0)
-"""Waits between tries while the storage is unreachable."""
 
 
 def fetch_latest_checkpoint(
@@ -63,15 +59,7 @@ def _fetch(storage: Storage, row: Artifact, folder: Path, attempt_ended: threadi
     folder.mkdir(exist_ok=True)
     # The trainer takes the checkpoint with the highest number in its name; this is the only one.
     file = folder / Path(row.path).name
-    for wait_s in RETRY_DELAYS_S:
-        try:
-            return storage.fetch(row.job_id, row.path, file, row.sha256)
-        except (FileDamaged, FileNotStored):
-            raise
-        except StorageFailed as error:
-            log.warning("checkpoint download failed, retrying in %g s: %s", wait_s, error)
-        attempt_ended.wait(wait_s)
-    return storage.fetch(row.job_id, row.path, file, row.sha256)
+    fetch_with_retries(storage, (row.job_id, row.path), file, row.sha256, attempt_ended)
 
 
 def _unusable(row: Artifact, error: StorageFailed) -> Event:

@@ -1,12 +1,13 @@
 """The registry of data loaders by kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ampcore.data.dataset import Dataset
 from ampcore.errors import InvalidData
-from ampcore.spec.data import DataSpec
+from ampcore.spec.data import DataSpec, FileData
+from ampcore.spec.dataset_reference import VersionReference
 
 Loader = Callable[[Any, int, Path | None], Dataset]
 """(the spec's data part, the job's seed, the data root or None) to a Dataset."""
@@ -25,13 +26,19 @@ def register(kind: str) -> Callable[[Loader], Loader]:
 
 
 def load(
-    spec: DataSpec, *, seed: int, data_root: Path | None = None, accumulate: int = 1
+    spec: DataSpec,
+    *,
+    seed: int,
+    data_root: Path | None = None,
+    accumulate: int = 1,
+    dataset_files: Mapping[str, Path] | None = None,
 ) -> Dataset:
     """The data of a spec, with training examples for at least one step.
 
     A path in the spec is relative to `data_root` and cannot leave it; without a root any path is
-    allowed. Raises InvalidData.
+    allowed. A dataset in the spec is read from its file in `dataset_files`. Raises InvalidData.
     """
+    spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
     dataset = LOADERS[spec.kind](spec, seed, data_root)
     if spec.batch_size > len(dataset.x_train):
         raise InvalidData(
@@ -50,3 +57,22 @@ def load(
             received=str(accumulate),
         )
     return dataset
+
+
+def _with_local_file(
+    spec: DataSpec, data_root: Path | None, dataset_files: Mapping[str, Path]
+) -> tuple[DataSpec, Path | None]:
+    """The spec with the path of its dataset's file, and the folder that the path is relative to.
+
+    A file for all versions (`birds`) is used for each of them (`birds@3`).
+    """
+    if not isinstance(spec, FileData) or spec.dataset is None:
+        return spec, data_root
+    name = VersionReference.parse(spec.dataset).name
+    file = dataset_files.get(spec.dataset) or dataset_files.get(name)
+    if file is None:
+        known = ", ".join(dataset_files) or "no datasets"
+        expected = "a dataset with a local file, as in --dataset name=FILE"
+        raise InvalidData(spec.dataset, "dataset", expected=expected, received=known)
+    file = file.resolve()
+    return spec.model_copy(update={"path": file.name, "dataset": None}), file.parent

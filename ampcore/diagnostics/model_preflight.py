@@ -1,6 +1,6 @@
 """The preflight of a job whose models are built: the events before the first step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,14 +58,24 @@ def preflight_task(
     return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=length))
 
 
-def preflight_on_device(spec: JobSpec, data_root: Path | None = None) -> PreflightReport:
+def preflight_on_device(
+    spec: JobSpec,
+    data_root: Path | None = None,
+    datasets: Mapping[str, Path] | None = None,
+) -> PreflightReport:
     """The findings and figures of a job on this machine, from its actual data and models.
+
+    `datasets` has the local file of each dataset that the spec may name.
 
     Raises TrainingError when they cannot be loaded and built.
     """
     device = hardware.device_info(hardware.select(spec.runtime.device))
     dataset = data.load(
-        spec.data, seed=spec.train.seed, data_root=data_root, accumulate=spec.train.accumulate
+        spec.data,
+        seed=spec.train.seed,
+        data_root=data_root,
+        accumulate=spec.train.accumulate,
+        dataset_files=datasets,
     )
     policies = layer_policies(spec.precision, device)
     task = models.build(spec.model, dataset.signature, policies)

@@ -1,7 +1,7 @@
 """Trainer: trains one job spec, from loading the data to saving the model."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -53,6 +53,7 @@ class Trainer:
             path is allowed.
         output_dir: The folder for the trained model and the checkpoints; None: they are not saved.
         resume: Resume from the newest checkpoint in `output_dir`; from the beginning without one.
+        datasets: The local file of each dataset that the spec may name.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Trainer:
         output_dir: str | Path | None = None,
         *,
         resume: bool = False,
+        datasets: Mapping[str, str | Path] | None = None,
     ) -> None:
         self.spec = spec
         self._resume = resume
         self._data_root = None if data_root is None else Path(data_root)
+        self._dataset_files = {name: Path(file) for name, file in (datasets or {}).items()}
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._current_run: Run | None = None
 
@@ -109,6 +112,7 @@ class Trainer:
             seed=spec.train.seed,
             data_root=self._data_root,
             accumulate=spec.train.accumulate,
+            dataset_files=self._dataset_files,
         )
         context = _run_context(spec, dataset, hardware.device_info(device))
         with without_op_fusion(spec.precision, context.device):

@@ -11,7 +11,7 @@ from service.storage import Storage, StorageFailed
 from store import artifacts
 from store.artifacts import CHECKPOINT, StoredFile
 from store.database import Database
-from worker import checkpoint_download
+from worker import checkpoint_download, storage_retry
 from worker.database_retry import Lease, RetryingDatabase
 
 
@@ -103,7 +103,7 @@ def test_without_a_usable_checkpoint_training_restarts_with_a_warning(
 def test_an_unreachable_storage_does_not_restart_training(
     job_with_checkpoints: JobWithCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_download, "RETRY_DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr(storage_retry, "RETRY_DELAYS_S", (0.0, 0.0))
     tries: list[str] = []
 
     def fail(job_id: str, path: str, *_: Any) -> None:

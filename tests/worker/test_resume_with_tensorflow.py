@@ -21,6 +21,7 @@ from tests.chaos.programs import control as programs
 from tests.chaos.programs.control import Control
 from tests.worker.conftest import WORKER, Running
 from worker.context import WorkerContext
+from worker.dataset_cache import DatasetCache
 from worker.standby import Standby
 from worker.work_dirs import WorkDirs
 
@@ -63,6 +64,7 @@ def context(database: Database, control: Control, tmp_path: Path) -> Iterator[Wo
         work_dirs=WorkDirs(tmp_path / "scratch", WORKER),
         standby=Standby((sys.executable, "-u", str(TRAINER), control.argument())),
         data_root=tmp_path,
+        dataset_cache=DatasetCache(tmp_path / "dataset-cache"),
         notifier=Notifier("redis://127.0.0.1:1"),
     )
     yield context

@@ -187,3 +187,22 @@ def test_messages_about_bounds_and_lengths_are_plain():
         "/data/batch_size": "a number greater than or equal to 1",
         "/name": "at most 200 characters",
     }
+
+
+@pytest.mark.parametrize("dataset", ["birds", "birds@3", "a.b_c-1@999"])
+def test_a_dataset_takes_the_place_of_a_path_in_the_document(dataset):
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "dataset": dataset}}
+    data = JobSpec.parse(document).to_json()["data"]
+    assert data["dataset"] == dataset
+    assert "path" not in data
+    assert JobSpec.parse(JobSpec.parse(document).to_json()).to_json()["data"] == data
+    document["data"] = {"kind": "npz", "path": "a.npz"}
+    assert "dataset" not in JobSpec.parse(document).to_json()["data"]
+
+
+@pytest.mark.parametrize("dataset", ["", "Birds", "birds@0", "birds@", "@1", "../x", "a" * 64])
+def test_a_malformed_dataset_is_a_problem_at_its_field(dataset):
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "dataset": dataset}}
+    with pytest.raises(SpecValidationError) as caught:
+        JobSpec.parse(document)
+    assert caught.value.problems[0].pointer == "/data/dataset"

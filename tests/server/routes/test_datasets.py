@@ -6,6 +6,10 @@ import pytest
 from sqlalchemy import select
 
 from ampcore.spec import State
+from ampcore.spec.dataset_reference import VersionReference
+from server.datasets import references
+from server.datasets.deletion import delete_versions
+from store.audit import Actor
 from store.tables import AuditEntry
 
 DATASETS = "/api/v1/datasets"
@@ -160,3 +164,70 @@ def test_a_repeated_deletion_with_its_key_gets_the_same_response(api, upload):
     for _ in range(2):
         answer = api.client.delete(f"{DATASETS}/birds", headers={"Idempotency-Key": "k"})
         assert answer.status_code == 204
+
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "dataset": "birds"}}
+
+
+def spec_with(dataset):
+    return {**SPEC, "data": {**SPEC["data"], "dataset": dataset}}
+
+
+def test_a_submitted_job_keeps_the_newest_version(api, upload):
+    upload()
+    upload(content=b"second")
+    job = api.client.post("/api/v1/jobs", json=SPEC).json()
+    assert job["spec"]["data"]["dataset"] == "birds@2"
+    older = api.client.post("/api/v1/jobs", json=spec_with("birds@1")).json()
+    assert older["spec"]["data"]["dataset"] == "birds@1"
+    upload(content=b"third")
+    clone = api.client.post(f"/api/v1/jobs/{job['id']}/clone").json()
+    assert clone["spec"]["data"]["dataset"] == "birds@2"
+    changes = {"set": {"data.dataset": "birds"}}
+    newer = api.client.post(f"/api/v1/jobs/{job['id']}/clone", json=changes).json()
+    assert newer["spec"]["data"]["dataset"] == "birds@3"
+    validated = api.client.post("/api/v1/jobs/validate", json=SPEC).json()
+    assert validated["spec"]["data"]["dataset"] == "birds@3"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "suggestion", "expected"),
+    [
+        ("brids", "birds", "a dataset of the project default (it has birds)"),
+        ("birds@7", "birds@1", "a version of birds (the newest is birds@1)"),
+        ("mnist", None, "a dataset of the project default (it has birds)"),
+    ],
+)
+def test_an_unknown_dataset_is_a_problem_of_the_spec(*, api, upload, dataset, suggestion, expected):
+    upload()
+    for path in ("", "/validate"):
+        answer = api.client.post(f"/api/v1/jobs{path}", json=spec_with(dataset))
+        assert answer.status_code == 422
+        [problem] = answer.json()["errors"]
+        assert (problem["pointer"], problem["code"]) == ("/data/dataset", "no_such_dataset")
+        assert (problem.get("suggestion"), problem["expected"]) == (suggestion, expected)
+
+
+def test_a_dataset_of_another_project_is_unknown(api, upload, client_with_role):
+    upload()
+    answer = client_with_role(project="elsewhere").post("/api/v1/jobs", json=SPEC)
+    assert answer.status_code == 422
+    assert "it has none yet" in answer.text
+
+
+def test_a_job_whose_version_is_deleted_during_its_submission_is_refused(api, upload, monkeypatch):
+    upload()
+    real_pin = references.pin_dataset
+
+    def pin_then_delete(*arguments):
+        pinned = real_pin(*arguments)
+        with api.database.write() as session:
+            actor = Actor("default", None, None, None, None)
+            delete_versions(session, "default", VersionReference("birds"), actor)
+        return pinned
+
+    monkeypatch.setattr("server.jobs.submission.pin_dataset", pin_then_delete)
+    answer = api.client.post("/api/v1/jobs", json=SPEC)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/data/dataset"
+    assert api.client.get("/api/v1/jobs").json()["items"] == []
