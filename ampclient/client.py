@@ -22,6 +22,7 @@ from ampclient.admin import (
 )
 from ampclient.comparison import Comparison
 from ampclient.connection import Connection, resolve
+from ampclient.datasets import AsyncDatasets, AsyncRawDatasets, Datasets, RawDatasets
 from ampclient.job_view import JobView
 from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
 from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
@@ -161,6 +162,7 @@ class RawClient(SyncRaw, BaseClient):
         self.workers = RawWorkers(transport)
         self.tokens = RawTokens(transport)
         self.projects = RawProjects(transport)
+        self.datasets = RawDatasets(transport)
 
 
 class AsyncRawClient(AsyncRaw, BaseClient):
@@ -172,6 +174,7 @@ class AsyncRawClient(AsyncRaw, BaseClient):
         self.workers = AsyncRawWorkers(transport)
         self.tokens = AsyncRawTokens(transport)
         self.projects = AsyncRawProjects(transport)
+        self.datasets = AsyncRawDatasets(transport)
 
 
 class Client(Sync, ConnectedClient):
@@ -197,6 +200,7 @@ class Client(Sync, ConnectedClient):
         self.workers = Workers(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.datasets = Datasets(self._transport)
         self.with_raw_response = RawClient(self._transport)
 
     def __enter__(self) -> Self:
@@ -229,6 +233,7 @@ class AsyncClient(Async, ConnectedClient):
         self.workers = AsyncWorkers(self._transport)
         self.tokens = AsyncTokens(self._transport)
         self.projects = AsyncProjects(self._transport)
+        self.datasets = AsyncDatasets(self._transport)
         self.with_raw_response = AsyncRawClient(self._transport)
 
     async def __aenter__(self) -> Self:

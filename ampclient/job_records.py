@@ -1,6 +1,7 @@
 """Reads the records of a job: events, attempts, logs and files."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Unpack
@@ -8,7 +9,7 @@ from typing import Unpack
 from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import iterator, operation
-from ampclient.downloads import OnProgress, download, select_artifacts, target_path
+from ampclient.downloads import OnProgress, artifact_file, download, select_artifacts, target_path
 from ampclient.job_stream import JobStream
 from ampclient.logs import LogReader
 from ampcore.api.artifacts import Artifact
@@ -84,5 +85,6 @@ class JobRecords(JobStream):
         artifacts = await self._transport.send(requests.list_artifacts(self.id))
         targets = [(a, target_path(a, Path(to))) for a in select_artifacts(artifacts, path)]
         for artifact, target in targets:
-            await download(self._transport, self.id, artifact, target, on_progress)
+            file = artifact_file(self.id, artifact)
+            await download(self._transport, file, target, partial(on_progress, artifact))
         return [target for _, target in targets]

@@ -81,6 +81,16 @@ def start(
     return row
 
 
+def unfinished(session: Session, project: str, upload: NewUpload) -> DatasetUpload | None:
+    """An upload in progress of the same file, or None; only if the client tells its SHA-256."""
+    if upload.sha256 is None:
+        return None
+    same = select(DatasetUpload).filter_by(project=project, **vars(upload))
+    statement = same.where(DatasetUpload.number.is_(None), DatasetUpload.expires_at > now())
+    newest = statement.order_by(DatasetUpload.created_at.desc()).limit(1)
+    return session.scalars(newest.execution_options(populate_existing=True)).one_or_none()
+
+
 def get(session: Session, project: str, name: str, upload_id: str) -> DatasetUpload | None:
     """An upload that has not expired, or None."""
     statement = select(DatasetUpload).where(

@@ -11,6 +11,7 @@ from ampclient.cli import (
     artifacts,
     audit,
     compare,
+    datasets,
     export,
     job_actions,
     jobs,
@@ -60,6 +61,7 @@ for command in (
     job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(datasets.group, name="dataset")
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")
 app.add_typer(projects.group, name="project")

@@ -84,13 +84,17 @@ class Uploads:
     def start(
         self, session: Session, project: str, new: NewUpload, created_by: str | None
     ) -> DatasetUpload:
-        """Reserve the bytes; an upload of the newest version's bytes is complete at once.
+        """Reserve the bytes, or return an unfinished upload of the same file, to continue it.
+
+        An upload of the newest version's bytes is complete at once.
 
         Raises PayloadTooLarge, DatasetQuotaExceeded and TooManyUploads.
         """
         self.check_size(new.size_bytes)
         newest = datasets.find(session, project, VersionReference(new.name))
         is_known = newest is not None and _is_same(newest, new)
+        if not is_known and (begun := dataset_uploads.unfinished(session, project, new)):
+            return begun
         row = dataset_uploads.start(session, project, new, created_by, reserve=not is_known)
         if newest is not None and is_known:
             dataset_uploads.mark_complete(session, row.id, newest.number)
