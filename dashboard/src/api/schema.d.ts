@@ -254,6 +254,127 @@ export interface components {
             secret: string;
         };
         /**
+         * Dataset
+         * @description A dataset with its newest version.
+         */
+        Dataset: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Name */
+            name: string;
+            /** Project */
+            project: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string | null;
+            /** Version Count */
+            version_count: number;
+            /**
+             * Size Bytes
+             * @description Of all versions.
+             */
+            size_bytes: number;
+            newest: components["schemas"]["ListedDatasetVersion"];
+        };
+        /**
+         * DatasetPage
+         * @description A page of datasets, ordered by name.
+         */
+        DatasetPage: {
+            /** Items */
+            items: components["schemas"]["Dataset"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * DatasetVersion
+         * @description A version of a dataset.
+         */
+        DatasetVersion: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** Number */
+            number: number;
+            /** File Name */
+            file_name: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /** Sha256 */
+            sha256: string;
+            /**
+             * State
+             * @description described, undescribed (no reader supports the file) or invalid.
+             */
+            state: string;
+            /**
+             * Message
+             * @description Why the file is invalid or could not be described.
+             */
+            message: string | null;
+            /**
+             * Kind
+             * @description The format of the file, if a reader supports it.
+             */
+            kind: string | null;
+            /** Rows */
+            rows: number | null;
+            /**
+             * Columns
+             * @description The columns or arrays: name, shape, dtype, and classes of labels.
+             */
+            columns: {
+                [key: string]: unknown;
+            }[] | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+            /**
+             * Preview
+             * @description `rows` as values by column, and `pictures` as small PNG files in base64.
+             */
+            preview: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * DatasetVersionPage
+         * @description A page of the versions of a dataset, newest first.
+         */
+        DatasetVersionPage: {
+            /** Items */
+            items: components["schemas"]["ListedDatasetVersion"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
          * Difference
          * @description A field in which the specs differ.
          */
@@ -600,6 +721,64 @@ export interface components {
          */
         ListField: "spec";
         /**
+         * ListedDatasetVersion
+         * @description A version of a dataset, without its preview.
+         */
+        ListedDatasetVersion: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** Number */
+            number: number;
+            /** File Name */
+            file_name: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /** Sha256 */
+            sha256: string;
+            /**
+             * State
+             * @description described, undescribed (no reader supports the file) or invalid.
+             */
+            state: string;
+            /**
+             * Message
+             * @description Why the file is invalid or could not be described.
+             */
+            message: string | null;
+            /**
+             * Kind
+             * @description The format of the file, if a reader supports it.
+             */
+            kind: string | null;
+            /** Rows */
+            rows: number | null;
+            /**
+             * Columns
+             * @description The columns or arrays: name, shape, dtype, and classes of labels.
+             */
+            columns: {
+                [key: string]: unknown;
+            }[] | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+        };
+        /**
          * ListedJob
          * @description The current state of a job, in a list.
          */
@@ -831,7 +1010,7 @@ export interface components {
         };
         /**
          * Project
-         * @description A project with its quotas and its numbers of queued and running jobs.
+         * @description A project with its quotas, its numbers of queued and running jobs, and its dataset bytes.
          */
         Project: {
             /** Name */
@@ -844,6 +1023,13 @@ export interface components {
             queued: number;
             /** Running */
             running: number;
+            /** Max Dataset Bytes */
+            max_dataset_bytes: number | null;
+            /**
+             * Dataset Bytes
+             * @description Of its stored datasets and unfinished uploads.
+             */
+            dataset_bytes: number;
             /**
              * Created At
              * Format: date-time
@@ -860,13 +1046,15 @@ export interface components {
         };
         /**
          * Quotas
-         * @description The maximum numbers of queued and running jobs of a project; null: no limit.
+         * @description The maximum numbers of a project's queued and running jobs and dataset bytes; null: none.
          */
         Quotas: {
             /** Max Queued */
             max_queued?: number | null;
             /** Max Running */
             max_running?: number | null;
+            /** Max Dataset Bytes */
+            max_dataset_bytes?: number | null;
         };
         /**
          * Reason
@@ -1200,6 +1388,57 @@ export interface components {
             project: string;
             /** Expires At */
             expires_at?: string | null;
+        };
+        /**
+         * Upload
+         * @description An upload of a file.
+         */
+        Upload: {
+            /** Id */
+            id: string;
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** File */
+            file: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Offset
+             * @description How many bytes are stored: where the next PATCH begins.
+             */
+            offset: number;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description The upload is deleted if nothing arrives until then.
+             */
+            expires_at: string;
+            /**
+             * Version
+             * @description The version that it has become; null while the upload is in progress.
+             */
+            version: number | null;
+        };
+        /**
+         * UploadRequest
+         * @description The request to start an upload.
+         */
+        UploadRequest: {
+            /**
+             * File
+             * @description The name of the file; its ending tells the format.
+             */
+            file: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Sha256
+             * @description The SHA-256 of the file; checked when the upload is completed.
+             */
+            sha256?: string | null;
         };
         /**
          * Validation
@@ -1931,12 +2170,20 @@ export interface components {
              */
             shuffle: boolean;
             /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
             kind: "npz";
-            /** Path */
-            path: string;
         };
         /**
          * Override
@@ -2270,12 +2517,20 @@ export interface components {
              */
             shuffle: boolean;
             /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
             kind: "text";
-            /** Path */
-            path: string;
             /**
              * Sequence
              * @default 128
