@@ -38,8 +38,8 @@ class PathInvalid(StorageFailed):
 class StorageBackend(Protocol):
     """The interface of a backend; its methods raise OSError. `parts` start with the job's id."""
 
-    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
-        """Store a file; returns its size in bytes and its SHA-256."""
+    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None) -> tuple[int, str]:
+        """Store a file; returns its size in bytes and its SHA-256, computed unless it is given."""
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256."""
@@ -64,14 +64,17 @@ class Storage:
         self._url = url
         self._opened: StorageBackend | None = None
 
-    def put(self, job_id: str, path: str, file: Path) -> tuple[int, str]:
+    def put(
+        self, job_id: str, path: str, file: Path, *, sha256: str | None = None
+    ) -> tuple[int, str]:
         """Store a file, replacing one with that path; returns its size in bytes and its SHA-256.
 
+        A caller that has computed the SHA-256 itself gives it, so that the file is not read for it.
         The file must not be changed afterwards: it may be stored as a hard link. Raises
         StorageFailed, and then keeps the old file.
         """
         with _as_storage_errors(f"{path} could not be stored"):
-            return self._place.put(_path_parts(job_id, path), file)
+            return self._place.put(_path_parts(job_id, path), file, sha256)
 
     def fetch(self, job_id: str, path: str, file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256. Raises StorageFailed."""

@@ -1,10 +1,12 @@
 """Receive a request body of any size into a file, in constant memory."""
 
+import asyncio
+import hashlib
 import secrets
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -33,6 +35,7 @@ class ReceivedBody:
 
     file: Path
     size_bytes: int
+    sha256: str
     is_whole: bool
     """False if the client disconnected, or the server stops, before the end."""
 
@@ -72,51 +75,90 @@ class BodyReceiver:
             path = self.folder / f"{secrets.token_hex(8)}.part"
             try:
                 # Unbuffered: pieces are collected here.
-                with path.open("xb", buffering=0) as file:
-                    size, is_whole = await self._write_all(
-                        file, request, max_bytes, allowed, is_stopping
-                    )
+                with path.open("xb", buffering=0) as opened:
+                    file = _HashedFile(opened)
+                    is_whole = await self._write_all(file, request, max_bytes, allowed, is_stopping)
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
-        return ReceivedBody(path, size, is_whole)
+        return ReceivedBody(path, file.size_bytes, file.sha256, is_whole)
 
     async def _write_all(
         self,
-        file: IO[bytes],
+        file: "_HashedFile",
         request: Request,
         max_bytes: int,
         allowed: Callable[[], Awaitable[bool]],
         is_stopping: Callable[[], bool],
-    ) -> tuple[int, bool]:
-        """Write the body; its size, and whether its end has arrived."""
-        size, check_at = 0, anyio.current_time() + AUTH_CHECK_S
-        pieces: list[bytes] = []
-        waiting = 0
-        is_whole = True
-        async with aclosing(_pieces(request)) as body:
+    ) -> bool:
+        """Write the body; whether its end has arrived."""
+        check_at = anyio.current_time() + AUTH_CHECK_S
+        received, pieces, waiting = 0, list[bytes](), 0
+        async with aclosing(_pieces(request)) as body, self._writing(file) as write:
             async for piece in body:
                 if piece is None or is_stopping():
-                    is_whole = False
                     break
                 pieces.append(piece)
                 waiting += len(piece)
-                if size + waiting > max_bytes:
+                received += len(piece)
+                if received > max_bytes:
                     raise too_large(max_bytes)
                 if waiting >= WRITE_BYTES:
-                    await self._write(file, pieces)
-                    size, waiting = size + waiting, 0
+                    await write(b"".join(pieces))
+                    pieces, waiting = [], 0
                 if anyio.current_time() >= check_at:
                     check_at = anyio.current_time() + AUTH_CHECK_S
                     if not await allowed():
                         raise Unauthorized("The token is no longer valid.", ["Bearer"])
-        await self._write(file, pieces)
-        return size + waiting, is_whole
+            else:
+                await write(b"".join(pieces))
+                return True
+            await write(b"".join(pieces))
+            return False
 
-    async def _write(self, file: IO[bytes], pieces: list[bytes]) -> None:
-        content = b"".join(pieces)
-        pieces.clear()
-        await anyio.to_thread.run_sync(_write_whole, file, content, limiter=self._writers)
+    @asynccontextmanager
+    async def _writing(
+        self, file: "_HashedFile"
+    ) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+        """A function that writes in another thread, and returns while the bytes are written.
+
+        It waits for the bytes before them, so that at most two pieces are in memory.
+        """
+        pending: asyncio.Future[None] | None = None
+
+        async def write(content: bytes) -> None:
+            nonlocal pending
+            if pending is not None:
+                await pending
+            work = anyio.to_thread.run_sync(file.write, content, limiter=self._writers)
+            pending = asyncio.ensure_future(work)
+
+        try:
+            yield write
+        finally:
+            if pending is not None:
+                await pending
+
+
+class _HashedFile:
+    """A file that is written from its beginning, and its SHA-256."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+        self.size_bytes = 0
+
+    def write(self, content: bytes) -> None:
+        """Write all bytes: an unbuffered file may write only some at a time."""
+        self._digest.update(content)
+        self.size_bytes += len(content)
+        view = memoryview(content)
+        while view:
+            view = view[self._file.write(view) :]
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of what has been written."""
+        return self._digest.hexdigest()
 
 
 def delete_leftovers(folder: Path) -> None:
@@ -146,10 +188,3 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes | None, None]:
             yield piece
     except ClientDisconnect:
         yield None
-
-
-def _write_whole(file: IO[bytes], content: bytes) -> None:
-    """Write all bytes: an unbuffered file may write only some at a time."""
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]

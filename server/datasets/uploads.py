@@ -136,11 +136,10 @@ class Uploads:
         folder = folder_of(key.upload_id)
         # A name of its own: another request for the same offset may be writing at this moment.
         name = f"{offset_bytes:016d}-{secrets.token_hex(6)}"
-        size, sha256 = self._storage.put(folder, name, body.file)
+        self._storage.put(folder, name, body.file, sha256=body.sha256)
+        part = (name, body.size_bytes, body.sha256)
         with self._database.write() as session:
-            added = dataset_uploads.add_part(
-                session, key.upload_id, offset_bytes, (name, size, sha256)
-            )
+            added = dataset_uploads.add_part(session, key.upload_id, offset_bytes, part)
             upload = None if added else _found(session, key)
         if upload is not None:
             self._storage.remove(folder, [name])
@@ -212,7 +211,7 @@ class Uploads:
             if not is_stored:
                 file_removals.schedule_after(session, UNRECORDED_REMOVAL_S, STORAGE_FOLDER, [path])
         if not is_stored:
-            self._storage.put(STORAGE_FOLDER, path, file.path)
+            self._storage.put(STORAGE_FOLDER, path, file.path, sha256=file.sha256)
         return StoredDataset(path, upload.file_name, upload.size_bytes, file.sha256)
 
     def _create_version(

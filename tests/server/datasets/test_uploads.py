@@ -60,7 +60,8 @@ def send(tmp_path):
     def send(uploads, key, offset, content):
         file = tmp_path / f"body-{threading.get_ident()}-{offset}"
         file.write_bytes(content)
-        return uploads.append(key, offset, ReceivedBody(file, len(content), is_whole=True))
+        sha256 = hashlib.sha256(content).hexdigest()
+        return uploads.append(key, offset, ReceivedBody(file, len(content), sha256, is_whole=True))
 
     return send
 
