@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +46,7 @@ def describe_file(file: Path, describe: Callable[[Path], Any]) -> dict[str, Any]
 
 
 def _column(column: Any) -> dict[str, Any]:
-    values = column if isinstance(column, dict) else vars(column)
+    values = dict(column) if isinstance(column, dict) else asdict(column)
     return {name: _json_value(value) for name, value in values.items() if value is not None}
 
 
@@ -60,7 +61,8 @@ def _json_value(value: Any) -> Any:
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case None | bool() | int() | float() | str():
             return value
-    return str(value)
+    item = getattr(value, "item", None)  # a scalar of NumPy
+    return _json_value(item()) if callable(item) else str(value)
 
 
 def _fitted(description: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Each request writes the bytes that it receives into a part of its own, so that t
 write the same file, on any server. Completing assembles the parts into a version.
 """
 
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
@@ -186,8 +187,7 @@ class Uploads:
             file = assemble(self._storage, folder_of(upload.id), parts, Path(folder))
             self._check_digest(upload, key, file)
             named = Path(folder) / upload.file_name  # readers look at the ending of the name
-            if named != file.path:
-                named.symlink_to(file.path)
+            _link(file.path, named)
             description = self._describe(named)
             while True:
                 stored = self._store(upload, file)
@@ -249,6 +249,14 @@ class Uploads:
             removals = file_removals.schedule(session, folder_of(upload.id))
         remove_files(self._database, self._storage, removals)
         return Completed(newest, is_new)
+
+
+def _link(file: Path, name: Path) -> None:
+    """Give a file a second name, across file systems, too."""
+    try:
+        os.link(file, name)
+    except OSError:  # another file system, or one without hard links
+        name.symlink_to(file)
 
 
 def _audit_upload(session: Session, actor: Actor, key: UploadKey, version: DatasetVersion) -> None:
