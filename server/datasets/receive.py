@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from server.errors import PayloadTooLarge, Unauthorized
 from server.streaming.stream_limits import OpenStreams, StreamLimit, owner_of
 from server.streaming.streams import AUTH_CHECK_S
+from service.storage import StorageFailed
 
 WRITE_BYTES: Final = 2**20
 """Pieces are collected up to this size: each write costs a change of threads."""
@@ -67,7 +68,7 @@ class BodyReceiver:
             is_stopping: whether the server stops; what has arrived by then is returned.
 
         Raises:
-            TooManyOpen, PayloadTooLarge, Unauthorized, OSError: the file is deleted.
+            TooManyOpen, PayloadTooLarge, Unauthorized, StorageFailed: the file is deleted.
         """
         check_declared_length(request, max_bytes)
         with self._open.one(owner_of(request)):
@@ -78,8 +79,10 @@ class BodyReceiver:
                 with path.open("xb", buffering=0) as opened:
                     file = _HashedFile(opened)
                     is_whole = await self._write_all(file, request, max_bytes, allowed, is_stopping)
-            except BaseException:
+            except BaseException as error:
                 path.unlink(missing_ok=True)
+                if isinstance(error, OSError):  # the disk is full
+                    raise StorageFailed(f"an upload cannot be written: {error}") from error
                 raise
         return ReceivedBody(path, file.size_bytes, file.sha256, is_whole)
 

@@ -183,8 +183,7 @@ class Uploads:
             )
         self._work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=self._work_folder, prefix="assemble-") as folder:
-            parts = [Part(*part) for part in upload.parts]
-            file = assemble(self._storage, folder_of(upload.id), parts, Path(folder))
+            file = self._assemble(upload, Path(folder))
             self._check_digest(upload, key, file)
             named = Path(folder) / upload.file_name  # readers look at the ending of the name
             _link(file.path, named)
@@ -194,6 +193,13 @@ class Uploads:
                 completed = self._create_version(upload, key, actor, stored, description)
                 if completed is not None:
                     return completed
+
+    def _assemble(self, upload: DatasetUpload, folder: Path) -> AssembledFile:
+        parts = [Part(*part) for part in upload.parts]
+        try:
+            return assemble(self._storage, folder_of(upload.id), parts, folder)
+        except OSError as error:  # the disk is full
+            raise StorageFailed(f"an upload cannot be assembled: {error}") from error
 
     def _check_digest(self, upload: DatasetUpload, key: UploadKey, file: AssembledFile) -> None:
         if upload.sha256 not in (None, file.sha256):

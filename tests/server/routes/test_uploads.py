@@ -1,5 +1,6 @@
 """The routes of uploads: in several requests, in one, and with connections that break."""
 
+import errno
 import hashlib
 import shutil
 import socket
@@ -171,6 +172,27 @@ def test_uploads_of_another_project_are_not_found(api, start, client_with_role):
     assert append.status_code == 404
     assert stranger.post(f"{address}/complete").status_code == 404
     assert stranger.delete(address).status_code == 404
+
+
+def test_a_full_disk_is_a_temporary_error_that_keeps_what_is_stored(
+    api, start, append, monkeypatch
+):
+    address = start(size=6)
+    append(address, 0, b"abc")
+    with monkeypatch.context() as patch:
+        patch.setattr("server.datasets.receive._HashedFile.write", fail_with_full_disk)
+        answer = append(address, 3, b"def")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert "Retry-After" in answer.headers
+    append(address, 3, b"def")
+    with monkeypatch.context() as patch:
+        patch.setattr("server.datasets.uploads.assemble", fail_with_full_disk)
+        assert api.client.post(f"{address}/complete").status_code == 503
+    assert api.client.post(f"{address}/complete").json()["size_bytes"] == 6
+
+
+def fail_with_full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class Sender:
