@@ -40,8 +40,8 @@ def put(server: Api, file: Path) -> tuple[float, float]:
             connection.putheader(name, value)
         connection.endheaders()
         with file.open("rb") as content:
-            while piece := content.read(PIECE_BYTES):
-                connection.send(piece)
+            assert connection.sock is not None
+            connection.sock.sendfile(content)  # the client itself takes hardly any time
         received = time.perf_counter() - begin
         answer = connection.getresponse()
         assert answer.status == 201, answer.read()

@@ -197,7 +197,13 @@ class Uploads:
     def _assemble(self, upload: DatasetUpload, folder: Path) -> AssembledFile:
         parts = [Part(*part) for part in upload.parts]
         try:
-            return assemble(self._storage, folder_of(upload.id), parts, folder)
+            return assemble(
+                self._storage,
+                folder_of(upload.id),
+                parts,
+                folder,
+                check_parts=upload.sha256 is None,
+            )
         except OSError as error:  # the disk is full
             raise StorageFailed(f"an upload cannot be assembled: {error}") from error
 
