@@ -1,6 +1,7 @@
 """Shows the progress of a run: a live progress line on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -68,10 +69,8 @@ class RunProgress:
                 self._total = event.data["total_steps"]
                 self._progress.update(self._task, total=self._total)
             case EventType.EVALUATION:
-                self._print(
-                    f"{self._name}: after {plural((event.step or 0) + 1, 'step')}: validation loss "
-                    f"{event.data['val_loss']:.4g}, accuracy {event.data['val_accuracy']:.1%}"
-                )
+                steps = plural((event.step or 0) + 1, "step")
+                self._print(f"{self._name}: after {steps}: {_evaluation(event.data)}")
             case EventType.PREFLIGHT if event.data["severity"] != "info":
                 self._print(f"{self._name}: {event.data['severity']}: {event.data['message']}")
             case EventType.WARNING:
@@ -108,9 +107,21 @@ def _columns(*, with_bar: bool) -> list[ProgressColumn]:
     ]
 
 
+def _evaluation(metrics: Mapping[str, float]) -> str:
+    """Validation metrics as text, the loss first."""
+    shown = []
+    for name, value in metrics.items():
+        plain = name.removeprefix("val_")
+        is_share = plain.endswith("accuracy")
+        shown.append(f"{plain} {value:.1%}" if is_share else f"{plain} {value:.4g}")
+    return f"validation {', '.join(shown)}"
+
+
 def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
     """The outcome of a run, one value per line, without those that are None."""
-    values = {**summary, "model_file": model_file}
+    metrics = summary.get("metrics", {})
+    values = {**metrics, **summary, "model_file": model_file}
+    values.pop("metrics", None)
     return [
         f"{name:<17} {f'{value:.6g}' if isinstance(value, float) else value}"
         for name, value in values.items()

@@ -1,5 +1,6 @@
 """Checks whether a job can resume from a checkpoint."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -11,8 +12,8 @@ from ampcore.checkpoint.file_format import Array, Arrays
 from ampcore.checkpoint.finite import FLOATS
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.errors import IncompatibleCheckpoint
-from ampcore.spec import JobSpec
 from ampcore.spec.problems import format_value
+from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names, plural
 
 CHANGEABLE_FIELDS: Final = (
@@ -32,6 +33,9 @@ CHANGEABLE_FIELDS: Final = (
 MAX_NAMED: Final = 8
 """The maximum number of differences in a message; the others are only counted."""
 
+_AUTO_NUMBER: Final = re.compile(r"_\d+(?=[/.]|$)")
+"""The number in the name of an unnamed layer; it differs between models of one process."""
+
 ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
 """By name of an array: its shape and the name of its dtype."""
 
@@ -49,7 +53,7 @@ class Difference:
         return f"{self.field} was {before} and is {now}"
 
 
-def check_compatible(manifest: Manifest, spec: JobSpec) -> list[Difference]:
+def check_compatible(manifest: Manifest, spec: RunSpec) -> list[Difference]:
     """Compare a job with the job that saved a checkpoint.
 
     Returns:
@@ -59,7 +63,7 @@ def check_compatible(manifest: Manifest, spec: JobSpec) -> list[Difference]:
         IncompatibleCheckpoint: The job changes what the state depends on: the model, the data,
             the optimizer, the seed, the size of a step.
     """
-    differences = list(_differences("", _normalised(manifest.spec), spec.to_json()))
+    differences = list(_differences("", _normalised(manifest.spec, type(spec)), spec.to_json()))
     refused = [difference for difference in differences if not _is_changeable(difference.field)]
     if refused:
         raise IncompatibleCheckpoint(
@@ -76,6 +80,7 @@ def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, A
         IncompatibleCheckpoint: An array is missing, unknown, of another shape or kind, or holds
             a number too large for its new dtype.
     """
+    arrays = _with_expected_names(arrays, expected_arrays)
     found = {name: arrays[name] for name in expected_arrays if name in arrays}
     problems = [f"{name} is missing" for name in expected_arrays if name not in arrays]
     problems += [f"{name} is unknown" for name in arrays if name not in expected_arrays]
@@ -90,6 +95,15 @@ def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, A
     if problems:
         _refuse(problems)
     return result
+
+
+def _with_expected_names(arrays: Arrays, expected_arrays: ExpectedArrays) -> Arrays:
+    """The arrays, under the expected names where only numbers that Keras counted up differ.
+
+    A name has the number of its variable, so that it stays unique without them.
+    """
+    expected = {_AUTO_NUMBER.sub("", name): name for name in expected_arrays}
+    return {expected.get(_AUTO_NUMBER.sub("", name), name): arrays[name] for name in arrays}
 
 
 def _refuse(problems: list[str]) -> NoReturn:
@@ -114,10 +128,10 @@ def _cast_to_expected(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]
     return cast
 
 
-def _normalised(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _normalised(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:
     """The spec with the fields that later versions added, if it can be parsed."""
     try:
-        return JobSpec.model_validate(spec).to_json()
+        return kind.model_validate(spec).to_json()
     except ValidationError:
         return spec
 

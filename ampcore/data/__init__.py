@@ -1,13 +1,16 @@
-"""Loads datasets by `kind` into memory; each module registers its loader."""
+"""Loads datasets by `kind`; each module registers its loader."""
 
 from ampcore.data import digits, npz, synthetic, synthetic_clicks, text
-from ampcore.data.dataset import Batch, Dataset, Signature
+from ampcore.data.dataset import Dataset, Signature
+from ampcore.data.examples import ArrayExamples, Batch, Examples
 from ampcore.data.registry import LOADERS, load
 
 __all__ = [
     "LOADERS",
+    "ArrayExamples",
     "Batch",
     "Dataset",
+    "Examples",
     "Signature",
     "digits",
     "load",

@@ -1,24 +1,16 @@
-"""Dataset: examples and labels, split into training and validation."""
+"""Dataset: the training and validation examples of a job, and their signature."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ampcore.data.batches import BatchSource
+from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.spec.rules import train_examples
 
-Tensor = Any
-Examples = NDArray[np.float32] | NDArray[np.int32]
-Labels = NDArray[np.int32]
 InputDtype = Literal["float32", "int32"]
-
-
-class Batch(NamedTuple):
-    """Examples (n, …), float32 or int32, and their labels, int32 (n,), or (n, T) for sequences."""
-
-    x: Tensor
-    y: Tensor
 
 
 @dataclass(frozen=True)
@@ -35,31 +27,32 @@ class Signature:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples (n, …), float32 or int32, and int32 labels (n,), or (n, T) for sequences."""
+    """The examples of a job, split into training and validation."""
 
-    x_train: Examples
-    y_train: Labels
-    x_val: Examples
-    y_val: Labels
-    signature: Signature
+    train: Examples | BatchSource
+    validation: Examples | BatchSource | None
+    """None without validation examples."""
+    signature: Signature | None = None
+    """None where the model exists before the data."""
 
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return self.signature.input_shape
+    def require_signature(self) -> Signature:
+        """The signature, which the loader of every kind of data gives."""
+        if self.signature is None:
+            raise TypeError("This dataset has no signature to build a model for.")
+        return self.signature
 
-    @property
-    def classes(self) -> int:
-        """Labels go from 0 to `classes` - 1."""
-        return self.signature.classes
-
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """The whole batches in an epoch; the remaining `dropped_examples` are left out."""
-        return len(self.x_train) // batch_size
-
-    def dropped_examples(self, batch_size: int) -> int:
-        """The number of examples that each epoch leaves out; with shuffling they differ."""
-        return len(self.x_train) % batch_size
+    @classmethod
+    def from_arrays(
+        cls,
+        x_train: Structure,
+        y_train: Structure,
+        x_val: NDArray[Any],
+        y_val: NDArray[Any],
+        signature: Signature,
+    ) -> Self:
+        """A dataset in memory; without rows in `y_val` there is no validation."""
+        validation = ArrayExamples(Batch(x_val, y_val)) if len(y_val) else None
+        return cls(ArrayExamples(Batch(x_train, y_train)), validation, signature)
 
     @classmethod
     def split(
@@ -78,4 +71,12 @@ class Dataset:
         dtype: InputDtype = "float32" if vocabulary is None else "int32"
         x, y = x.astype(dtype, copy=False), y.astype(np.int32, copy=False)
         signature = Signature(x.shape[1:], dtype, classes, vocabulary)
-        return cls(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
+        return cls.from_arrays(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The whole batches in an epoch; the remaining `dropped_examples` are left out."""
+        return len(self.train) // batch_size
+
+    def dropped_examples(self, batch_size: int) -> int:
+        """The number of examples that each epoch leaves out; with shuffling they differ."""
+        return len(self.train) % batch_size

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.data.dataset import Dataset, Labels, Signature
+from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.files import open_data_file
 from ampcore.data.registry import register
 from ampcore.errors import InvalidData
@@ -18,6 +18,7 @@ MAX_CLASSES = 100_000
 PIXEL_MAX = np.float32(255)
 Arrays = dict[str, NDArray[Any]]
 Examples = NDArray[np.float32]
+Labels = NDArray[np.int32]
 
 
 @register("npz")
@@ -34,7 +35,7 @@ def npz(spec: Npz, seed: int, data_root: Path | None) -> Dataset:
         return Dataset.split(x, y, classes, spec.validation_split)
     x_val, y_val = _examples(spec.path, "x_test", arrays), _labels(spec.path, "test", arrays)
     _check_test_data(spec.path, x, x_val, y_val, classes)
-    return Dataset(x, y, x_val, y_val, Signature(x.shape[1:], "float32", classes))
+    return Dataset.from_arrays(x, y, x_val, y_val, Signature(x.shape[1:], "float32", classes))
 
 
 def _read(name: str, data_root: Path | None) -> Arrays:

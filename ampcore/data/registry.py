@@ -40,20 +40,20 @@ def load(
     """
     spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
     dataset = LOADERS[spec.kind](spec, seed, data_root)
-    if spec.batch_size > len(dataset.x_train):
+    if spec.batch_size > len(dataset.train):
         raise InvalidData(
             getattr(spec, "path", spec.kind),
             "batch_size",
-            expected=f"at most {len(dataset.x_train)}, the number of training examples "
+            expected=f"at most {len(dataset.train)}, the number of training examples "
             f"with validation_split {spec.validation_split:g}",
             received=str(spec.batch_size),
         )
-    if spec.batch_size * accumulate > len(dataset.x_train):
+    if spec.batch_size * accumulate > len(dataset.train):
         raise InvalidData(
             getattr(spec, "path", spec.kind),
             "train.accumulate",
-            expected=f"at most {len(dataset.x_train) // spec.batch_size}, the number of whole "
-            f"batches of {spec.batch_size} in {len(dataset.x_train)} training examples",
+            expected=f"at most {len(dataset.train) // spec.batch_size}, the number of whole "
+            f"batches of {spec.batch_size} in {len(dataset.train)} training examples",
             received=str(accumulate),
         )
     return dataset

@@ -23,8 +23,13 @@ CountMultiplyAdds = Callable[[Any, Shape, Shape], int]
 """(built layer, input shape, output shape) to multiply-adds per example."""
 
 
-def tables_from_model(task: Task, policies: LayerPolicies) -> tuple[LayerTable, ...]:
-    """The layer tables of a task's networks, with their actual dtypes."""
+def tables_from_model(task: Task, policies: LayerPolicies) -> tuple[LayerTable, ...] | None:
+    """The layer tables of a task's networks, with their actual dtypes.
+
+    None if a network is a subclassed model, whose layers do not know their inputs.
+    """
+    if not all(is_network(network.model) for network in task.networks):
+        return None
     return tuple(_table(network, policies) for network in task.networks)
 
 

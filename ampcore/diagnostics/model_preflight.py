@@ -19,24 +19,25 @@ from ampcore.preflight import (
     tables_from_spec,
 )
 from ampcore.preflight.case import Case
-from ampcore.preflight.data import data_shape, total_steps
+from ampcore.preflight.data import data_shape
 from ampcore.preflight.report_text import format_bytes, format_count
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.run import RunSpec
 from ampcore.telemetry import Event, EventType
 
 
 def preflight_events(
     task: Task,
-    spec: JobSpec,
+    spec: RunSpec,
     device: DeviceInfo,
     policies: LayerPolicies,
-    steps: int | None = None,
+    steps: int,
 ) -> Iterator[Event]:
     """The figures of a job as one event, then one event for each finding.
 
-    `steps`: the length of the run, if it depends on the data. The data of every event has `code`,
-    `severity`, `pointer`, `message` and `data`; the first event has the figures as `data`.
+    `steps` is the length of the run. The data of every event has `code`, `severity`, `pointer`,
+    `message` and `data`; the first event has the figures as `data`.
     """
     report = preflight_task(task, spec, device, policies, steps)
     if report.figures is not None:
@@ -47,15 +48,19 @@ def preflight_events(
 
 def preflight_task(
     task: Task,
-    spec: JobSpec,
+    spec: RunSpec,
     device: DeviceInfo,
     policies: LayerPolicies,
-    steps: int | None = None,
+    steps: int,
 ) -> PreflightReport:
-    """The findings and figures of a job, from its actual layers."""
-    tables = tuple(_with_spec_pointers(tables_from_model(task, policies), spec, task))
-    length = total_steps(spec.data, spec.train) if steps is None else steps
-    return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=length))
+    """The findings and figures of a job, from its actual layers.
+
+    Without figures for a model that does not tell how its layers are connected.
+    """
+    tables = tables_from_model(task, policies)
+    if tables is not None and isinstance(spec, JobSpec):
+        tables = tuple(_with_spec_pointers(tables, spec, task))
+    return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=steps))
 
 
 def preflight_on_device(
@@ -78,7 +83,7 @@ def preflight_on_device(
         dataset_files=datasets,
     )
     policies = layer_policies(spec.precision, device)
-    task = models.build(spec.model, dataset.signature, policies)
+    task = models.build(spec.model, dataset.require_signature(), policies)
     step_examples = spec.data.batch_size * spec.train.accumulate
     steps = spec.train.steps or spec.train.epochs * dataset.steps_per_epoch(step_examples)
     return preflight_task(task, spec, device, policies, steps)

@@ -26,8 +26,9 @@ def nonfinite_variables(task: Task) -> list[str]:
 
 def nonfinite_examples(batch: Batch) -> NDArray[np.int64]:
     """The indices of the examples of a batch that hold a non-finite value."""
-    bad = np.zeros(len(batch.y), np.bool_)
-    for part in map(tf.convert_to_tensor, batch):
+    parts = [tf.convert_to_tensor(part) for part in batch.parts]
+    bad = np.zeros(parts[0].shape[0], np.bool_)
+    for part in parts:
         if part.dtype.is_floating:
             flat = tf.reshape(part, (part.shape[0], -1))
             bad |= ~tf.reduce_all(tf.math.is_finite(flat), axis=1).numpy()
@@ -35,8 +36,9 @@ def nonfinite_examples(batch: Batch) -> NDArray[np.int64]:
 
 
 def largest_input(batch: Batch) -> float:
-    """The largest magnitude in the examples; 0 for integer keys."""
-    return largest([batch.x]) if batch.x.dtype.is_floating else 0.0
+    """The largest magnitude in the inputs of floating dtypes; 0 without any."""
+    parts = map(tf.convert_to_tensor, tf.nest.flatten(batch.x))
+    return largest([part for part in parts if part.dtype.is_floating])
 
 
 def largest(tensors: Sequence[Tensor]) -> float:

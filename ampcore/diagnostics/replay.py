@@ -95,10 +95,12 @@ class Replay:
         self, scales: Sequence[float], batch: Batch, seed: Tensor
     ) -> Iterator[tuple[MicroBatch, ReplayResult]]:
         """Replay the micro-batches of a step, each with the non-trainable values of the last."""
-        non_trainable, size = self.task.non_trainable(), batch.y.shape[0] // self.accumulate
+        non_trainable, size = self.task.non_trainable(), batch.parts[0].shape[0] // self.accumulate
         for index in range(self.accumulate):
             first = index * size
-            part = Batch(*(tf.convert_to_tensor(rows[first : first + size]) for rows in batch))
+            part = batch.map(
+                lambda rows, start=first: tf.convert_to_tensor(rows[start : start + size])
+            )
             values = tf.nest.map_structure(tf.convert_to_tensor, non_trainable)
             micro = MicroBatch(
                 index, first, part, values, micro_batch_seed(seed, index, self.accumulate)

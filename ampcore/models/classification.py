@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ampcore.data.dataset import Batch
+from ampcore.data.examples import Batch
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights
 
 

@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from ampcore.architectures.embedding import TABLE_LAYER
-from ampcore.data.dataset import Batch, Signature
+from ampcore.data.dataset import Signature
+from ampcore.data.examples import Batch
 from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import binary_cross_entropy

@@ -9,7 +9,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.architectures.gan import UPSAMPLINGS
-from ampcore.data.dataset import Batch, Signature
+from ampcore.data.dataset import Signature
+from ampcore.data.examples import Batch
 from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import binary_cross_entropy

@@ -3,17 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Final
 
 import tensorflow as tf
 
-from ampcore.data.dataset import Batch
+from ampcore.data.examples import Batch
+from ampcore.precision.in_place import InPlaceDtypes
 
 Tensor = Any
 Weights = list[list[Tensor]]
 """Per network, the values of model.trainable_variables, in order."""
 NonTrainable = list[list[Tensor]]
 """Per network, the values of model.non_trainable_variables: statistics and dropout seeds."""
+MetricStates = Any
+"""Tensors: what the metrics of a task keep from batch to batch."""
+
+
+NO_DTYPES: Final = InPlaceDtypes()
 
 
 @dataclass(frozen=True)
@@ -22,19 +28,33 @@ class Network:
 
     name: str
     model: Any
+    dtypes: InPlaceDtypes = NO_DTYPES
+    """Those of a model whose layers do not have their dtypes themselves."""
 
     def __call__(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
         """The outputs on `x`, and the next non-trainable values: see `call_stateless`."""
-        return call_stateless(self.model, weights, non_trainable, x, training=training)
+        with self.dtypes.applied():
+            return call_stateless(self.model, weights, non_trainable, x, training=training)
+
+    def call_with_losses(
+        self, weights: list[Tensor], non_trainable: list[Tensor], x: Any, *, training: bool
+    ) -> tuple[Any, list[Tensor], list[Tensor]]:
+        """As the call, and third the losses that layers add, such as weight regularization."""
+        with self.dtypes.applied():
+            return _call_stateless(self.model, weights, non_trainable, x, training=training)
 
 
 class Task(ABC):
-    """Networks and their losses. Its methods assign no variables."""
+    """Networks, their losses and metrics. Its methods assign no variables.
 
-    metrics: ClassVar[tuple[str, ...]]
-    """The names of the metrics that `measure` returns."""
+    A metric that is the mean of one number for each example is computed by `measure`; a task with
+    others, such as an area under a curve, overrides the three methods after it.
+    """
+
+    metrics: tuple[str, ...]
+    """The names of the metrics; the first is "loss"."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = tuple(networks)
@@ -61,12 +81,35 @@ class Task(ABC):
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
     ) -> dict[str, Tensor]:
-        """The metrics of each example, outside of training.
+        """The loss of each example outside of training, and the other metrics that are means.
 
         Returns:
             By name, a float32 vector (n,): "loss", and "accuracy" where a prediction is right or
             wrong.
         """
+
+    def initial_metrics(self) -> MetricStates:
+        """The state of all metrics before the first example."""
+        sums = {name: tf.constant(0.0, tf.float64) for name in self.metrics}
+        return sums, tf.constant(0.0, tf.float64)
+
+    def update_metrics(
+        self, states: MetricStates, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> MetricStates:
+        """The state after another batch, whose size may be unknown while it is traced."""
+        sums, count = states
+        found = self.measure(weights, non_trainable, batch)
+        # Means over many examples lose digits in float32.
+        sums = {
+            name: total + tf.reduce_sum(tf.cast(found[name], tf.float64))
+            for name, total in sums.items()
+        }
+        return sums, count + tf.cast(tf.shape(found["loss"])[0], tf.float64)
+
+    def metric_values(self, states: MetricStates) -> dict[str, Tensor]:
+        """The value of each metric, a scalar."""
+        sums, count = states
+        return {name: total / count for name, total in sums.items()}
 
     def examples_per_step(self, batch_size: int) -> int:
         """The examples that throughput counts for a step on a batch of this size."""
@@ -96,8 +139,17 @@ def call_stateless(
         The outputs on `x`, and the next non-trainable values: the same objects where nothing
         changed.
     """
+    outputs, after, _ = _call_stateless(model, weights, non_trainable, x, training=training)
+    return outputs, after
+
+
+def _call_stateless(
+    model: Any, weights: list[Tensor], non_trainable: list[Tensor], x: Any, *, training: bool
+) -> tuple[Any, list[Tensor], list[Tensor]]:
     # Keras would read the variables again, so that unchanged values could not be recognised.
     before = [tf.convert_to_tensor(value) for value in non_trainable]
-    outputs, after = model.stateless_call(weights, before, x, training=training)
+    outputs, after, losses = model.stateless_call(
+        weights, before, x, training=training, return_losses=True
+    )
     rows = zip(non_trainable, before, after, strict=True)
-    return outputs, [given if new is old else new for given, old, new in rows]
+    return outputs, [given if new is old else new for given, old, new in rows], losses

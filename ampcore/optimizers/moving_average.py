@@ -39,21 +39,29 @@ def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
     still be gathered from a table.
     """
     return [
-        each.value if optimizer.average_of(each) is None else _current(optimizer, each)
+        each.value if average_of(optimizer, each) is None else _current(optimizer, each)
         for each in variables
     ]
 
 
 def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
     """Replace the weights by the averages, at the end of training; nothing without averages."""
+    variables = list(variables)
+    if getattr(optimizer, "use_ema", False):
+        optimizer.finalize_variable_values(variables)
     for variable in variables:
-        average = optimizer.average_of(variable)
+        average = average_of(optimizer, variable)
         if average is None:
             continue
         value = _average(optimizer, variable)
         variable.assign(tf.cast(value, variable.dtype))
         average.value.assign(value)
         average.seen.assign(tf.zeros_like(average.seen))
+
+
+def average_of(optimizer: Any, variable: Any) -> Average | None:
+    """The average of a variable; None without one, and in an optimizer of Keras."""
+    return optimizer.average_of(variable) if hasattr(optimizer, "average_of") else None
 
 
 def update(

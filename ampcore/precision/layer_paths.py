@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 
 import keras
@@ -32,9 +33,15 @@ class LayerEntry:
     ancestors: tuple[str, ...]
 
 
-def walk_layers(model: Model) -> Iterator[LayerEntry]:
-    """Every layer once, under the first path that leads to it; parents before children."""
-    outputs = _output_layers(model)
+def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator[LayerEntry]:
+    """Every layer once, under the first path that leads to it; parents before children.
+
+    `output_layers` are the ids of the layers that compute the outputs; None: those that the graph
+    of a functional or sequential model tells, and none of a subclassed one.
+    """
+    outputs = output_layers
+    if outputs is None:
+        outputs = _output_layers(model) if is_network(model) else set()
     seen: set[int] = set()
 
     def visit(
@@ -118,3 +125,58 @@ def _output_layers(model: Model) -> set[int]:
         ):
             tensors += operation._inbound_nodes[node_index].input_tensors
     return found
+
+
+def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
+    """The ids of the layers that compute the outputs of a subclassed model.
+
+    They are found in a call of the model on `example`. For an output that no layer returns, and
+    without an example, it is the last layer with weights.
+    """
+    layers = [entry.layer for entry in walk_layers(model, set())]
+    weighted = [id(layer) for layer in layers if layer.weights and not children(layer)]
+    if example is None:
+        return set(weighted[-1:])
+    returned: list[tuple[Layer, list[Any], list[Any]]] = []
+    for layer in layers:
+        layer.__dict__["call"] = _recorded_call(layer, returned)
+    try:
+        outputs = keras.tree.flatten(model(example))
+    finally:
+        for layer in layers:
+            del layer.__dict__["call"]
+    found: set[int] = set()
+    for output in outputs:
+        found |= _layers_that_return(output, returned) or set(_last_called(returned, weighted))
+    return found
+
+
+def _recorded_call(layer: Layer, returned: list[tuple[Layer, list[Any], list[Any]]]) -> Any:
+    call = layer.call
+
+    @wraps(call)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        returned.append((layer, keras.tree.flatten((args, kwargs)), keras.tree.flatten(result)))
+        return result
+
+    return recorded
+
+
+def _layers_that_return(
+    tensor: Any, returned: list[tuple[Layer, list[Any], list[Any]]]
+) -> set[int]:
+    found: set[int] = set()
+    for layer, inputs, results in returned:
+        if any(result is tensor for result in results):
+            found.add(id(layer))
+            if isinstance(layer, SHAPE_ONLY_LAYERS):
+                for given in inputs:
+                    found |= _layers_that_return(given, returned)
+    return found
+
+
+def _last_called(
+    returned: list[tuple[Layer, list[Any], list[Any]]], weighted: list[int]
+) -> list[int]:
+    return [id(layer) for layer, _, _ in returned if id(layer) in weighted][-1:]

@@ -63,11 +63,13 @@ class XlaLowering:
     def commit(
         self, applied: Tensor | None, groups: Sequence[UpdateGroup], state_updates: StateUpdates
     ) -> None:
-        """Choose between old and new values; the optimizers are ampcore's own."""
-        _check_can_choose(groups)
+        """Choose between the old and the new value of every variable."""
         applied = tf.constant(True) if applied is None else applied
         for optimizer, grads, variables in groups:
-            optimizer.apply_where(applied, list(grads), list(variables))
+            if hasattr(optimizer, "apply_where"):
+                optimizer.apply_where(applied, list(grads), list(variables))
+            else:
+                _apply_and_choose(applied, optimizer, list(grads), list(variables))
         for variable, value in state_updates:
             variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
 
@@ -77,13 +79,15 @@ GRAPH: Final = GraphLowering()
 XLA: Final = XlaLowering()
 
 
-def _check_can_choose(groups: Sequence[UpdateGroup]) -> None:
-    for optimizer, *_ in groups:
-        if not hasattr(optimizer, "apply_where"):
-            raise ValueError(
-                "Expected optimizers of ampcore.optimizers in a step that XLA compiles. "
-                f"Received: {type(optimizer).__name__}"
-            )
+def _apply_and_choose(
+    applied: Tensor, optimizer: Any, grads: list[Any], variables: list[Any]
+) -> None:
+    """Apply an optimizer of Keras, and assign the old values again where `applied` is false."""
+    changed = [*variables, *optimizer.variables]
+    before = [tf.convert_to_tensor(variable.value) for variable in changed]
+    optimizer.apply(grads, variables)
+    for variable, old in zip(changed, before, strict=True):
+        variable.assign(tf.where(applied, tf.convert_to_tensor(variable.value), old))
 
 
 def _sum_of_squares(values: Sequence[Tensor]) -> Tensor:

@@ -11,7 +11,21 @@ from pydantic import ValidationError
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
-from ampcore.precision.layer_paths import LayerEntry, children, walk_layers
+from ampcore.precision.in_place import InPlaceDtypes
+from ampcore.precision.layer_paths import (
+    LayerEntry,
+    children,
+    is_network,
+    layers_of_outputs,
+    walk_layers,
+)
+from ampcore.precision.model_copy import (
+    assign_values,
+    build_subclassed,
+    clone_network,
+    layer_from_config,
+    recreate_subclassed,
+)
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.layer_dtypes import (
     Float32Reason,
@@ -45,6 +59,7 @@ def apply_policy(
     overrides: Sequence[Override | Mapping[str, str]] = (),
     *,
     device: DeviceInfo | None = None,
+    example: Any = None,
 ) -> Model:
     """A copy of a Keras model that computes in a precision policy.
 
@@ -56,12 +71,14 @@ def apply_policy(
     layers whose path matches its regular expression, and the last match wins.
 
     Args:
-        model: A built functional or sequential keras.Model in float32, nested ones included.
+        model: A built keras.Model in float32, nested ones included.
         policy: A policy of Keras (`mixed_float16`, `mixed_bfloat16`, `float16`, `bfloat16`,
             `float32`), an optimization level (`O0` to `O3`), or `auto`: the best one for `device`.
         overrides: Mappings with `layers`, a regular expression, and `dtype`: `float32`,
             `float16` or `bfloat16`.
         device: What the model will run on; None: a device that computes in all dtypes.
+        example: Inputs of one or more examples, for a subclassed model: they tell which layers
+            compute its outputs. Without them the last layer counts as the output.
 
     Returns:
         A clone with the same weights, rounded where they are stored in 16 bits; the model itself
@@ -69,19 +86,19 @@ def apply_policy(
 
     Raises:
         SpecValidationError: The policy or an override is invalid.
-        InvalidModel: The model is neither functional nor sequential, or an override matches no
+        InvalidModel: The model is not built or cannot be created again, or an override matches no
             layer, or one that cannot follow it.
 
     Source: the rules are those of a job's spec, docs/reference/spec.md, "precision".
     """
-    if not (isinstance(model, keras.Model) and model.built and getattr(model, "inputs", None)):
+    if not (isinstance(model, keras.Model) and model.variables):
         raise InvalidModel(
             "model",
-            expected="a functional or sequential keras.Model that knows its input shape",
-            received=f"{type(model).__name__}; give its layers a dtype when you create them",
+            expected="a built keras.Model; call it on an example, or begin it with keras.Input",
+            received=type(model).__name__,
         )
     policies = layer_policies(_precision(policy, overrides), device)
-    converted = policies.apply(model)
+    converted = policies.apply(model, example)
     policies.check_all_matched()
     return converted
 
@@ -113,11 +130,13 @@ class LayerPolicies:
     """The dtypes by layer path, of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
 
-    def apply(self, model: Model) -> Model:
+    def apply(self, model: Model, example: Any = None) -> Model:
         """The same network with the dtypes of this policy; Keras's global policy is not changed.
 
         Args:
-            model: A functional or sequential keras.Model in float32, nested ones included.
+            model: A built keras.Model in float32, nested ones included.
+            example: Inputs of one or more examples, for a subclassed model: they tell which layers
+                compute its outputs. Without them the last layer counts as the output.
 
         Returns:
             A clone with the same weights, rounded if they are stored in 16 bits; the model itself
@@ -126,20 +145,62 @@ class LayerPolicies:
         Raises:
             InvalidModel: An override of a sub-layer that its layer cannot follow.
         """
-        found = list(walk_layers(model))
+        outputs = None if is_network(model) else layers_of_outputs(model, example)
+        found = list(walk_layers(model, outputs))
         wanted = self._assign(found)
         if all(dtypes.policy == "float32" for dtypes in wanted.values()):
             return model
-        clone = keras.models.clone_model(
-            model, clone_function=lambda layer: _clone_with_policy(layer, wanted), recursive=True
+        if is_network(model):
+            clone = clone_network(model, lambda layer: _clone_with_policy(layer, wanted))
+        else:
+            clone = recreate_subclassed(model)
+            # Before they are built: with 16-bit weights the policy decides the variables.
+            self._set_policies(found, clone, wanted)
+            build_subclassed(clone, model, example)
+        self._set_policies(found, clone, wanted)
+        assign_values(model, clone)
+        return clone
+
+    def in_place(self, model: Model, example: Any = None) -> InPlaceDtypes:
+        """The dtypes of this policy for the layers of a model that cannot be created again.
+
+        Raises:
+            InvalidModel: The policy stores weights in 16 bits.
+        """
+        found = list(walk_layers(model, layers_of_outputs(model, example)))
+        wanted = self._assign(found)
+        for entry in found:
+            dtypes = wanted[id(entry.layer)]
+            if dtypes.variable_dtype != "float32" and entry.layer.variables:
+                raise InvalidModel(
+                    "precision.policy",
+                    expected="a policy with float32 weights, such as mixed_"
+                    f"{dtypes.compute_dtype}, for a subclassed model without a get_config",
+                    received=self.name,
+                )
+        return InPlaceDtypes(
+            [
+                (entry.layer, wanted[id(entry.layer)].policy)
+                for entry in found
+                if wanted[id(entry.layer)].policy != "float32"
+            ]
         )
-        # A sub-layer that its parent creates gets no dtype from a config.
-        for entry, made in zip(found, walk_layers(clone), strict=True):
-            self._set_policy(made.layer, entry.info.path, wanted[id(entry.layer)])
+
+    def _set_policies(
+        self, found: list[LayerEntry], clone: Model, wanted: dict[int, LayerDtypes]
+    ) -> None:
+        """Give the layers of a clone the dtypes wanted for those of the model.
+
+        A sub-layer that its parent creates gets no dtype from a config.
+        """
+        layers = {entry.info.path: entry.layer for entry in found}
+        for made in walk_layers(clone, set()):
+            original = layers.get(made.info.path)
+            if original is None:
+                continue
+            self._set_policy(made.layer, made.info.path, wanted[id(original)])
             if self.on_cpu:
                 float16_on_cpu.use_float32_kernel_gradient(made.layer)
-        _copy_values(model, clone)
-        return clone
 
     @property
     def compute_dtypes(self) -> frozenset[str]:
@@ -211,7 +272,7 @@ def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
     if not isinstance(layer, keras.layers.Layer):
         return layer  # an operation has neither weights nor a dtype of its own
     config = _config(copy.deepcopy(layer.get_config()), layer, wanted)
-    return type(layer).from_config(config)
+    return layer_from_config(layer, config)
 
 
 def _config(config: dict[str, Any], layer: Layer, wanted: dict[int, LayerDtypes]) -> dict[str, Any]:
@@ -248,9 +309,3 @@ def _policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Any:
     }
     policy = keras.DTypePolicy(own.policy)
     return keras.dtype_policies.DTypePolicyMap(policy, others) if others else policy
-
-
-def _copy_values(source: Model, target: Model) -> None:
-    # An initializer without a seed draws a new one for the clone.
-    for old, new in zip(source.variables, target.variables, strict=True):
-        new.assign(keras.ops.cast(old.value, new.dtype))

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ampcore.preflight.layer_table import LayerRow, LayerTable, all_layers
-from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.optimizer import OptimizerSpec
+from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.precision import COMPUTE_DTYPE
+from ampcore.spec.run import RunSpec
 
 Severity = Literal["info", "warning", "error"]
 
@@ -35,7 +35,7 @@ class Finding:
 class Case:
     """A job under a resolved policy, and the devices that it may run on."""
 
-    spec: JobSpec
+    spec: RunSpec
     policy: str
     tables: tuple[LayerTable, ...] | None
     """None: the layers are known only once the job starts."""
@@ -61,7 +61,7 @@ class Case:
         return tuple(sorted(found - {"float32"}))
 
     @property
-    def optimizers(self) -> Iterator[tuple[str, OptimizerSpec, tuple[LayerTable, ...] | None]]:
+    def optimizers(self) -> Iterator[tuple[str, Optimizer, tuple[LayerTable, ...] | None]]:
         """Each optimizer with its JSON pointer and the networks that it updates, if known."""
         own = self.spec.optimizers
         for name, optimizer in own.items():

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ampcore.preflight.layer_table import LayerRow, LayerTable, all_layers
-from ampcore.spec import JobSpec
-from ampcore.spec.optimizer import Adam, AdamW, Momentum, OptimizerSpec, RmsProp, Sgd
+from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.precision import Precision
+from ampcore.spec.run import RunSpec
 
 BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
 SLOT_BYTES: Final = BYTES["float32"]
@@ -66,7 +66,7 @@ class Figures:
         return {**asdict(self), "memory": memory}
 
 
-def figures(tables: Sequence[LayerTable], spec: JobSpec, policy: str) -> Figures:
+def figures(tables: Sequence[LayerTable], spec: RunSpec, policy: str) -> Figures:
     """The figures of networks whose layers have the dtypes of the resolved `policy`."""
     plain = [table.with_policy(FLOAT32, "float32") for table in tables]
     products = _multiply_adds(tables)
@@ -83,19 +83,6 @@ def figures(tables: Sequence[LayerTable], spec: JobSpec, policy: str) -> Figures
     )
 
 
-def slots_per_weight(optimizer: OptimizerSpec) -> int:
-    """The slots of an optimizer per weight, without the moving average of the weights."""
-    match optimizer:
-        case Sgd():
-            return int(optimizer.momentum > 0)
-        case Momentum():
-            return 1
-        case Adam() | AdamW():
-            return 2
-        case RmsProp():
-            return 1 + int(optimizer.momentum > 0)
-
-
 def _multiply_adds(tables: Sequence[LayerTable], *, half: bool = False) -> int:
     """Multiply-adds of a training step on one example; with `half`, of the 16-bit layers only."""
     return sum(
@@ -106,7 +93,7 @@ def _multiply_adds(tables: Sequence[LayerTable], *, half: bool = False) -> int:
     )
 
 
-def _memory(tables: Sequence[LayerTable], spec: JobSpec) -> Memory:
+def _memory(tables: Sequence[LayerTable], spec: RunSpec) -> Memory:
     batch = spec.data.batch_size
     return Memory(
         weights=sum(_weight_bytes(layer) for layer in all_layers(tables)),
@@ -115,7 +102,7 @@ def _memory(tables: Sequence[LayerTable], spec: JobSpec) -> Memory:
         * (2 if spec.train.accumulate > 1 else 1),
         # Slots and averages are float32 whatever the dtype of the weights.
         optimizer=SLOT_BYTES
-        * sum(slots_per_weight(_optimizer(spec, table)) * table.trainable for table in tables),
+        * sum(_optimizer(spec, table).slots * table.trainable for table in tables),
         ema=SLOT_BYTES * sum(table.trainable for table in tables if _optimizer(spec, table).ema),
         activations=sum(
             table.pass_counts.forwards
@@ -128,7 +115,7 @@ def _memory(tables: Sequence[LayerTable], spec: JobSpec) -> Memory:
     )
 
 
-def _optimizer(spec: JobSpec, table: LayerTable) -> OptimizerSpec:
+def _optimizer(spec: RunSpec, table: LayerTable) -> Optimizer:
     return spec.optimizers.get(table.network, spec.optimizer)
 
 

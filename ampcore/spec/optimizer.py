@@ -78,6 +78,11 @@ class Optimizer(SpecModel):
     ema: float | None = Field(default=None, gt=0, lt=1)
     """Momentum of an exponential moving average of the weights, used to evaluate and to save."""
 
+    @property
+    def slots(self) -> int:
+        """The numbers that it keeps for each weight, without the moving average."""
+        return 0
+
 
 class Sgd(Optimizer):
     """Stochastic gradient descent."""
@@ -86,6 +91,11 @@ class Sgd(Optimizer):
     learning_rate: Rate = 0.01
     momentum: Probability = 0.0
     nesterov: bool = False
+
+    @property
+    def slots(self) -> int:
+        """The momentum, if there is one."""
+        return int(self.momentum > 0)
 
 
 class Momentum(Optimizer):
@@ -96,6 +106,11 @@ class Momentum(Optimizer):
     momentum: float = Field(default=0.9, gt=0, lt=1)
     nesterov: bool = False
 
+    @property
+    def slots(self) -> int:
+        """The momentum."""
+        return 1
+
 
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
@@ -104,6 +119,11 @@ class Adam(Optimizer):
     beta_1: Probability = 0.9
     beta_2: Probability = 0.999
     epsilon: float = Field(default=1e-7, gt=0, le=1)
+
+    @property
+    def slots(self) -> int:
+        """The first and the second moment."""
+        return 2
 
 
 class AdamW(Optimizer):
@@ -115,6 +135,11 @@ class AdamW(Optimizer):
     beta_2: Probability = 0.999
     epsilon: float = Field(default=1e-7, gt=0, le=1)
 
+    @property
+    def slots(self) -> int:
+        """The first and the second moment."""
+        return 2
+
 
 class RmsProp(Optimizer):
     """RMSprop (Hinton's lecture 6e, 2012)."""
@@ -123,6 +148,11 @@ class RmsProp(Optimizer):
     rho: Probability = 0.9
     momentum: Probability = 0.0
     epsilon: float = Field(default=1e-7, gt=0, le=1)
+
+    @property
+    def slots(self) -> int:
+        """The mean square, and the momentum if there is one."""
+        return 1 + int(self.momentum > 0)
 
 
 OptimizerSpec = Annotated[Sgd | Momentum | Adam | AdamW | RmsProp, Field(discriminator="kind")]

@@ -59,7 +59,7 @@ def _accumulate(
     batch: Batch,
     seed: Tensor,
 ) -> tuple[Gradients, Tensor]:
-    size = batch.y.shape[0] // count
+    size = batch.parts[0].shape[0] // count
 
     def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
         own = slice_batch(batch, index, size)

@@ -16,7 +16,7 @@ def slice_batch(window: Batch, number: Tensor, size: int) -> Batch:
         others = part.shape[1:]
         return tf.slice(part, [number * size, *(0 for _ in others)], [size, *others])
 
-    return Batch(*map(rows, window))
+    return window.map(rows)
 
 
 def gather_batch(window: Batch, number: Tensor, size: int) -> Batch:
@@ -24,6 +24,4 @@ def gather_batch(window: Batch, number: Tensor, size: int) -> Batch:
 
     The window must hold whole batches only.
     """
-    return Batch(
-        *(tf.gather(tf.reshape(part, [-1, size, *part.shape[1:]]), number) for part in window)
-    )
+    return window.map(lambda part: tf.gather(tf.reshape(part, [-1, size, *part.shape[1:]]), number))

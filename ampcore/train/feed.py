@@ -4,6 +4,7 @@ A window holds the examples of consecutive steps in order on the device. Data th
 window with the whole epoch; larger data is streamed with tf.data, with prefetched windows.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -11,7 +12,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ampcore.data import Batch, Dataset
+from ampcore.data import ArrayExamples, Batch, Examples
+from ampcore.data.batches import BatchSource
+from ampcore.data.examples import example_bytes
+from ampcore.errors import IncompatibleCheckpoint
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
 SEED_SALT = 2
@@ -20,6 +24,8 @@ WINDOW_BYTES: Final = 64 * 2**20
 """The size of a streamed window, unless one step needs more."""
 PREFETCH_WINDOWS: Final = 2
 """How many windows are prefetched."""
+WINDOW_BATCHES: Final = 8
+"""The most batches of a BatchSource in a window: the first step waits for a whole window."""
 
 
 class Window(NamedTuple):
@@ -30,27 +36,45 @@ class Window(NamedTuple):
     end_batch: int
 
 
+class StepOrder(Protocol):
+    """The numbers of the examples of each step."""
+
+    def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """The numbers of the examples of one step."""
+
+
 class Feed(Protocol):
     """The training examples of every epoch, in an order that depends on seed and epoch alone."""
 
-    order: "ExampleOrder"
+    @property
+    def order(self) -> "StepOrder":
+        """The examples of each step."""
 
     def window(self, epoch: int, batch: int) -> Window:
         """The window with step `batch` of `epoch`; called in the order of training."""
 
 
 def feed_for(
-    dataset: Dataset, step_examples: int, *, shuffle: bool, seed: int, budget_bytes: float
+    examples: Examples | BatchSource,
+    step_examples: int,
+    *,
+    shuffle: bool,
+    seed: int,
+    budget_bytes: float,
 ) -> Feed:
-    """A resident feed when it takes at most `budget_bytes` on the device, else a streamed one.
+    """A resident feed for arrays of at most `budget_bytes` on the device, else a streamed one.
 
     `step_examples` is the number of examples per step; the remainder of an epoch is left out.
     """
-    order = ExampleOrder(len(dataset.y_train), step_examples, shuffle=shuffle, seed=seed)
+    if isinstance(examples, BatchSource):
+        return BatchFeed(examples, step_examples)
+    order = ExampleOrder(len(examples), step_examples, shuffle=shuffle, seed=seed)
     copies = 2 if shuffle else 1
-    if (dataset.x_train.nbytes + dataset.y_train.nbytes) * copies <= budget_bytes:
-        return ResidentFeed(dataset, order)
-    return StreamedFeed(dataset, order)
+    if isinstance(examples, ArrayExamples) and (
+        example_bytes(examples) * len(examples) * copies <= budget_bytes
+    ):
+        return ResidentFeed(examples, order)
+    return StreamedFeed(examples, order)
 
 
 class ExampleOrder:
@@ -78,6 +102,20 @@ class ExampleOrder:
         return self.of_epoch(epoch)[start : start + self.step_examples]
 
 
+class BatchOrder:
+    """The order in which batches arrive: their examples are numbered in that order."""
+
+    shuffle = False
+
+    def __init__(self, steps: int, step_examples: int) -> None:
+        self.steps, self.step_examples = steps, step_examples
+
+    def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """The numbers of the examples of one step, counted from the start of its epoch."""
+        start = batch * self.step_examples
+        return np.arange(start, start + self.step_examples)
+
+
 class ResidentFeed:
     """All examples on the device.
 
@@ -85,13 +123,11 @@ class ResidentFeed:
     without copying.
     """
 
-    def __init__(self, dataset: Dataset, order: ExampleOrder) -> None:
+    def __init__(self, examples: ArrayExamples, order: ExampleOrder) -> None:
         self.order = order
         # Keep all of them: with shuffling each epoch leaves out different ones.
         count = None if order.shuffle else order.steps * order.step_examples
-        self._examples = Batch(
-            tf.constant(dataset.x_train[:count]), tf.constant(dataset.y_train[:count])
-        )
+        self._examples = examples.first(count).map(tf.constant)
         self._ordered: tuple[int, Batch] | None = None
 
     def window(self, epoch: int, batch: int) -> Window:
@@ -105,7 +141,7 @@ class ResidentFeed:
             # Release the last epoch first: the budget is two copies, not three.
             self._ordered = None
             order = tf.constant(self.order.of_epoch(epoch))
-            self._ordered = (epoch, Batch(*(tf.gather(part, order) for part in self._examples)))
+            self._ordered = (epoch, self._examples.map(lambda part: tf.gather(part, order)))
         return self._ordered[1]
 
 
@@ -113,11 +149,11 @@ class StreamedFeed:
     """The examples on the host; tf.data copies the next windows while the device computes."""
 
     def __init__(
-        self, dataset: Dataset, order: ExampleOrder, window_bytes: int = WINDOW_BYTES
+        self, examples: Examples, order: ExampleOrder, window_bytes: int = WINDOW_BYTES
     ) -> None:
-        self._x, self._y = dataset.x_train, dataset.y_train
+        self._examples = examples
         self.order = order
-        step_bytes = order.step_examples * (self._x[:1].nbytes + self._y[:1].nbytes)
+        step_bytes = order.step_examples * example_bytes(examples)
         self._window_steps = max(1, min(order.steps, window_bytes // max(1, step_bytes)))
         self._windows = -(-order.steps // self._window_steps)
         self._ordered: tuple[int, NDArray[np.int64]] | None = None
@@ -136,17 +172,20 @@ class StreamedFeed:
         follows = self._current is not None and number == self._current[0] + 1
         if self._stream is None or not follows:
             self._stream = iter(self._dataset(number))
-        return Batch(*next(self._stream))
+        parts = next(self._stream)
+        window: Batch = tf.nest.pack_sequence_as(self._examples.spec, parts)
+        return window
 
     def _dataset(self, first: int) -> Any:
         size = self._window_steps * self.order.step_examples
-        kinds = (self._x.dtype, self._y.dtype)
-        shapes = ((size, *self._x.shape[1:]), (size, *self._y.shape[1:]))
+        specs = self._examples.spec.parts
+        dtypes = [spec.dtype for spec in specs]
 
         # Autograph would write it to a file, which would remain if the process is killed.
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def read(number: Any) -> Any:
-            parts = tf.numpy_function(self._read, [number], kinds, stateful=False)
+            parts = tf.numpy_function(self._read, [number], dtypes, stateful=False)
+            shapes = [(size, *spec.shape) for spec in specs]
             return tuple(map(tf.ensure_shape, parts, shapes))
 
         windows = tf.data.Dataset.counter(first, dtype=tf.int64)
@@ -155,15 +194,107 @@ class StreamedFeed:
             PREFETCH_WINDOWS
         )
 
-    def _read(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _read(self, number: int) -> list[NDArray[Any]]:
         epoch = int(number) // self._windows
         if self._ordered is None or self._ordered[0] != epoch:
             self._ordered = (epoch, self.order.of_epoch(epoch))
         start = self._first_batch(int(number)) * self.order.step_examples
         size = self._window_steps * self.order.step_examples
         rows = self._ordered[1][start : start + size]
-        return self._x[rows], self._y[rows]
+        return self._examples.read(rows).parts
 
     def _first_batch(self, number: int) -> int:
         batch = (number % self._windows) * self._window_steps
         return min(batch, self.order.steps - self._window_steps)
+
+
+class BatchFeed:
+    """The batches of a source; the next windows are read in a thread of tf.data."""
+
+    def __init__(self, source: BatchSource, step_examples: int) -> None:
+        self._source = source
+        self._step_batches = step_examples // source.batch_size
+        self.order = BatchOrder(source.batches // self._step_batches, step_examples)
+        fitting = WINDOW_BYTES // max(1, step_examples * example_bytes(source))
+        self._window_steps = max(1, min(fitting, WINDOW_BATCHES, self.order.steps))
+        self._windows = -(-self.order.steps // self._window_steps)
+        self._stream: Iterator[Any] | None = None
+        self._next = 0
+        """The number of the next window of the stream."""
+        self._error: Exception | None = None
+        """An error of the source, which tf.data would replace by one of its own."""
+        self._current: tuple[int, Batch] | None = None
+
+    def window(self, epoch: int, batch: int) -> Window:
+        """Some steps of the epoch; all windows have the same length, the last one is padded."""
+        number = epoch * self._windows + batch // self._window_steps
+        if self._current is None or self._current[0] != number:
+            self._current = (number, self._read(number))
+        first = (number % self._windows) * self._window_steps
+        return Window(self._current[1], first, min(first + self._window_steps, self.order.steps))
+
+    def _read(self, number: int) -> Batch:
+        if self._stream is None or number != self._next:
+            self._stream = self._stream_from(number)
+        try:
+            parts = next(self._stream)
+        except tf.errors.OpError:
+            if self._error is None:
+                raise
+            raise self._error from None
+        self._next = number + 1
+        window: Batch = tf.nest.pack_sequence_as(self._source.spec, parts)
+        return window
+
+    def _stream_from(self, number: int) -> Iterator[Any]:
+        if number and not self._source.can_rewind:
+            raise IncompatibleCheckpoint(
+                f"The data cannot be read again from step {self._first_step(number)}: a generator "
+                "only goes forward, so this run cannot resume. Give the data as arrays, as a "
+                "keras.utils.PyDataset or as a tf.data.Dataset with an end, or start a new run."
+            )
+        size = self._window_steps * self.order.step_examples
+        specs = [tf.TensorSpec((size, *spec.shape), spec.dtype) for spec in self._source.spec.parts]
+        windows = tf.data.Dataset.from_generator(
+            lambda: self._read_from(number), output_signature=tuple(specs)
+        )
+        stream: Iterator[Any] = iter(windows.prefetch(PREFETCH_WINDOWS))
+        return stream
+
+    def _first_step(self, number: int) -> int:
+        epoch, window = divmod(number, self._windows)
+        return epoch * self.order.steps + window * self._window_steps
+
+    def _read_from(self, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        try:
+            yield from self._windows_from(number)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _windows_from(self, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The parts of the windows from this one on, without end."""
+        epoch, window = divmod(number, self._windows)
+        while True:
+            first = window * self._window_steps
+            batches = self._source.epoch(epoch, first * self._step_batches)
+            for steps in self._steps_of_windows(first):
+                yield self._joined([next(batches) for _ in range(steps * self._step_batches)])
+            # The rest of the epoch is read, since a source may act at its end.
+            deque(batches, maxlen=0)
+            epoch, window = epoch + 1, 0
+
+    def _steps_of_windows(self, first: int) -> Iterator[int]:
+        for start in range(first, self.order.steps, self._window_steps):
+            yield min(self._window_steps, self.order.steps - start)
+
+    def _joined(self, batches: list[Batch]) -> tuple[NDArray[Any], ...]:
+        size = self._window_steps * self.order.step_examples
+        parts = [
+            np.concatenate(rows) for rows in zip(*(batch.parts for batch in batches), strict=True)
+        ]
+        missing = size - len(parts[0])
+        return tuple(
+            np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1)) if missing else part
+            for part in parts
+        )

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
-from ampcore.spec import JobSpec
 from ampcore.spec.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
+from ampcore.spec.run import RunSpec
 from ampcore.telemetry import StepBlock
 from ampcore.train.loop import Halt
 
@@ -32,7 +32,7 @@ class TooManyBadSteps:
         description = _NONFINITE_SKIPPED if self.checked else _NONFINITE_APPLIED
         return f"{count} steps in a row, {self.first_step} to {self.last_step}, had {description}"
 
-    def error(self, spec: JobSpec) -> TrainingError:
+    def error(self, spec: RunSpec) -> TrainingError:
         """The error that ends the run, with advice."""
         if self.checked:
             return SkipBudgetExceeded(
@@ -66,7 +66,7 @@ class DamagedState:
         """What happened."""
         return f"The state after step {self.last_step} is damaged: {self.description}"
 
-    def error(self, spec: JobSpec) -> TrainingError:
+    def error(self, spec: RunSpec) -> TrainingError:
         """The error that ends the run, with advice."""
         return NonFiniteResult(f"{self.message}; {nonfinite_advice(spec)}.")
 
@@ -75,7 +75,7 @@ GuardFailure = TooManyBadSteps | DamagedState
 """Why a run cannot continue."""
 
 
-def nonfinite_advice(spec: JobSpec) -> str:
+def nonfinite_advice(spec: RunSpec) -> str:
     """What to do about values that are not finite."""
     skip = ", or set loss_scale.mode: dynamic to skip steps with non-finite gradients"
     unchecked = isinstance(spec.loss_scale, NoScale | AutoScale)
@@ -145,7 +145,7 @@ def nonfinite_applied_steps(block: StepBlock) -> NDArray[np.bool_]:
     return ~finite & ~block["skipped"]
 
 
-def _advice(spec: JobSpec) -> str:
+def _advice(spec: RunSpec) -> str:
     match spec.loss_scale:
         case FixedScale(scale=scale):
             return f"lower loss_scale.scale from {scale:g} or set loss_scale.mode: dynamic"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampcore.checkpoint.state import Arrays
-from ampcore.spec import JobSpec
+from ampcore.spec.run import RunSpec
 from ampcore.telemetry import Event, EventType
 from ampcore.train.guard import GuardFailure
 
@@ -32,7 +32,7 @@ class GoodState:
 class Recovery:
     """Keeps the newest good state, and decides how to recover from a guard failure."""
 
-    def __init__(self, spec: JobSpec, *, in_float32: bool = False) -> None:
+    def __init__(self, spec: RunSpec, *, in_float32: bool = False) -> None:
         self._spec = spec
         self._every = spec.guard.keep_state_every_steps
         self.good: GoodState | None = None

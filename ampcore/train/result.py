@@ -1,8 +1,8 @@
 """The result of a run."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ampcore.models.task import Network
 class TrainResult:
     """The outcome of a run; `val_loss` and `val_accuracy` are None without validation data.
 
+    `metrics` has the values of the last evaluation, by name: `val_loss` and all others.
     `final_loss` is the loss of the last applied step. `weights_digest` is the SHA-256 of
     all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
     compilation) when there is more than one. `peak_memory_bytes` is the device's where TensorFlow
@@ -35,6 +36,7 @@ class TrainResult:
     weights_digest: str
     model_files: tuple[Path, ...] = ()
     stopped: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def model_file(self) -> Path | None:
@@ -50,6 +52,7 @@ class TrainResult:
             "final_loss_scale": self.final_loss_scale,
             "val_loss": self.val_loss,
             "val_accuracy": self.val_accuracy,
+            "metrics": dict(self.metrics),
             "examples_per_s": self.examples_per_s,
             "parameters": self.parameters,
             "train_s": self.train_s,

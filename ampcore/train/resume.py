@@ -11,13 +11,13 @@ from ampcore.checkpoint import Checkpoint, Difference, Manifest, StoredCheckpoin
 from ampcore.checkpoint.saver import FOLDER, versions
 from ampcore.checkpoint.state import Arrays
 from ampcore.errors import UnreadableCheckpoint
-from ampcore.spec import JobSpec
+from ampcore.spec.run import RunSpec
 from ampcore.telemetry import Event, EventType
 from ampcore.train.session import Session
 
 
 def manifest(
-    spec: JobSpec,
+    spec: RunSpec,
     session: Session,
     device: str,
     steps: int,
@@ -39,7 +39,7 @@ def manifest(
 
 
 def newest(
-    folder: Path, spec: JobSpec
+    folder: Path, spec: RunSpec
 ) -> tuple[StoredCheckpoint | None, list[Difference], list[Event]]:
     """The newest checkpoint that can be read.
 

@@ -8,11 +8,11 @@ from ampcore import precision
 from ampcore.checkpoint import Checkpoint, match_arrays, nonfinite_names
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
-from ampcore.data import Dataset
+from ampcore.data import Dataset, Examples
+from ampcore.data.batches import BatchSource
 from ampcore.errors import NonFiniteResult
-from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.precision import NoScale, Precision
+from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, StepBlock
 from ampcore.train import recovery
@@ -27,6 +27,7 @@ from ampcore.train.guard import (
     nonfinite_advice,
     nonfinite_applied_steps,
 )
+from ampcore.train.job import TrainingJob
 from ampcore.train.loop import HALT_ON_SKIP
 from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
@@ -41,7 +42,7 @@ from ampcore.train.totals import Totals
 class RunContext:
     """The parts of a run that do not depend on its precision."""
 
-    spec: JobSpec
+    job: TrainingJob
     dataset: Dataset
     plan: Plan
     feed: Feed
@@ -49,10 +50,9 @@ class RunContext:
 
     def build_session(self, *, float32: bool = False) -> Session:
         """Build the job's session, in its own precision or in float32 without a loss scale."""
-        plain = {"precision": Precision(), "loss_scale": NoScale()}
-        spec = self.spec.model_copy(update=plain) if float32 else self.spec
-        policies = precision.layer_policies(spec.precision, self.device)
-        return Session(spec, self.dataset, self.plan, self.feed, policies)
+        job = self.job.in_float32() if float32 else self.job
+        policies = precision.layer_policies(job.spec.precision, self.device)
+        return Session(job, self.dataset, self.plan, self.feed, policies)
 
 
 class Run:
@@ -67,7 +67,7 @@ class Run:
         float32: bool,
     ) -> None:
         self._context, self._saver, self._callback_buffer = context, saver, callback_buffer
-        self._spec, self._plan = context.spec, context.plan
+        self._spec, self._plan = context.job.spec, context.plan
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
@@ -82,10 +82,10 @@ class Run:
         self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
         self.guard = Guard(limit, checked=session.checks_finite)
-        dataset = self._context.dataset
+        validation = self._context.dataset.validation
         self._evaluator = (
-            Evaluator(session.task, dataset, self._spec.data.batch_size)
-            if len(dataset.y_val)
+            Evaluator(session.task, validation, _validation_batch(validation, self._spec))
+            if validation is not None
             else None
         )
 
@@ -326,3 +326,8 @@ class Run:
             code, what = "non_finite_loss", "loss"
         message = f"The {what} is not finite, but the step was applied."
         self._callback_buffer.event(Event.warning(code, message, block.first_step + first))
+
+
+def _validation_batch(validation: Examples | BatchSource, spec: RunSpec) -> int:
+    """The examples of a batch; batches that arrive have a size of their own."""
+    return validation.batch_size if isinstance(validation, BatchSource) else spec.data.batch_size

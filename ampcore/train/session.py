@@ -8,22 +8,21 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ampcore import models, optimizers, precision
+from ampcore import optimizers, precision
 from ampcore.checkpoint import array_is_finite, state
 from ampcore.data import Batch, Dataset
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.spec import JobSpec
-from ampcore.spec.optimizer import OptimizerSpec
 from ampcore.spec.precision import Precision
 from ampcore.telemetry import StepBlock
 from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.feed import Feed, Window
+from ampcore.train.job import TrainingJob
 from ampcore.train.loop import NEVER_HALT, EngineName, Halt, Loop
 from ampcore.train.plan import AdaptiveBlockSize, Plan
 from ampcore.train.run_events import step_block
-from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step import TrainStep
 
 
 class Session:
@@ -33,18 +32,19 @@ class Session:
     """
 
     def __init__(
-        self, spec: JobSpec, dataset: Dataset, plan: Plan, feed: Feed, policies: LayerPolicies
+        self, job: TrainingJob, dataset: Dataset, plan: Plan, feed: Feed, policies: LayerPolicies
     ) -> None:
+        spec = job.spec
         self._plan, self._feed, self._seed = plan, feed, spec.train.seed
-        self._batch_size, self._model = spec.data.batch_size, spec.model
-        self._signature = dataset.signature
+        self._batch_size = spec.data.batch_size
+        self._job, self._dataset = job, dataset
         self._block_size = AdaptiveBlockSize()
         self._loop: Loop | None = None
         self.policies = policies
-        self.task: Task = models.build(spec.model, dataset.signature, policies)
+        self.task: Task = job.build_task(dataset, policies)
         policies.check_all_matched()
-        own = [_optimizer_spec(spec, network) for network in self.task.networks]
-        self.optimizers = [optimizers.build(part, plan.total_steps) for part in own]
+        own = [job.build_optimizer(network, plan.total_steps) for network in self.task.networks]
+        self.optimizers = [optimizer for optimizer, _ in own]
         for optimizer, network in zip(self.optimizers, self.task.networks, strict=True):
             # Slots must exist before the loop is traced.
             optimizer.build(network.model.trainable_variables)
@@ -55,7 +55,7 @@ class Session:
             task=self.task,
             optimizers=self.optimizers,
             loss_scales=self.loss_scales,
-            clips=[Clip(part.clip_norm, part.clip_value) for part in own],
+            clips=[clip for _, clip in own],
             accumulate=spec.train.accumulate,
         )
         self._states = tuple(loss_scale.init() for loss_scale in self.loss_scales)
@@ -126,8 +126,7 @@ class Session:
 
     def float32_task(self) -> Task:
         """The same task in float32, with its own weights."""
-        plain = precision.layer_policies(Precision())
-        return models.build(self._model, self._signature, plain)
+        return self._job.build_task(self._dataset, precision.layer_policies(Precision()))
 
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""
@@ -243,10 +242,6 @@ class Session:
             loss_scale.clamp(state._replace(scale=state.scale * factor))
             for loss_scale, state in zip(self.loss_scales, self.states, strict=True)
         )
-
-
-def _optimizer_spec(spec: JobSpec, network: Network) -> OptimizerSpec:
-    return spec.optimizers.get(network.name, spec.optimizer)
 
 
 def parameters(task: Task) -> int:

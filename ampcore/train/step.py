@@ -18,62 +18,17 @@ from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.gradients import gradients
 from ampcore.models.task import Network, NonTrainable, Task
-from ampcore.precision import (
-    LossScale,
-    LossScaleStates,
-    clip_by_global_norm,
-    exact_norm,
-    map_values,
-)
+from ampcore.precision import LossScale, LossScaleStates
 from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
 from ampcore.train.accumulate import accumulate_gradients
+from ampcore.train.clip import Clip
 
 Tensor = Any
 
 STEP_COLUMNS: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
 NETWORK_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 BAD_MICRO_BATCHES: Final = "bad_micro_batches"
-
-
-@dataclass(frozen=True)
-class Clip:
-    """Limits of a network's unscaled gradients; None sets no limit.
-
-    Args:
-        norm: The largest global norm.
-        value: The largest magnitude of an element.
-    """
-
-    norm: float | None = None
-    value: float | None = None
-
-    def reported_norm(self, grads: list[Any], norm: Tensor) -> Tensor:
-        """The norm that the step's row holds.
-
-        Args:
-            grads: Unscaled and not clipped yet.
-            norm: Their global norm, infinite if its squares overflowed; with a limit that is
-                harmless, and the true norm is returned.
-        """
-        if self.norm is None and self.value is None:
-            return norm
-        exact = exact_norm(grads, norm)
-        return tf.where(tf.math.is_finite(exact), exact, norm)
-
-    def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
-        """Clip the gradients to the limits; non-finite ones stay non-finite.
-
-        Args:
-            grads: Unscaled.
-            norm: Their global norm.
-        """
-        if self.norm is not None:
-            grads, _ = clip_by_global_norm(grads, self.norm, norm)
-        if self.value is not None:
-            limit = self.value
-            grads = map_values(lambda value: _clip_by_value(value, limit), grads)
-        return grads
 
 
 @dataclass(frozen=True)
@@ -190,12 +145,6 @@ def _with_overwrites(grads: list[Any], overwrites: list[Any]) -> list[Any]:
     """The optimizer's input: each variable's gradient, or the value that overwrites it."""
     rows = zip(grads, overwrites, strict=True)
     return [grad if value is None else value for grad, value in rows]
-
-
-def _clip_by_value(grad: Tensor, limit: float) -> Tensor:
-    # Clipping would turn an infinity into a number and hide the overflow.
-    clipped = tf.clip_by_value(grad, -limit, limit)
-    return tf.where(tf.math.is_finite(grad), clipped, grad)
 
 
 def _changed_variables(

@@ -1,15 +1,14 @@
 """Trainer: trains one job spec, from loading the data to saving the model."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import keras
 import tensorflow as tf
 
-from ampcore import data
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.model_files import save_models
 from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
@@ -20,11 +19,14 @@ from ampcore.errors import OutOfMemory, TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
 from ampcore.train.feed import feed_for
+from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
+from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.plan import Plan
 from ampcore.train.result import TrainResult, weights_digest
@@ -45,32 +47,134 @@ NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
 
 
 class Trainer:
-    """Trains the job of a spec on this machine.
+    """Trains the job of a spec on this machine; `from_keras` trains an own Keras model.
 
     Args:
-        spec: The job to train.
+        job: The spec of the job to train, or another kind of job.
         data_root: The folder that a path in the spec is relative to and cannot leave; None: any
             path is allowed.
         output_dir: The folder for the trained model and the checkpoints; None: they are not saved.
         resume: Resume from the newest checkpoint in `output_dir`; from the beginning without one.
         datasets: The local file of each dataset that the spec may name.
+
+    Raises:
+        TypeError: `job` is neither a spec nor another kind of job.
     """
 
     def __init__(
         self,
-        spec: JobSpec,
+        job: JobSpec | TrainingJob,
         data_root: str | Path | None = None,
         output_dir: str | Path | None = None,
         *,
         resume: bool = False,
         datasets: Mapping[str, str | Path] | None = None,
     ) -> None:
-        self.spec = spec
+        dataset_files = {name: Path(file) for name, file in (datasets or {}).items()}
+        root = None if data_root is None else Path(data_root)
+        self._job = _training_job(job, root, dataset_files)
+        self.spec = self._job.spec
         self._resume = resume
-        self._data_root = None if data_root is None else Path(data_root)
-        self._dataset_files = {name: Path(file) for name, file in (datasets or {}).items()}
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._current_run: Run | None = None
+
+    @classmethod
+    def from_keras(
+        cls,
+        model: Any,
+        *,
+        data: Any,
+        loss: Any = None,
+        loss_weights: Any = None,
+        optimizer: Any = "adam",
+        metrics: Any = (),
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        batch_size: int | None = None,
+        steps_per_epoch: int | None = None,
+        epochs: int = 1,
+        shuffle: bool = True,
+        policy: Policy = "float32",
+        overrides: Sequence[Any] = (),
+        loss_scale: LossScaleArgument | None = None,
+        train: Mapping[str, Any] | None = None,
+        guard: Mapping[str, Any] | None = None,
+        runtime: Mapping[str, Any] | None = None,
+        output_dir: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """A trainer of a Keras model with own data, losses and metrics.
+
+            trainer = ampcore.Trainer.from_keras(
+                model,
+                data=(x, y),
+                loss="sparse_categorical_crossentropy",
+                metrics=["accuracy"],
+                validation_data=(x_val, y_val),
+                batch_size=128,
+                epochs=5,
+                policy="mixed_float16",
+            )
+            result = trainer.run()
+
+        The run trains a copy, in the same way as a job; when it is complete, the model holds the
+        trained weights. `fit` is not called, nor are callbacks of Keras or a `train_step`.
+
+        Args:
+            model: A built keras.Model in float32, with any inputs and outputs. The outputs are
+                those that the losses expect: logits, or probabilities.
+            data: Arrays (x, y) or (x, y, sample_weight), where each may be a dictionary, list or
+                tuple of arrays; or batches of them: a tf.data.Dataset, a keras.utils.PyDataset, or
+                a generator, with which a run cannot resume.
+            loss: A name of Keras, a keras.losses.Loss or a function of (targets, predictions); for
+                several outputs a dictionary by name or a list. None: only losses of layers.
+            loss_weights: The factors of the outputs' losses in the total; None: 1.
+            optimizer: A name, a mapping as in a spec, or an optimizer of Keras, of which a copy
+                with new slots is used. The names sgd, momentum, adam, adamw and rmsprop stand for
+                ampcore's own, which are faster.
+            metrics: Names, objects and functions as of Keras; for several outputs by name.
+            validation_data: Examples for validation, in one of the forms of `data`.
+            validation_split: The share of arrays that is split off at the end for validation.
+            batch_size: For arrays, the examples of a micro-batch; None: 32.
+            steps_per_epoch: For endless batches and generators, the batches of an epoch.
+            epochs: How often the data is trained on.
+            shuffle: Whether arrays, and the batches of a PyDataset, have a new order in each epoch.
+            policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`, …
+            overrides: Mappings with `layers`, a regular expression, and `dtype`.
+            loss_scale: A mode, the number of a fixed scale, or a mapping as in a spec; None: the
+                default of the policy.
+            train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
+            guard: The section `guard` of a spec.
+            runtime: `device` and `engine`, as in a spec.
+            output_dir: The folder for the trained model and the checkpoints; None: not saved.
+            resume: Resume from the newest checkpoint in `output_dir`.
+
+        Raises:
+            InvalidModel: The model, a loss, a metric or the optimizer cannot be used.
+            InvalidData: The data has another form.
+            SpecValidationError: A setting is not valid.
+        """
+        job = keras_job(
+            model,
+            data=data,
+            loss=loss,
+            loss_weights=loss_weights,
+            optimizer=optimizer,
+            metrics=metrics,
+            validation_data=validation_data,
+            validation_split=validation_split,
+            batch_size=batch_size,
+            steps_per_epoch=steps_per_epoch,
+            shuffle=shuffle,
+            sections={
+                "precision": {"policy": policy, "overrides": list(overrides)},
+                **({} if loss_scale is None else {"loss_scale": loss_scale_section(loss_scale)}),
+                "train": {"epochs": epochs, **(train or {})},
+                "guard": dict(guard or {}),
+                "runtime": dict(runtime or {}),
+            },
+        )
+        return cls(job, output_dir=output_dir, resume=resume)
 
     @property
     def scale_health(self) -> str | None:
@@ -107,14 +211,8 @@ class Trainer:
         spec = self.spec
         device = hardware.select(spec.runtime.device)
         keras.utils.set_random_seed(spec.train.seed)
-        dataset = data.load(
-            spec.data,
-            seed=spec.train.seed,
-            data_root=self._data_root,
-            accumulate=spec.train.accumulate,
-            dataset_files=self._dataset_files,
-        )
-        context = _run_context(spec, dataset, hardware.device_info(device))
+        dataset = self._job.load_data()
+        context = _run_context(self._job, dataset, hardware.device_info(device))
         with without_op_fusion(spec.precision, context.device):
             return self._train(context, callback_buffer, should_stop)
 
@@ -136,7 +234,7 @@ class Trainer:
             # A failed run needs it most.
             run.emit_scale_table()
         train_s = time.perf_counter() - started_at
-        if not run.is_done or context.spec.train.checkpoint_every_s is not None:
+        if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
             run.save()
         peak_memory = hardware.peak_memory(context.device.kind)
         return self._result(run, train_s, peak_memory.bytes, callback_buffer)
@@ -178,6 +276,7 @@ class Trainer:
         session, totals = run.session, run.totals
         if run.is_done:
             session.assign_averages()
+            self._job.on_success(session.task)
         files = []
         if run.is_done and self._output_dir is not None:
             for file in save_models(session.networks, self._output_dir):
@@ -201,21 +300,23 @@ class Trainer:
             weights_digest=weights_digest(session.networks),
             model_files=tuple(files),
             stopped=not run.is_done,
+            metrics=totals.evaluation,
         )
 
 
-def _run_context(spec: JobSpec, dataset: Dataset, device: DeviceInfo) -> RunContext:
+def _run_context(job: TrainingJob, dataset: Dataset, device: DeviceInfo) -> RunContext:
+    spec = job.spec
     examples = spec.data.batch_size * spec.train.accumulate
     plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
     memory_bytes = device.memory_bytes
     feed = feed_for(
-        dataset,
+        dataset.train,
         examples,
         shuffle=spec.data.shuffle,
         seed=spec.train.seed,
         budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
     )
-    return RunContext(spec, dataset, plan, feed, device)
+    return RunContext(job, dataset, plan, feed, device)
 
 
 def _use_engine(
@@ -237,12 +338,13 @@ def _use_engine(
 
 def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
-    return preflight_events(session.task, context.spec, context.device, session.policies, steps)
+    spec, policies = context.job.spec, session.policies
+    return preflight_events(session.task, spec, context.device, policies, steps)
 
 
 def _started_event(context: RunContext, run: Run) -> Event:
     session = run.session
-    examples = session.step.accumulate * context.spec.data.batch_size
+    examples = session.step.accumulate * context.job.spec.data.batch_size
     facts = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,
@@ -253,6 +355,17 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "dropped_examples": context.dataset.dropped_examples(examples),
     }
     return Event(EventType.STARTED, None, facts)
+
+
+def _training_job(
+    job: object, data_root: Path | None, dataset_files: Mapping[str, Path]
+) -> TrainingJob:
+    if isinstance(job, JobSpec):
+        return SpecJob(job, data_root, dataset_files)
+    if isinstance(job, TrainingJob):
+        return job
+    hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""
+    raise TypeError(f"Trainer: expected a JobSpec; received {type(job).__name__}{hint}.")
 
 
 @contextmanager

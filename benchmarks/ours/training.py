@@ -19,6 +19,7 @@ from ampcore.diagnostics import hardware
 from ampcore.models.seeds import step_seed
 from ampcore.train.batch_slicing import gather_batch, slice_batch
 from ampcore.train.feed import feed_for
+from ampcore.train.job import SpecJob
 from ampcore.train.plan import Plan
 from ampcore.train.run import RunContext
 from ampcore.train.session import Session
@@ -75,9 +76,9 @@ def session(problem: str, policy: str, loss_scale: str) -> Session:
     )
     dataset = data.load(spec.data, seed=0)
     plan = Plan.from_spec(spec.train, steps)
-    feed = feed_for(dataset, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
+    feed = feed_for(dataset.train, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
     facts = hardware.device_info(hardware.select("cpu"))
-    return RunContext(spec, dataset, plan, feed, facts).build_session()
+    return RunContext(SpecJob(spec), dataset, plan, feed, facts).build_session()
 
 
 def run(own: Session, engine: Any) -> TimedRound:

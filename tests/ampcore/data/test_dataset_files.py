@@ -21,18 +21,18 @@ def load(tmp_path):
 
 def test_the_file_of_a_version_is_read_wherever_it_is(load, tmp_path):
     (tmp_path / "root").mkdir()
-    assert load("poems@2", {"poems@2": "a.txt"}, tmp_path / "root").classes == 2
+    assert load("poems@2", {"poems@2": "a.txt"}, tmp_path / "root").signature.classes == 2
 
 
 def test_a_file_for_all_versions_is_used_unless_one_has_its_own(load):
-    assert load("poems@2", {"poems": "a.txt"}).classes == 2
-    assert load("poems@2", {"poems": "a.txt", "poems@2": "b.txt"}).classes == 4
-    assert load("poems", {"poems": "b.txt"}).classes == 4
+    assert load("poems@2", {"poems": "a.txt"}).signature.classes == 2
+    assert load("poems@2", {"poems": "a.txt", "poems@2": "b.txt"}).signature.classes == 4
+    assert load("poems", {"poems": "b.txt"}).signature.classes == 4
 
 
 def test_a_link_is_followed(load, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "a.txt")
-    assert load("poems", {"poems": "link"}).classes == 2
+    assert load("poems", {"poems": "link"}).signature.classes == 2
 
 
 @pytest.mark.parametrize(

@@ -16,22 +16,24 @@ def test_every_kind_that_a_spec_can_name_can_be_loaded():
 
 def test_digits_have_the_size_and_shape_of_the_constants_in_the_spec():
     digits = data.load(Digits(validation_split=0.2), seed=0)
-    assert digits.input_shape == DIGITS_SHAPE
-    assert len(digits.x_train) + len(digits.x_val) == DIGITS_EXAMPLES
-    assert (len(digits.x_train), len(digits.x_val)) == (1437, 360)
+    assert digits.signature.input_shape == DIGITS_SHAPE
+    assert len(digits.train.arrays.x) + len(digits.validation.arrays.x) == DIGITS_EXAMPLES
+    assert (len(digits.train.arrays.x), len(digits.validation.arrays.x)) == (1437, 360)
     assert digits.signature == data.Signature(DIGITS_SHAPE, "float32", 10)
-    assert digits.classes == 10
-    assert digits.x_train.dtype == np.float32
-    assert digits.y_train.dtype == np.int32
-    assert (digits.x_train.min(), digits.x_train.max()) == (0.0, 1.0)
-    assert np.bincount(digits.y_train, minlength=10).min() > 100
+    assert digits.signature.classes == 10
+    assert digits.train.arrays.x.dtype == np.float32
+    assert digits.train.arrays.y.dtype == np.int32
+    assert (digits.train.arrays.x.min(), digits.train.arrays.x.max()) == (0.0, 1.0)
+    assert np.bincount(digits.train.arrays.y, minlength=10).min() > 100
 
 
 def test_the_last_examples_are_for_validation_and_the_order_is_kept():
     whole = data.load(Digits(validation_split=0.0), seed=0)
     halves = data.load(Digits(validation_split=0.5), seed=0)
-    np.testing.assert_array_equal(np.concatenate([halves.y_train, halves.y_val]), whole.y_train)
-    assert len(whole.x_val) == 0
+    np.testing.assert_array_equal(
+        np.concatenate([halves.train.arrays.y, halves.validation.arrays.y]), whole.train.arrays.y
+    )
+    assert whole.validation is None
 
 
 def test_an_epoch_has_only_whole_batches_and_the_rest_is_counted():
@@ -43,19 +45,21 @@ def test_an_epoch_has_only_whole_batches_and_the_rest_is_counted():
 def test_synthetic_data_depend_on_the_seed_alone():
     spec = Synthetic(shape=(3, 2), classes=4, examples=200, batch_size=8)
     one, same, other = (data.load(spec, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.x_train, same.x_train)
-    np.testing.assert_array_equal(one.y_val, same.y_val)
-    assert not np.array_equal(one.x_train, other.x_train)
-    assert one.input_shape == (3, 2)
-    assert one.x_train.dtype == np.float32
-    assert set(one.y_train) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(one.train.arrays.x, same.train.arrays.x)
+    np.testing.assert_array_equal(one.validation.arrays.y, same.validation.arrays.y)
+    assert not np.array_equal(one.train.arrays.x, other.train.arrays.x)
+    assert one.signature.input_shape == (3, 2)
+    assert one.train.arrays.x.dtype == np.float32
+    assert set(one.train.arrays.y) == {0, 1, 2, 3}
 
 
 def test_synthetic_data_can_be_learnt():
     made = data.load(Synthetic(shape=(64,), classes=3, examples=900, batch_size=8), seed=0)
-    centres = np.stack([made.x_train[made.y_train == label].mean(axis=0) for label in range(3)])
-    distances = np.linalg.norm(made.x_val[:, np.newaxis] - centres, axis=2)
-    assert (distances.argmin(axis=1) == made.y_val).mean() > 0.95
+    centres = np.stack(
+        [made.train.arrays.x[made.train.arrays.y == label].mean(axis=0) for label in range(3)]
+    )
+    distances = np.linalg.norm(made.validation.arrays.x[:, np.newaxis] - centres, axis=2)
+    assert (distances.argmin(axis=1) == made.validation.arrays.y).mean() > 0.95
 
 
 def test_synthetic_data_too_large_for_memory_is_a_memory_error():

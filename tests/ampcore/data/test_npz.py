@@ -32,37 +32,38 @@ def load(tmp_path):
 
 def test_integer_pixels_are_scaled_to_float32_up_to_one(load):
     dataset = load()
-    assert dataset.x_train.dtype == np.float32
-    assert dataset.x_train[0, 0, 1] == np.float32(10) / np.float32(255)
-    assert dataset.x_val.max() == 1.0
+    assert dataset.train.arrays.x.dtype == np.float32
+    assert dataset.train.arrays.x[0, 0, 1] == np.float32(10) / np.float32(255)
+    assert dataset.validation.arrays.x.max() == 1.0
 
 
 def test_the_test_arrays_are_for_validation_without_a_split(load):
     dataset = load()
-    assert (len(dataset.x_train), len(dataset.x_val)) == (6, 3)
-    assert dataset.classes == 3
+    assert (len(dataset.train.arrays.x), len(dataset.validation.arrays.x)) == (6, 3)
+    assert dataset.signature.classes == 3
 
 
 def test_a_split_takes_the_end_of_the_training_data(load):
     dataset = load(validation_split=0.5)
-    assert (len(dataset.x_train), len(dataset.x_val)) == (3, 3)
-    assert dataset.y_val.tolist() == [0, 1, 2]
+    assert (len(dataset.train.arrays.x), len(dataset.validation.arrays.x)) == (3, 3)
+    assert dataset.validation.arrays.y.tolist() == [0, 1, 2]
 
 
 def test_test_data_are_optional(load):
-    assert len(load(x_test=None, y_test=None).x_val) == 0
+    assert load(x_test=None, y_test=None).validation is None
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_floats_are_not_scaled(load, dtype):
     values = np.full((6, 2, 2), 0.5, dtype)
     dataset = load(x_train=values)
-    assert dataset.x_train.dtype == np.float32
-    assert (dataset.x_train == 0.5).all()
+    assert dataset.train.arrays.x.dtype == np.float32
+    assert (dataset.train.arrays.x == 0.5).all()
 
 
 def test_labels_may_have_the_shape_of_a_column(load):
-    assert load(y_train=np.array([[0], [1], [2], [0], [1], [2]])).y_train.shape == (6,)
+    dataset = load(y_train=np.array([[0], [1], [2], [0], [1], [2]]))
+    assert dataset.train.arrays.y.shape == (6,)
 
 
 WITH_NAN = np.ones((6, 2, 2), np.float32)
@@ -169,4 +170,4 @@ def test_a_link_to_itself_is_refused(root_with_links):
 
 def test_without_a_data_root_any_path_is_allowed(root_with_links):
     path = str(root_with_links / "link.npz")
-    assert len(data.load(Npz(path=path, batch_size=2), seed=0).x_train) == 6
+    assert len(data.load(Npz(path=path, batch_size=2), seed=0).train) == 6

@@ -18,12 +18,12 @@ from ampcore.spec.data import SyntheticClicks
 def test_each_slot_has_its_own_range_of_keys(slots, nnz, spare, seed):
     spec = SyntheticClicks(slots=slots, nnz=nnz, vocabulary=slots + spare, examples=20)
     dataset = synthetic_clicks(spec, seed, None)
-    keys = np.concatenate([dataset.x_train, dataset.x_val])
+    keys = np.concatenate([dataset.train.arrays.x, dataset.validation.arrays.x])
     width = (slots + spare) // slots
     assert keys.shape == (20, slots, nnz)
     assert keys.dtype == np.int32
     np.testing.assert_array_equal(keys // width, np.arange(slots)[:, np.newaxis] + 0 * keys)
-    assert set(np.concatenate([dataset.y_train, dataset.y_val])) <= {0, 1}
+    assert set(np.concatenate([dataset.train.arrays.y, dataset.validation.arrays.y])) <= {0, 1}
     assert dataset.signature == data.Signature((slots, nnz), "int32", 2, slots + spare)
 
 
@@ -33,7 +33,7 @@ def defaults():
 
 
 def test_the_defaults_have_the_key_ranges_of_the_original_program(defaults):
-    keys = defaults.x_train
+    keys = defaults.train.arrays.x
     assert keys.shape[1:] == (10, 5)
     for slot in range(10):
         assert keys[:, slot].min() == 102 * slot
@@ -41,25 +41,27 @@ def test_the_defaults_have_the_key_ranges_of_the_original_program(defaults):
 
 
 def test_both_labels_are_about_equally_frequent(defaults):
-    assert 0.4 < defaults.y_train.mean() < 0.6
+    assert 0.4 < defaults.train.arrays.y.mean() < 0.6
 
 
 def test_labels_can_be_predicted_from_the_keys(defaults):
-    counts = np.zeros((len(defaults.x_train), 1024), np.float32)
-    np.add.at(counts, (np.arange(len(counts))[:, np.newaxis], defaults.x_train.reshape(-1, 50)), 1)
+    counts = np.zeros((len(defaults.train.arrays.x), 1024), np.float32)
+    np.add.at(
+        counts, (np.arange(len(counts))[:, np.newaxis], defaults.train.arrays.x.reshape(-1, 50)), 1
+    )
     # How much more often a key comes with label 1 than with label 0 estimates its weight.
-    weights = (2.0 * defaults.y_train - 1) @ counts
-    scores = weights[defaults.x_val.reshape(-1, 50)].sum(axis=1)
-    right = (scores > np.median(scores)) == (defaults.y_val == 1)
+    weights = (2.0 * defaults.train.arrays.y - 1) @ counts
+    scores = weights[defaults.validation.arrays.x.reshape(-1, 50)].sum(axis=1)
+    right = (scores > np.median(scores)) == (defaults.validation.arrays.y == 1)
     assert right.mean() > 0.8
 
 
 def test_clicks_depend_on_the_seed_alone():
     spec = SyntheticClicks(examples=200)
     one, same, other = (data.load(spec, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.x_train, same.x_train)
-    np.testing.assert_array_equal(one.y_val, same.y_val)
-    assert not np.array_equal(one.x_train, other.x_train)
+    np.testing.assert_array_equal(one.train.arrays.x, same.train.arrays.x)
+    np.testing.assert_array_equal(one.validation.arrays.y, same.validation.arrays.y)
+    assert not np.array_equal(one.train.arrays.x, other.train.arrays.x)
 
 
 def test_fewer_keys_than_slots_are_refused():

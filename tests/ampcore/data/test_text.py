@@ -30,15 +30,15 @@ def load(tmp_path):
 def test_windows_follow_each_other_and_labels_are_the_next_characters(load):
     dataset = load("cabbage", sequence=3)
     # a b c e g
-    assert dataset.x_train.tolist() == [[2, 0, 1], [1, 0, 4]]
-    assert dataset.y_train.tolist() == [[0, 1, 1], [0, 4, 3]]
-    assert dataset.x_train.dtype == dataset.y_train.dtype == np.int32
+    assert dataset.train.arrays.x.tolist() == [[2, 0, 1], [1, 0, 4]]
+    assert dataset.train.arrays.y.tolist() == [[0, 1, 1], [0, 4, 3]]
+    assert dataset.train.arrays.x.dtype == dataset.train.arrays.y.dtype == np.int32
     assert dataset.signature == data.Signature((3,), "int32", 5, 5)
 
 
 def test_the_last_windows_are_for_validation(load):
     dataset = load("ab" * 50, sequence=9, validation_split=0.2)
-    assert (len(dataset.x_train), len(dataset.x_val)) == (8, 3)
+    assert (len(dataset.train.arrays.x), len(dataset.validation.arrays.x)) == (8, 3)
 
 
 @settings(
@@ -61,9 +61,11 @@ def test_labels_are_the_examples_shifted_by_one_character(tmp_path, content, seq
     # A list: arrays of text drop the character 0.
     vocabulary = sorted(set(content))
     used = (len(content) - 1) // sequence * sequence
-    assert "".join(vocabulary[index] for index in dataset.x_train.flat) == content[:used]
-    assert "".join(vocabulary[index] for index in dataset.y_train.flat) == content[1 : used + 1]
-    assert dataset.classes == len(vocabulary)
+    assert "".join(vocabulary[index] for index in dataset.train.arrays.x.flat) == content[:used]
+    assert (
+        "".join(vocabulary[index] for index in dataset.train.arrays.y.flat) == content[1 : used + 1]
+    )
+    assert dataset.signature.classes == len(vocabulary)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from ampcore.precision import DynamicLossScale, FixedLossScale, layer_policies
 from ampcore.spec.data import Digits
 from ampcore.spec.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
 from ampcore.spec.precision import Override, Precision
+from ampcore.train.clip import Clip
 from ampcore.train.loop import HALT_ON_SKIP, Loop
-from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step import TrainStep
 
 SIZE = 32
 SEED = tf.constant([0, 7], tf.int64)
@@ -36,7 +37,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def batch(digits):
-    return Batch(digits.x_train[:SIZE], digits.y_train[:SIZE])
+    return Batch(digits.train.arrays.x[:SIZE], digits.train.arrays.y[:SIZE])
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +286,7 @@ def test_a_run_halted_on_a_skip_can_replay_the_skipped_step(digits, position):
     optimizer = keras.optimizers.SGD(0.1)
     optimizer.build(task.networks[0].model.trainable_variables)
     step = TrainStep(task, [optimizer], [scale], [Clip()])
-    window = Batch(tf.constant(digits.x_train), tf.constant(digits.y_train))
+    window = Batch(tf.constant(digits.train.arrays.x), tf.constant(digits.train.arrays.y))
     loop = Loop(step, (scale.init(),), window, batch_size=SIZE, seed=5)
     rows = loop.run(window, 0, 100, 20, halt=HALT_ON_SKIP)
     skipped = dict(zip(step.columns, rows[-1], strict=True))
@@ -363,7 +364,7 @@ def test_the_outputs_of_sub_layers_are_recorded():
     task = build(TransformerLm(layers=1, heads=1, dim=4), Signature((6,), "int32", 5, 5))
     batch = Batch(tf.zeros((2, 6), tf.int32), tf.zeros((2, 6), tf.int32))
     with tf.Graph().as_default(), layer_outputs(task) as outputs:
-        symbolic = Batch(*(tf.compat.v1.placeholder(tf.int32, part.shape) for part in batch))
+        symbolic = batch.map(lambda part: tf.compat.v1.placeholder(tf.int32, part.shape))
         non_trainable = [
             [tf.zeros(v.shape, v.dtype) for v in task.networks[0].model.non_trainable_variables]
         ]

@@ -38,7 +38,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def batch(digits):
-    return Batch(digits.x_train[:64], digits.y_train[:64])
+    return Batch(digits.train.arrays.x[:64], digits.train.arrays.y[:64])
 
 
 @pytest.fixture(scope="module")

@@ -394,10 +394,20 @@ def test_an_optimizer_with_its_own_loss_scale_is_refused(scale, optimizer, recei
     assert variable.numpy() == [1.0]
 
 
-def test_keras_optimizers_are_refused_in_a_step_compiled_by_xla():
-    groups = [(keras.optimizers.SGD(), [tf.ones([1])], [keras.Variable([1.0])])]
-    with pytest.raises(ValueError, match=r"optimizers of ampcore\.optimizers .* Received: SGD"):
-        commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=XLA)
+@pytest.mark.parametrize(("value", "applied"), [(np.inf, False), (1.0, True)])
+def test_a_step_of_a_keras_optimizer_that_xla_compiles_is_applied_or_skipped(value, applied):
+    variable, optimizer = keras.Variable([1.0]), keras.optimizers.Adam(0.1)
+    optimizer.build([variable])
+
+    @tf.function(jit_compile=True)
+    def step(grad):
+        groups = [(optimizer, [grad], [variable])]
+        return commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=XLA).applied
+
+    assert bool(step(tf.constant([value]))) is applied
+    assert (variable.numpy().tolist() != [1.0]) is applied
+    assert int(optimizer.iterations) == int(applied)
+    assert all(np.isfinite(part.numpy()).all() for part in optimizer.variables)
 
 
 def test_keras_optimizers_are_refused_inside_a_strategy():

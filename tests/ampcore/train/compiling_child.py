@@ -13,8 +13,9 @@ from ampcore.precision import DynamicLossScale, layer_policies
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam
 from ampcore.spec.precision import Precision
+from ampcore.train.clip import Clip
 from ampcore.train.loop import HALT_ON_SKIP, NEVER_HALT, Loop
-from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step import TrainStep
 
 SIGNATURE = Signature((4,), "float32", classes=3)
 

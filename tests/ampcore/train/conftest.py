@@ -21,11 +21,13 @@ from ampcore.spec.optimizer import Sgd
 from ampcore.spec.precision import Precision
 from ampcore.telemetry import StepBlock
 from ampcore.train import Trainer, session
+from ampcore.train.clip import Clip
 from ampcore.train.feed import ExampleOrder, ResidentFeed
+from ampcore.train.job import SpecJob
 from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
 from ampcore.train.run import RunContext
-from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step import TrainStep
 
 BATCH = 64
 MLP = Mlp(hidden=(16,), dropout=0.2)
@@ -39,7 +41,9 @@ def digits():
 
 @pytest.fixture(scope="session")
 def batch(digits):
-    return Batch(tf.constant(digits.x_train[:BATCH]), tf.constant(digits.y_train[:BATCH]))
+    return Batch(
+        tf.constant(digits.train.arrays.x[:BATCH]), tf.constant(digits.train.arrays.y[:BATCH])
+    )
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +164,7 @@ def make_loop(digits, values, reset):
     """Makes a loop of a step over 28 batches of digits; those that are `bad` hold an infinity."""
 
     def make(step, engine="graph", bad=()):
-        x, y = digits.x_train[: 28 * BATCH].copy(), digits.y_train[: 28 * BATCH]
+        x, y = digits.train.arrays.x[: 28 * BATCH].copy(), digits.train.arrays.y[: 28 * BATCH]
         x[[number * BATCH for number in bad]] = np.inf
         return LoopRunner(step, Batch(tf.constant(x), tf.constant(y)), engine, values, reset)
 
@@ -210,11 +214,11 @@ def make_session(job):
         dataset = data.load(spec.data, seed=spec.train.seed)
         size = spec.data.batch_size * spec.train.accumulate
         order = ExampleOrder(
-            len(dataset.y_train), size, shuffle=spec.data.shuffle, seed=spec.train.seed
+            len(dataset.train.arrays.y), size, shuffle=spec.data.shuffle, seed=spec.train.seed
         )
         plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(size))
-        feed = (feed or ResidentFeed)(dataset, order)
-        return RunContext(spec, dataset, plan, feed, device_info("cpu")).build_session(
+        feed = (feed or ResidentFeed)(dataset.train, order)
+        return RunContext(SpecJob(spec), dataset, plan, feed, device_info("cpu")).build_session(
             float32=float32
         )
 

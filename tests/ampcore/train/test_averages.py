@@ -46,7 +46,9 @@ def test_the_evaluation_uses_the_average(averaged):
     saved.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
     )
-    loss, accuracy = saved.evaluate(digits.x_val, digits.y_val, verbose=0, batch_size=360)
+    loss, accuracy = saved.evaluate(
+        digits.validation.arrays.x, digits.validation.arrays.y, verbose=0, batch_size=360
+    )
     assert run.result.val_loss == pytest.approx(loss, rel=1e-5)
     assert run.result.val_accuracy == pytest.approx(accuracy)
 

@@ -15,8 +15,9 @@ from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.spec.model import Mlp
 from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train import loop
+from ampcore.train.clip import Clip
 from ampcore.train.loop import ENGINES, HALT_ON_SKIP
-from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step import TrainStep
 
 COMPILED = [engine for engine in ENGINES if engine != "graph"]
 SKIPPED = 2
@@ -93,8 +94,8 @@ def test_xla_updates_statistics_and_clips_as_the_graph_engine_does(
 def test_the_steps_of_a_block_train_on_consecutive_batches(make_step, make_task, make_loop, digits):
     step = make_step(NoLossScale(), task=make_task(Mlp(hidden=(16,))), optimizer=NO_UPDATE)
     rows = make_loop(step).run(3, 4)
-    logits = step.task.networks[0].model(digits.x_train).numpy()
-    right = logits[np.arange(len(logits)), digits.y_train]
+    logits = step.task.networks[0].model(digits.train.arrays.x).numpy()
+    right = logits[np.arange(len(logits)), digits.train.arrays.y]
     losses = np.log(np.exp(logits).sum(axis=1)) - right
     expected = [losses[64 * batch : 64 * (batch + 1)].mean() for batch in (3, 4, 5, 6)]
     np.testing.assert_allclose(rows[:, 0], expected, rtol=1e-5)

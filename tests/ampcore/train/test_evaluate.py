@@ -3,14 +3,14 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.data import Dataset
+from ampcore.data import ArrayExamples
 from ampcore.spec.data import Digits
 from ampcore.train.evaluate import Evaluator
 
 
 @pytest.fixture(scope="module")
 def validation():
-    return data.load(Digits(validation_split=0.2), seed=0)  # 360 examples
+    return data.load(Digits(validation_split=0.2), seed=0).validation  # 360 examples
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def test_the_evaluation_is_exact_for_every_batch_size(task, validation, batch_si
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
     )
-    loss, accuracy = model.evaluate(validation.x_val, validation.y_val, verbose=0, batch_size=360)
+    loss, accuracy = model.evaluate(
+        validation.arrays.x, validation.arrays.y, verbose=0, batch_size=360
+    )
     assert found == pytest.approx({"val_loss": loss, "val_accuracy": accuracy}, rel=1e-5)
 
 
@@ -50,11 +52,8 @@ def test_the_evaluation_uses_the_given_weights_and_not_those_of_the_model(task, 
     assert found["val_loss"] == pytest.approx(np.log(10))
 
 
-def test_the_loss_of_nan_weights_is_nan_with_a_padded_batch(task, validation):
-    odd = Dataset(
-        *(validation.x_train, validation.y_train, validation.x_val[:3], validation.y_val[:3]),
-        validation.signature,
-    )
+def test_the_loss_of_nan_weights_is_nan_with_a_short_batch(task, validation):
+    odd = ArrayExamples(validation.arrays.map(lambda part: part[:3]))
     assert np.isnan(Evaluator(task, odd, 2)(constant(task, np.nan))["val_loss"])
 
 

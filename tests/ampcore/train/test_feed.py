@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampcore.data import Dataset, Signature
+from ampcore.data import ArrayExamples, Batch
 from ampcore.errors import InvalidData
 from ampcore.train import Trainer, feed, session, trainer
 from ampcore.train.feed import ExampleOrder, ResidentFeed, StreamedFeed, feed_for
@@ -15,11 +15,11 @@ from ampcore.train.feed import ExampleOrder, ResidentFeed, StreamedFeed, feed_fo
 EPOCHS = 3
 
 
-def dataset(count):
+def examples(count):
     """Each example holds its own number, and so does its label."""
     x = np.arange(count * 2, dtype=np.float32).reshape(count, 2)
     y = np.arange(count, dtype=np.int32)
-    return Dataset(x, y, x[:0], y[:0], Signature((2,), "float32", classes=max(count, 2)))
+    return ArrayExamples(Batch(x, y))
 
 
 def order(count=20, step_examples=3, *, shuffle=True, seed=5):
@@ -53,7 +53,7 @@ def test_every_step_trains_on_its_part_of_the_order_resident_or_streamed(
     sizes, shuffle, window_bytes
 ):
     count, step_examples, first_step = sizes
-    own, data = order(count, step_examples, shuffle=shuffle), dataset(count)
+    own, data = order(count, step_examples, shuffle=shuffle), examples(count)
     feeds = [ResidentFeed(data, own), StreamedFeed(data, own, window_bytes)]
     for step in range(first_step, EPOCHS * own.steps):
         epoch, batch = divmod(step, own.steps)
@@ -63,20 +63,20 @@ def test_every_step_trains_on_its_part_of_the_order_resident_or_streamed(
 
 
 def test_a_streamed_window_holds_as_many_steps_as_fit():
-    made = StreamedFeed(dataset(20), order(), window_bytes=12 * 3 * 2)
+    made = StreamedFeed(examples(20), order(), window_bytes=12 * 3 * 2)
     windows = [made.window(0, batch)[1:] for batch in range(6)]
     assert windows == [(0, 2), (0, 2), (2, 4), (2, 4), (4, 6), (4, 6)]
 
 
 def test_all_streamed_windows_have_the_same_length():
-    made = StreamedFeed(dataset(20), order(20, 4), window_bytes=12 * 4 * 2)
+    made = StreamedFeed(examples(20), order(20, 4), window_bytes=12 * 4 * 2)
     windows = [made.window(0, batch) for batch in range(5)]
     assert [window[1:] for window in windows] == [(0, 2), (0, 2), (2, 4), (2, 4), (3, 5)]
     assert {tuple(window.examples.x.shape) for window in windows} == {(8, 2)}
 
 
 def test_a_step_larger_than_the_window_size_has_its_own_window():
-    made = StreamedFeed(dataset(20), order(20, 10), window_bytes=1)
+    made = StreamedFeed(examples(20), order(20, 10), window_bytes=1)
     assert made.window(0, 1)[1:] == (1, 2)
 
 
@@ -118,7 +118,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(seed, epoch):
     ],
 )
 def test_data_is_streamed_when_it_does_not_fit(shuffle, budget_bytes, kind):
-    made = feed_for(dataset(20), 3, shuffle=shuffle, seed=0, budget_bytes=budget_bytes)
+    made = feed_for(examples(20), 3, shuffle=shuffle, seed=0, budget_bytes=budget_bytes)
     assert type(made) is kind
 
 

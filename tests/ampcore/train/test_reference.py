@@ -29,7 +29,7 @@ def batches(session):
     digits = data.load(Digits(), seed=SEED)
     for step in range(STEPS):
         rows = session.example_indices(step)
-        yield digits.x_train[rows], digits.y_train[rows]
+        yield digits.train.arrays.x[rows], digits.train.arrays.y[rows]
 
 
 def losses(session):

@@ -13,7 +13,8 @@ from ampcore.precision import (
     global_norm,
 )
 from ampcore.spec.optimizer import Adam, Sgd, Step
-from ampcore.train.step import STEP_COLUMNS, Clip
+from ampcore.train.clip import Clip
+from ampcore.train.step import STEP_COLUMNS
 
 UNIT = Sgd(learning_rate=1.0)
 """With it a step changes each weight by its clipped gradient."""

@@ -14,7 +14,7 @@ from ampcore.diagnostics.replay import Replay
 from ampcore.models.seeds import step_seed
 from ampcore.precision import FixedLossScale, is_overwritten
 from ampcore.spec.optimizer import Adam
-from ampcore.train.step import Clip
+from ampcore.train.clip import Clip
 
 FORMS = [(False, 1), (True, 1), (False, 4)]
 """Whether XLA compiles the step, and its micro-batches."""

@@ -7,7 +7,8 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
 from ampcore.spec.optimizer import Adam, Sgd
-from ampcore.train.step import NETWORK_COLUMNS, STEP_COLUMNS, Clip
+from ampcore.train.clip import Clip
+from ampcore.train.step import NETWORK_COLUMNS, STEP_COLUMNS
 
 GENERATOR = DynamicLossScale(initial=2.0**4)
 DISCRIMINATOR = DynamicLossScale(initial=2.0**6)

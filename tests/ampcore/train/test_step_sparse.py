@@ -7,7 +7,7 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale, FixedLossScale
 from ampcore.spec.optimizer import Adam, Sgd
-from ampcore.train.step import Clip
+from ampcore.train.clip import Clip
 
 KEYS = [[[1, 1], [4, 1]], [[4, 1], [1, 2]]]
 """The lookups: of 9 rows, row 1 five times, row 2 once, row 4 twice."""

@@ -1,0 +1,148 @@
+"""LocalDataset: examples that a program gives as objects, for training without a job spec."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ampcore.data.arrays import as_batch
+from ampcore.data.batches import BatchSource, batch_source
+from ampcore.data.dataset import Dataset
+from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
+from ampcore.errors import InvalidData
+from ampcore.spec.rules import train_examples
+
+DEFAULT_BATCH_SIZE = 32
+"""That of `keras.Model.fit`."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalDataset:
+    """Training and validation examples, in memory or as streams of batches.
+
+    Attributes:
+        train: The training examples.
+        validation: Those for validation; None without them.
+        batch_size: The examples of a micro-batch.
+    """
+
+    train: Examples | BatchSource
+    validation: Examples | BatchSource | None
+    batch_size: int
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the batches arrive in an order of their own."""
+        return isinstance(self.train, BatchSource)
+
+    @property
+    def example(self) -> Structure:
+        """Inputs of one example, all zero."""
+        return _zeros(self.train.spec).x
+
+    def dataset(self) -> Dataset:
+        """The examples as a run takes them."""
+        return Dataset(self.train, self.validation)
+
+
+def local_dataset(
+    data: Any,
+    *,
+    validation_data: Any = None,
+    validation_split: float = 0.0,
+    batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+) -> LocalDataset:
+    """The examples in the forms that `keras.Model.fit` takes.
+
+    Args:
+        data: Arrays (x, y) or (x, y, sample_weight), where each may be a dictionary, list or tuple
+            of arrays; or batches of them: a tf.data.Dataset, a keras.utils.PyDataset, a generator.
+        validation_data: In one of the same forms.
+        validation_split: The share of arrays that is split off at the end for validation.
+        batch_size: For arrays: the examples of a micro-batch; None: 32.
+        steps_per_epoch: For endless batches: the batches of an epoch.
+        shuffle: Whether arrays and the batches of a PyDataset have another order in each epoch.
+        seed: Decides that order.
+
+    Raises:
+        InvalidData: They are not of this form.
+    """
+    source = batch_source(data, steps_per_epoch=steps_per_epoch, shuffle=shuffle, seed=seed)
+    validation = _validation(validation_data)
+    if source is not None:
+        _check_stream(source, batch_size, validation_split)
+        made = LocalDataset(source, validation, source.batch_size)
+    else:
+        arrays = as_batch(data, "data")
+        if validation is None and validation_split:
+            arrays, validation = _split(arrays, validation_split)
+        made = LocalDataset(ArrayExamples(arrays), validation, batch_size or DEFAULT_BATCH_SIZE)
+    if validation is not None:
+        _check_same(made.train.spec, validation.spec)
+    return made
+
+
+def _validation(data: Any) -> Examples | BatchSource | None:
+    if data is None:
+        return None
+    source = batch_source(data, steps_per_epoch=None, shuffle=False, seed=0)
+    if source is None:
+        return ArrayExamples(as_batch(data, "validation_data"))
+    if not source.can_rewind:
+        raise InvalidData(
+            "validation_data",
+            None,
+            expected="arrays, or batches that can be read again for each evaluation",
+            received="a generator",
+        )
+    return source
+
+
+def _check_stream(source: BatchSource, batch_size: int | None, validation_split: float) -> None:
+    if batch_size is not None and batch_size != source.batch_size:
+        raise InvalidData(
+            "data",
+            "batch_size",
+            expected=f"{source.batch_size}, the size of the first batch, or none",
+            received=str(batch_size),
+        )
+    if validation_split:
+        raise InvalidData(
+            "data",
+            "validation_split",
+            expected="0 with data that arrives in batches; give validation_data",
+            received=f"{validation_split:g}",
+        )
+
+
+def _split(arrays: Batch, share: float) -> tuple[Batch, ArrayExamples | None]:
+    count = len(arrays.parts[0])
+    split_at = train_examples(count, share)
+    if not 0 < split_at < count:
+        return arrays, None
+    return (
+        arrays.map(lambda part: part[:split_at]),
+        ArrayExamples(arrays.map(lambda part: part[split_at:])),
+    )
+
+
+def _check_same(train: Batch, validation: Batch) -> None:
+    """The inputs and targets must have the same names, shapes and dtypes; weights may differ."""
+    shapes = [
+        [(tuple(spec.shape), spec.dtype.name) for spec in Batch(part.x, part.y).parts]
+        for part in (train, validation)
+    ]
+    if shapes[0] != shapes[1]:
+        raise InvalidData(
+            "validation_data",
+            None,
+            expected=f"examples as in data: {shapes[0]}",
+            received=str(shapes[1]),
+        )
+
+
+def _zeros(spec: Batch) -> Batch:
+    return spec.map(lambda one: np.zeros((1, *one.shape), one.dtype.as_numpy_dtype))

@@ -1,0 +1,72 @@
+"""Losses of Keras, by name, as objects or as functions; all are computed in float32."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ampcore.errors import InvalidModel
+
+Tensor = Any
+Loss = Any
+"""A keras.losses.Loss."""
+
+
+class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]
+    """A loss given as a function.
+
+    Args:
+        function: (targets, predictions), both float32, to the loss of each example, or to their
+            mean.
+        name: The name of the loss; None: that of the function.
+    """
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], name: str | None = None):
+        super().__init__(name=name or getattr(function, "__name__", "loss"))
+        self._function = function
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """What the function returns."""
+        return self._function(y_true, y_pred)
+
+
+def as_loss(given: object, field: str = "loss") -> Loss:
+    """The Keras loss that a name, an object or a function stands for.
+
+    Args:
+        given: A name of Keras such as "mse", a keras.losses.Loss, or a function as of FunctionLoss.
+        field: Where it was given, for errors.
+
+    Raises:
+        InvalidModel: It is none of these.
+    """
+    if isinstance(given, keras.losses.Loss):
+        return given
+    if isinstance(given, str):
+        try:
+            found = keras.losses.get(given)
+        except ValueError:
+            found = None
+        if found is not None:
+            return found if isinstance(found, keras.losses.Loss) else FunctionLoss(found, given)
+    elif callable(given) and not isinstance(given, type):
+        return FunctionLoss(given)
+    raise InvalidModel(
+        field,
+        expected="the name of a loss in keras.losses, a keras.losses.Loss, or a function of "
+        "(targets, predictions)",
+        received=repr(given),
+    )
+
+
+def example_losses(loss: Loss, targets: Tensor, predictions: Tensor) -> Tensor:
+    """The loss of each example, float32 (n,); the mean of all where the loss has no such values."""
+    count = tf.shape(predictions)[:1]
+    targets, predictions = (
+        tf.cast(tf.convert_to_tensor(part), tf.float32) for part in (targets, predictions)
+    )
+    values = tf.cast(loss.call(targets, predictions), tf.float32)
+    if values.shape.rank == 0:
+        return tf.fill(count, values)
+    return tf.reduce_mean(values, axis=list(range(1, values.shape.rank)))

@@ -1,0 +1,179 @@
+"""The task of a network with a loss and metrics for each of its outputs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from ampcore.data.examples import Batch
+from ampcore.losses import example_losses
+from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss and the metrics of one output.
+
+    Attributes:
+        loss: A keras.losses.Loss; None for an output without a loss.
+        weight: Its factor in the total loss.
+        metrics: Instances of keras.metrics.Metric with their variables.
+    """
+
+    loss: Any | None
+    weight: float = 1.0
+    metrics: tuple[Any, ...] = ()
+
+
+class SupervisedTask(Task):
+    """One network; its loss is the weighted sum of its outputs' losses.
+
+    The losses of layers, such as weight regularization, are added. Losses and metrics are computed
+    in float32 in every precision policy.
+
+    Args:
+        network: The network; it may have any structure of inputs and outputs.
+        objectives: One for each output, in the order of `named_outputs`, by its name.
+
+    Attributes:
+        metrics: "loss", with several outputs also "OUTPUT_loss", and the names of the metrics,
+            with several outputs as "OUTPUT_METRIC".
+    """
+
+    def __init__(self, network: Network, objectives: Mapping[str, Objective]) -> None:
+        super().__init__([network])
+        self._objectives = dict(objectives)
+        self._has_several = len(self._objectives) > 1
+        self._trackers = dict(_trackers(self._objectives))
+        self.metrics = (LOSS, *self._loss_names().values(), *self._trackers)
+
+    def losses(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[list[Tensor], NonTrainable]:
+        """The weighted sum of the outputs' losses and those of the layers."""
+        outputs, after, of_layers = self._call(weights, non_trainable, batch, training=True)
+        found = self._output_losses(outputs, batch)
+        total = [self._objectives[name].weight * loss for name, loss in found.items()]
+        return [tf.add_n([*total, *of_layers])], [after]
+
+    def measure(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
+        """The loss of each example, without the losses of layers and sample weights."""
+        outputs, _, _ = self._call(weights, non_trainable, batch, training=False)
+        targets = by_output(batch.y, list(self._objectives))
+        return {
+            LOSS: tf.add_n(
+                [
+                    objective.weight * example_losses(objective.loss, targets[name], outputs[name])
+                    for name, objective in self._objectives.items()
+                    if objective.loss is not None
+                ]
+            )
+        }
+
+    def initial_metrics(self) -> MetricStates:
+        """Sums of losses, float64, and the variables of the Keras metrics."""
+        sums = {name: tf.constant(0.0, tf.float64) for name in (LOSS, *self._loss_names().values())}
+        states = {
+            name: [tf.convert_to_tensor(value) for value in metric.stateless_reset_state()]
+            for name, (_, metric) in self._trackers.items()
+        }
+        return sums, states, tf.constant(0.0, tf.float64)
+
+    def update_metrics(
+        self, states: MetricStates, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> MetricStates:
+        """The state after another batch."""
+        sums, variables, count = states
+        outputs, _, of_layers = self._call(weights, non_trainable, batch, training=False)
+        found = self._output_losses(outputs, batch)
+        total = tf.add_n(
+            [*(self._objectives[name].weight * loss for name, loss in found.items()), *of_layers]
+        )
+        losses = {LOSS: total} | {
+            shown: found[name] for name, shown in self._loss_names().items() if name in found
+        }
+        size = tf.cast(tf.shape(batch.parts[0])[0], tf.float64)
+        sums = {name: sums[name] + size * tf.cast(losses[name], tf.float64) for name in sums}
+        targets = by_output(batch.y, list(self._objectives))
+        sample_weights = by_output(batch.sample_weight, list(self._objectives))
+        variables = {
+            name: metric.stateless_update_state(
+                variables[name],
+                targets[output],
+                outputs[output],
+                sample_weight=sample_weights.get(output),
+            )
+            for name, (output, metric) in self._trackers.items()
+        }
+        return sums, variables, count + size
+
+    def metric_values(self, states: MetricStates) -> dict[str, Tensor]:
+        """The value of each metric, a scalar; of one with several values, each as NAME_INDEX."""
+        sums, variables, count = states
+        found = {name: total / count for name, total in sums.items()}
+        for name, (_, metric) in self._trackers.items():
+            values = tf.reshape(metric.stateless_result(variables[name]), [-1])
+            if len(values) == 1:
+                found[name] = values[0]
+            else:
+                found |= {f"{name}_{index}": value for index, value in enumerate(values)}
+        return found
+
+    def _call(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch, *, training: bool
+    ) -> tuple[dict[str, Tensor], list[Tensor], list[Tensor]]:
+        """The outputs by name, the next non-trainable values, and the losses of the layers."""
+        outputs, after, losses = self.networks[0].call_with_losses(
+            weights[0], non_trainable[0], batch.x, training=training
+        )
+        named = dict(zip(self._objectives, flat_outputs(outputs), strict=True))
+        return named, after, [tf.cast(loss, tf.float32) for loss in losses]
+
+    def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        names = list(self._objectives)
+        targets = by_output(batch.y, names)
+        sample_weights = by_output(batch.sample_weight, names)
+        return {
+            name: tf.cast(
+                objective.loss(targets[name], outputs[name], sample_weights.get(name)), tf.float32
+            )
+            for name, objective in self._objectives.items()
+            if objective.loss is not None
+        }
+
+    def _loss_names(self) -> dict[str, str]:
+        """With several outputs: the metric that is the loss of each."""
+        if not self._has_several:
+            return {}
+        with_loss = (name for name, each in self._objectives.items() if each.loss is not None)
+        return {name: f"{name}_{LOSS}" for name in with_loss}
+
+
+def flat_outputs(outputs: Any) -> list[Tensor]:
+    """The outputs of a model as a list; those of a dictionary in its order."""
+    if isinstance(outputs, Mapping):
+        return list(outputs.values())
+    return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+
+
+def by_output(values: Any, names: Sequence[str]) -> dict[str, Tensor]:
+    """Targets or sample weights by the output that they belong to; () has none."""
+    if isinstance(values, Mapping):
+        return dict(values)
+    if isinstance(values, list | tuple):
+        return dict(zip(names, values, strict=False))
+    return dict.fromkeys(names, values)
+
+
+def _trackers(objectives: Mapping[str, Objective]) -> list[tuple[str, tuple[str, Any]]]:
+    prefix = len(objectives) > 1
+    return [
+        (f"{output}_{metric.name}" if prefix else metric.name, (output, metric))
+        for output, objective in objectives.items()
+        for metric in objective.metrics
+    ]

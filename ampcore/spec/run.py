@@ -1,0 +1,66 @@
+"""The settings that every run has: those of a job spec, or of a model trained without one."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
+
+from ampcore.spec.optimizer import Optimizer
+from ampcore.spec.precision import LossScaleSpec, Precision
+from ampcore.spec.training import Guard, Runtime, Train
+
+
+class DataSettings(Protocol):
+    """How examples are made into steps."""
+
+    @property
+    def batch_size(self) -> int:
+        """The examples of a micro-batch."""
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether each epoch has its own random order."""
+
+
+class RunSpec(Protocol):
+    """The settings of a run; `JobSpec` is one kind."""
+
+    @property
+    def data(self) -> DataSettings:
+        """The size and the order of the steps."""
+
+    @property
+    def precision(self) -> Precision:
+        """The dtypes of the layers."""
+
+    @property
+    def loss_scale(self) -> LossScaleSpec:
+        """The kind of the loss scale, and its constants."""
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer of every network that has none of its own."""
+
+    @property
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """The optimizers of networks, by name."""
+
+    @property
+    def train(self) -> Train:
+        """The length of the run."""
+
+    @property
+    def guard(self) -> Guard:
+        """What to do when the run no longer learns."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """The device and the engine."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """The settings with some sections replaced."""
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Self:
+        """The settings of a document that `to_json` returned, also in an earlier version."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that identifies the job in a checkpoint."""

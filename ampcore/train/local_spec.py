@@ -1,0 +1,98 @@
+"""The settings of a run that was started with `Trainer.from_keras`, without a job spec."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, JsonValue, ValidationError
+
+from ampcore.spec.base import SpecModel
+from ampcore.spec.optimizer import (
+    Adam,
+    AdamW,
+    Momentum,
+    Optimizer,
+    OptimizerSpec,
+    RmsProp,
+    Sgd,
+)
+from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
+from ampcore.spec.problems import SpecValidationError, from_pydantic
+from ampcore.spec.rules import loss_scale_bounds, nesterov_needs_momentum
+from ampcore.spec.training import Guard, Runtime, Train
+
+
+class KerasModel(SpecModel):
+    """A model that was given as an object."""
+
+    kind: Literal["keras"] = "keras"
+    variables: list[str]
+    """The path and shape of every variable, such as `dense/kernel [20, 64]`."""
+
+
+class LocalData(SpecModel):
+    """Examples that were given as objects."""
+
+    kind: Literal["local"] = "local"
+    batch_size: int = Field(ge=1)
+    shuffle: bool = True
+    examples: int
+    """The number of training examples in an epoch."""
+    parts: list[str]
+    """The dtype and shape of one example of each input, target and weight: `float32 [28, 28]`."""
+
+
+class KerasOptimizer(Optimizer):
+    """An optimizer of Keras."""
+
+    kind: Literal["keras"] = "keras"
+    class_name: str
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    slots_per_weight: int = 0
+
+    @property
+    def slots(self) -> int:
+        """The numbers that it keeps for each weight."""
+        return self.slots_per_weight
+
+
+AnyOptimizer = Annotated[
+    Sgd | Momentum | Adam | AdamW | RmsProp | KerasOptimizer, Field(discriminator="kind")
+]
+
+
+def _default_loss_scale(valid: dict[str, Any]) -> Any:
+    return default_loss_scale(valid.get("precision") or Precision())
+
+
+class LocalSpec(SpecModel):
+    """The settings of such a run; those that a spec has, too, have the same names."""
+
+    model: KerasModel
+    data: LocalData
+    losses: dict[str, str] = Field(default_factory=dict)
+    """The name of each output's loss."""
+    precision: Precision = Precision()
+    loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
+    optimizer: AnyOptimizer = Adam()
+    optimizers: dict[str, OptimizerSpec] = Field(default_factory=dict)
+    train: Train = Train()
+    guard: Guard = Guard()
+    runtime: Runtime = Runtime()
+    name: str = "model"
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """The settings in a document. Raises SpecValidationError with all mistakes."""
+        try:
+            spec = cls.model_validate(document)
+        except ValidationError as error:
+            raise SpecValidationError(from_pydantic(error, cls)) from None
+        sections = {name: getattr(spec, name) for name in cls.model_fields}
+        rules = (loss_scale_bounds, nesterov_needs_momentum)
+        if problems := [problem for rule in rules for problem in rule(sections)]:
+            raise SpecValidationError(problems)
+        return spec
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that identifies the run in a checkpoint."""
+        document: dict[str, Any] = self.model_dump(mode="json")
+        return document

@@ -1,0 +1,536 @@
+"""`Trainer.from_keras`: own Keras models with their own data, losses and metrics."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ampcore
+from ampcore.errors import IncompatibleCheckpoint, InvalidData, InvalidModel, NonFiniteResult
+from ampcore.spec import SpecValidationError
+from ampcore.telemetry import EventType
+
+GRAPH = {"runtime": {"device": "cpu", "engine": "graph"}}
+ROWS = 96
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Inputs (n, 6) and integer labels that a small network can learn."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((ROWS, 6), dtype=np.float32)
+    return x, (x[:, 0] + x[:, 1] > 0).astype(np.int64)
+
+
+def dense_model(outputs=2, activation="softmax", **layer):
+    return keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Dense(8, activation="relu", name="hidden", **layer),
+            keras.layers.Dense(outputs, activation=activation, name="scores"),
+        ]
+    )
+
+
+def two_input_model():
+    """Numbers and keys in; a price and a class out."""
+    numbers = keras.Input((6,), name="numbers")
+    keys = keras.Input((3,), dtype="int32", name="keys")
+    embedded = keras.layers.Flatten()(keras.layers.Embedding(10, 4, name="table")(keys))
+    joined = keras.layers.Concatenate()([numbers, embedded])
+    hidden = keras.layers.Dense(8, activation="relu", name="hidden")(joined)
+    price = keras.layers.Dense(1, name="price")(hidden)
+    kind = keras.layers.Dense(3, activation="softmax", name="kind")(hidden)
+    return keras.Model(
+        {"numbers": numbers, "keys": keys}, {"price": price, "kind": kind}, name="two_inputs"
+    )
+
+
+def two_input_data():
+    random = np.random.default_rng(1)
+    numbers = random.standard_normal((ROWS, 6), dtype=np.float32)
+    keys = random.integers(10, size=(ROWS, 3))
+    targets = {"price": numbers.sum(1), "kind": keys.sum(1) % 3}
+    return {"numbers": numbers, "keys": keys}, targets
+
+
+class Doubling(keras.layers.Layer):
+    """A layer of the user's own, with a weight and a config."""
+
+    def __init__(self, factor=2.0, **layer):
+        super().__init__(**layer)
+        self.factor = factor
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(shape[-1],), initializer="ones", name="scale")
+
+    def call(self, inputs):
+        return inputs * self.scale * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+class Subclassed(keras.Model):
+    """A model without a graph of layers."""
+
+    def __init__(self, units=8):
+        super().__init__()
+        self.hidden = keras.layers.Dense(units, activation="relu", name="hidden")
+        self.norm = keras.layers.BatchNormalization(name="norm")
+        self.scores = keras.layers.Dense(2, activation="softmax", name="scores")
+        self.units = units
+
+    def call(self, inputs, training=False):
+        return self.scores(self.norm(self.hidden(inputs), training=training))
+
+
+class Recreatable(Subclassed):
+    """Such a model with a config."""
+
+    def get_config(self):
+        return {"units": self.units}
+
+
+def train(model, data, **arguments):
+    """Train, and return the result, the losses of all steps and the events."""
+    blocks, events = [], []
+    options = {"batch_size": 32, "epochs": 2, **GRAPH} | arguments
+    if isinstance(data, tf.data.Dataset | keras.utils.PyDataset) or hasattr(data, "__next__"):
+        options.pop("batch_size")
+    trainer = ampcore.Trainer.from_keras(model, data=data, **options)
+    result = trainer.run(on_block=blocks.append, on_event=events.append)
+    return result, np.concatenate([block["loss"] for block in blocks]), events
+
+
+def values(model):
+    return [np.asarray(variable) for variable in model.variables]
+
+
+def batches(arrays, size=32):
+    """The rows of (x, y) in batches, without shuffling."""
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(size)
+
+
+def test_a_run_takes_the_same_steps_as_fit(table):
+    model = dense_model()
+    reference = keras.models.clone_model(model)
+    reference.set_weights(model.get_weights())
+    reference.compile(
+        keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    history = reference.fit(
+        *table, batch_size=32, epochs=2, shuffle=False, verbose=0, validation_data=table
+    )
+    result, _, _ = train(
+        model,
+        table,
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        optimizer={"kind": "adam", "learning_rate": 1e-2},
+        validation_data=table,
+        shuffle=False,
+    )
+    for mine, theirs in zip(values(model), values(reference), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+    expected = {name: found[-1] for name, found in history.history.items() if "val" in name}
+    assert result.metrics == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_complete_run_leaves_the_trained_weights_in_the_given_model(table, tmp_path):
+    model = dense_model()
+    before = values(model)
+    result, _, _ = train(
+        model, table, loss="sparse_categorical_crossentropy", output_dir=tmp_path, epochs=1
+    )
+    saved = keras.saving.load_model(result.model_file)
+    assert not np.array_equal(before[0], values(model)[0])
+    for mine, stored in zip(values(model), values(saved), strict=True):
+        np.testing.assert_array_equal(mine, stored)
+
+
+def test_several_inputs_and_outputs_have_a_loss_weight_and_metrics_each():
+    x, y = two_input_data()
+    model = two_input_model()
+    reference = keras.models.clone_model(model)
+    reference.set_weights(model.get_weights())
+    losses = {"price": "mse", "kind": keras.losses.SparseCategoricalCrossentropy()}
+    metrics = {"price": ["mae"], "kind": ["accuracy"]}
+    reference.compile("sgd", losses, loss_weights={"price": 0.25, "kind": 1.0}, metrics=metrics)
+    reference.fit(x, y, batch_size=32, epochs=2, shuffle=False, verbose=0)
+    expected = reference.evaluate(x, y, verbose=0, return_dict=True)
+    result, _, _ = train(
+        model,
+        (x, y),
+        loss=losses,
+        loss_weights={"price": 0.25},
+        metrics=metrics,
+        optimizer={"kind": "sgd", "learning_rate": 0.01},
+        validation_data=(x, y),
+        shuffle=False,
+    )
+    found = {name.removeprefix("val_"): value for name, value in result.metrics.items()}
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        (Subclassed, "float32"),
+        (Subclassed, "mixed_float16"),
+        (Recreatable, "mixed_float16"),
+        (Recreatable, "bfloat16"),
+    ],
+)
+def test_a_subclassed_model_trains_in_every_policy(table, kind, policy):
+    model = kind(units=12)
+    model(table[0][:1])
+    result, losses, _ = train(
+        model,
+        table,
+        loss="sparse_categorical_crossentropy",
+        policy=policy,
+        epochs=10,
+        optimizer={"kind": "adam", "learning_rate": 0.02},
+    )
+    assert result.policy == policy
+    assert losses[-3:].mean() < losses[:3].mean() / 1.5
+    assert model.hidden.compute_dtype == "float32"
+
+
+def test_the_layer_that_computes_the_output_of_a_subclassed_model_stays_in_float32(table):
+    model = Recreatable()
+    model(table[0][:1])
+    converted = ampcore.apply_policy(model, "mixed_float16", example=table[0][:1])
+    assert [layer.compute_dtype for layer in (converted.hidden, converted.scores)] == [
+        "float16",
+        "float32",
+    ]
+
+
+def test_a_subclassed_model_without_a_config_cannot_store_weights_in_16_bits(table):
+    model = Subclassed()
+    model(table[0][:1])
+    with pytest.raises(InvalidModel, match="such as mixed_bfloat16"):
+        train(model, table, loss="sparse_categorical_crossentropy", policy="bfloat16")
+
+
+def test_a_skip_of_a_subclassed_model_is_explained_in_float32(table):
+    x, y = table[0].copy(), table[1]
+    model = Subclassed()
+    model(x[:1])
+    model.hidden.kernel.assign(np.full((6, 8), 3e4, np.float32))
+    trainer = ampcore.Trainer.from_keras(
+        model,
+        data=(np.abs(x) + 1, y),
+        loss="sparse_categorical_crossentropy",
+        policy="mixed_float16",
+        train={"steps": 1},
+        **GRAPH,
+    )
+    events = []
+    with pytest.raises(NonFiniteResult, match="every step was skipped"):
+        trainer.run(on_event=events.append)
+    [overflow] = [event.data for event in events if event.type is EventType.OVERFLOW]
+    assert (overflow["verdict"], overflow["layer"]) == ("operation", "hidden")
+
+
+def test_own_layers_lambdas_and_losses_as_functions_can_be_trained(table):
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            Doubling(factor=0.5),
+            keras.layers.Lambda(lambda inputs: inputs + 1.0),
+            keras.layers.Dense(1),
+        ]
+    )
+
+    def squared(targets, predictions):
+        return (targets - predictions) ** 2
+
+    x, y = table
+    _, losses, _ = train(model, (x, y[:, None]), loss=squared, policy="mixed_bfloat16", epochs=40)
+    assert losses[-3:].mean() < losses[:3].mean()
+
+
+def test_losses_of_layers_are_part_of_the_loss(table):
+    model = dense_model(kernel_regularizer=keras.regularizers.L2(0.5))
+    model.layers[0].kernel.assign(np.ones((6, 8)))
+    _, losses, _ = train(
+        model, table, loss="sparse_categorical_crossentropy", epochs=1, optimizer="sgd"
+    )
+    assert losses[0] > 0.5 * 48
+
+
+def test_sample_weights_scale_the_loss_of_each_example(table):
+    x, y = table
+    weights = np.zeros(ROWS, np.float32)
+    model = dense_model()
+    before = values(model)
+    _, losses, _ = train(model, (x, y, weights), loss="sparse_categorical_crossentropy", epochs=1)
+    assert losses.tolist() == [0.0] * 3
+    np.testing.assert_array_equal(before[0], values(model)[0])
+
+
+def test_accuracy_of_logits_counts_those_above_zero(table):
+    x, y = table
+    model = dense_model(1, activation=None)
+    result, _, _ = train(
+        model,
+        (x, y),
+        loss=keras.losses.BinaryCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        validation_data=(x, y),
+    )
+    logits = model(x).numpy()[:, 0]
+    assert result.val_accuracy == pytest.approx(((logits > 0) == y).mean())
+
+
+def test_metrics_that_are_no_means_are_exact_over_all_batches(table):
+    x, y = table
+    model = dense_model(1, activation="sigmoid")
+    result, _, _ = train(
+        model,
+        (x, y[:, None].astype(np.float32)),
+        loss="binary_crossentropy",
+        metrics=[keras.metrics.AUC(name="auc"), keras.metrics.F1Score(threshold=0.5, name="f1")],
+        validation_data=(x[:70], y[:70, None].astype(np.float32)),
+    )
+    auc = keras.metrics.AUC()
+    auc.update_state(y[:70], model(x[:70])[:, 0])
+    f1 = keras.metrics.F1Score(threshold=0.5)
+    f1.update_state(y[:70, None].astype(np.float32), model(x[:70]))
+    assert result.metrics["val_auc"] == pytest.approx(float(auc.result()), abs=1e-6)
+    assert result.metrics["val_f1"] == pytest.approx(float(f1.result()[0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["graph", "xla_step", "xla_loop"])
+def test_an_optimizer_of_keras_skips_steps_as_a_whole_in_every_engine(table, engine):
+    x, y = table[0].copy(), table[1]
+    x[40] = np.inf
+    model = dense_model()
+    optimizer = keras.optimizers.Nadam(0.01)
+    result, _, events = train(
+        model,
+        (x, y),
+        loss="sparse_categorical_crossentropy",
+        optimizer=optimizer,
+        policy="mixed_float16",
+        shuffle=False,
+        epochs=3,
+        runtime={"device": "cpu", "engine": engine},
+    )
+    assert result.skipped == 3
+    assert all(np.isfinite(part).all() for part in values(model))
+    causes = [event.data["verdict"] for event in events if event.type is EventType.OVERFLOW]
+    assert causes == ["data"] * 3
+    assert not optimizer.built
+
+
+def test_batches_of_a_tf_data_dataset_train_the_same_steps_as_arrays(table):
+    first, second = dense_model(), dense_model()
+    second.set_weights(first.get_weights())
+    loss = "sparse_categorical_crossentropy"
+    one, expected, _ = train(first, table, loss=loss, shuffle=False)
+    other, found, _ = train(second, batches(table), loss=loss)
+    np.testing.assert_array_equal(found, expected)
+    assert one.weights_digest == other.weights_digest
+
+
+class Rows(keras.utils.PyDataset):
+    """Batches of arrays by index."""
+
+    def __init__(self, x, y, size=20):
+        super().__init__()
+        self.x, self.y, self.size, self.epochs = x, y, size, 0
+
+    def __len__(self):
+        return math.ceil(len(self.x) / self.size)
+
+    def __getitem__(self, index):
+        rows = slice(index * self.size, (index + 1) * self.size)
+        return self.x[rows], self.y[rows]
+
+    def on_epoch_end(self):
+        self.epochs += 1
+
+
+def test_a_py_dataset_trains_on_whole_batches_and_is_told_of_the_end_of_an_epoch(table):
+    rows = Rows(*table)
+    result, _, _ = train(
+        dense_model(), rows, loss="sparse_categorical_crossentropy", validation_data=Rows(*table)
+    )
+    assert result.steps == 2 * 4
+    assert rows.epochs >= 1
+
+
+def test_a_generator_trains_the_steps_it_is_asked_for(table):
+    def endless():
+        while True:
+            for start in range(0, ROWS, 32):
+                yield table[0][start : start + 32], table[1][start : start + 32]
+
+    result, losses, _ = train(
+        dense_model(), endless(), loss="sparse_categorical_crossentropy", steps_per_epoch=3
+    )
+    assert (result.steps, len(losses)) == (6, 6)
+
+
+def test_a_generator_that_ends_early_is_named_in_the_error(table):
+    def short():
+        yield table[0][:32], table[1][:32]
+
+    with pytest.raises(InvalidData, match=r"batch 1: expected 3 batches in an epoch"):
+        train(dense_model(), short(), loss="sparse_categorical_crossentropy", steps_per_epoch=3)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tf.data", "PyDataset"])
+def test_a_resumed_run_equals_an_uninterrupted_one(table, tmp_path, kind):
+    def trainer(folder, epochs, resume=False):
+        keras.utils.set_random_seed(3)
+        model = dense_model()
+        data = {"arrays": table, "tf.data": batches(table), "PyDataset": Rows(*table, 32)}[kind]
+        size = {"batch_size": 32} if kind == "arrays" else {}
+        return ampcore.Trainer.from_keras(
+            model,
+            data=data,
+            loss="sparse_categorical_crossentropy",
+            policy="mixed_float16",
+            epochs=epochs,
+            output_dir=folder,
+            resume=resume,
+            **size,
+            **GRAPH,
+        )
+
+    whole = trainer(tmp_path / "whole", 4).run()
+    trainer(tmp_path / "parts", 2).run()
+    resumed = trainer(tmp_path / "parts", 4, resume=True).run()
+    assert resumed.weights_digest == whole.weights_digest
+
+
+def test_a_run_with_a_generator_refuses_to_resume(table, tmp_path):
+    def endless():
+        while True:
+            yield table[0][:32], table[1][:32]
+
+    def run(epochs, *, resume):
+        return train(
+            dense_model(),
+            endless(),
+            loss="sparse_categorical_crossentropy",
+            steps_per_epoch=3,
+            epochs=epochs,
+            output_dir=tmp_path,
+            resume=resume,
+        )
+
+    run(1, resume=False)
+    with pytest.raises(IncompatibleCheckpoint, match="a generator only goes forward"):
+        run(2, resume=True)
+
+
+def test_a_checkpoint_of_another_model_is_refused(table, tmp_path):
+    loss = "sparse_categorical_crossentropy"
+    train(dense_model(), table, loss=loss, output_dir=tmp_path)
+    other = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2, activation="softmax")])
+    with pytest.raises(IncompatibleCheckpoint, match=r"model\.variables"):
+        train(other, table, loss=loss, output_dir=tmp_path, resume=True, epochs=4)
+
+
+class OwnStep(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        return {}
+
+
+def own_step():
+    model = OwnStep()
+    model(np.zeros((1, 6), np.float32))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (lambda: "mlp", {}, "model: expected a keras.Model; received str"),
+        (lambda: keras.Sequential([keras.layers.Dense(2)]), {}, "a built model"),
+        (own_step, {}, "train_step of its own"),
+        (dense_model, {"loss": "mean"}, "the name of a loss in keras.losses"),
+        (dense_model, {"metrics": [3]}, "the name of a metric in keras.metrics"),
+        (dense_model, {"optimizer": "adamm"}, "the name of an optimizer in keras.optimizers"),
+        (dense_model, {"loss": {"price": "mse"}}, r"outputs of the model: scores"),
+        (
+            dense_model,
+            {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())},
+            "an optimizer without a loss scale",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_a_sentence(table, model, arguments, message):
+    options = {"loss": "sparse_categorical_crossentropy"} | arguments
+    with pytest.raises(InvalidModel, match=message):
+        ampcore.Trainer.from_keras(model(), data=table, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "message"),
+    [
+        (lambda x, y: (x, y[:5]), {}, "y: expected 96 rows"),
+        (lambda x, y: (x, y.astype(str)), {}, "y: expected numbers"),
+        (lambda x, y: (x[:0], y[:0]), {}, "at least one example"),
+        (lambda x, y: x, {}, "targets for the outputs with a loss: scores"),
+        (lambda x, y: (x, {"price": y}), {}, "targets for the outputs with a loss: scores"),
+        (lambda x, y: (x, y), {"batch_size": 97}, "at most 96 examples"),
+        (lambda x, y: batches((x, y)).repeat(), {}, "steps_per_epoch: expected a number"),
+        (lambda x, y: batches((x, y)), {"batch_size": 7}, "batch_size: expected 32"),
+    ],
+)
+def test_unsuitable_data_is_refused_with_the_field(table, data, arguments, message):
+    with pytest.raises(InvalidData, match=message):
+        ampcore.Trainer.from_keras(
+            dense_model(),
+            data=data(*table),
+            loss="sparse_categorical_crossentropy",
+            **arguments,
+        )
+
+
+def test_validation_examples_of_another_shape_are_refused(table):
+    other = np.zeros((ROWS, 3), np.float32), table[1]
+    with pytest.raises(InvalidData, match="validation_data: expected examples as in data"):
+        train(dense_model(), table, loss="mse", validation_data=other)
+
+
+def test_settings_are_checked_as_those_of_a_spec(table):
+    with pytest.raises(SpecValidationError, match="/train/epochs"):
+        ampcore.Trainer.from_keras(dense_model(), data=table, loss="mse", epochs=0)
+    with pytest.raises(SpecValidationError, match="/precision/policy"):
+        ampcore.Trainer.from_keras(dense_model(), data=table, loss="mse", policy="float61")
+
+
+def test_a_keras_model_in_place_of_a_spec_names_from_keras():
+    with pytest.raises(TypeError, match=r"Trainer\.from_keras"):
+        ampcore.Trainer(dense_model())
+
+
+def test_a_layer_without_a_config_is_named_with_the_reason(table):
+    class NoConfig(keras.layers.Layer):
+        def __init__(self, table):
+            super().__init__()
+            self.table = table
+
+        def call(self, inputs):
+            return inputs
+
+    model = keras.Sequential([keras.Input((6,)), NoConfig(np.ones(3)), keras.layers.Dense(2)])
+    with pytest.raises(InvalidModel, match="needs a get_config"):
+        train(model, table, loss="sparse_categorical_crossentropy", policy="mixed_bfloat16")
