@@ -150,7 +150,10 @@ def every_option(command):
 
 
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
-FOREIGN_OPTIONS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
+FOREIGN_OPTIONS = {
+    *("--require-hashes", "--no-deps", "--durations"),
+    *("--data-root", "--dataset", "--resume"),
+}
 """Options of pip, pytest and `python -m ampcore` that a document names without the program."""
 
 
