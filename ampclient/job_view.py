@@ -8,8 +8,9 @@ from pydantic import Field
 
 from ampclient import formats, notebook_html
 from ampclient.errors import SpecNotLoaded
-from ampcore.api.base import ApiModel
+from ampcore.api.base import AnySource, ApiModel
 from ampcore.api.jobs import JobFields
+from ampcore.spec.states import Source
 
 
 class JobView(JobFields):
@@ -19,6 +20,7 @@ class JobView(JobFields):
     """The spec in the response; None in most lists. `spec` is never None."""
 
     # Servers before 0.6 do not send these.
+    source: AnySource = Source.SUBMITTED
     loss_scale_mode: str | None = None
     examples_per_step: int | None = None
 

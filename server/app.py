@@ -45,6 +45,7 @@ from server.routes import (
     jobs,
     logs,
     projects,
+    runs,
     session,
     steps,
     stream,
@@ -165,7 +166,7 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, attempts, steps, events, workers, catalog, health):
+    for module in (jobs, runs, attempts, steps, events, workers, catalog, health):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (logs, stream, artifacts, compare, session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

@@ -17,6 +17,7 @@ from store.database_errors import OutcomeUnknown
 from store.idempotency import KeyReused
 from store.projects import QuotaExceeded
 from store.tokens import LastAdminToken
+from store.tracked_runs import RunConflict
 
 TOO_MANY_OPEN_RETRY_S: Final = 2.0
 """Retry-After when too many connections or long responses are open."""
@@ -142,6 +143,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
         405, "method_not_allowed", "The path does not support this method"
     ),
     Conflict: HttpProblem(409, "conflict", "The current state does not allow this"),
+    RunConflict: HttpProblem(409, "conflict", "The current state does not allow this"),
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
     PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
     UnsupportedMediaType: HttpProblem(

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from ampcore.api.jobs import CloneChanges, JobChanges
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
+from ampcore.spec.tracked import TrackedSpec
 from server.access.auth_middleware import PUBLIC_PATHS
 from server.access.session_cookie import COOKIE
 
@@ -19,6 +20,7 @@ To try an operation, press **Authorize** and paste the token: the sign-in of thi
 reading it."""
 TAGS: Final = [
     {"name": "jobs", "description": "Submit, list, read and change training jobs."},
+    {"name": "runs", "description": "Runs that are trained elsewhere and tracked here."},
     {
         "name": "steps",
         "description": "The telemetry of every step: loss, loss scale, skipped, step time.",
@@ -54,6 +56,8 @@ EXAMPLES: Final = {
         },
     },
 }
+WITHOUT_KEY: Final = ("/session", "/runs/{job_id}/steps")
+"""Ends of the paths of changing routes without an Idempotency-Key: uploads number their entries."""
 SECURITY: Final[dict[str, Any]] = {
     "token": {
         "type": "http",
@@ -176,17 +180,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     components = document["components"]
     components["schemas"].update(_schemas())
-    spec = {"$ref": REF.format(model="JobSpec")}
+    spec = {"anyOf": [{"$ref": REF.format(model=name)} for name in ("JobSpec", "TrackedSpec")]}
     components["schemas"]["Job"]["properties"]["spec"] = spec
     listed = components["schemas"]["ListedJob"]["properties"]["spec"]
-    listed["anyOf"] = [spec, {"type": "null"}]
+    listed["anyOf"] = [*spec["anyOf"], {"type": "null"}]
     components["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
             if method != "get" and not path.endswith("/validate"):
-                _add_change_failures(operation, has_key=not path.endswith("/session"))
+                _add_change_failures(operation, has_key=not path.endswith(WITHOUT_KEY))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -194,7 +198,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
-    for model in (JobSpec, JobChanges, CloneChanges, Problem, ProblemDetail):
+    for model in (JobSpec, TrackedSpec, JobChanges, CloneChanges, Problem, ProblemDetail):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, Reason, State
+from ampcore.spec import ACTIVE, Reason, Source, State
 from ampcore.telemetry.json_values import json_safe, storable_text
 from store import retries
 from store.clock import after, now, seconds_since
@@ -208,7 +208,7 @@ def used_s(session: Session, job_id: str) -> float:
 
 
 def _projects_at_quota(session: Session) -> list[str]:
-    """The projects that run as many jobs as their quota allows."""
+    """The projects that run as many jobs as their quota allows; tracked runs do not count."""
     # Locked, so that of two concurrent claims the second one counts the job of the first. In a #
     # fixed order to avoid deadlocks, and FOR NO KEY UPDATE so that submissions do not wait.
     limits = session.execute(
@@ -223,6 +223,7 @@ def _projects_at_quota(session: Session) -> list[str]:
         session.execute(
             select(Job.project, func.count())
             .where(Job.state.in_(ACTIVE), Job.project.in_([name for name, _ in limits]))
+            .where(Job.source == Source.SUBMITTED)
             .group_by(Job.project)
         ).all()
     )

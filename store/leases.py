@@ -1,4 +1,4 @@
-"""Leases: the attempt that owns a job, and until when. Every write of a worker renews its lease."""
+"""Leases: the attempt that owns a job, and until when. Every write of its attempt renews it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from store.tables import Job
 
 LEASE_S: Final = 30.0
 """A worker owns its job for this long after its last write or heartbeat."""
+RUN_LEASE_S: Final = 300.0
+"""The same for the program of a tracked run; longer, because a laptop may sleep."""
 MAX_OUTAGE_GRACE_S: Final = 10.0
 SELF_FENCE_S: Final = 300.0
 """A worker that cannot reach the database for this long ends its trainers itself.

@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ampcore.spec import State
+from ampcore.spec import Source, State
 from store.clock import UtcDateTime, now
 
 JsonColumn = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
@@ -61,6 +61,7 @@ class Job(Base):
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    source: Mapped[str] = mapped_column(String(16), default=Source.SUBMITTED)
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     name: Mapped[str] = mapped_column(String(200))
     policy: Mapped[str] = mapped_column(String(32))
@@ -113,13 +114,14 @@ Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job
 
 
 class Attempt(Base):
-    """One execution of a job by a worker."""
+    """One execution of a job, by a worker or elsewhere."""
 
     __tablename__ = "attempts"
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
-    worker_id: Mapped[str] = mapped_column(String(32))
+    worker_id: Mapped[str | None] = mapped_column(String(32))
+    """None: a tracked run."""
     waited_s: Mapped[float] = mapped_column(default=0.0)
     """How long the job was queued before this attempt."""
     first_step: Mapped[int | None] = mapped_column(BigInteger)
@@ -129,6 +131,19 @@ class Attempt(Base):
     message: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     finished_at: Mapped[datetime | None]
+
+
+class RunThroughput(Base):
+    """The throughput histogram of a tracked run, from which its median is updated.
+
+    A worker keeps the histogram of its attempt in memory; the servers that store the steps of a
+    run share this one.
+    """
+
+    __tablename__ = "run_throughputs"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    histogram: Mapped[dict[str, Any]]
 
 
 class StepBlockRow(Base):

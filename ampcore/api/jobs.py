@@ -5,7 +5,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ampcore.api.base import AnyReason, AnyState, ApiModel, Number, StoredModel, UnknownState
+from ampcore.api.base import (
+    AnyReason,
+    AnySource,
+    AnyState,
+    ApiModel,
+    Number,
+    StoredModel,
+    UnknownState,
+)
 from ampcore.spec.training import Labels
 
 
@@ -75,6 +83,10 @@ class JobFields(StoredModel):
     """The fields of a job other than its spec. Times are in UTC."""
 
     id: str
+    source: AnySource = Field(
+        description="`submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program "
+        "sends its steps."
+    )
     name: str
     project: str
     state: AnyState
@@ -131,7 +143,10 @@ class ListedJob(JobFields):
 class Job(JobFields):
     """The current state of a job."""
 
-    spec: dict[str, Any] = Field(description="The normalised spec, with all defaults filled in.")
+    spec: dict[str, Any] = Field(
+        description="The normalised spec, with all defaults filled in; of a tracked run a "
+        "`TrackedSpec`."
+    )
 
 
 class JobPage(ApiModel):

@@ -12,7 +12,7 @@ from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from ampcore.api.jobs import Job
-from ampcore.spec import TERMINAL, State
+from ampcore.spec import TERMINAL, Source, State
 from server.access.principal import Principal
 from server.deps import (
     ActorDep,
@@ -57,6 +57,8 @@ RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
 DELETE: Final = Action("delete", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
+WORKER_ACTIONS: Final = (PAUSE, RESUME, RETRY, CLONE)
+"""Actions that need a worker, which a tracked run does not have."""
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
 ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
@@ -140,7 +142,9 @@ class JobActions:
         change: StoreChange[T],
         data: dict[str, Any],
     ) -> T:
-        project = get_visible_job(session, job_id, self.principal).project
+        job = get_visible_job(session, job_id, self.principal)
+        check_has_worker(action, job)
+        project = job.project
         if action in QUEUEING_ACTIONS:
             projects.check_queue_quota(session, project)
         changed = change(session, job_id)
@@ -150,10 +154,20 @@ class JobActions:
         return changed
 
 
+def check_has_worker(action: Action, job: tables.Job) -> None:
+    """Raise Conflict for an action that a tracked run does not have."""
+    if job.source == Source.TRACKED and action in WORKER_ACTIONS:
+        raise Conflict(
+            f"Cannot {action.name} the job: it is a tracked run, which no worker runs. Its program "
+            "can be asked to stop, with cancel."
+        )
+
+
 def _refusal(action: Action, job: tables.Job) -> Conflict:
     allowing = [str(other) for other in State if other in action.states]
     known = State(job.state) if job.state in list(State) else None
-    allowed = [other.name for other in ACTIONS if known in other.states]
+    left_out = WORKER_ACTIONS if job.source == Source.TRACKED else ()
+    allowed = [other.name for other in ACTIONS if known in other.states and other not in left_out]
     state = job.state if known else f"{job.state!r}, a state that this version does not know"
     return Conflict(
         f"Cannot {action.name} the job: expected the state {' or '.join(allowing)}, received "

@@ -25,7 +25,7 @@ from server.dispatch import Dispatcher, dispatch_jobs
 from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
-from server.jobs.actions import get_visible_job
+from server.jobs.actions import CLONE, check_has_worker, get_visible_job
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
@@ -92,6 +92,7 @@ async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]
     def draft() -> JobDraft:
         with database.read() as session:
             job = get_visible_job(session, job_id, principal)
+            check_has_worker(CLONE, job)
             return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
 
     actor = actor_of(request, principal)

@@ -145,6 +145,8 @@ def test_every_value_stays_under_its_new_name(database):
     for artifact in renamed["artifacts"]:
         artifact["step"] = None if artifact["step"] is None else artifact["step"] + 1
     assert {row["step"] for row in renamed["artifacts"]} == {6, None}
+    for job in renamed["jobs"]:
+        job["source"] = "submitted"  # since revision 0007
     assert _rows(database) == renamed
 
 

@@ -54,7 +54,7 @@ export interface components {
         };
         /**
          * Attempt
-         * @description One attempt of a worker to run a job.
+         * @description One attempt of a worker to run a job; a tracked run has one, without a worker.
          */
         Attempt: {
             /**
@@ -65,7 +65,7 @@ export interface components {
             /** Attempt */
             attempt: number;
             /** Worker Id */
-            worker_id: string;
+            worker_id: string | null;
             /**
              * Outcome
              * @description How it ended; null while it runs.
@@ -391,6 +391,11 @@ export interface components {
             unreadable?: string[];
             /** Id */
             id: string;
+            /**
+             * Source
+             * @description `submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program sends its steps.
+             */
+            source: components["schemas"]["Source"] | string;
             /** Name */
             name: string;
             /** Project */
@@ -505,7 +510,7 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
-            spec: components["schemas"]["JobSpec"];
+            spec: components["schemas"]["JobSpec"] | components["schemas"]["TrackedSpec"];
         };
         /**
          * JobEvent
@@ -611,6 +616,11 @@ export interface components {
             unreadable?: string[];
             /** Id */
             id: string;
+            /**
+             * Source
+             * @description `submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program sends its steps.
+             */
+            source: components["schemas"]["Source"] | string;
             /** Name */
             name: string;
             /** Project */
@@ -729,7 +739,7 @@ export interface components {
              * Spec
              * @description The normalised spec; only with `fields=spec`.
              */
-            spec?: components["schemas"]["JobSpec"] | null;
+            spec?: components["schemas"]["JobSpec"] | components["schemas"]["TrackedSpec"] | null;
         };
         /**
          * LogEntry
@@ -873,7 +883,7 @@ export interface components {
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
@@ -894,6 +904,157 @@ export interface components {
          */
         Role: "admin" | "member" | "viewer";
         /**
+         * RunEnd
+         * @description The end of a tracked run.
+         */
+        RunEnd: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "succeeded" | "failed" | "cancelled";
+            /**
+             * Entries
+             * @description How many entries were sent; all of them must be stored.
+             */
+            entries: number;
+            /**
+             * Message
+             * @description Why it failed or was cancelled.
+             */
+            message?: string | null;
+            /** @default {} */
+            summary: components["schemas"]["RunResult"];
+        };
+        /**
+         * RunEvent
+         * @description An entry of the event log.
+         */
+        RunEvent: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "event";
+            /**
+             * Event
+             * @enum {string}
+             */
+            event: "started" | "epoch" | "evaluation" | "warning";
+            /** Step */
+            step?: number | null;
+            /** Data */
+            data?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * RunLog
+         * @description A piece of the program's output.
+         */
+        RunLog: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "log";
+            /**
+             * Stream
+             * @default stdout
+             * @enum {string}
+             */
+            stream: "stdout" | "stderr";
+            /** Text */
+            text: string;
+        };
+        /**
+         * RunResult
+         * @description The results of a tracked run, as far as they are known.
+         */
+        RunResult: {
+            /** Final Loss */
+            final_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Final Loss Scale */
+            final_loss_scale?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Val Loss */
+            val_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Val Accuracy */
+            val_accuracy?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Parameters */
+            parameters?: number | null;
+            /** Peak Memory Bytes */
+            peak_memory_bytes?: number | null;
+        };
+        /**
+         * RunStatus
+         * @description The state of a tracked run after an upload.
+         */
+        RunStatus: {
+            /**
+             * Entries
+             * @description How many entries are stored: the next `first_entry`.
+             */
+            entries: number;
+            /**
+             * Step
+             * @description The step after the last stored one.
+             */
+            step: number;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Requested
+             * @description `cancel`: a user asks the program to stop and to finish the run.
+             */
+            requested: string | null;
+        };
+        /**
+         * RunSteps
+         * @description Consecutive steps, as `columns` or as `packed`.
+         */
+        RunSteps: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "steps";
+            /** First Step */
+            first_step: number;
+            /**
+             * Columns
+             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras.
+             */
+            columns?: {
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+            } | null;
+            /**
+             * Packed
+             * @description The columns, encoded by `ampcore.telemetry.array_codec`, in Base64.
+             */
+            packed?: string | null;
+            /** @description The health of the loss scale after these steps. */
+            scale_health?: components["schemas"]["ScaleHealth"] | null;
+        };
+        /**
+         * RunUpload
+         * @description Telemetry of a tracked run. Without entries it only renews the lease.
+         */
+        RunUpload: {
+            /**
+             * First Entry
+             * @description The number of the first entry: how many entries all uploads before it hold. Entries that are stored already are skipped.
+             * @default 0
+             */
+            first_entry: number;
+            /** Entries */
+            entries?: (components["schemas"]["RunSteps"] | components["schemas"]["RunEvent"] | components["schemas"]["RunLog"])[];
+            /**
+             * Total Steps
+             * @description The expected number of steps, if it is new or has changed.
+             */
+            total_steps?: number | null;
+        };
+        /**
          * ScaleChanges
          * @description The loss-scale changes of a range: their total, and the first of them.
          */
@@ -912,6 +1073,22 @@ export interface components {
              */
             column: string[];
         };
+        /**
+         * ScaleHealth
+         * @description The health of a loss scale: the first of these that holds, in this order.
+         *
+         *     FIXED: it does not change; without loss scaling it is 1.
+         *     FLOOR: it is at its minimum, and a step at the minimum was skipped: it would decrease further.
+         *     CAP: it was at its maximum in the whole window without a skipped step: it would grow further.
+         *     WARMING_UP: fewer than STABLE_STEPS steps were seen, or the calibration is not over; or the
+         *     scale has never reversed, and it last grew less than two growth intervals ago or last shrank
+         *     less than STABLE_STEPS steps ago.
+         *     OSCILLATING: in the window it rose at least MIN_REVERSALS times and fell as often, and at
+         *     least COSTLY_SKIP_SHARE of the steps were skipped.
+         *     STEADY: otherwise, including occasional skips when the scale tries a higher value.
+         * @enum {string}
+         */
+        ScaleHealth: "fixed" | "pinned at the floor" | "pinned at the cap" | "warming up" | "oscillating" | "steady";
         /**
          * ServerVersion
          * @description The versions of the server, its API and its database schema.
@@ -959,6 +1136,14 @@ export interface components {
          * @enum {string}
          */
         Sort: "created_at" | "-created_at" | "updated_at" | "-updated_at" | "name" | "-name" | "priority" | "-priority";
+        /**
+         * Source
+         * @description Where a job runs: on a worker, from a spec that was submitted, or elsewhere.
+         *
+         *     A tracked run is trained by a program of its own, which sends its steps to the server.
+         * @enum {string}
+         */
+        Source: "submitted" | "tracked";
         /**
          * SpecKind
          * @description One kind of model, data or optimizer that a spec can name.
@@ -1200,6 +1385,65 @@ export interface components {
             project: string;
             /** Expires At */
             expires_at?: string | null;
+        };
+        /**
+         * TrackedModel
+         * @description The model of a tracked run: a name of your choice.
+         */
+        TrackedModel: {
+            /**
+             * Kind
+             * @default unknown
+             */
+            kind: string;
+        };
+        /**
+         * TrackedPrecision
+         * @description The precision of a tracked run: the name of a policy, of ampcore or of another library.
+         */
+        TrackedPrecision: {
+            /**
+             * Policy
+             * @default unknown
+             */
+            policy: string;
+        };
+        /**
+         * TrackedSpec
+         * @description The description of a tracked run. Model and policy lie where a job spec has them.
+         */
+        TrackedSpec: {
+            /**
+             * Source
+             * @default tracked
+             * @constant
+             */
+            source: "tracked";
+            /**
+             * Name
+             * @default run
+             */
+            name: string;
+            /** Labels */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @default {
+             *       "kind": "unknown"
+             *     }
+             */
+            model: components["schemas"]["TrackedModel"];
+            /**
+             * @default {
+             *       "policy": "unknown"
+             *     }
+             */
+            precision: components["schemas"]["TrackedPrecision"];
+            /** Config */
+            config?: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Validation

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { allowedActions, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
+import { actionsOf, allowedActions, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
@@ -25,4 +25,11 @@ test("a job with a damaged row names the unreadable fields", () => {
   assert.equal(unreadable(damaged), "Unreadable: labels, spec");
   assert.equal(scaleMode(damaged), "none");
   assert.equal(etaS(damaged), null);
+});
+
+test("a tracked run can only be asked to stop, because no worker runs it", () => {
+  assert.deepEqual(actionsOf(job({ source: "tracked" })), ["cancel"]);
+  assert.deepEqual(actionsOf(job({ source: "tracked", state: "failed" })), []);
+  assert.deepEqual(actionsOf(job({ source: "submitted" })), ["pause", "cancel"]);
+  assert.equal(scaleMode(job({ source: "tracked", loss_scale_mode: null })), "–");
 });

@@ -28,6 +28,17 @@ export function allowedActions(state: string): readonly Action[] {
   return (ACTIONS as Partial<Record<string, readonly Action[]>>)[state] ?? [];
 }
 
+/** The actions that a job allows: no worker runs a tracked run, so it can only be asked to stop. */
+export function actionsOf(job: ListedJob): readonly Action[] {
+  const allowed = allowedActions(job.state);
+  return isTracked(job) ? allowed.filter((action) => action === "cancel") : allowed;
+}
+
+/** True for a run that a program elsewhere trains and reports. */
+export function isTracked(job: ListedJob): boolean {
+  return job.source === "tracked";
+}
+
 /** True for a final state. */
 export function hasEnded(state: string): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
@@ -42,9 +53,9 @@ export function etaS(job: ListedJob): number | null {
   return ((job.total_steps - job.step) * examples) / rate;
 }
 
-/** The mode of the loss scale. */
+/** The mode of the loss scale; that of a tracked run is not known. */
 export function scaleMode(job: ListedJob): string {
-  return job.loss_scale_mode ?? "none";
+  return job.loss_scale_mode ?? (isTracked(job) ? "–" : "none");
 }
 
 /** Names the fields that cannot be read; null if all can. */

@@ -20,6 +20,7 @@ MEMBER = "a member or an admin"
 ADMIN = "an admin"
 
 JOB = "/api/v1/jobs/{job_id}"
+RUN = "/api/v1/runs/{job_id}"
 ROUTES = {
     ("GET", "/"): PUBLIC,
     ("GET", "/assets"): PUBLIC,
@@ -58,6 +59,9 @@ ROUTES = {
     ("POST", f"{JOB}/resume"): PROJECT_WRITE,
     ("POST", f"{JOB}/retry"): PROJECT_WRITE,
     ("POST", f"{JOB}/clone"): PROJECT_WRITE,
+    ("POST", "/api/v1/runs"): MEMBER,
+    ("POST", f"{RUN}/steps"): PROJECT_WRITE,
+    ("POST", f"{RUN}/finish"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
     ("GET", f"{JOB}/steps"): PROJECT_READ,
     ("GET", f"{JOB}/events"): PROJECT_READ,
@@ -73,6 +77,9 @@ BODIES = {
     ("POST", "/api/v1/jobs"): SPEC,
     ("POST", "/api/v1/jobs/validate"): SPEC,
     ("PATCH", JOB): {"name": "new"},
+    ("POST", "/api/v1/runs"): {},
+    ("POST", f"{RUN}/steps"): {},
+    ("POST", f"{RUN}/finish"): {"state": "succeeded", "entries": 0},
     ("POST", "/api/v1/tokens"): {"name": "new"},
     ("PUT", "/api/v1/projects/{name}"): {},
 }

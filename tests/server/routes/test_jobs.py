@@ -18,7 +18,8 @@ from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
-    *("id", "name", "project", "state", "reason", "message", "waiting", "priority", "queue"),
+    *("id", "source", "name", "project", "state", "reason", "message", "waiting", "priority"),
+    "queue",
     *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
     *("policy", "model", "labels", "worker_id", "latest", "summary", "spec"),
     *("created_by", "cloned_from", "request_id", "loss_scale_mode", "examples_per_step"),

@@ -10,7 +10,7 @@ import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { age, dateTime } from "../../display/format.ts";
-import { hasEnded, unreadable } from "../../display/jobs.ts";
+import { hasEnded, isTracked, unreadable } from "../../display/jobs.ts";
 
 export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
   return (
@@ -23,7 +23,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
-          {useCanEditJobs() && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
+          {useCanEditJobs() && !isTracked(job) && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
           <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />
         </div>
@@ -34,6 +34,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         <code>{job.id}</code>
         <span>{job.model} · {job.policy}</span>
         <Ages job={job} />
+        {isTracked(job) && <span>tracked: a program elsewhere trains it</span>}
         {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
         {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}
       </div>

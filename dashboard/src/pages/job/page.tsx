@@ -4,7 +4,7 @@ import { routeHref, type Route } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { Job, Steps } from "../../api/types.ts";
 import { LoadState } from "../../components/load-state.tsx";
-import { hasEnded } from "../../display/jobs.ts";
+import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
 import { JobSummary } from "./summary.tsx";
 import { Files } from "./files.tsx";
@@ -22,6 +22,8 @@ const TABS = [
   ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
+/** What only a job on a worker has. */
+const WORKER_TABS: ReadonlySet<string> = new Set(["preflight", "files"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -46,7 +48,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
       <JobHeader job={job} onDone={onDone} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
-        {TABS.map(([name, title]) => (
+        {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (
           <a
             key={name}
             href={routeHref(["jobs", job.id], { tab: name === "plots" ? "" : name })}

@@ -8,7 +8,7 @@ import { Badge, Labels } from "../../components/badge.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { age, dateTime, number, percent } from "../../display/format.ts";
-import { scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
+import { isTracked, scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
 
 const HEADINGS = [
   "State", "Name", "Policy", "Loss scale", "Progress", "Loss", "Skipped", "Examples/s", "Age",
@@ -59,6 +59,7 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
       <Cell name="State"><Badge state={job.state} /></Cell>
       <Cell name="Name">
         <a class="name" href={routeHref(["jobs", job.id])}>{job.name}</a> <Labels labels={job.labels} />
+        {isTracked(job) && <span class="label" title="Trained elsewhere">tracked</span>}
         {unreadable(job) && <span class="badge failed">{unreadable(job)}</span>}
       </Cell>
       <Cell name="Policy">{job.policy}</Cell>
