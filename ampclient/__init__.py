@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from ampclient.stream_events import (
         StepsEvent,
     )
+    from ampclient.tracking.run import (
+        TrackedRun,
+    )
     from ampcore.api.artifacts import (
         Artifact,
     )
@@ -94,6 +97,9 @@ if TYPE_CHECKING:
     )
     from ampcore.api.projects import (
         Project,
+    )
+    from ampcore.api.runs import (
+        RunStatus,
     )
     from ampcore.api.service import (
         ServerVersion,
@@ -162,6 +168,7 @@ _HOMES = {
     "RequestInFlight": "ampclient.errors",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
+    "RunStatus": "ampcore.api.runs",
     "ScaleChanges": "ampclient.step_sample",
     "ServerError": "ampclient.errors",
     "ServerVersion": "ampcore.api.service",
@@ -178,6 +185,7 @@ _HOMES = {
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
+    "TrackedRun": "ampclient.tracking.run",
     "Unauthorized": "ampclient.errors",
     "Unavailable": "ampclient.errors",
     "UnexpectedResponse": "ampclient.errors",
@@ -225,6 +233,7 @@ __all__ = [
     "RawResponse",
     "RequestInFlight",
     "Result",
+    "RunStatus",
     "ScaleChanges",
     "ServerError",
     "ServerVersion",
@@ -241,6 +250,7 @@ __all__ = [
     "Summary",
     "Token",
     "TooManyRequests",
+    "TrackedRun",
     "Unauthorized",
     "Unavailable",
     "UnexpectedResponse",

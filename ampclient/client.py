@@ -24,6 +24,7 @@ from ampclient.comparison import Comparison
 from ampclient.connection import Connection, resolve
 from ampclient.job_view import JobView
 from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
+from ampclient.runs import AsyncRawRuns, AsyncRuns, RawRuns, Runs
 from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
 from ampcore.api.audit import AuditEntry
 from ampcore.api.catalog import Policy, SpecKind
@@ -158,6 +159,7 @@ class RawClient(SyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = RawJobs(transport)
+        self.runs = RawRuns(transport)
         self.workers = RawWorkers(transport)
         self.tokens = RawTokens(transport)
         self.projects = RawProjects(transport)
@@ -169,6 +171,7 @@ class AsyncRawClient(AsyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = AsyncRawJobs(transport)
+        self.runs = AsyncRawRuns(transport)
         self.workers = AsyncRawWorkers(transport)
         self.tokens = AsyncRawTokens(transport)
         self.projects = AsyncRawProjects(transport)
@@ -194,6 +197,7 @@ class Client(Sync, ConnectedClient):
         connection = resolve(url, token, os.environ)
         self._transport = Transport(connection, SyncHttpBackend(connection, timeout_s, http_client))
         self.jobs = Jobs(self._transport)
+        self.runs = Runs(self._transport)
         self.workers = Workers(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
@@ -226,6 +230,7 @@ class AsyncClient(Async, ConnectedClient):
             connection, AsyncHttpBackend(connection, timeout_s, http_client)
         )
         self.jobs = AsyncJobs(self._transport)
+        self.runs = AsyncRuns(self._transport)
         self.workers = AsyncWorkers(self._transport)
         self.tokens = AsyncTokens(self._transport)
         self.projects = AsyncProjects(self._transport)

@@ -25,6 +25,7 @@ from ampclient.requests.records import (
     list_attempts,
 )
 from ampclient.requests.request import JsonRequest, Request
+from ampclient.requests.runs import create_run, finish_run, upload_entries
 from ampclient.requests.server import (
     AUDIT_PER_PAGE,
     create_token,
@@ -67,10 +68,12 @@ __all__ = [
     "cancel_job",
     "clone_job",
     "compare_jobs",
+    "create_run",
     "create_token",
     "delete_job",
     "drain_worker",
     "edit_job",
+    "finish_run",
     "follow_logs",
     "get_artifact",
     "get_events",
@@ -100,5 +103,6 @@ __all__ = [
     "stream_job",
     "stream_steps",
     "submit_job",
+    "upload_entries",
     "validate_job",
 ]

@@ -7,7 +7,6 @@ from pydantic import Field
 from ampcore.api.base import AnyState, ApiModel
 from ampcore.api.jobs import RequestModel
 from ampcore.spec.tracked import COLUMN_NAME
-from ampcore.telemetry.scale_health import ScaleHealth
 
 MAX_ENTRIES: Final = 1000
 MAX_STEPS: Final = 16_384
@@ -20,6 +19,15 @@ NonFinite = Literal["NaN", "Infinity", "-Infinity"]
 Value = bool | int | float | NonFinite
 """A number, or the name of a non-finite one."""
 FiniteOrName = float | NonFinite
+ScaleHealthName = Literal[
+    "fixed",
+    "pinned at the floor",
+    "pinned at the cap",
+    "warming up",
+    "oscillating",
+    "steady",
+]
+"""The values of `ampcore.telemetry.scale_health.ScaleHealth`, whose module loads NumPy."""
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
 Entries = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -40,8 +48,8 @@ class RunSteps(RequestModel):
         max_length=400_000,
         description="The columns, encoded by `ampcore.telemetry.array_codec`, in Base64.",
     )
-    scale_health: ScaleHealth | None = Field(
-        default=None, strict=False, description="The health of the loss scale after these steps."
+    scale_health: ScaleHealthName | None = Field(
+        default=None, description="The health of the loss scale after these steps."
     )
 
 

@@ -2,12 +2,14 @@
 
 import base64
 import zlib
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from ampcore.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS
+from ampcore.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS, ScaleHealthName
 from ampcore.telemetry import COLUMNS, array_codec
+from ampcore.telemetry.scale_health import ScaleHealth
 from store import steps
 
 
@@ -39,6 +41,10 @@ def stored(api, run_id):
             return steps.read(session, run_id, start=0, end=None, limit=100_000).block
 
     return read
+
+
+def test_the_health_of_a_loss_scale_has_the_names_of_the_trainer():
+    assert set(get_args(ScaleHealthName)) == {str(health) for health in ScaleHealth}
 
 
 def packed(first_step, **arrays):
