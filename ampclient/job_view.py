@@ -29,6 +29,11 @@ class JobView(JobFields):
         """A note with the fields that the server could not read; None if there are none."""
         return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
 
+    @property
+    def state_text(self) -> str:
+        """The state, with a mark for a run that a program elsewhere trains."""
+        return f"{self.state}, tracked" if self.source == Source.TRACKED else str(self.state)
+
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The normalised spec. Lists contain it only if `fields` asks for it."""
@@ -61,7 +66,7 @@ class JobView(JobFields):
     def _html_row_(self) -> Sequence[object]:
         latest = self.latest
         return (
-            *(self.name, self.id, self.state, self.policy, self.model),
+            *(self.name, self.id, self.state_text, self.policy, self.model),
             formats.steps(self.step, self.total_steps),
             formats.number(latest.loss if latest else None),
             formats.loss_scale(latest.loss_scale if latest else None),

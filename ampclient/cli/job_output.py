@@ -1,17 +1,21 @@
 """Prints jobs as a table, one job as fields, and a validated spec as paragraphs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from ampclient import formats
 from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
+from ampcore.spec.states import Source
 
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
     from ampcore.api.validation import Validation
+
+
+TRACKED: Final = "elsewhere: a program sends its steps (tracked)"
 
 
 def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
@@ -36,7 +40,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
             job.id,
             formats.printable((names or {}).get(job.id, job.name)),
             *([job.project] if several else []),
-            styled_state(f"{job.state}, {job.note}" if job.note else job.state),
+            styled_state(f"{job.state_text}, {job.note}" if job.note else job.state_text),
             job.policy,
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
@@ -80,7 +84,9 @@ def _origin(job: "JobView") -> list[tuple[str, str]]:
         ("policy", _policy(job)),
         ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
         ("project", job.project),
-        ("queue", f"{job.queue}, priority {job.priority}"),
+        ("runs", TRACKED)
+        if job.source == Source.TRACKED
+        else ("queue", f"{job.queue}, priority {job.priority}"),
     ]
     known = (("submitted by", job.created_by), ("cloned from", job.cloned_from))
     return facts + [(name, value) for name, value in known if value]

@@ -117,8 +117,8 @@ def progress_table(progresses: Sequence[JobProgress], width: int) -> Table:
 
 
 def styled_state(state: str) -> Text:
-    """A state with its colour."""
-    return Text(state, style=STYLES.get(state, ""))
+    """A state, or a state and a note after a comma, with the colour of the state."""
+    return Text(state, style=STYLES.get(state.partition(",")[0], ""))
 
 
 def _messages(progresses: Sequence[JobProgress]) -> list[Text]:

@@ -31,6 +31,7 @@ class RowBuffer:
         self._rows: list[Row] = []
         self._lock = threading.Lock()
         self._bounds: ScaleBounds | None = None
+        self._has_bounds = False
         self._monitor = ScaleHealthMonitor(UNKNOWN_BOUNDS)
         self._first_scale: float | None = None
         self._scale_has_changed = False
@@ -52,8 +53,10 @@ class RowBuffer:
             return len(self._rows) >= MAX_ROWS
 
     def use_bounds(self, bounds: ScaleBounds | None) -> None:
-        """Judge the scale by these bounds; None: it does not change."""
-        self._bounds = bounds
+        """Judge the scale by these bounds from now on; None: it does not change."""
+        if bounds == self._bounds and self._has_bounds:
+            return  # keep what was observed
+        self._bounds, self._has_bounds = bounds, True
         self._monitor = ScaleHealthMonitor(bounds)
 
     def encode(self) -> PendingEntry | None:

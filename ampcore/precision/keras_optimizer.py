@@ -92,7 +92,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
     @property
     def dynamic_scale(self) -> Tensor:
         """The loss scale of the next step, a float32 scalar."""
-        return self.state.scale
+        # Not `self.state.scale`, which reads all variables: callbacks read it after each step.
+        return self._state_variables[0].value if self._state_variables else self.state.scale
 
     @property
     def skipped_steps(self) -> Tensor:

@@ -76,9 +76,9 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     its begin, and whether any of its steps was skipped. The column `last_step` is the number of its
     last step.
 
-    The loss of a single step is the difference of two sums that Keras keeps over the epoch, in
-    float32: it is exact to about 1e-7 of the sum of all losses of the epoch. After a loss that is
-    not finite, the losses of the rest of the epoch are not finite either.
+    The loss of a single step is the difference of two sums over the epoch, in float32: it is exact
+    to about 1e-7 of the sum of all losses of the epoch. After a loss that is not finite, the losses
+    of the rest of the epoch are not finite either.
 
     Args:
         run: From `client.runs.track`.
@@ -171,14 +171,19 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
             self._run.expect_steps(self._run.next_step + (epochs - first_epoch) * rows)
 
     def _loss_and_examples(self, logs: Mapping[str, Any]) -> tuple[float, int]:
-        """The mean loss and the examples since the last row."""
+        """The mean loss and the examples since the last row.
+
+        Keras logs the mean loss of the epoch so far, weighted by the sizes of its batches.
+        """
+        loss = float(logs.get("loss", math.nan))
         if self._loss_metric is not None:
-            total, count = float(self._loss_metric.total), float(self._loss_metric.count)
-            loss_sum, weight = total - self._total, count - self._count
+            count = float(self._loss_metric.count)
+            total, weight = loss * count, count - self._count
+            loss_sum = total - self._total
             self._total, self._count = total, count
             if weight > 0:
                 return loss_sum / weight, round(weight) if self._counts_examples else 0
-        return float(logs.get("loss", math.nan)), 0  # a train_step of its own
+        return loss, 0  # a train_step of its own
 
     def _next_learning_rate(self) -> float:
         """The learning rate of the step that has ended."""

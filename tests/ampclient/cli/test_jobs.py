@@ -130,3 +130,14 @@ def test_get_shows_the_policy_that_auto_chose(ampctl, server, summary):
     assert "auto (chose mixed_bfloat16)" in ampctl("get", "a").out
     server.add_job("b", policy="auto")
     assert "chose" not in ampctl("get", "b").out
+
+
+def test_a_tracked_run_has_a_mark(ampctl, server):
+    server.add_job("a1", state="running", source="tracked", queue="tracked")
+    server.add_job("b2", state="running")
+    rows = ampctl("list").out.splitlines()
+    marks = {row.split()[0]: "running, tracked" in row for row in rows[1:]}
+    assert marks == {"a1": True, "b2": False}
+    shown = ampctl("get", "a1").out
+    assert "elsewhere: a program sends its steps (tracked)" in shown
+    assert "queue" not in shown
