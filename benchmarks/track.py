@@ -123,9 +123,8 @@ def kept_bytes_per_step(steps_per_block: int) -> float:
             noisy = {name: random.normal() for name in ("loss", "grad_norm", "step_time_s")}
             constant = {"loss_scale": 32768.0, "skipped": False, "learning_rate": 1e-3}
             rows.add(None, {**noisy, **constant, "examples": 64})
-        entry = rows.encode()
-        assert entry is not None
-        outbox.put(entry)
+        for entry in rows.encode():
+            outbox.put(entry)
     sizes = [entry.size_bytes for entry in outbox.take_batch()]
     return sum(sizes) / len(sizes) / steps_per_block
 

@@ -2,26 +2,14 @@
 
 import threading
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ampclient.tracking.entries import PendingEntry
 from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
 
 MAX_BATCH_BYTES: Final = 160_000
 """The size of the entries of an upload; the server accepts bodies of 256 KiB."""
-ENTRY_OVERHEAD_BYTES: Final = 200
-"""The size of an entry besides its values."""
-
-
-@dataclass(frozen=True)
-class PendingEntry:
-    """An entry as it is sent; `first_step` and `steps` are those of a block, else None and 0."""
-
-    document: Mapping[str, Any]
-    size_bytes: int
-    first_step: int | None = None
-    steps: int = 0
 
 
 @dataclass

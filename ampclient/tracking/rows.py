@@ -1,6 +1,5 @@
 """Collects the rows of a run, and encodes them as blocks of steps."""
 
-import base64
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -8,13 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampclient.tracking.outbox import ENTRY_OVERHEAD_BYTES, PendingEntry
-from ampcore.telemetry import COLUMNS, StepBlock, array_codec
+from ampclient.tracking.entries import PendingEntry, event_entry, steps_entry
+from ampcore.telemetry import COLUMNS, StepBlock
 from ampcore.telemetry.block import missing_column
+from ampcore.telemetry.scale_events import scale_events
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 
 MAX_ROWS: Final = 4096
 """Rows of a block; a program that is faster than the sender encodes them itself."""
+SCALE_COLUMNS: Final = ("loss_scale", "skipped")
 UNKNOWN_BOUNDS: Final = ScaleBounds(minimum=0.0, maximum=math.inf)
 """For a scale whose limits are not known: it is never reported at one of them."""
 
@@ -35,6 +36,8 @@ class RowBuffer:
         self._monitor = ScaleHealthMonitor(UNKNOWN_BOUNDS)
         self._first_scale: float | None = None
         self._scale_has_changed = False
+        self._last: list[StepBlock] = []
+        """The last row, if its events are still to come."""
 
     def add(self, step: int | None, row: dict[str, float]) -> bool:
         """Append a row; True if the buffer is full and should be encoded.
@@ -59,20 +62,30 @@ class RowBuffer:
         self._bounds, self._has_bounds = bounds, True
         self._monitor = ScaleHealthMonitor(bounds)
 
-    def encode(self) -> PendingEntry | None:
-        """The rows so far as one entry; None without any. Call it from one thread at a time."""
+    def encode(self) -> list[PendingEntry]:
+        """The rows so far as a block, and the events of its skips and of its loss scale.
+
+        The event of a skip names the scale after it, so that of the last row comes with the next
+        block. Call it from one thread at a time.
+        """
         with self._lock:
             rows, self._rows = self._rows, []
             first_step = self.next_step - len(rows)
         if not rows:
-            return None
+            return []
         block = StepBlock(first_step, _columns(rows))
-        arrays = {name: block[name] for name in block.names}
-        packed = base64.b64encode(array_codec.encode(arrays)).decode()
-        document = {"type": "steps", "first_step": first_step, "packed": packed}
-        document["scale_health"] = self._health(block)
-        size_bytes = len(packed) + ENTRY_OVERHEAD_BYTES
-        return PendingEntry(document, size_bytes, first_step, len(rows))
+        known = [steps_entry(block, self._health(block))]
+        waiting = StepBlock.concat([*self._last, block.select(SCALE_COLUMNS)])
+        last = block.end_step - 1
+        self._last = [waiting.between(last, block.end_step)]
+        scale = float(block["loss_scale"][-1])
+        return known + _events(waiting.between(waiting.first_step, last), scale)
+
+    def encode_last_events(self) -> list[PendingEntry]:
+        """The events of the last row of the run, after which there is no scale."""
+        entries = [entry for step in self._last for entry in _events(step, step["loss_scale"][0])]
+        self._last = []
+        return entries
 
     def _health(self, block: StepBlock) -> str:
         self._monitor.observe(block)
@@ -83,6 +96,11 @@ class RowBuffer:
         if self._bounds is None and not self._scale_has_changed:
             return ScaleHealth.FIXED
         return self._monitor.current
+
+
+def _events(block: StepBlock, next_scale: float) -> list[PendingEntry]:
+    found = scale_events(block, {"model": next_scale}) if len(block) else ()
+    return [event_entry(event.type, event.data, event.step) for event in found]
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, Any]:

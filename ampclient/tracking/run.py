@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import json
 import logging
 import math
 import os
@@ -13,7 +12,8 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, SupportsFloat
 
 from ampclient.errors import AmpcoreError
-from ampclient.tracking.outbox import ENTRY_OVERHEAD_BYTES, Outbox, PendingEntry
+from ampclient.tracking.entries import PendingEntry, event_entry, log_entries
+from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.sender import Sender
@@ -31,8 +31,6 @@ FLUSH_TIMEOUT_S: Final = 30.0
 MAX_EXTRAS: Final = 48
 """Columns besides those of every run."""
 MAX_EVENT_BYTES: Final = 60_000
-MAX_TEXT: Final = 20_000
-"""Characters of an entry of the log."""
 MAX_MESSAGE: Final = 2000
 MAX_EXAMPLES: Final = 2**31 - 1
 
@@ -141,29 +139,20 @@ class TrackedRun:
         """
         self._collect()
         last = max(self.next_step - 1, 0)
-        document = {
-            "type": "event",
-            "event": event,
-            "step": last if step is None else int(step),
-            "data": json_safe(dict(data)),
-        }
         try:
-            size_bytes = len(json.dumps(document))
-        except (TypeError, ValueError) as error:
+            entry = event_entry(event, data, last if step is None else int(step))
+        except Exception as error:  # whatever `data` holds
             self._warn("an event that is not JSON is left out: %s", error)
             return
-        if size_bytes > MAX_EVENT_BYTES:
+        if entry.size_bytes > MAX_EVENT_BYTES:
             self._warn("an event of more than %d bytes is left out", MAX_EVENT_BYTES)
             return
-        self._put(PendingEntry(document, size_bytes + ENTRY_OVERHEAD_BYTES))
+        self._put(entry)
 
     def log_text(self, text: str, *, stream: Literal["stdout", "stderr"] = "stdout") -> None:
         """Add text to the log of the run."""
-        plain = storable_text(text)
-        for begin in range(0, len(plain), MAX_TEXT):
-            document = {"type": "log", "stream": stream, "text": plain[begin : begin + MAX_TEXT]}
-            size_bytes = len(json.dumps(document)) + ENTRY_OVERHEAD_BYTES
-            self._put(PendingEntry(document, size_bytes))
+        for entry in log_entries(text, stream):
+            self._put(entry)
 
     def result(
         self,
@@ -210,6 +199,7 @@ class TrackedRun:
             return
         self._ended = True
         atexit.unregister(self._finish_at_exit)
+        self._collect(is_last=True)
         if not self._sender.close(self._flush_timeout_s):
             if not self._sender.cancel_requested:
                 log.warning(
@@ -252,14 +242,20 @@ class TrackedRun:
         with contextlib.suppress(Exception):  # the interpreter is shutting down
             self.finish("failed", "The program ended without calling finish().")
 
-    def _collect(self) -> None:
+    def _collect(self, *, is_last: bool = False) -> None:
         if os.getpid() != self._owner_pid:  # a fork has no thread that sends
             self._ended = True
             return
-        with self._encoding:  # so that blocks are queued in the order of their steps
-            entry = self._rows.encode()
-            if entry is not None:
-                self._put(entry)
+        try:
+            with self._encoding:  # so that blocks are queued in the order of their steps
+                for entry in self._rows.encode():
+                    self._put(entry)
+                for entry in self._rows.encode_last_events() if is_last else ():
+                    self._put(entry)
+        except Exception:  # a bug here must not end the training, nor pass unseen
+            if "encode" not in self._warned:
+                self._warned.add("encode")
+                log.exception("rows of the run %s are lost", self.id)
 
     def _put(self, entry: PendingEntry) -> None:
         if not self._outbox.put(entry):

@@ -17,7 +17,8 @@ from ampclient.errors import (
     StatusError,
     Unauthorized,
 )
-from ampclient.tracking.outbox import ENTRY_OVERHEAD_BYTES, Outbox, PendingEntry
+from ampclient.tracking.entries import PendingEntry, event_entry
+from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.run_api import RunApi
 from ampcore.api.runs import RunStatus
 
@@ -171,8 +172,7 @@ class Sender:
             return False
         text = f"{dropped} were dropped: the server could not be reached for too long."
         data = {"code": "telemetry_dropped", "message": text}
-        document = {"type": "event", "event": "warning", "data": data}
-        self._outbox.put(PendingEntry(document, ENTRY_OVERHEAD_BYTES + len(text)))
+        self._outbox.put(event_entry("warning", data))
         return True
 
     def _stop(self) -> None:

@@ -57,7 +57,7 @@ class RunEvent(RequestModel):
     """An entry of the event log."""
 
     type: Literal["event"]
-    event: Literal["started", "epoch", "evaluation", "warning"]
+    event: Literal["started", "epoch", "evaluation", "warning", "overflow", "scale_growth"]
     step: Step | None = None
     data: dict[str, Any] = Field(default_factory=dict, max_length=256)
 

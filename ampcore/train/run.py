@@ -15,6 +15,7 @@ from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import NoScale, Precision
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, StepBlock
+from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import GoodStateCounters, RunCounters
@@ -32,7 +33,6 @@ from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
 from ampcore.train.resume import good_arrays, manifest, restore
 from ampcore.train.run_diagnostics import RunDiagnostics
-from ampcore.train.run_events import scale_events
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 

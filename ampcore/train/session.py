@@ -22,8 +22,8 @@ from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.feed import Feed, Window
 from ampcore.train.loop import NEVER_HALT, EngineName, Halt, Loop
 from ampcore.train.plan import AdaptiveBlockSize, Plan
-from ampcore.train.run_events import step_block
 from ampcore.train.step import Clip, TrainStep
+from ampcore.train.step_rows import step_block
 
 
 class Session:

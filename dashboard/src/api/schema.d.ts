@@ -940,7 +940,7 @@ export interface components {
              * Event
              * @enum {string}
              */
-            event: "started" | "epoch" | "evaluation" | "warning";
+            event: "started" | "epoch" | "evaluation" | "warning" | "overflow" | "scale_growth";
             /** Step */
             step?: number | null;
             /** Data */
@@ -1032,8 +1032,11 @@ export interface components {
              * @description The columns, encoded by `ampcore.telemetry.array_codec`, in Base64.
              */
             packed?: string | null;
-            /** @description The health of the loss scale after these steps. */
-            scale_health?: components["schemas"]["ScaleHealth"] | null;
+            /**
+             * Scale Health
+             * @description The health of the loss scale after these steps.
+             */
+            scale_health?: ("fixed" | "pinned at the floor" | "pinned at the cap" | "warming up" | "oscillating" | "steady") | null;
         };
         /**
          * RunUpload
@@ -1073,22 +1076,6 @@ export interface components {
              */
             column: string[];
         };
-        /**
-         * ScaleHealth
-         * @description The health of a loss scale: the first of these that holds, in this order.
-         *
-         *     FIXED: it does not change; without loss scaling it is 1.
-         *     FLOOR: it is at its minimum, and a step at the minimum was skipped: it would decrease further.
-         *     CAP: it was at its maximum in the whole window without a skipped step: it would grow further.
-         *     WARMING_UP: fewer than STABLE_STEPS steps were seen, or the calibration is not over; or the
-         *     scale has never reversed, and it last grew less than two growth intervals ago or last shrank
-         *     less than STABLE_STEPS steps ago.
-         *     OSCILLATING: in the window it rose at least MIN_REVERSALS times and fell as often, and at
-         *     least COSTLY_SKIP_SHARE of the steps were skipped.
-         *     STEADY: otherwise, including occasional skips when the scale tries a higher value.
-         * @enum {string}
-         */
-        ScaleHealth: "fixed" | "pinned at the floor" | "pinned at the cap" | "warming up" | "oscillating" | "steady";
         /**
          * ServerVersion
          * @description The versions of the server, its API and its database schema.

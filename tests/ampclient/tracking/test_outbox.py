@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampclient.tracking.outbox import MAX_BATCH_BYTES, Outbox, PendingEntry
+from ampclient.tracking.entries import PendingEntry
+from ampclient.tracking.outbox import MAX_BATCH_BYTES, Outbox
 from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
 
 

@@ -398,3 +398,33 @@ def test_a_bug_in_the_sender_does_not_reach_the_loop(track, monkeypatch, caplog)
     run.finish()
     assert "unexpected error" in caplog.text
     assert caplog.records[0].levelno >= logging.WARNING
+
+
+def test_rows_that_cannot_be_encoded_do_not_end_the_loop(track, monkeypatch, caplog):
+    run = track()
+    monkeypatch.setattr(run._rows, "encode", lambda: 1 / 0)
+    run.log(loss=1.0)
+    run.event("epoch", {})
+    run.finish()
+    assert caplog.text.count("are lost") == 1
+
+
+# ---- Skips and the growth of the scale
+
+
+def test_each_skip_and_growth_is_an_event_whatever_the_blocks(api, track, stored):
+    scales = [8.0, 8.0, 4.0, 4.0, 8.0, 8.0, 4.0]
+    skips = [False, True, False, False, False, True, True]
+    with track() as run:
+        for scale, skipped in zip(scales, skips, strict=True):
+            run.log(loss=1.0, loss_scale=scale, skipped=skipped)
+            wait_until(lambda: len(stored(run)) == run.next_step, "the step is stored")
+    found = {kind: events_of(api, run, kind) for kind in ("overflow", "scale_growth")}
+    changes = {
+        kind: [(event.step, event.data["scale_before"], event.data["scale_after"]) for event in one]
+        for kind, one in found.items()
+    }
+    assert changes == {
+        "overflow": [(1, 8.0, 4.0), (5, 8.0, 4.0), (6, 4.0, 4.0)],
+        "scale_growth": [(3, 4.0, 8.0)],
+    }
