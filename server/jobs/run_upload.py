@@ -27,8 +27,14 @@ from server.errors import RequestInvalid
 from store.ingest import EncodedBlock, LogChunk, TelemetryEntry
 from store.tracked_runs import Upload
 
-DEFAULTS: Final[dict[str, float]] = {"loss_scale": 1.0, "step_time_s": 0.0}
-"""Values of columns that were left out; 0 where the dtype has no NaN, and NaN for the others."""
+DEFAULTS: Final[dict[str, float]] = {
+    "loss": np.nan,
+    "loss_scale": 1.0,
+    "skipped": False,
+    "step_time_s": 0.0,
+    "examples": 0,
+}
+"""Values of columns that were left out; other columns are not stored then, and not plotted."""
 MAX_STEP_TIME_S: Final = 1e9
 LATEST: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 MAX_PACKED_BYTES: Final = 8 * 2**20
@@ -65,7 +71,7 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
     block = StepBlock(entry.first_step, _columns(entry, at))
     if block.end_step > MAX_STEP:
         raise _invalid((*at, "first_step"), f"steps below {MAX_STEP}", block.end_step - 1)
-    latest = {name: float(block[name][-1]) for name in LATEST}
+    latest = {name: float(block[name][-1]) for name in LATEST if name in block}
     return EncodedBlock(
         first_step=block.first_step,
         count=len(block),
@@ -82,8 +88,11 @@ def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
     lengths = {len(values) for values in given.values()}
     if len(lengths) != 1 or not 0 < (count := lengths.pop()) <= MAX_STEPS:
         raise _invalid(at, f"columns of one length from 1 to {MAX_STEPS}", sorted(lengths))
-    columns = {name: _default_column(name, count) for name in COLUMNS}
-    columns |= {name: _column(name, values, (*at, name)) for name, values in given.items()}
+    found = {name: _column(name, values, (*at, name)) for name, values in given.items()}
+    for name, value in DEFAULTS.items():
+        if name not in found:
+            found[name] = np.full(count, value, COLUMNS[name])
+    columns = {name: found[name] for name in (*COLUMNS, *found) if name in found}
     for name, most in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):
         values = columns[name]
         if not ((values >= 0) & (values <= most)).all():
@@ -134,12 +143,6 @@ def _integers(values: Sequence[Any] | NDArray[Any]) -> NDArray[np.int32]:
     if not ((exact == np.floor(exact)) & (exact >= limits.min) & (exact <= limits.max)).all():
         raise ValueError
     return exact.astype(np.int32)
-
-
-def _default_column(name: str, count: int) -> NDArray[Any]:
-    dtype = np.dtype(COLUMNS[name])
-    value = DEFAULTS.get(name, np.nan if dtype.kind == "f" else 0)
-    return np.full(count, value, dtype)
 
 
 def _invalid(at: Location, expected: str, received: object) -> RequestInvalid:

@@ -33,14 +33,26 @@ export const PANELS = [
   ["learning_rate", "Learning rate"],
 ] as const;
 
-/** One panel for each quantity that the steps have values of. */
-export function jobPanels(data: Columns): Panel[] {
-  return PANELS.map(([key, title]) => ({
+/** Columns that are no quantity of the training. */
+const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step"]);
+
+/** One panel for each quantity that the steps have values of; `withOthers` adds all other columns. */
+export function jobPanels(data: Columns, withOthers = false): Panel[] {
+  const panels: readonly (readonly [string, string])[] = [...PANELS, ...(withOthers ? otherPanels(data) : [])];
+  return panels.map(([key, title]) => ({
     key,
     title,
     isLossScale: key === "loss_scale",
     curves: key === THROUGHPUT ? throughputCurves(data) : columnCurves(data, key),
   })).filter((panel) => panel.curves.some(hasValues));
+}
+
+/** Key and title of a panel for each column that has none; `a/b` is a curve of the panel of `a`. */
+function otherPanels(data: Columns): [string, string][] {
+  const names = columnNames(data);
+  const taken = new Set([...PANELS.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
+  const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANELS.some(([key]) => key === name) && !UNPLOTTED.has(name));
+  return names.filter(isOther).map((name) => [name, name]);
 }
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {

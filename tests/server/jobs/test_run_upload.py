@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ampcore.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS, ScaleHealthName
-from ampcore.telemetry import COLUMNS, array_codec
+from ampcore.telemetry import array_codec
 from ampcore.telemetry.scale_health import ScaleHealth
+from server.jobs.run_upload import DEFAULTS
 from store import steps
 
 
@@ -124,7 +125,7 @@ def test_an_upload_is_bounded_in_entries_and_steps(upload):
 def test_a_wide_block_is_accepted(upload, stored):
     many = {f"c{index}": np.zeros(8, np.float32) for index in range(MAX_COLUMNS)}
     assert upload(packed(0, **many)).status_code == 200
-    assert len(stored().names) == MAX_COLUMNS + len(COLUMNS)
+    assert len(stored().names) == MAX_COLUMNS + len(DEFAULTS)
 
 
 def test_a_body_that_is_too_long_is_refused(upload):

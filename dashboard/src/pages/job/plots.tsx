@@ -8,7 +8,7 @@ import { Chart } from "../../plots/chart.tsx";
 import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
 import { jobPanels, type Columns } from "../../plots/curves.ts";
 import { number, lossScale, stepLabel } from "../../display/format.ts";
-import { hasEnded } from "../../display/jobs.ts";
+import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { SkipMarkers } from "./skip-markers.tsx";
 import type { TabProps } from "./tab-props.ts";
 import { rangeFromQuery, zoomTo } from "./ranges.ts";
@@ -41,7 +41,8 @@ export function Plots({ job, route, steps }: TabProps) {
 
 function StepPlots({ job, steps, range }: { job: Job; steps: Steps; range: StepRange | null }) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
-  const panels = useMemo(() => jobPanels(steps.data as Columns), [steps]);
+  // The values of a tracked run have names of its own.
+  const panels = useMemo(() => jobPanels(steps.data as Columns, isTracked(job)), [steps, job.source]);
   const x = steps.data["step"] as number[];
   const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
