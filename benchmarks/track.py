@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compare import report
-from under_load.service_processes import Api, api, service_environment
+from under_load.service_processes import ROOT, Api, api, service_environment
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -174,7 +174,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000, help="steps of a round")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(
-        "--mlflow", type=Path, help="a folder with MLflow installed (its site-packages)"
+        "--mlflow",
+        type=Path,
+        default=next(ROOT.glob(".venv-bench/lib/python*/site-packages"), None),
+        help="site-packages with MLflow; by default those of `make bench`, if they exist",
     )
     arguments = parser.parse_args()
     with service_environment("sqlite") as service, api(service) as server:

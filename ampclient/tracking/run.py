@@ -200,8 +200,9 @@ class TrackedRun:
         self._ended = True
         atexit.unregister(self._finish_at_exit)
         self._collect(is_last=True)
+        has_stopped = self._sender.has_stopped  # which was logged, with the reason
         if not self._sender.close(self._flush_timeout_s):
-            if not self._sender.cancel_requested:
+            if not has_stopped:
                 log.warning(
                     "the run %s could not be sent completely; the server will report it as lost",
                     self.id,
@@ -216,7 +217,7 @@ class TrackedRun:
         }
         try:
             self._api.finish(end)
-        except AmpcoreError as error:
+        except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
             log.warning("the end of the run %s could not be stored: %s", self.id, error)
 
     def __enter__(self) -> Self:

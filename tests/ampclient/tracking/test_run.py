@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from ampclient import ConnectionFailed, QuotaExceeded, TrackedRun
+from ampclient import Client, ConnectionFailed, QuotaExceeded, TrackedRun
 from ampclient.tracking import run as tracking
 from ampclient.tracking import sender
 from ampcore.spec import Reason, State
@@ -216,6 +216,14 @@ def test_a_forked_child_ends_no_run_of_its_parent(api):
     )
     with api.database.read() as session:
         assert jobs.get(session, run_program(api, code)).state == State.SUCCEEDED
+
+
+def test_a_client_that_is_closed_before_the_run_is_only_a_warning(api, caplog):
+    with Client(api.url, api.token) as client:
+        run = client.runs.track()
+    run.log(loss=1.0)
+    run.finish()
+    assert "unexpected error" in caplog.text or "could not be" in caplog.text
 
 
 # ---- The server is away
