@@ -37,8 +37,10 @@ def wait_histogram(session: Session) -> tuple[Sequence[int], float]:
 
 
 def attempts_by_outcome(session: Session) -> Mapping[str, int]:
-    """The number of ended attempts by outcome."""
-    counts = select(Attempt.outcome, func.count()).where(Attempt.outcome.is_not(None))
+    """The number of ended attempts of workers by outcome."""
+    counts = select(Attempt.outcome, func.count()).where(
+        Attempt.outcome.is_not(None), Attempt.worker_id.is_not(None)
+    )
     return {str(end): count for end, count in session.execute(counts.group_by(Attempt.outcome))}
 
 

@@ -330,12 +330,14 @@ def test_no_worker_claims_a_tracked_run(in_transaction, run):
     assert in_transaction(attempts.claim_next, "w", [tracked_runs.QUEUE]) is None
 
 
-def test_metrics_of_workers_leave_tracked_runs_out(in_transaction, run, put):
+def test_metrics_of_workers_leave_tracked_runs_out(in_transaction, run, put, finish):
     put(run.id, updated_at=after(-100))
     assert in_transaction(metrics_queries.longest_silence_s) == 0.0
     assert in_transaction(metrics_queries.busy_slots_by_worker) == {}
     assert in_transaction(metrics_queries.wait_histogram)[0][-1] == 0
     assert in_transaction(workers.jobs_by_worker) == {}
+    finish()
+    assert in_transaction(metrics_queries.attempts_by_outcome) == {}
 
 
 def test_deleting_a_run_deletes_all_of_its_rows(database, run, send, finish, make_block):
