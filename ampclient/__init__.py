@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         UnexpectedResponse,
         WaitTimeout,
     )
+    from ampclient.evaluations import (
+        Evaluations,
+    )
     from ampclient.job import (
         AsyncJob,
         Job,
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
     )
     from ampclient.stream_events import (
         StepsEvent,
+    )
+    from ampclient.tracking.run import (
+        TrackedRun,
     )
     from ampcore.api.artifacts import (
         Artifact,
@@ -94,6 +100,9 @@ if TYPE_CHECKING:
     )
     from ampcore.api.projects import (
         Project,
+    )
+    from ampcore.api.runs import (
+        RunStatus,
     )
     from ampcore.api.service import (
         ServerVersion,
@@ -139,8 +148,12 @@ _HOMES = {
     "Conflict": "ampclient.errors",
     "ConnectionFailed": "ampclient.errors",
     "CreatedToken": "ampcore.api.tokens",
+    "Dataset": "ampcore.api.datasets",
+    "DatasetQuotaExceeded": "ampclient.errors",
+    "DatasetVersion": "ampcore.api.datasets",
     "Difference": "ampcore.api.comparison",
     "DigestMismatch": "ampclient.errors",
+    "Evaluations": "ampclient.evaluations",
     "Finding": "ampcore.api.validation",
     "Forbidden": "ampclient.errors",
     "InvalidRequest": "ampclient.errors",
@@ -162,6 +175,7 @@ _HOMES = {
     "RequestInFlight": "ampclient.errors",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
+    "RunStatus": "ampcore.api.runs",
     "ScaleChanges": "ampclient.step_sample",
     "ServerError": "ampclient.errors",
     "ServerVersion": "ampcore.api.service",
@@ -178,6 +192,7 @@ _HOMES = {
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
+    "TrackedRun": "ampclient.tracking.run",
     "Unauthorized": "ampclient.errors",
     "Unavailable": "ampclient.errors",
     "UnexpectedResponse": "ampclient.errors",
@@ -202,8 +217,12 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "CreatedToken",
+    "Dataset",
+    "DatasetQuotaExceeded",
+    "DatasetVersion",
     "Difference",
     "DigestMismatch",
+    "Evaluations",
     "Finding",
     "Forbidden",
     "InvalidRequest",
@@ -225,6 +244,7 @@ __all__ = [
     "RawResponse",
     "RequestInFlight",
     "Result",
+    "RunStatus",
     "ScaleChanges",
     "ServerError",
     "ServerVersion",
@@ -241,6 +261,7 @@ __all__ = [
     "Summary",
     "Token",
     "TooManyRequests",
+    "TrackedRun",
     "Unauthorized",
     "Unavailable",
     "UnexpectedResponse",

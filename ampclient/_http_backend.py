@@ -4,7 +4,7 @@ The rest of the package works with either of them.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
@@ -26,6 +26,9 @@ class HttpBackend(Protocol):
 
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
         """Send a request; with `stream`, return before the content is read."""
+
+    def content(self, pieces: Iterator[bytes]) -> Any:
+        """The body of a request from its pieces."""
 
     async def read(self, response: "httpx.Response") -> bytes:
         """Read the whole content of a streamed response."""
@@ -69,6 +72,10 @@ class SyncHttpBackend:
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
         """Send a request."""
         return self._http.send(request, stream=stream)
+
+    def content(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The body of a request from its pieces."""
+        return pieces
 
     async def read(self, response: "httpx.Response") -> bytes:
         """Read the whole content."""
@@ -123,6 +130,11 @@ class AsyncHttpBackend:
     async def send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
         """Send a request."""
         return await self._http.send(request, stream=stream)
+
+    async def content(self, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """The body of a request from its pieces, which are read in another thread."""
+        while (piece := await self.run_in_thread(next, pieces, None)) is not None:
+            yield piece
 
     async def read(self, response: "httpx.Response") -> bytes:
         """Read the whole content."""

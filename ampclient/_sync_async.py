@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
 
 from ampclient._raw_response import RawResponse, record_responses
 from ampclient._request_options import RequestOptions
@@ -86,14 +86,16 @@ def _bound(method: Callable[..., Any], instance: object) -> Callable[..., Any]:
 
 
 def _expanded_signature(method: Callable[..., Any]) -> Signature:
-    """The signature with RequestOptions as the keyword arguments they are, for help() and TAB."""
+    """The signature with the options as the keyword arguments they are, for help() and TAB."""
     own = signature(method)
     parameters = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
-    if len(parameters) < len(own.parameters):
-        parameters += [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=type_)
-            for name, type_ in get_type_hints(RequestOptions).items()
-        ]
+    for options in own.parameters.values():
+        if options.kind is Parameter.VAR_KEYWORD:
+            [typed] = get_args(options.annotation) or [RequestOptions]
+            parameters += [
+                Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=type_)
+                for name, type_ in get_type_hints(typed).items()
+            ]
     return own.replace(parameters=parameters)
 
 

@@ -63,6 +63,19 @@ class Transport:
                 next_delay_s = retries.next_delay_s(error)
             await self.sleep(next_delay_s)
 
+    async def send_content(
+        self,
+        request: JsonRequest[T],
+        pieces: Iterator[bytes],
+        **options: Unpack[RequestOptions],
+    ) -> T:
+        """The response to `request` with these pieces as its body; sent once, without retries."""
+        content = self._backend.content(pieces)
+        http_request = self._build_request(request, options, content=content)
+        with self._connection_errors(request):
+            response = await self._backend.send(http_request)
+        return parse_response(request, response.status_code, response.headers, response.content)
+
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[StreamedResponse]:
         """The response as a stream; the request is sent once, without retries.
@@ -103,7 +116,7 @@ class Transport:
         return parsed
 
     def _build_request(
-        self, request: Request, options: RequestOptions | None = None
+        self, request: Request, options: RequestOptions | None = None, *, content: Any = None
     ) -> "httpx.Request":
         import httpx
 
@@ -114,7 +127,6 @@ class Transport:
         headers["Accept"] = "application/json"
         headers["User-Agent"] = f"ampclient/{__version__}"
         headers.update(dict(request.headers))
-        content = None
         if request.body is not None:
             headers["Content-Type"], content = "application/json", encode_json(request.body)
         url = f"{self.connection.url}{request.url_path}"

@@ -82,13 +82,19 @@ class BaseProjects:
         *,
         max_queued: int | None,
         max_running: int | None,
+        max_dataset_bytes: int | None = None,
         **options: Unpack[RequestOptions],
     ) -> Project:
         """Set how many jobs of a project may be queued and running at one time; None: no limit.
 
-        A project that does not exist is created.
+        `max_dataset_bytes` limits the stored bytes of its datasets and unfinished uploads. A
+        project that does not exist is created.
         """
-        quotas = {"max_queued": max_queued, "max_running": max_running}
+        quotas = {
+            "max_queued": max_queued,
+            "max_running": max_running,
+            "max_dataset_bytes": max_dataset_bytes,
+        }
         return await self._transport.send(requests.put_project(name, quotas), **options)
 
 

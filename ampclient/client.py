@@ -22,8 +22,10 @@ from ampclient.admin import (
 )
 from ampclient.comparison import Comparison
 from ampclient.connection import Connection, resolve
+from ampclient.datasets import AsyncDatasets, AsyncRawDatasets, Datasets, RawDatasets
 from ampclient.job_view import JobView
 from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
+from ampclient.runs import AsyncRawRuns, AsyncRuns, RawRuns, Runs
 from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
 from ampcore.api.audit import AuditEntry
 from ampcore.api.catalog import Policy, SpecKind
@@ -53,9 +55,14 @@ class BaseClient:
         return await self._transport.send(requests.list_models(), **options)
 
     @operation
-    async def datasets(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+    async def layers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The kinds of layer that `model: {kind: layers}` may list."""
+        return await self._transport.send(requests.list_layers(), **options)
+
+    @operation
+    async def data_kinds(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of data that a spec can name."""
-        return await self._transport.send(requests.list_datasets(), **options)
+        return await self._transport.send(requests.list_data_kinds(), **options)
 
     @operation
     async def optimizers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
@@ -158,9 +165,11 @@ class RawClient(SyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = RawJobs(transport)
+        self.runs = RawRuns(transport)
         self.workers = RawWorkers(transport)
         self.tokens = RawTokens(transport)
         self.projects = RawProjects(transport)
+        self.datasets = RawDatasets(transport)
 
 
 class AsyncRawClient(AsyncRaw, BaseClient):
@@ -169,9 +178,11 @@ class AsyncRawClient(AsyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = AsyncRawJobs(transport)
+        self.runs = AsyncRawRuns(transport)
         self.workers = AsyncRawWorkers(transport)
         self.tokens = AsyncRawTokens(transport)
         self.projects = AsyncRawProjects(transport)
+        self.datasets = AsyncRawDatasets(transport)
 
 
 class Client(Sync, ConnectedClient):
@@ -194,9 +205,11 @@ class Client(Sync, ConnectedClient):
         connection = resolve(url, token, os.environ)
         self._transport = Transport(connection, SyncHttpBackend(connection, timeout_s, http_client))
         self.jobs = Jobs(self._transport)
+        self.runs = Runs(self._transport)
         self.workers = Workers(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.datasets = Datasets(self._transport)
         self.with_raw_response = RawClient(self._transport)
 
     def __enter__(self) -> Self:
@@ -226,9 +239,11 @@ class AsyncClient(Async, ConnectedClient):
             connection, AsyncHttpBackend(connection, timeout_s, http_client)
         )
         self.jobs = AsyncJobs(self._transport)
+        self.runs = AsyncRuns(self._transport)
         self.workers = AsyncWorkers(self._transport)
         self.tokens = AsyncTokens(self._transport)
         self.projects = AsyncProjects(self._transport)
+        self.datasets = AsyncDatasets(self._transport)
         self.with_raw_response = AsyncRawClient(self._transport)
 
     async def __aenter__(self) -> Self:

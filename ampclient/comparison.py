@@ -32,6 +32,8 @@ class ComparedJob:
     loss_drift: float | None
     skipped_steps: SkippedSteps
     data: "Mapping[str, Column]"
+    evaluations: "Mapping[str, Column]"
+    """`step`, `epoch`, `elapsed_s` and a column for each metric, such as `val_loss`."""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -42,6 +44,7 @@ class ComparedJob:
             _number(document["loss_drift"]),
             skipped_in(document["skipped_steps"]),
             columns_in(document["data"]),
+            _evaluations_in(document.get("evaluations", {})),  # servers before 0.6 send none
         )
 
 
@@ -94,6 +97,18 @@ class Comparison:
 
     def _heading(self, job: JobView) -> str:
         return f"{job.name} (baseline)" if job.id == self.baseline else job.name
+
+
+def _evaluations_in(columns: Mapping[str, Any]) -> "dict[str, Column]":
+    import numpy as np
+
+    from ampcore.telemetry.json_values import column_from_json
+
+    integers = ("step", "epoch")
+    return {
+        name: np.asarray(column_from_json(values), np.int64 if name in integers else np.float64)
+        for name, values in columns.items()
+    }
 
 
 def _number(value: float | str | None) -> float | None:

@@ -1,8 +1,9 @@
-"""Downloads the files of a job: resumes after broken connections and verifies digests."""
+"""Downloads files: resumes after broken connections and verifies digests."""
 
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import IO, Final
 
@@ -15,14 +16,38 @@ from ampclient.errors import (
     StatusError,
     UnexpectedResponse,
 )
+from ampclient.requests import Request
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
 from ampcore.api.artifacts import Artifact
 
 OnProgress = Callable[[Artifact, int], object]
 """Called with a file and the number of its bytes received so far."""
 
+OnBytes = Callable[[int], object]
+"""Called with the number of bytes received so far."""
+
 HTTP_PARTIAL_CONTENT: Final = 206
 RANGE_NOT_SATISFIABLE: Final = 416
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on the server: its name in messages, and the request for its bytes from an offset."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    request: Callable[[int], Request]
+
+
+def artifact_file(job_id: str, artifact: Artifact) -> RemoteFile:
+    """The file of a job."""
+    return RemoteFile(
+        artifact.path,
+        artifact.size_bytes,
+        artifact.sha256,
+        lambda start: requests.get_artifact(job_id, artifact.path, start=start),
+    )
 
 
 def select_artifacts(artifacts: Sequence[Artifact], path: str | None) -> list[Artifact]:
@@ -55,43 +80,38 @@ def target_path(artifact: Artifact, folder: Path) -> Path:
     return folder.joinpath(*parts)
 
 
-async def download(
-    transport: Transport, job_id: str, artifact: Artifact, target: Path, on_progress: OnProgress
-) -> None:
+async def download(transport: Transport, file: RemoteFile, target: Path, on_bytes: OnBytes) -> None:
     """Download one file to `target`, unless it is already there; other content is replaced.
 
     Raises DigestMismatch if the content has another SHA-256, and OSError.
     """
-    if not await transport.run_in_thread(_is_whole, target, artifact):
+    if not await transport.run_in_thread(_is_whole, target, file):
         target.parent.mkdir(parents=True, exist_ok=True)
         # The digest in the name prevents resuming a partial download of another version.
-        part = target.with_name(f".{target.name}.{artifact.sha256[:16]}.part")
+        part = target.with_name(f".{target.name}.{file.sha256[:16]}.part")
         part.touch()
-        await _receive_rest(transport, job_id, artifact, part, on_progress)
-        if not await transport.run_in_thread(_is_whole, part, artifact):
+        await _receive_rest(transport, file, part, on_bytes)
+        if not await transport.run_in_thread(_is_whole, part, file):
             part.unlink()
             raise DigestMismatch(
-                f"{artifact.path} does not match its SHA-256 ({artifact.sha256}, "
-                f"{artifact.size_bytes} bytes). The download was deleted; try again."
+                f"{file.name} does not match its SHA-256 ({file.sha256}, "
+                f"{file.size_bytes} bytes). The download was deleted; try again."
             )
         part.replace(target)
-    on_progress(artifact, artifact.size_bytes)
+    on_bytes(file.size_bytes)
 
 
 async def _receive_rest(
-    transport: Transport, job_id: str, artifact: Artifact, part: Path, on_progress: OnProgress
+    transport: Transport, file: RemoteFile, part: Path, on_bytes: OnBytes
 ) -> None:
     """Receive the rest of `part`, over as many connections as needed."""
-    retries = RetryState(
-        requests.get_artifact(job_id, artifact.path, start=0), POLLING_RETRY_TIMEOUT_S
-    )
-    while (start := part.stat().st_size) < artifact.size_bytes:
-        request = requests.get_artifact(job_id, artifact.path, start=start)
+    retries = RetryState(file.request(0), POLLING_RETRY_TIMEOUT_S)
+    while (start := part.stat().st_size) < file.size_bytes:
         try:
-            async with transport.open(request) as response:
+            async with transport.open(file.request(start)) as response:
                 # Append only if the server honoured the range.
-                with part.open("ab" if response.status == HTTP_PARTIAL_CONTENT else "wb") as file:
-                    await _receive(response, retries, file, artifact, on_progress)
+                with part.open("ab" if response.status == HTTP_PARTIAL_CONTENT else "wb") as target:
+                    await _receive(response, retries, target, file, on_bytes)
         except (ConnectionFailed, StatusError) as error:
             if error.status == RANGE_NOT_SATISFIABLE:
                 return  # the server's file is shorter
@@ -103,21 +123,21 @@ async def _receive_rest(
 async def _receive(
     response: StreamedResponse,
     retries: RetryState,
-    file: IO[bytes],
-    artifact: Artifact,
-    on_progress: OnProgress,
+    target: IO[bytes],
+    file: RemoteFile,
+    on_bytes: OnBytes,
 ) -> None:
     """Write the chunks of the response."""
     async for chunk in response.chunks:
-        file.write(chunk)
-        on_progress(artifact, file.tell())
+        target.write(chunk)
+        on_bytes(target.tell())
         retries.reset()
-        if file.tell() > artifact.size_bytes:
+        if target.tell() > file.size_bytes:
             return  # not the expected file, and perhaps endless
 
 
-def _is_whole(file: Path, artifact: Artifact) -> bool:
-    if not file.is_file() or os.path.getsize(file) != artifact.size_bytes:
+def _is_whole(path: Path, file: RemoteFile) -> bool:
+    if not path.is_file() or os.path.getsize(path) != file.size_bytes:
         return False
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest() == artifact.sha256
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256

@@ -213,6 +213,12 @@ class QuotaExceeded(TooManyRequests):
     default_code = "quota_exceeded"
 
 
+class DatasetQuotaExceeded(PayloadTooLarge):
+    """413: the project has not enough bytes left in its quota for datasets."""
+
+    default_code = "dataset_quota_exceeded"
+
+
 class ServerError(StatusError):
     """5xx: the server failed."""
 
@@ -245,7 +251,13 @@ BY_STATUS: dict[int, type[StatusError]] = {
 
 BY_CODE: dict[str, type[StatusError]] = {
     error.default_code: error
-    for error in (InvalidSpec, RequestInFlight, OutcomeUnknown, QuotaExceeded)
+    for error in (
+        InvalidSpec,
+        RequestInFlight,
+        OutcomeUnknown,
+        QuotaExceeded,
+        DatasetQuotaExceeded,
+    )
 }
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -11,6 +12,8 @@ HEALTH_TEXTS: Final = {
     "pinned at the cap": "at maximum scale",
 }
 """Texts for values of `scale_health`; the other values are their own texts."""
+MAX_METRICS: Final = 4
+"""The metrics of a job that one line shows."""
 COLOUR: Final = re.compile(r"(\x1b\[(?:[0-9]{0,3};){0,4}[0-9]{0,3}m)")
 STYLES: Final = {0, 1, 3, 4, 22, 23, 24, 39, *range(31, 38), *range(90, 98)}
 """Allowed SGR codes: bold, italic, underline and colours; none of them hides text."""
@@ -48,6 +51,25 @@ def rate(value: float | None) -> str:
 def percent(value: float | None) -> str:
     """A fraction as a percentage."""
     return UNKNOWN if value is None else f"{value:.1%}"
+
+
+def metric_label(name: str) -> str:
+    """A metric as words: `val_top-5` is "validation top-5"."""
+    return printable(name.replace("val_", "validation ", 1).replace("_", " "))
+
+
+def metric(name: str, value: float | None) -> str:
+    """The value of a metric: an accuracy as a percentage."""
+    if value is not None and "accuracy" in name and 0 <= value <= 1:
+        return percent(value)
+    return number(value)
+
+
+def metrics(values: Mapping[str, float]) -> str:
+    """The first metrics in one line, and how many more there are."""
+    shown = [f"{metric_label(n)} {metric(n, v)}" for n, v in [*values.items()][:MAX_METRICS]]
+    more = len(values) - len(shown)
+    return "  ".join(shown) + (f"  and {more} more" if more else "")
 
 
 def duration(seconds: float | None) -> str:

@@ -111,6 +111,23 @@ class BaseJob(JobRecords, Generic[J]):
         return await self._send(requests.clone_job(self.id, set or {}, key), **options)
 
     @operation
+    async def extend(
+        self,
+        epochs: int,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> J:
+        """Queue a new job that continues this one for more epochs, from its last checkpoint.
+
+        With a constant learning rate the result equals that of one job with all the epochs. Raises
+        Conflict if the job has not succeeded or has no checkpoint of its end; see
+        `client.jobs.submit` for the key.
+        """
+        key = idempotency_key or str(uuid4())
+        return await self._send(requests.extend_job(self.id, epochs, key), **options)
+
+    @operation
     async def edit(
         self,
         *,

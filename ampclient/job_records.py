@@ -1,6 +1,7 @@
 """Reads the records of a job: events, attempts, logs and files."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Unpack
@@ -8,11 +9,13 @@ from typing import Unpack
 from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import iterator, operation
-from ampclient.downloads import OnProgress, download, select_artifacts, target_path
+from ampclient.downloads import OnProgress, artifact_file, download, select_artifacts, target_path
+from ampclient.evaluations import Evaluations
 from ampclient.job_stream import JobStream
 from ampclient.logs import LogReader
 from ampcore.api.artifacts import Artifact
 from ampcore.api.attempts import Attempt
+from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
 from ampcore.api.logs import LogEntry
 
@@ -32,6 +35,23 @@ class JobRecords(JobStream):
             events += page.items
             after, more = page.next, page.more and bool(page.items)
         return events
+
+    @operation
+    async def evaluations(
+        self, *, after: int | None = None, **options: Unpack[RequestOptions]
+    ) -> Evaluations:
+        """The validation metrics by epoch and step, after this step; each step once.
+
+        If a later attempt evaluated a step again, the metrics are those of the latest one.
+        """
+        found: list[Evaluation] = []
+        more = True
+        while more:
+            request = requests.get_evaluations(self.id, after=after)
+            page = await self._transport.send(request, **options)
+            found += page.items
+            after, more = page.next, page.more and bool(page.items)
+        return Evaluations.of(found)
 
     @operation
     async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:
@@ -84,5 +104,6 @@ class JobRecords(JobStream):
         artifacts = await self._transport.send(requests.list_artifacts(self.id))
         targets = [(a, target_path(a, Path(to))) for a in select_artifacts(artifacts, path)]
         for artifact, target in targets:
-            await download(self._transport, self.id, artifact, target, on_progress)
+            file = artifact_file(self.id, artifact)
+            await download(self._transport, file, target, partial(on_progress, artifact))
         return [target for _, target in targets]

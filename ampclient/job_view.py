@@ -8,8 +8,9 @@ from pydantic import Field
 
 from ampclient import formats, notebook_html
 from ampclient.errors import SpecNotLoaded
-from ampcore.api.base import ApiModel
+from ampcore.api.base import AnySource, ApiModel, Number
 from ampcore.api.jobs import JobFields
+from ampcore.spec.states import Source
 
 
 class JobView(JobFields):
@@ -19,6 +20,10 @@ class JobView(JobFields):
     """The spec in the response; None in most lists. `spec` is never None."""
 
     # Servers before 0.6 do not send these.
+    resolved_policy: str | None = None
+    metrics: dict[str, Number] | None = None
+    extends: str | None = None
+    source: AnySource = Source.SUBMITTED
     loss_scale_mode: str | None = None
     examples_per_step: int | None = None
 
@@ -26,6 +31,11 @@ class JobView(JobFields):
     def note(self) -> str | None:
         """A note with the fields that the server could not read; None if there are none."""
         return f"unreadable: {', '.join(self.unreadable)}" if self.unreadable else None
+
+    @property
+    def state_text(self) -> str:
+        """The state, with a mark for a run that a program elsewhere trains."""
+        return f"{self.state}, tracked" if self.source == Source.TRACKED else str(self.state)
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -37,6 +47,12 @@ class JobView(JobFields):
             "Listed jobs carry no spec. Use jobs.list(fields='spec'), or job.refresh() for this "
             "job."
         )
+
+    @property
+    def policy_text(self) -> str:
+        """The policy in the spec, and the one that it trains with if that is another one."""
+        chosen = (self.summary.policy if self.summary else None) or self.resolved_policy
+        return self.policy if chosen in (None, self.policy) else f"{self.policy} ({chosen})"
 
     @property
     def skipped(self) -> int:
@@ -53,17 +69,18 @@ class JobView(JobFields):
 
     _html_head_: ClassVar = (
         *("name", "id", "state", "policy", "model", "step", "loss", "loss scale", "skipped"),
-        *("examples/s", "message"),
+        *("validation", "examples/s", "message"),
     )
 
     def _html_row_(self) -> Sequence[object]:
         latest = self.latest
         return (
-            *(self.name, self.id, self.state, self.policy, self.model),
+            *(self.name, self.id, self.state_text, self.policy_text, self.model),
             formats.steps(self.step, self.total_steps),
             formats.number(latest.loss if latest else None),
             formats.loss_scale(latest.loss_scale if latest else None),
             self.skipped,
+            formats.metrics(self.metrics or {}),
             formats.rate(self.examples_per_s),
             self.note or self.message or self.waiting,
         )

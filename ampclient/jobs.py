@@ -12,7 +12,7 @@ from ampclient._transport import Transport
 from ampclient.job import AsyncJob, Job
 from ampclient.job_view import JobView
 from ampclient.paging import TableList
-from ampclient.spec_input import SpecSource, spec_document
+from ampclient.spec_input import SpecOptions, SpecSource, split_options
 from ampclient.wait import POLL_S, J, wait_until
 from ampcore.api.validation import Validation
 
@@ -31,34 +31,59 @@ class BaseJobs(Generic[J]):
     @operation
     async def submit(
         self,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         *,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecOptions],
     ) -> J:
         """Queue a job: a JobSpec, a mapping, or the path of a YAML or JSON file.
+
+        Sections may be given as keyword arguments, too: `submit(model=…, data={"kind": "digits"})`.
+        As `model`, a functional or sequential Keras model is converted into a list of layers. A
+        softmax at its end is left out, since the loss takes logits, and its weights are not sent:
+        the job draws new ones. The conversion needs Keras and TensorFlow on this machine.
 
         The request is retried with the same key if the response is lost, so one call queues one
         job. With a key of your own, the call itself can be repeated: the same key and spec return
         the same job. Raises InvalidSpec with all mistakes at once, QuotaExceeded when the project's
         queue is full, and OSError for an unreadable file.
         """
-        request = requests.submit_job(spec_document(spec), idempotency_key or str(uuid4()))
-        return self._bind(await self._transport.send(request, **options))
+        document, rest = split_options(spec, options)
+        request = requests.submit_job(document, idempotency_key or str(uuid4()))
+        return self._bind(await self._transport.send(request, **rest))
 
     @operation
-    async def validate(self, spec: SpecSource, **options: Unpack[RequestOptions]) -> Validation:
+    async def validate(
+        self, spec: SpecSource | None = None, **options: Unpack[SpecOptions]
+    ) -> Validation:
         """Validate a spec on the server, without queuing a job; all defaults are filled in.
+
+        It takes what `submit` takes.
 
         The result estimates the job's parameters, memory and FLOPs, and lists what may go wrong on
         the workers that are online. Raises InvalidSpec.
         """
-        return await self._transport.send(requests.validate_job(spec_document(spec)), **options)
+        document, rest = split_options(spec, options)
+        return await self._transport.send(requests.validate_job(document), **rest)
 
     @operation
     async def get(self, job_id: str, **options: Unpack[RequestOptions]) -> J:
         """One job. Raises NotFound."""
         return self._bind(await self._transport.send(requests.get_job(job_id), **options))
+
+    @operation
+    async def extend(
+        self,
+        job: str | JobView,
+        *,
+        epochs: int,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> J:
+        """Queue a new job that continues a succeeded one (or its id); see `Job.extend`."""
+        job_id = job if isinstance(job, str) else job.id
+        request = requests.extend_job(job_id, epochs, idempotency_key or str(uuid4()))
+        return self._bind(await self._transport.send(request, **options))
 
     @paginated
     async def list(
@@ -66,6 +91,7 @@ class BaseJobs(Generic[J]):
         *,
         state: str | Iterable[str] | None = None,
         label: Labels | None = None,
+        metric: str | Iterable[str] | None = None,
         q: str | None = None,
         policy: str | None = None,
         model: str | None = None,
@@ -79,9 +105,10 @@ class BaseJobs(Generic[J]):
         """The jobs that match all given filters, newest first.
 
         `state` is one state or several. `label` is "team=vision", "team" (any value), several of
-        them, or a mapping. `q` is a part of the name or the start of the id. `sort` is created_at,
-        updated_at, name or priority, with a leading "-" for descending order. `project` is for
-        admins, who see all projects.
+        them, or a mapping. `metric` is a condition on the last evaluation, "val_accuracy>=0.9", or
+        several. `q` is a part of the name or the start of the id. `sort` is created_at, updated_at,
+        name, priority or a metric such as val_loss, with a leading "-" for descending order; jobs
+        without the metric come last. `project` is for admins, who see all projects.
 
         `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
         first read, and an AsyncJob raises SpecNotLoaded.
@@ -93,6 +120,7 @@ class BaseJobs(Generic[J]):
         search = requests.Search(
             states=_several(state),
             labels=_labels(label),
+            metrics=_several(metric),
             q=q,
             policy=policy,
             model=model,

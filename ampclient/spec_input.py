@@ -1,11 +1,13 @@
-"""Reads a job spec from a JobSpec, a mapping, a file or text."""
+"""Reads a job spec from a JobSpec, a mapping, a file, text, or sections with a Keras model."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from ampclient._request_options import RequestOptions
 from ampclient.errors import InvalidSpec
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.assignments import with_assignments
@@ -14,6 +16,40 @@ from ampcore.spec.yaml_document import MAX_DIGITS, parse_yaml
 
 SpecSource = JobSpec | Mapping[str, Any] | str | PathLike[str]
 Document = dict[str, Any]
+Section = Mapping[str, Any]
+
+
+class SpecOptions(RequestOptions, total=False):
+    """The sections of a spec as keyword arguments, and the options of the request."""
+
+    model: Any
+    """The section, or a functional or sequential keras.Model, which is converted."""
+    data: Section
+    precision: Section
+    loss_scale: Section
+    optimizer: Section
+    optimizers: Section
+    train: Section
+    guard: Section
+    runtime: Section
+    labels: Mapping[str, str]
+    name: str
+
+
+def split_options(
+    source: SpecSource | None, options: SpecOptions
+) -> tuple[Document, RequestOptions]:
+    """The document of a spec with the sections among the options, and the other options.
+
+    Raises as `spec_document` does.
+    """
+    named = SpecOptions.__annotations__.keys() - RequestOptions.__annotations__.keys()
+    sections = {name: value for name, value in options.items() if name in named}
+    rest = cast(RequestOptions, {k: v for k, v in options.items() if k not in named})
+    if source is None:
+        return _json_object(sections or None), rest
+    document = spec_document(source)
+    return (document | _json_object(sections) if sections else document), rest
 
 
 def spec_document(source: SpecSource) -> Document:
@@ -56,6 +92,8 @@ def _json_object(document: object) -> Document:
     if not isinstance(document, Mapping):
         problem = Problem("", "wrong_type", "an object", format_value(document))
         raise InvalidSpec.from_problems([problem])
+    if _is_keras_model(model := document.get("model")):
+        document = {**document, "model": _converted(model)}
     problems: list[Problem] = []
     try:
         plain: Document = _json_value(document, (), problems)
@@ -64,6 +102,25 @@ def _json_object(document: object) -> Document:
     if problems:
         raise InvalidSpec.from_problems(problems)
     return plain
+
+
+def _is_keras_model(value: object) -> bool:
+    """Whether this is a keras.Model; Keras is imported already, if it is one."""
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(value, keras.Model)
+
+
+def _converted(model: object) -> Document:
+    """The section for a Keras model, without a softmax at its end. Raises InvalidSpec."""
+    from ampcore.conversion import NotConvertible, layers_spec_from_keras
+
+    try:
+        return layers_spec_from_keras(model, logits=True).model
+    except NotConvertible as error:
+        received = error.reason if error.layer is None else f"{error.layer!r}: {error.reason}"
+        expected = "a Keras model of layers that a spec can describe"
+        problem = Problem("/model", "not_convertible", expected, received)
+        raise InvalidSpec.from_problems([problem]) from error
 
 
 def _json_value(value: object, location: Location, problems: list[Problem]) -> Any:

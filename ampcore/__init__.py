@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ampcore.conversion import ConvertedModel, NotConvertible, layers_spec_from_keras
     from ampcore.errors import TrainingError
     from ampcore.precision import (
         CalibratedLossScale,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         NoLossScale,
         Outcome,
         SkipReport,
+        TelemetryCallback,
         apply_all_if_finite,
         apply_if_finite,
         apply_policy,
@@ -33,6 +35,7 @@ __version__ = "0.5.0"
 
 _LAZY_MODULES = {
     "CalibratedLossScale": "ampcore.precision",
+    "ConvertedModel": "ampcore.conversion",
     "DynamicLossScale": "ampcore.precision",
     "Event": "ampcore.telemetry",
     "FixedLossScale": "ampcore.precision",
@@ -42,10 +45,12 @@ _LAZY_MODULES = {
     "LossScaleOptimizer": "ampcore.precision",
     "LossScaleState": "ampcore.precision",
     "NoLossScale": "ampcore.precision",
+    "NotConvertible": "ampcore.conversion",
     "Outcome": "ampcore.precision",
     "SkipReport": "ampcore.precision",
     "SpecValidationError": "ampcore.spec",
     "StepBlock": "ampcore.telemetry",
+    "TelemetryCallback": "ampcore.precision",
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
     "TrainingError": "ampcore.errors",
@@ -54,10 +59,12 @@ _LAZY_MODULES = {
     "apply_policy": "ampcore.precision",
     "clip_by_global_norm": "ampcore.precision",
     "global_norm": "ampcore.precision",
+    "layers_spec_from_keras": "ampcore.conversion",
 }
 
 __all__ = [
     "CalibratedLossScale",
+    "ConvertedModel",
     "DynamicLossScale",
     "Event",
     "FixedLossScale",
@@ -67,10 +74,12 @@ __all__ = [
     "LossScaleOptimizer",
     "LossScaleState",
     "NoLossScale",
+    "NotConvertible",
     "Outcome",
     "SkipReport",
     "SpecValidationError",
     "StepBlock",
+    "TelemetryCallback",
     "TrainResult",
     "Trainer",
     "TrainingError",
@@ -79,6 +88,7 @@ __all__ = [
     "apply_policy",
     "clip_by_global_norm",
     "global_norm",
+    "layers_spec_from_keras",
 ]
 
 

@@ -20,6 +20,7 @@ import typer
 from ampcore import environment
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.assignments import with_assignments
+from ampcore.spec.dataset_reference import VersionReference
 from ampcore.spec.text import plural
 from ampcore.spec.yaml_document import parse_yaml
 from ampcore.telemetry.json_values import json_safe
@@ -40,6 +41,12 @@ DataRoot = Annotated[
     Path | None,
     typer.Option(help="Root folder of the data paths in the spec; no path may leave it."),
 ]
+DatasetFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dataset", metavar="NAME=FILE", help="The local file of a dataset that the spec names."
+    ),
+]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -59,6 +66,7 @@ def run(
     ] = None,
     settings: Settings = None,
     data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
     ] = False,
@@ -69,10 +77,10 @@ def run(
     """Train the job in FILE on this machine."""
     if resume and output is None:
         _exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
-    spec = _load_spec(file, settings)
+    spec, datasets = _load_spec(file, settings), _parse_datasets(dataset_files or [])
     with _interruptible() as stop, _capture_native_log() as stderr:
         summary, model_file = _train(
-            spec, data_root, output, resume=resume, stop=stop, stderr=stderr
+            spec, data_root, output, datasets, resume=resume, stop=stop, stderr=stderr
         )
     if as_json:
         typer.echo(json.dumps(json_safe(summary)))
@@ -87,17 +95,19 @@ def run(
 @app.command()
 def check(
     file: SpecFile,
+    *,
     settings: Settings = None,
     data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
     layers: Annotated[
         bool, typer.Option("--layers", help="Also list every layer with its dtypes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check the job in FILE without training: its cost, layer dtypes and known problems."""
-    spec = _load_spec(file, settings)
+    spec, datasets = _load_spec(file, settings), _parse_datasets(dataset_files or [])
     with _capture_native_log() as stderr:
-        report = _check(spec, data_root, stderr)
+        report = _check(spec, data_root, datasets, stderr)
     if as_json:
         typer.echo(json.dumps(json_safe(report)))
     else:
@@ -116,6 +126,21 @@ def _load_spec(file: str, settings: list[str] | None) -> JobSpec:
         _exit_with(str(error), BAD_SPEC)
 
 
+def _parse_datasets(assignments: list[str]) -> dict[str, Path]:
+    """The file of each dataset in NAME=FILE; exits if one is malformed."""
+    files = {}
+    for assignment in assignments:
+        name, equals, file = assignment.partition("=")
+        try:
+            reference = str(VersionReference.parse(name))
+        except ValueError as error:
+            _exit_with(f"--dataset {assignment}: {error}.", BAD_SPEC)
+        if not equals or not file:
+            _exit_with(f"--dataset {assignment}: expected NAME=FILE, as birds=b.npz.", BAD_SPEC)
+        files[reference] = Path(file)
+    return files
+
+
 def _read_document(file: str) -> Any:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -131,6 +156,7 @@ def _train(
     spec: JobSpec,
     data_root: Path | None,
     output: Path | None,
+    datasets: dict[str, Path],
     *,
     resume: bool,
     stop: threading.Event,
@@ -143,7 +169,7 @@ def _train(
 
     try:
         with RunProgress(spec.name, stderr) as progress:
-            trainer = Trainer(spec, data_root, output, resume=resume)
+            trainer = Trainer(spec, data_root, output, resume=resume, datasets=datasets)
             result = trainer.run(progress.block, progress.event, stop.is_set)
     except TrainingError as error:
         _exit_with(f"{error.reason}: {error}", FAILED, stderr)
@@ -157,13 +183,15 @@ def _train(
     return result.to_json(), str(result.model_file) if result.model_file else None
 
 
-def _check(spec: JobSpec, data_root: Path | None, stderr: TextIO) -> dict[str, Any]:
+def _check(
+    spec: JobSpec, data_root: Path | None, datasets: dict[str, Path], stderr: TextIO
+) -> dict[str, Any]:
     """The preflight report; exits if the job cannot be set up."""
     from ampcore.diagnostics.model_preflight import preflight_on_device
     from ampcore.errors import TrainingError
 
     try:
-        return preflight_on_device(spec, data_root).to_json()
+        return preflight_on_device(spec, data_root, datasets).to_json()
     except TrainingError as error:
         _exit_with(f"{error.reason}: {error}", FAILED, stderr)
 

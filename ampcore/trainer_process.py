@@ -113,6 +113,7 @@ def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
             job["data_root"],
             job["output_dir"],
             resume=job.get("resume", False),
+            datasets=job.get("datasets"),
         )
         frame_writer.scale_health = lambda: trainer.scale_health
         result = trainer.run(frame_writer.block, frame_writer.event, stop.is_set)

@@ -18,6 +18,7 @@ JAX = CandidateProgram("peers.jax_scan", PEERS_PYTHON)
 MLP = (
     Candidate("ampcore", OURS, "mlp-float32-none-any"),
     Candidate("ampcore dynamic", OURS, "mlp-float32-dynamic-any"),
+    Candidate("ampcore from_keras dynamic", OURS, "mlp_keras-float32-dynamic-any"),
     Candidate("keras fit dynamic", FIT, "dynamic"),
     Candidate("keras loop", KERAS, "mlp"),
     Candidate("keras loop dynamic", KERAS, "mlp_dynamic"),
@@ -35,6 +36,7 @@ CNN = (
     Candidate("ampcore float32", OURS, "cnn-float32-none-graph"),
     Candidate("ampcore float32 dynamic", OURS, "cnn-float32-dynamic-graph"),
     Candidate("ampcore bfloat16", OURS, "cnn-mixed_bfloat16-none-graph"),
+    Candidate("ampcore from_keras bfloat16", OURS, "cnn_keras-mixed_bfloat16-none-graph"),
     Candidate("keras float32", KERAS, "cnn_float32"),
     Candidate("keras bfloat16", KERAS, "cnn_bfloat16"),
     Candidate("torch float32", TORCH, "cnn_float32"),
@@ -53,6 +55,7 @@ def main() -> None:
         mlp=answer(
             mlp,
             dynamic_over_none=mlp.ratio("ampcore dynamic", "ampcore"),
+            from_keras_over_job=mlp.ratio("ampcore from_keras dynamic", "ampcore dynamic"),
             faster_than={
                 name: mlp.ratio(name, "ampcore dynamic")
                 for name in mlp.rounds
@@ -62,6 +65,7 @@ def main() -> None:
         cnn=answer(
             cnn,
             dynamic_over_none=cnn.ratio("ampcore float32 dynamic", "ampcore float32"),
+            from_keras_over_job=cnn.ratio("ampcore from_keras bfloat16", "ampcore bfloat16"),
             bfloat16_faster_than_float32=cnn.ratio("ampcore float32", "ampcore bfloat16"),
             faster_than={
                 f"{peer} {dtype}": cnn.ratio(f"{peer} {dtype}", f"ampcore {dtype}")

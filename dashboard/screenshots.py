@@ -20,6 +20,7 @@ SCREENSHOTS_DIR: Final = ROOT / "screenshots"
 README_PICTURES_DIR: Final = ROOT / "docs" / "pictures"
 WIDTHS_PX: Final = {"light": 1280, "dark": 1280, "phone": 375}
 HEIGHT_PX: Final = 860
+DIGITS_FILE: Final = ROOT / "ampcore" / "data" / "digits.npz"
 TRAIN_TIMEOUT_S: Final = 600.0
 SETTLE_MS: Final = 1500
 
@@ -56,6 +57,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     with running_stack() as connection, Client.from_file(connection) as client:
         log("Training the jobs for the screenshots…")
+        client.datasets.upload(DIGITS_FILE)
         jobs = train_jobs(client)
         token = (connection.parent / "token").read_text().strip()
         with chromium() as browser:
@@ -94,6 +96,8 @@ def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
         **{f"job-{tab}": f"#/jobs/{shown}?tab={tab}" for tab in tabs},
         "compare": f"#/compare?jobs={compared}",
         "workers": "#/workers",
+        "datasets": "#/datasets",
+        "dataset": "#/datasets/digits",
         "submit": "#/submit",
         "submit-again": f"#/submit?from={shown}",
         "tokens": "#/tokens",

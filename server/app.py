@@ -20,6 +20,8 @@ from server.access.shared_rate_limit import rate_limit_from_setting, share_count
 from server.background.compactor import Compactor
 from server.background.reconciler import Reconciler
 from server.dataset_folder import DatasetFolder
+from server.datasets.receive import BodyReceiver, delete_leftovers
+from server.datasets.uploads import Uploads
 from server.dispatch import CeleryDispatcher, Dispatcher
 from server.http import problem_responses
 from server.http.client_address import ClientAddress
@@ -39,16 +41,20 @@ from server.routes import (
     audit,
     catalog,
     compare,
+    datasets,
     docs,
+    evaluations,
     events,
     health,
     jobs,
     logs,
     projects,
+    runs,
     session,
     steps,
     stream,
     tokens,
+    uploads,
     workers,
 )
 from server.services import Services
@@ -83,18 +89,20 @@ def create_app(
     storage = Storage(settings.artifacts_url)
     reconciler = Reconciler(database, dispatcher, storage=storage, lease_s=settings.lease_s)
     compactor = Compactor(database)
-    datasets = DatasetFolder(settings.datasets_dir)
+    dataset_folder = DatasetFolder(settings.datasets_dir)
     services = Services(
         database,
         dispatcher,
         Notifier(settings.redis_url),
-        datasets,
+        dataset_folder,
         CapacityLimiter(MAX_STEP_READERS),
         storage,
         Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
         JobReader(database),
-        JobSubmitter(database, datasets, dispatcher),
+        JobSubmitter(database, dataset_folder, dispatcher),
+        Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
+        BodyReceiver(settings.uploads_dir),
     )
 
     limit = rate_limit_from_setting(settings.rate_limit)
@@ -102,6 +110,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
+        await anyio.to_thread.run_sync(delete_leftovers, settings.uploads_dir)
         if reconcile:
             reconciler.start()
             compactor.start()
@@ -165,9 +174,11 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, attempts, steps, events, workers, catalog, health):
+    for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, compare, session, tokens, projects, audit):
+    for module in (logs, stream, artifacts, uploads, datasets, compare):
+        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
+    for module in (session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     router.include_router(health.root, dependencies=checked)
     router.include_router(docs.router, prefix="/api/v1")

@@ -1,4 +1,4 @@
-"""The catalog: every kind of model, data, optimizer and policy, with its JSON schema."""
+"""The catalog: every kind of model, layer, data, optimizer and policy, with its JSON schema."""
 
 import inspect
 from functools import cache
@@ -21,7 +21,23 @@ def models() -> SpecKindList:
 
 
 @cache
-def datasets() -> SpecKindList:
+def layers() -> SpecKindList:
+    """Every kind of layer that `model: {kind: layers}` may list."""
+    # Their classes are imported and their schemas built only when someone asks.
+    from ampcore.spec.layers.catalog import LAYERS
+
+    return SpecKindList(
+        items=[
+            SpecKind(
+                kind=kind, description=inspect.getdoc(layer) or "", schema=layer.model_json_schema()
+            )
+            for kind, layer in LAYERS.items()
+        ]
+    )
+
+
+@cache
+def data_kinds() -> SpecKindList:
     """Every kind of data."""
     return _kinds(DataSpec)
 

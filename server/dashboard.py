@@ -17,10 +17,11 @@ from server.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH
 STATIC_DIR: Final = Path(str(files("server") / "static"))
 INDEX: Final = "index.html"
 CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content-Security-Policy: only files of this origin; no inline scripts, no other hosts."""
+"""Content-Security-Policy: only files of this origin, and pictures inside of responses (previews of
+datasets); no inline scripts, no other hosts."""
 HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",

@@ -1,4 +1,4 @@
-"""Check that a spec's `data.path` names a file in the folder of data sets."""
+"""Check that a spec's `data.path` names a file or a folder of data sets."""
 
 from itertools import islice
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Final
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.problems import closest_match, format_value
 
+FOLDERS: Final = ("csv", "images", "parquet", "tfrecord")
+"""The kinds of data that may be a folder of files."""
 MAX_NAMES: Final = 1000
 SHOWN_NAMES: Final = 5
 
@@ -18,12 +20,12 @@ class DatasetFolder:
         self._folder = folder
 
     def check(self, spec: JobSpec) -> None:
-        """Raise SpecValidationError if the spec's data path is not a file in the folder."""
-        path = getattr(spec.data, "path", None)
-        if path is not None and (wrong := self._wrong(path)) is not None:
+        """Raise SpecValidationError if the spec's data path is not one in the folder."""
+        path, folders = getattr(spec.data, "path", ""), spec.data.kind in FOLDERS
+        if path and (wrong := self._wrong(path, folders=folders)) is not None:
             raise SpecValidationError([self._problem(path, wrong)])
 
-    def _wrong(self, path: str) -> str | None:
+    def _wrong(self, path: str, *, folders: bool = False) -> str | None:
         """Why a path is refused: a sentence, or "" if there is no file; None if it is valid."""
         try:
             # An absolute path would replace the folder; a symbolic link may lead out of it.
@@ -33,7 +35,7 @@ class DatasetFolder:
             file = (folder / path).resolve()
             if not file.is_relative_to(folder):
                 return ", which leads out of the datasets folder"
-            return None if file.is_file() else ""
+            return None if file.is_file() or (folders and file.is_dir()) else ""
         except (OSError, RuntimeError):  # a name that is too long, or a loop of links
             return ""
 

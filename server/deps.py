@@ -9,6 +9,9 @@ from ampcore.api.roles import Role
 from ampcore.spec import JobSpec
 from server.access.authenticator import Authenticator
 from server.access.principal import Principal
+from server.datasets.receive import BodyReceiver
+from server.datasets.references import pin_dataset
+from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
 from server.errors import Forbidden, NotFound
 from server.http.json_body import read_body
@@ -131,8 +134,9 @@ async def _optional_document(request: Request) -> Any:
 
 def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> JobSpec:
     spec = JobSpec.parse(document)
-    services_of(request).datasets.check(spec)
-    return spec
+    services = services_of(request)
+    services.dataset_folder.check(spec)
+    return pin_dataset(services.database, spec, principal_of(request).project)
 
 
 DatabaseDep = Annotated[Database, _service("database")]
@@ -141,6 +145,8 @@ NotifierDep = Annotated[Notifier, _service("notifier")]
 StorageDep = Annotated[Storage, _service("storage")]
 MetricsDep = Annotated[Metrics, _service("metrics")]
 StreamsDep = Annotated[Streams, _service("streams")]
+UploadsDep = Annotated[Uploads, _service("uploads")]
+BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(_job_id)]
 VisibleJobId = Annotated[str, Depends(_visible_job_id)]

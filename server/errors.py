@@ -14,9 +14,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ampcore.spec import Problem, SpecValidationError
 from service.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
 from store.database_errors import OutcomeUnknown
+from store.dataset_uploads import TooManyUploads
+from store.datasets import DatasetQuotaExceeded
 from store.idempotency import KeyReused
 from store.projects import QuotaExceeded
 from store.tokens import LastAdminToken
+from store.tracked_runs import RunConflict
 
 TOO_MANY_OPEN_RETRY_S: Final = 2.0
 """Retry-After when too many connections or long responses are open."""
@@ -97,6 +100,10 @@ class UnsupportedMediaType(ServerError):
     """The Content-Type of the request is not JSON."""
 
 
+class LengthRequired(ServerError):
+    """The request does not tell the length of its body."""
+
+
 class HeadersTooLarge(ServerError):
     """The request headers are too long, or too many."""
 
@@ -142,8 +149,13 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
         405, "method_not_allowed", "The path does not support this method"
     ),
     Conflict: HttpProblem(409, "conflict", "The current state does not allow this"),
+    RunConflict: HttpProblem(409, "conflict", "The current state does not allow this"),
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
+    LengthRequired: HttpProblem(411, "length_required", "A Content-Length is required"),
     PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
+    DatasetQuotaExceeded: HttpProblem(
+        413, "dataset_quota_exceeded", "The project's quota of dataset bytes is exhausted"
+    ),
     UnsupportedMediaType: HttpProblem(
         415, "unsupported_media_type", "The request body is not JSON"
     ),
@@ -154,6 +166,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
         422, "idempotency_key_reused", "The Idempotency-Key was used for another request"
     ),
     QuotaExceeded: HttpProblem(429, "quota_exceeded", "The project's quota is exhausted"),
+    TooManyUploads: HttpProblem(429, "too_many_uploads", "Too many unfinished uploads"),
     TooManyRequests: HttpProblem(429, "too_many_requests", "Too many requests"),
     TooManyOpen: HttpProblem(429, "too_many_open", "Too many open connections or streams"),
     HeadersTooLarge: HttpProblem(431, "headers_too_large", "The request headers are too large"),

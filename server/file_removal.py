@@ -24,7 +24,7 @@ def remove_files(database: Database, storage: Storage, removals: Sequence[Remova
                 storage.remove(removal.job_id, [removal.path])
             gone.append(removal)
         except StorageFailed as error:
-            log.warning("cannot delete files of job %s now, will retry: %s", removal.job_id, error)
+            log.warning("cannot delete files of %s now, will retry: %s", removal.job_id, error)
             left.append(removal)
     try:
         with database.write() as session:

@@ -6,9 +6,10 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from ampcore.api.jobs import CloneChanges, JobChanges
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
+from ampcore.spec.tracked import TrackedSpec
 from server.access.auth_middleware import PUBLIC_PATHS
 from server.access.session_cookie import COOKIE
 
@@ -19,6 +20,7 @@ To try an operation, press **Authorize** and paste the token: the sign-in of thi
 reading it."""
 TAGS: Final = [
     {"name": "jobs", "description": "Submit, list, read and change training jobs."},
+    {"name": "runs", "description": "Runs that are trained elsewhere and tracked here."},
     {
         "name": "steps",
         "description": "The telemetry of every step: loss, loss scale, skipped, step time.",
@@ -28,6 +30,7 @@ TAGS: Final = [
     {"name": "events", "description": "The event log of a job."},
     {"name": "logs", "description": "The log of a job's processes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},
+    {"name": "datasets", "description": "Files of data with numbered versions: upload and read."},
     {"name": "workers", "description": "The workers and their hardware."},
     {"name": "catalog", "description": "The kinds and policies that a spec can use."},
     {
@@ -95,6 +98,13 @@ CLONE_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"$ref": REF.format(model="CloneChanges")}}},
     }
 }
+EXTEND_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "How much longer to train.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
+    }
+}
 TEXT: Final = {"type": "string"}
 JOB_ID_PARAMETER: Final[dict[str, Any]] = {
     "parameters": [
@@ -119,6 +129,25 @@ IDEMPOTENCY_KEY_PARAMETER: Final[dict[str, Any]] = {
         }
     ]
 }
+BYTES: Final[dict[str, Any]] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+FILE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": BYTES, "description": "The file; its ETag is its SHA-256."},
+    206: {"content": BYTES, "description": "The bytes that `Range` requests."},
+    304: {"description": "The client already has this version."},
+}
+BYTES_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"required": True, "description": "Bytes of the file.", "content": BYTES}
+}
+NO_IDEMPOTENCY_KEY: Final = (
+    ("/session", ("post", "delete")),
+    ("/uploads/{upload_id}", ("patch", "delete")),
+    ("/uploads/{upload_id}/complete", ("post",)),
+    ("/datasets/{name}", ("put",)),
+    ("/runs/{job_id}/steps", ("post",)),
+)
+"""Changing routes without the header Idempotency-Key: a repeat has the same effect anyway."""
 ETAG_HEADER: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
 ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": ETAG_HEADER},
@@ -176,17 +205,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     components = document["components"]
     components["schemas"].update(_schemas())
-    spec = {"$ref": REF.format(model="JobSpec")}
+    spec = {"anyOf": [{"$ref": REF.format(model=name)} for name in ("JobSpec", "TrackedSpec")]}
     components["schemas"]["Job"]["properties"]["spec"] = spec
     listed = components["schemas"]["ListedJob"]["properties"]["spec"]
-    listed["anyOf"] = [spec, {"type": "null"}]
+    listed["anyOf"] = [*spec["anyOf"], {"type": "null"}]
     components["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
             if method != "get" and not path.endswith("/validate"):
-                _add_change_failures(operation, has_key=not path.endswith("/session"))
+                _add_change_failures(operation, has_key=_has_key(path, method))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
@@ -194,7 +223,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
-    for model in (JobSpec, JobChanges, CloneChanges, Problem, ProblemDetail):
+    for model in (
+        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, Problem, ProblemDetail),
+    ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
@@ -211,6 +242,12 @@ def _add_shared_failures(operation: dict[str, Any], *, is_open: bool) -> None:
     operation["responses"] |= {str(status): response for status, response in everywhere.items()}
     if is_open:
         operation["security"] = []
+
+
+def _has_key(path: str, method: str) -> bool:
+    return not any(
+        path.endswith(ending) and method in methods for ending, methods in NO_IDEMPOTENCY_KEY
+    )
 
 
 def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:

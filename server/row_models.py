@@ -15,15 +15,18 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
 from ampcore.api.base import StoredModel
+from ampcore.api.datasets import Dataset, ListedDatasetVersion, Upload
 from ampcore.api.jobs import Job, ListedJob
 from ampcore.api.projects import Project
 from ampcore.api.workers import Worker
+from ampcore.telemetry.metrics import metrics_of
 from store import tables
 from store.projects import ProjectLoad
 
 log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=StoredModel)
+V = TypeVar("V", bound=ListedDatasetVersion)
 
 BLANK_VALUES: Final[tuple[Any, ...]] = (None, {}, [], "", 0)
 """What replaces a value that cannot be read: the first of these that the field accepts."""
@@ -64,15 +67,41 @@ def worker_from_row(row: tables.Worker, state: str, jobs: list[str]) -> Worker:
     return from_row(Worker, row, values)
 
 
-def project_from_row(row: tables.Project, load: ProjectLoad) -> Project:
-    """The project of a row, with the number of its jobs that wait and run."""
+def project_from_row(row: tables.Project, load: ProjectLoad, dataset_bytes: int) -> Project:
+    """The project of a row, with the number of its jobs that wait and run, and its datasets."""
     return Project(
         name=row.name,
         max_queued=row.max_queued,
         max_running=row.max_running,
         queued=load.queued,
         running=load.running,
+        max_dataset_bytes=row.max_dataset_bytes,
+        dataset_bytes=dataset_bytes,
         created_at=row.created_at,
+    )
+
+
+def dataset_from_row(row: Row[Any], newest: tables.DatasetVersion) -> Dataset:
+    """The dataset of a row of `store.datasets.page`, with its newest version."""
+    values = {"newest": dataset_version_from_row(ListedDatasetVersion, newest, row.name)}
+    return from_row(Dataset, row, values)
+
+
+def dataset_version_from_row(model: type[V], row: tables.DatasetVersion, name: str) -> V:
+    """The version of a row; `name` is that of its dataset."""
+    return from_row(model, row, {"dataset": name})
+
+
+def upload_from_row(row: tables.DatasetUpload) -> Upload:
+    """The upload of a row."""
+    return Upload(
+        id=row.id,
+        dataset=row.name,
+        file=row.file_name,
+        size_bytes=row.size_bytes,
+        offset=row.size_bytes if row.number is not None else row.offset_bytes,
+        expires_at=row.expires_at,
+        version=row.number,
     )
 
 
@@ -116,7 +145,12 @@ def _scale_and_batch(loss_scale_mode: Any, batch_size: Any, accumulate: Any) -> 
 
 
 def _progress_and_summary(row: tables.Job | Row[Any]) -> dict[str, Any]:
-    return {"progress": _progress(row), "summary": _summary(row)}
+    return {"progress": _progress(row), "summary": _summary(row), "metrics": _metrics(row)}
+
+
+def _metrics(row: tables.Job | Row[Any]) -> Any:
+    """The metrics, the main ones first; a value that is no object is reported as unreadable."""
+    return metrics_of(row.metrics) if isinstance(row.metrics, dict) else row.metrics
 
 
 def _progress(row: tables.Job | Row[Any]) -> float | None:

@@ -6,6 +6,8 @@ from anyio import CapacityLimiter
 
 from server.access.authenticator import Authenticator
 from server.dataset_folder import DatasetFolder
+from server.datasets.receive import BodyReceiver
+from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
 from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
@@ -23,7 +25,8 @@ class Services:
     database: Database
     dispatcher: Dispatcher
     notifier: Notifier
-    datasets: DatasetFolder
+    dataset_folder: DatasetFolder
+    """Files that the operator has placed there, for `data.path`."""
     step_readers: CapacityLimiter
     """Limits how many requests decode step blocks at the same time."""
     storage: Storage
@@ -31,4 +34,6 @@ class Services:
     metrics: Metrics
     job_reader: JobReader
     submitter: JobSubmitter
+    uploads: Uploads
+    body_receiver: BodyReceiver
     streams: Streams = field(default_factory=Streams)

@@ -12,6 +12,7 @@ from service.settings import DatabaseUrl, RedisUrl, SharedSettings
 
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
 DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
+DEFAULT_MAX_DATASET_BYTES: Final = 100 * 2**30
 NO_PROXY: Final = "none"
 RATE: Final = r"^(off|[1-9][0-9]{0,8}/(second|minute|hour|day))$"
 
@@ -52,6 +53,16 @@ class Settings(SharedSettings):
         default_factory=lambda: _networks(DEFAULT_TRUSTED_PROXIES)
     )
     """Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are used."""
+
+    max_dataset_bytes: int = Field(
+        DEFAULT_MAX_DATASET_BYTES, ge=1, le=2**53, description=f"a number from 1 to {2**53}"
+    )
+    """Maximum size of one uploaded file of a dataset."""
+
+    @property
+    def uploads_dir(self) -> Path:
+        """Where request bodies of uploads are written before they go to the storage."""
+        return self.data_dir / "uploads"
 
     @property
     def has_remote_proxies(self) -> bool:

@@ -38,13 +38,13 @@ class FolderStore:
             code = errno.EACCES if there.is_dir() else errno.ENOTDIR
             raise OSError(code, os.strerror(code))
 
-    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
+    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None = None) -> tuple[int, str]:
         """Store a file: as a hard link on the same file system, else as a copy."""
         self._root.mkdir(parents=True, exist_ok=True)
         with open_regular_file(file) as source, self._folder(parts[:-1], make=True) as folder:
             unfinished = f".{secrets.token_hex(8)}.part"
             try:
-                size_and_digest = _link(source, file, folder, unfinished)
+                size_and_digest = _link(source, file, folder, unfinished, sha256)
                 size_and_digest = size_and_digest or _copy(source, folder, unfinished)
                 os.rename(unfinished, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -70,6 +70,11 @@ class FolderStore:
         pieces = self._read(parts, start, end)
         next(pieces)  # opens it
         return pieces
+
+    def local_file(self, parts: tuple[str, ...]) -> Path:
+        """The path of a stored file."""
+        with self._file(parts):  # it exists, and no link leads out of the folder
+            return self._root.joinpath(*parts)
 
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete a file, or the link with its name."""
@@ -146,7 +151,9 @@ def open_regular_file(name: Path | str, folder: int | None = None) -> IO[bytes]:
     return file
 
 
-def _link(source: IO[bytes], file: Path, folder: int, name: str) -> tuple[int, str] | None:
+def _link(
+    source: IO[bytes], file: Path, folder: int, name: str, sha256: str | None
+) -> tuple[int, str] | None:
     """Hard-link an open file into a folder; None if that is not possible."""
     with suppress(OSError):  # another file system, or one without hard links
         if os.fstat(source.fileno()).st_uid != os.geteuid():
@@ -155,10 +162,17 @@ def _link(source: IO[bytes], file: Path, folder: int, name: str) -> tuple[int, s
         if not os.path.samestat(os.stat(name, dir_fd=folder), os.fstat(source.fileno())):
             os.unlink(name, dir_fd=folder)  # the file was replaced in the meantime
             return None
-        size_and_digest = copy_and_hash(source)
+        size_and_digest = hash_unless_known(source, sha256)
         os.fsync(source.fileno())
         return size_and_digest
     return None
+
+
+def hash_unless_known(source: IO[bytes], sha256: str | None) -> tuple[int, str]:
+    """The size of an open file, and its SHA-256, which is computed unless it is known."""
+    if sha256 is None:
+        return copy_and_hash(source)
+    return os.fstat(source.fileno()).st_size, sha256
 
 
 def _copy(source: IO[bytes], folder: int, name: str) -> tuple[int, str]:

@@ -11,7 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from service.folder_store import ContentMismatch, check_sha256, copy_and_hash, open_regular_file
+from service.folder_store import (
+    ContentMismatch,
+    check_sha256,
+    copy_and_hash,
+    hash_unless_known,
+    open_regular_file,
+)
 
 CHUNK_BYTES: Final = 4 * 2**20
 """Download piece: each is one request, so that no connection stays open in between."""
@@ -24,10 +30,10 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
+    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None = None) -> tuple[int, str]:
         """Upload a file."""
         with open_regular_file(file) as source:
-            size, digest = copy_and_hash(source)
+            size, digest = hash_unless_known(source, sha256)
             same = f"/dev/fd/{source.fileno()}"  # whatever file has the name by now
             self._do(lambda fs, key: fs.put_file(same, key), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
@@ -51,6 +57,9 @@ class ObjectStore:
         pieces = self._read(parts, start, end)
         next(pieces)
         return pieces
+
+    def local_file(self, _parts: tuple[str, ...]) -> None:
+        """No object is a local file."""
 
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete an object."""

@@ -1,7 +1,8 @@
-"""Storage of the files of jobs: a folder (`file://`), or an object store (`s3://`, through fsspec).
+"""Storage of files: a folder (`file://`), or an object store (`s3://`, through fsspec).
 
 A file is identified by its job and a path below the job's folder; no path can lead out of that
-folder. A file is stored completely or not at all.
+folder. Datasets and their uploads have folders beside those of jobs. A file is stored completely
+or not at all.
 """
 
 import re
@@ -37,14 +38,17 @@ class PathInvalid(StorageFailed):
 class StorageBackend(Protocol):
     """The interface of a backend; its methods raise OSError. `parts` start with the job's id."""
 
-    def put(self, parts: tuple[str, ...], file: Path) -> tuple[int, str]:
-        """Store a file; returns its size in bytes and its SHA-256."""
+    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None) -> tuple[int, str]:
+        """Store a file; returns its size in bytes and its SHA-256, computed unless it is given."""
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256."""
 
     def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` to before `end`; raises at the call, not at the first piece."""
+
+    def local_file(self, parts: tuple[str, ...]) -> Path | None:
+        """The path of a stored file if it lies in a local folder, else None."""
 
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete a file; a missing one is not an error."""
@@ -60,14 +64,17 @@ class Storage:
         self._url = url
         self._opened: StorageBackend | None = None
 
-    def put(self, job_id: str, path: str, file: Path) -> tuple[int, str]:
+    def put(
+        self, job_id: str, path: str, file: Path, *, sha256: str | None = None
+    ) -> tuple[int, str]:
         """Store a file, replacing one with that path; returns its size in bytes and its SHA-256.
 
+        A caller that has computed the SHA-256 itself gives it, so that the file is not read for it.
         The file must not be changed afterwards: it may be stored as a hard link. Raises
         StorageFailed, and then keeps the old file.
         """
         with _as_storage_errors(f"{path} could not be stored"):
-            return self._place.put(_path_parts(job_id, path), file)
+            return self._place.put(_path_parts(job_id, path), file, sha256)
 
     def fetch(self, job_id: str, path: str, file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256. Raises StorageFailed."""
@@ -99,6 +106,14 @@ class Storage:
         if isinstance(self._place, FolderStore):
             with _as_storage_errors("the folder of the artifacts cannot be used"):
                 self._place.check()
+
+    def local_file(self, job_id: str, path: str) -> Path | None:
+        """The path of a stored file if it lies in a local folder; None for an object store.
+
+        The file must only be read. Raises StorageFailed.
+        """
+        with _as_storage_errors(f"{path} could not be read"):
+            return self._place.local_file(_path_parts(job_id, path))
 
     @property
     def _place(self) -> StorageBackend:

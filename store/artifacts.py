@@ -17,6 +17,7 @@ from store.tables import Artifact
 CHECKPOINT: Final = "checkpoint"
 MODEL: Final = "model"
 REPORT: Final = "report"
+SIGNATURE: Final = "signature"
 
 
 @dataclass(frozen=True)

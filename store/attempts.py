@@ -6,15 +6,17 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, Reason, State
+from ampcore.spec import ACTIVE, Reason, Source, State
 from ampcore.telemetry.json_values import json_safe, storable_text
-from store import retries
+from ampcore.telemetry.metrics import metrics_of_result
+from store import job_metrics, retries
 from store.clock import after, now, seconds_since
 from store.leases import LEASE_S
 from store.state_transitions import change_state, end_attempt
 from store.tables import Attempt, Job, Project
 
 HANDED_BACK: Final = "handed_back"
+MAX_POLICY_LENGTH: Final = 32
 
 
 def claim_next(
@@ -81,13 +83,17 @@ def mark_running(
     total_steps: int,
     first_step: int,
     totals: dict[str, Any] | None = None,
+    policy: str | None = None,
 ) -> Job | None:
     """Mark a job as running: its training loop starts. None if another attempt owns the job.
 
-    `totals` are the totals over the steps before `first_step`. A job that is pausing or stopping
-    keeps its state; its first step is recorded anyway.
+    `totals` are the totals over the steps before `first_step`, `policy` is the policy that it
+    trains with. A job that is pausing or stopping keeps its state; its first step is recorded
+    anyway.
     """
     fields = {"total_steps": total_steps, "step": first_step, "totals": json_safe(totals)}
+    if policy is not None:
+        fields["resolved_policy"] = storable_text(policy)[:MAX_POLICY_LENGTH]
     owned = Job.attempt == attempt
     job = change_state(session, job_id, State.RUNNING, owned, reason=None, message=None, **fields)
     if job is None:
@@ -116,7 +122,12 @@ def mark_succeeded(
     stopping), or None if another attempt owns the job or the job has ended.
     """
     fields = {"summary": json_safe(summary), "reason": None, "message": None}
+    metrics = metrics_of_result(summary)
+    if metrics:
+        fields["metrics"] = json_safe(metrics)
     ended = end_attempt(session, job_id, attempt, State.SUCCEEDED, **fields)
+    if ended is not None and metrics:
+        job_metrics.replace(session, job_id, metrics)
     return ended or mark_cancelled(session, job_id, attempt)
 
 
@@ -208,7 +219,7 @@ def used_s(session: Session, job_id: str) -> float:
 
 
 def _projects_at_quota(session: Session) -> list[str]:
-    """The projects that run as many jobs as their quota allows."""
+    """The projects that run as many jobs as their quota allows; tracked runs do not count."""
     # Locked, so that of two concurrent claims the second one counts the job of the first. In a #
     # fixed order to avoid deadlocks, and FOR NO KEY UPDATE so that submissions do not wait.
     limits = session.execute(
@@ -223,6 +234,7 @@ def _projects_at_quota(session: Session) -> list[str]:
         session.execute(
             select(Job.project, func.count())
             .where(Job.state.in_(ACTIVE), Job.project.in_([name for name, _ in limits]))
+            .where(Job.source == Source.SUBMITTED)
             .group_by(Job.project)
         ).all()
     )

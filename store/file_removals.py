@@ -12,7 +12,8 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import after, now
-from store.tables import Artifact, FileRemoval
+from store.datasets import STORAGE_FOLDER
+from store.tables import Artifact, DatasetVersion, FileRemoval
 
 OWN_TURN_S: Final = 60.0
 """The scheduling process has this long to delete the files before the background work does."""
@@ -23,7 +24,7 @@ BATCH: Final = 100
 
 @dataclass(frozen=True)
 class Removal:
-    """A file of a job to delete; all of its files if `path` is None."""
+    """A file of a job or of another folder to delete; all of its files if `path` is None."""
 
     id: int
     job_id: str
@@ -32,8 +33,15 @@ class Removal:
 
 def schedule(session: Session, job_id: str, paths: Collection[str] | None = None) -> list[Removal]:
     """Schedule the deletion of files of a job; of all its files if `paths` is None."""
+    return schedule_after(session, OWN_TURN_S, job_id, paths)
+
+
+def schedule_after(
+    session: Session, delay_s: float, job_id: str, paths: Collection[str] | None
+) -> list[Removal]:
+    """Schedule it for a later time: a file that is recorded by then is kept."""
     rows = [
-        FileRemoval(job_id=job_id, path=path, due_at=after(OWN_TURN_S))
+        FileRemoval(job_id=job_id, path=path, due_at=after(delay_s))
         for path in ([None] if paths is None else paths)
     ]
     session.add_all(rows)
@@ -56,6 +64,9 @@ def is_needed(session: Session, removal: Removal) -> bool:
     """Whether the file has been written and recorded again, so that it must be kept."""
     if removal.path is None:
         return False
+    if removal.job_id == STORAGE_FOLDER:
+        used = select(DatasetVersion.number).where(DatasetVersion.path == removal.path).limit(1)
+        return session.scalar(used) is not None
     return session.get(Artifact, (removal.job_id, removal.path)) is not None
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ampcore.telemetry import Event
+from ampcore.telemetry import Event, EventType
 from ampcore.telemetry.block import BlockStats
 from ampcore.telemetry.json_values import json_safe, storable_text
+from ampcore.telemetry.metrics import metrics_of
+from store import job_metrics
 from store.leases import LEASE_S, LeaseStatus, renew_lease, renew_lease_and_advance
 from store.rows import insert_rows
 from store.tables import Base, EventRow, Job, LogRow, StepBlockRow
@@ -82,6 +84,8 @@ def append(
         rows.setdefault(table, []).append({**whose, **values})
     for table, written in rows.items():
         insert_rows(session, table, *written)
+    if (metrics := _last_metrics(entries)) is not None:
+        job_metrics.replace(session, job_id, metrics)
     return lease
 
 
@@ -99,16 +103,29 @@ def _lease_of_a_repeated_write(
 
 
 def _job_progress(entries: Sequence[TelemetryEntry]) -> dict[str, Any]:
-    """The columns of the job that the last block changes."""
+    """The columns of the job that change: by blocks, evaluations and a fallback to float32."""
+    progress: dict[str, Any] = {}
     blocks = [entry for entry in entries if isinstance(entry, EncodedBlock)]
-    if not blocks:
-        return {}
-    last = blocks[-1]
-    return {
-        "step": last.end_step,
-        "latest": json_safe(last.latest),
-        "totals": json_safe(last.totals),
-    }
+    if blocks:
+        last = blocks[-1]
+        progress |= {
+            "step": last.end_step,
+            "latest": json_safe(last.latest),
+            "totals": json_safe(last.totals),
+        }
+    if (metrics := _last_metrics(entries)) is not None:
+        progress["metrics"] = json_safe(metrics)
+    if any(isinstance(one, Event) and one.type is EventType.FLOAT32_FALLBACK for one in entries):
+        progress["resolved_policy"] = "float32"
+    return progress
+
+
+def _last_metrics(entries: Sequence[TelemetryEntry]) -> dict[str, float] | None:
+    """The metrics of the last evaluation; None without one."""
+    for entry in reversed(entries):
+        if isinstance(entry, Event) and entry.type is EventType.EVALUATION:
+            return metrics_of(entry.data)
+    return None
 
 
 def _table_and_values(entry: TelemetryEntry) -> tuple[type[Base], dict[str, Any]]:

@@ -4,8 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.orm import Session, aliased
 
 from ampcore.spec import TERMINAL, JobSpec, Reason, State
 from ampcore.telemetry import EventType
@@ -32,12 +42,13 @@ _INSERT: Final = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Who submits a job, in which request, and of which job it is a clone."""
+    """Who submits a job, in which request, and of which job it is a clone or an extension."""
 
     project: str
     created_by: str | None = None
     request_id: str | None = None
     cloned_from: str | None = None
+    extends: str | None = None
 
 
 def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
@@ -126,14 +137,22 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
 
 
 def delete_job(session: Session, job_id: str) -> bool:
-    """Delete a finished job with its telemetry; False if it is not finished or does not exist."""
+    """Delete a finished job with its telemetry.
+
+    False if it is not finished, if an unfinished job extends it, or if it does not exist.
+    """
     statement = (
         delete(Job)
-        .where(Job.id == job_id, Job.state.in_(TERMINAL))
+        .where(Job.id == job_id, Job.state.in_(TERMINAL), ~_is_extended(job_id))
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
     return session.scalars(statement).one_or_none() is not None
+
+
+def unfinished_extension(session: Session, job_id: str) -> str | None:
+    """The id of an unfinished job that extends this one, and may still need its checkpoint."""
+    return session.scalar(_extensions(job_id).limit(1))
 
 
 def request_cancel(session: Session, job_id: str) -> Job | None:
@@ -192,6 +211,15 @@ def retry(session: Session, job_id: str) -> Job | None:
     job; None if there is no such job or it is not failed or cancelled.
     """
     return _requeue(session, job_id, State.FAILED, State.CANCELLED, failures=0)
+
+
+def _extensions(job_id: str) -> Select[str]:
+    extension = aliased(Job)
+    return select(extension.id).where(extension.extends == job_id, extension.state.not_in(TERMINAL))
+
+
+def _is_extended(job_id: str) -> ColumnElement[bool]:
+    return _extensions(job_id).exists()
 
 
 def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Job | None:

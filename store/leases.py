@@ -1,10 +1,11 @@
-"""Leases: the attempt that owns a job, and until when. Every write of a worker renews its lease."""
+"""Leases: the attempt that owns a job, and until when. Every write of its attempt renews it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Float, bindparam, update
+from sqlalchemy import Float, Update, bindparam, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE
@@ -13,6 +14,8 @@ from store.tables import Job
 
 LEASE_S: Final = 30.0
 """A worker owns its job for this long after its last write or heartbeat."""
+RUN_LEASE_S: Final = 300.0
+"""The same for the program of a tracked run; longer, because a laptop may sleep."""
 MAX_OUTAGE_GRACE_S: Final = 10.0
 SELF_FENCE_S: Final = 300.0
 """A worker that cannot reach the database for this long ends its trainers itself.
@@ -74,8 +77,9 @@ def renew_lease_and_advance(
 ) -> LeaseStatus | None:
     """As `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
 
-    The job's `seq` advances by `count`. `progress` is empty, or sets the job's `step`, `latest` and
-    `totals`. None also if the attempt has not written `entries_written` entries before.
+    The job's `seq` advances by `count`. `progress` may set the job's `step`, `latest`, `totals`,
+    `metrics` and `resolved_policy`. None also if the attempt has not written `entries_written`
+    entries before.
     """
     parameters = {
         "id_": job_id,
@@ -84,7 +88,7 @@ def renew_lease_and_advance(
         "entries_written_": entries_written,
         "count": count,
     }
-    statement = _RENEW_AND_PROGRESS if progress else _RENEW_AND_ADVANCE
+    statement = _renew_and_progress(frozenset(progress))
     return _execute(session, statement, {**parameters, **{f"{k}_": v for k, v in progress.items()}})
 
 
@@ -111,6 +115,9 @@ _RENEW_AND_ADVANCE: Final = _RENEW.where(
 ).values(
     entries_written=_JOBS.entries_written + bindparam("count"), seq=_JOBS.seq + bindparam("count")
 )
-_RENEW_AND_PROGRESS: Final = _RENEW_AND_ADVANCE.values(
-    {name: bindparam(f"{name}_") for name in ("step", "latest", "totals")}
-)
+
+
+@cache
+def _renew_and_progress(columns: frozenset[str]) -> Update:
+    """The statement that also sets these columns; there are few sets of them."""
+    return _RENEW_AND_ADVANCE.values({name: bindparam(f"{name}_") for name in columns})

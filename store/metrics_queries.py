@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, State
+from ampcore.spec import ACTIVE, Source, State
 from store.attempts import is_due
 from store.clock import seconds_since
 from store.tables import Artifact, Attempt, Job
@@ -31,20 +31,24 @@ def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
 def wait_histogram(session: Session) -> tuple[Sequence[int], float]:
     """Cumulative counts of attempts by wait (WAIT_BOUNDS_S, then all), and the sum of waits."""
     within = [func.sum(case((Attempt.waited_s <= bound, 1), else_=0)) for bound in WAIT_BOUNDS_S]
-    row = session.execute(select(*within, func.count(), func.sum(Attempt.waited_s))).one()
+    waits = select(*within, func.count(), func.sum(Attempt.waited_s))
+    row = session.execute(waits.where(Attempt.worker_id.is_not(None))).one()
     return [int(count or 0) for count in row[:-1]], float(row[-1] or 0.0)
 
 
 def attempts_by_outcome(session: Session) -> Mapping[str, int]:
-    """The number of ended attempts by outcome."""
-    counts = select(Attempt.outcome, func.count()).where(Attempt.outcome.is_not(None))
+    """The number of ended attempts of workers by outcome."""
+    counts = select(Attempt.outcome, func.count()).where(
+        Attempt.outcome.is_not(None), Attempt.worker_id.is_not(None)
+    )
     return {str(end): count for end, count in session.execute(counts.group_by(Attempt.outcome))}
 
 
 def longest_silence_s(session: Session) -> float:
-    """The longest time since a running job last wrote steps or a heartbeat, in seconds."""
+    """The longest time since a worker last wrote steps or a heartbeat of a job, in seconds."""
     longest = func.max(seconds_since(Job.updated_at))
-    return session.scalar(select(longest).where(Job.state == State.RUNNING)) or 0.0
+    running = (Job.state == State.RUNNING, Job.source == Source.SUBMITTED)
+    return session.scalar(select(longest).where(*running)) or 0.0
 
 
 def artifact_bytes_by_kind(session: Session) -> Mapping[str, int]:
@@ -55,5 +59,7 @@ def artifact_bytes_by_kind(session: Session) -> Mapping[str, int]:
 
 def busy_slots_by_worker(session: Session) -> Mapping[str, int]:
     """The number of active jobs by worker."""
-    counts = select(Job.worker_id, func.count()).where(Job.state.in_(ACTIVE))
+    counts = select(Job.worker_id, func.count()).where(
+        Job.state.in_(ACTIVE), Job.worker_id.is_not(None)
+    )
     return {str(worker): count for worker, count in session.execute(counts.group_by(Job.worker_id))}

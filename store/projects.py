@@ -1,4 +1,7 @@
-"""Projects, and their quotas of queued and running jobs."""
+"""Projects, and their quotas: of queued and running jobs, and of bytes of datasets.
+
+store.datasets checks the last one.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Final
 from sqlalchemy import bindparam, case, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, State
+from ampcore.spec import ACTIVE, Source, State
 from store.rows import insert_if_absent
 from store.tables import Job, Project
 
@@ -28,7 +31,7 @@ _QUEUE_QUOTA: Final = (
 
 
 class QuotaExceeded(Exception):
-    """The project has as many queued jobs as its quota allows."""
+    """The project has as many queued jobs, or tracked runs, as its quota allows."""
 
     retry_after_s = RETRY_AFTER_S
 
@@ -52,7 +55,7 @@ def get(session: Session, name: str) -> Project | None:
 
 
 def update(session: Session, name: str, quotas: Mapping[str, int | None]) -> Project:
-    """Set `max_queued`, `max_running`, or both; None means no limit.
+    """Set `max_queued`, `max_running` or `max_dataset_bytes`; None means no limit.
 
     The project is created if it does not exist.
     """
@@ -74,7 +77,7 @@ def load_by_project(session: Session) -> Mapping[str, ProjectLoad]:
     waiting = func.sum(case((Job.state == State.QUEUED, 1), else_=0))
     rows = session.execute(
         select(Job.project, waiting, func.count())
-        .where(Job.state.in_([State.QUEUED, *ACTIVE]))
+        .where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.source == Source.SUBMITTED)
         .group_by(Job.project)
     )
     return {name: ProjectLoad(queued, both - queued) for name, queued, both in rows}

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, load_only
 
-from ampcore.spec import ACTIVE, State
+from ampcore.spec import ACTIVE, Source, State
 from store import workers
 from store.attempts import is_due
 from store.clock import after, now, seconds_since
@@ -190,7 +190,11 @@ _BUSY: Final = (
 )
 _RUNNING: Final = (
     select(Job.project, func.count().label("jobs"))
-    .where(Job.project.in_(bindparam("projects", expanding=True)), Job.state.in_(ACTIVE))
+    .where(
+        Job.project.in_(bindparam("projects", expanding=True)),
+        Job.state.in_(ACTIVE),
+        Job.source == Source.SUBMITTED,
+    )
     .group_by(Job.project)
 )
 

@@ -6,11 +6,12 @@ each job is listed once.
 
 In any other order a job can move from after the position to before it while a client reads the
 pages. So the jobs that changed since the first page was read are listed again at the end, in a
-fixed order: each job that matches the whole time is listed at least once.
+fixed order: each job that matches the whole time is listed at least once. Sorted by a metric, the
+jobs without it follow those with it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -23,39 +24,13 @@ from sqlalchemy.sql.expression import FunctionElement
 from ampcore.spec import State
 from store.clock import now
 from store.damaged_rows import Unreadable, is_row_error, read_partially
-from store.tables import Job
+from store.job_metrics import MetricFilter, has_metric
+from store.job_order import JobOrder, MetricSort, Sort
+from store.tables import Job, JobMetric
 
-
-class Sort(StrEnum):
-    """The sort key of a list; with a dash, in descending order."""
-
-    CREATED_AT = "created_at"
-    NEWEST = "-created_at"
-    UPDATED_AT = "updated_at"
-    LAST_UPDATED = "-updated_at"
-    NAME = "name"
-    NAME_DESCENDING = "-name"
-    PRIORITY = "priority"
-    HIGHEST_PRIORITY = "-priority"
-
-    @property
-    def descends(self) -> bool:
-        """Whether the order is descending."""
-        return self.startswith("-")
-
-    @property
-    def field(self) -> str:
-        """The job's field without the dash."""
-        return self.removeprefix("-")
-
-
-COLUMNS: Final[dict[str, InstrumentedAttribute[Any]]] = {
-    "created_at": Job.created_at,
-    "updated_at": Job.updated_at,
-    "name": Job.name,
-    "priority": Job.priority,
-}
 SPECS_PER_QUERY: Final = 4
+SORT_KEY: Final = "sort_key"
+"""The label of the column that a list is sorted by."""
 LISTED_COLUMNS: Final[Sequence[ColumnElement[Any]]] = [
     *(column for column in Job.__table__.columns if column.name != "spec"),
     # As text: a damaged spec may hold anything there.
@@ -63,13 +38,6 @@ LISTED_COLUMNS: Final[Sequence[ColumnElement[Any]]] = [
     Job.spec["data"]["batch_size"].as_string().label("batch_size"),
     Job.spec["train"]["accumulate"].as_string().label("accumulate"),
 ]
-
-MOVED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {
-    "updated_at": Job.updated_at,
-    "name": Job.edited_at,
-    "priority": Job.edited_at,
-}
-"""The time at which a job last moved in a list with that sort key."""
 
 MAX_TRANSACTION_S: Final = 30.0
 """The maximum age of a change that was uncommitted when the first page was read: transactions of
@@ -90,23 +58,34 @@ class Search:
     q: str | None = None
     """A part of the name, or a prefix of the id."""
     policy: str | None = None
+    """The policy in the spec, or the one that the job trains with."""
     model: str | None = None
     created_after: datetime | None = None
+    metrics: tuple[MetricFilter, ...] = ()
+
+
+class ListSection(StrEnum):
+    """The sections of a list, which follow one another."""
+
+    IN_ORDER = "in_order"
+    WITHOUT_METRIC = "without_metric"
+    """The jobs without the metric that the list is sorted by, the newest first."""
+    MOVED = "moved"
+    """The jobs that changed since the first page was read, the oldest first."""
 
 
 @dataclass(frozen=True)
 class PagePosition:
-    """The end of a page: the sort keys of its last job, and its id.
+    """The end of a page: the section, the sort key and the id of its last job.
 
-    `listing_started_at` is when the first page was read. `is_in_moved_jobs`: the list in its own
-    order is finished, and the jobs that changed since `listing_started_at` follow, sorted by
-    `created_at`.
+    `value` is None at the beginning of a section. `listing_started_at` is when the first page was
+    read; None in an order in which no job moves.
     """
 
     value: Any
     job_id: str
     listing_started_at: datetime | None = None
-    is_in_moved_jobs: bool = False
+    section: ListSection = ListSection.IN_ORDER
 
 
 @dataclass(frozen=True)
@@ -114,148 +93,166 @@ class Page:
     """A page of jobs, and the position after which the next one starts; None on the last page.
 
     The rows have all columns of a job but its spec, which may be large, and two values of that.
-    The first `in_order` rows belong to the list in its order; the others are jobs that moved.
     """
 
     jobs: Sequence[Any]
     next: PagePosition | None
-    in_order: int
-    field: str
-    listing_started_at: datetime | None
+    positions: Sequence[PagePosition | None]
+    """The position of each job; None if its sort key cannot be read."""
 
     def after_position(self, count: int) -> PagePosition | None:
         """The position of the next page if this one ends after `count` jobs (1 or more)."""
-        if count == len(self.jobs):
-            return self.next
-        if count <= self.in_order:
-            return _position_of_last(self.jobs[:count], self.field, self.listing_started_at)
-        moved = self.jobs[self.in_order : count]
-        return _position_of_last(
-            moved, "created_at", self.listing_started_at, is_in_moved_jobs=True
-        )
+        return self.next if count == len(self.jobs) else _last(self.positions[:count])
 
 
 def page(
-    session: Session, search: Search, *, sort: Sort, after_position: PagePosition | None, limit: int
+    session: Session,
+    search: Search,
+    *,
+    sort: JobOrder,
+    after_position: PagePosition | None,
+    limit: int,
 ) -> Page:
     """At most `limit` jobs of a sorted list, after a position if given.
 
     A damaged job is included as `read_partially` returns it.
     """
-    listing_started_at = (
-        after_position.listing_started_at
-        if after_position is not None
-        else _started_at(session, sort)
+    started_at = (
+        _started_at(session, sort) if after_position is None else after_position.listing_started_at
     )
-
-    def of(rows: Sequence[Any], in_order: int, go_on: PagePosition | None) -> Page:
-        return Page(rows, go_on, in_order, sort.field, listing_started_at)
-
     rows: list[Any] = []
-    if after_position is None or not after_position.is_in_moved_jobs:
-        rows = _fetch(
-            session, _in_order(search, sort, after_position, listing_started_at).limit(limit + 1)
-        )
-        if len(rows) > limit:
-            return of(
-                rows[:limit], limit, _position_of_last(rows[:limit], sort.field, listing_started_at)
-            )
-    if (
-        after_position is None or listing_started_at is None
-    ):  # read in one query, or in a fixed order
-        return of(rows, len(rows), None)
-    start = (
-        after_position
-        if after_position.is_in_moved_jobs
-        else PagePosition(EPOCH, FIRST_ID, listing_started_at, is_in_moved_jobs=True)
-    )
-    left, listed = limit - len(rows), [row.id for row in rows]
-    moved = _fetch(session, _moved(search, sort, start, listing_started_at, listed).limit(left + 1))
-    if len(moved) <= left:
-        return of(rows + moved, len(rows), None)
-    place = (
-        _position_of_last(moved[:left], "created_at", listing_started_at, is_in_moved_jobs=True)
-        if left
-        else start
-    )
-    return of(rows + moved[:left], len(rows), place)
+    positions: list[PagePosition | None] = []
+    for section in _sections(sort, after_position):
+        start = PagePosition(None, FIRST_ID, started_at, section)
+        if after_position is not None and after_position.section is section:
+            start = after_position
+        left = limit - len(rows)
+        statement = _statement(search, sort, start, listed=[row.id for row in rows])
+        found = _fetch(session, statement.limit(left + 1))
+        rows += [row for row, _ in found[:left]]
+        positions += [_position(row, value, start) for row, value in found[:left]]
+        if len(found) > left:
+            return Page(rows, _last(positions) if left else start, positions)
+    return Page(rows, None, positions)
 
 
-def _position_of_last(
-    rows: Sequence[Any],
-    field: str,
-    listing_started_at: datetime | None,
-    *,
-    is_in_moved_jobs: bool = False,
-) -> PagePosition | None:
-    """The position of the last job whose sort value can be read."""
-    for row in reversed(rows):
-        value = getattr(row, field)
-        if not isinstance(value, Unreadable):
-            return PagePosition(value, row.id, listing_started_at, is_in_moved_jobs)
-    return None
+def _sections(sort: JobOrder, after_position: PagePosition | None) -> Sequence[ListSection]:
+    """The sections from a position on."""
+    sections = [ListSection.IN_ORDER]
+    if isinstance(sort, MetricSort):
+        sections.append(ListSection.WITHOUT_METRIC)
+    if after_position is None:  # all sections are read in one snapshot, in which no job moves
+        return sections
+    if not sort.is_fixed:
+        sections.append(ListSection.MOVED)
+    return sections[sections.index(after_position.section) :]
 
 
-def _started_at(session: Session, sort: Sort) -> datetime | None:
+def _last(positions: Sequence[PagePosition | None]) -> PagePosition | None:
+    """The position of the last job whose sort key can be read."""
+    return next((position for position in reversed(positions) if position is not None), None)
+
+
+def _position(row: Any, value: Any, start: PagePosition) -> PagePosition | None:
+    return None if isinstance(value, Unreadable) else replace(start, value=value, job_id=row.id)
+
+
+def _started_at(session: Session, sort: JobOrder) -> datetime | None:
     """The start time of a walk whose jobs may move; None if the order is fixed."""
-    if sort.field not in MOVED_AT:
+    if sort.is_fixed:
         return None
     listing_started_at: datetime | None = session.scalar(select(now()))
     return listing_started_at
 
 
-def _in_order(
-    search: Search,
-    sort: Sort,
-    after_position: PagePosition | None,
-    listing_started_at: datetime | None,
+def _statement(
+    search: Search, sort: JobOrder, start: PagePosition, listed: Collection[str]
 ) -> Select[Any]:
+    """The jobs of a section after a position in it, in order, with their sort keys."""
+    match start.section:
+        case ListSection.IN_ORDER:
+            return _in_order(search, sort, start)
+        case ListSection.WITHOUT_METRIC:
+            return _without_metric(search, sort.field, start)
+    return _moved(search, sort, start, listed)
+
+
+def _in_order(search: Search, sort: JobOrder, start: PagePosition) -> Select[Any]:
     """The jobs of the list in its order."""
-    key = COLUMNS[sort.field]
-    statement = select(*LISTED_COLUMNS).where(*_conditions(search))
-    if after_position is not None:
-        here = tuple_(key, Job.id)
-        there = tuple_(
-            literal(after_position.value, key.type), literal(after_position.job_id, Job.id.type)
-        )
-        statement = statement.where(here < there if sort.descends else here > there)
-        if sort is Sort.UPDATED_AT:  # otherwise running jobs would be listed repeatedly
-            statement = statement.where(Job.updated_at <= listing_started_at)
-    order = (key.desc(), Job.id.desc()) if sort.descends else (key, Job.id)
-    return statement.order_by(*order)
+    statement = _select(search, sort.key)
+    if isinstance(sort, MetricSort):
+        statement = statement.select_from(JobMetric).join(Job, Job.id == JobMetric.job_id)
+        statement = statement.where(JobMetric.name == sort.field)
+        # Of the same table as the value, so that one index has both.
+        statement = _ordered(statement, (sort.key, JobMetric.job_id), start, sort.descends)
+    else:
+        statement = _ordered(statement, (sort.key, Job.id), start, sort.descends)
+    if sort is Sort.UPDATED_AT and start.value is not None:
+        # Otherwise running jobs would be listed repeatedly.
+        statement = statement.where(Job.updated_at <= start.listing_started_at)
+    return statement
+
+
+def _without_metric(search: Search, metric: str, start: PagePosition) -> Select[Any]:
+    statement = _select(search, Job.created_at).where(~has_metric(metric))
+    return _ordered(statement, (Job.created_at, Job.id), start, descends=True)
 
 
 def _moved(
-    search: Search,
-    sort: Sort,
-    after_position: PagePosition,
-    listing_started_at: datetime,
-    listed: Collection[str],
+    search: Search, sort: JobOrder, start: PagePosition, listed: Collection[str]
 ) -> Select[Any]:
     """The jobs that may have moved to before the position of the walk."""
-    since = listing_started_at - timedelta(seconds=MAX_TRANSACTION_S)
-    there = (
-        literal(after_position.value, Job.created_at.type),
-        literal(after_position.job_id, Job.id.type),
-    )
-    statement = select(*LISTED_COLUMNS).where(
-        *_conditions(search),
-        MOVED_AT[sort.field] > since,
-        Job.created_at <= listing_started_at,
-        tuple_(Job.created_at, Job.id) > tuple_(*there),
+    started_at = start.listing_started_at or EPOCH
+    statement = _select(search, Job.created_at).where(
+        sort.moved_since(started_at - timedelta(seconds=MAX_TRANSACTION_S)),
+        Job.created_at <= started_at,
         Job.id.not_in(listed),
     )
-    return statement.order_by(Job.created_at, Job.id)
+    return _ordered(statement, (Job.created_at, Job.id), start, descends=False)
 
 
-def _fetch(session: Session, statement: Select[Any]) -> list[Any]:
+def _select(search: Search, key: InstrumentedAttribute[Any]) -> Select[Any]:
+    """The jobs that match, with the columns of a list and the sort key."""
+    return select(*LISTED_COLUMNS, key.label(SORT_KEY)).where(*_conditions(search))
+
+
+def _ordered(
+    statement: Select[Any],
+    keys: tuple[InstrumentedAttribute[Any], InstrumentedAttribute[str]],
+    start: PagePosition,
+    descends: bool,
+) -> Select[Any]:
+    """In the order of these keys, after a position."""
+    if start.value is not None:
+        here = tuple_(*keys)
+        there = tuple_(literal(start.value, keys[0].type), literal(start.job_id, keys[1].type))
+        statement = statement.where(here < there if descends else here > there)
+    return statement.order_by(*(key.desc() if descends else key for key in keys))
+
+
+def _fetch(session: Session, statement: Select[Any]) -> list[tuple[Any, Any]]:
+    """The rows with their sort keys."""
     try:
-        return list(session.execute(statement))
+        return [(row, getattr(row, SORT_KEY)) for row in session.execute(statement)]
     except Exception as error:
         if not is_row_error(error):
             raise
     ids = session.scalars(statement.with_only_columns(Job.id)).all()
-    return list(read_partially(session.connection(), ids))
+    rows = read_partially(session.connection(), ids)
+    return [(row, _sort_key(session, statement, row.id)) for row in rows]
+
+
+def _sort_key(session: Session, statement: Select[Any], job_id: str) -> Any:
+    """The sort key of one of the jobs, or Unreadable."""
+    key = statement.selected_columns[SORT_KEY]
+    try:
+        return session.scalar(
+            statement.with_only_columns(key).where(Job.id == job_id).order_by(None)
+        )
+    except Exception as error:
+        if not is_row_error(error):
+            raise
+        return Unreadable()
 
 
 def specs(session: Session, job_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -272,17 +269,19 @@ def _conditions(search: Search) -> list[ColumnElement[bool]]:
         attribute == value
         for attribute, value in (
             (Job.project, search.project),
-            (Job.policy, search.policy),
             (Job.model, search.model),
         )
         if value is not None
     ]
+    if search.policy is not None:
+        conditions.append(or_(Job.policy == search.policy, Job.resolved_policy == search.policy))
     if search.states:
         conditions.append(Job.state.in_(search.states))
     if search.created_after is not None:
         conditions.append(Job.created_at > search.created_after)
     if search.q is not None:
         conditions.append(_matches_text(search.q))
+    conditions += [one.condition() for one in search.metrics]
     return conditions + [_has_label(key, value) for key, value in search.labels]
 
 

@@ -1,5 +1,6 @@
 """State transitions: every change of a job's state is one compare-and-set plus an event."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, tuple_, update
@@ -17,9 +18,21 @@ def change_state(
     session: Session, job_id: str, state: State, *conditions: ColumnElement[bool], **values: Any
 ) -> Job | None:
     """Change the state if transition table and conditions allow it, and write an event."""
+    return change_state_from(session, job_id, source_states(state), state, *conditions, **values)
+
+
+def change_state_from(
+    session: Session,
+    job_id: str,
+    states: Collection[State],
+    state: State,
+    *conditions: ColumnElement[bool],
+    **values: Any,
+) -> Job | None:
+    """As `change_state`, from one of these states instead of those of the transition table."""
     statement = (
         update(Job)
-        .where(Job.id == job_id, Job.state.in_(source_states(state)), *conditions)
+        .where(Job.id == job_id, Job.state.in_(states), *conditions)
         .values(state=state, seq=Job.seq + 1, updated_at=now(), **values)
         .returning(Job)
         .execution_options(populate_existing=True, synchronize_session=False)

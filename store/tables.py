@@ -2,7 +2,7 @@
 
 import secrets
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import (
     JSON,
@@ -14,11 +14,13 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    UniqueConstraint,
+    literal_column,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ampcore.spec import State
+from ampcore.spec import Source, State
 from store.clock import UtcDateTime, now
 
 JsonColumn = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
@@ -41,6 +43,7 @@ class Base(DeclarativeBase):
         dict[str, Any]: JsonColumn,
         dict[str, str]: JsonColumn,
         list[str]: JsonColumn,
+        list[Any]: JsonColumn,
     }
 
 
@@ -61,9 +64,12 @@ class Job(Base):
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    source: Mapped[str] = mapped_column(String(16), default=Source.SUBMITTED)
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     name: Mapped[str] = mapped_column(String(200))
     policy: Mapped[str] = mapped_column(String(32))
+    resolved_policy: Mapped[str | None] = mapped_column(String(32))
+    """The policy that it trains with: what `auto` chose, float32 after a fallback; None before."""
     model: Mapped[str] = mapped_column(String(32))
     labels: Mapped[dict[str, str]]
     spec: Mapped[dict[str, Any]]
@@ -75,6 +81,8 @@ class Job(Base):
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
     cloned_from: Mapped[str | None] = mapped_column(String(32))
+    extends: Mapped[str | None] = mapped_column(String(32))
+    """The job from whose last checkpoint this one starts."""
     state: Mapped[str] = mapped_column(String(16), default=State.QUEUED)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
@@ -96,6 +104,8 @@ class Job(Base):
     """The values of the last stored step."""
     totals: Mapped[dict[str, Any] | None]
     """Totals over the steps so far (ampcore.telemetry.summary)."""
+    metrics: Mapped[dict[str, Any] | None]
+    """The metrics of the last evaluation; non-finite ones as strings."""
     summary: Mapped[dict[str, Any] | None]
     dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -112,14 +122,24 @@ class Job(Base):
 Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
 
 
+# A partial index: few jobs extend another one, and each deletion looks for those.
+Index(
+    "ix_jobs_extends",
+    Job.extends,
+    sqlite_where=Job.extends.is_not(None),
+    postgresql_where=Job.extends.is_not(None),
+)
+
+
 class Attempt(Base):
-    """One execution of a job by a worker."""
+    """One execution of a job, by a worker or elsewhere."""
 
     __tablename__ = "attempts"
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
-    worker_id: Mapped[str] = mapped_column(String(32))
+    worker_id: Mapped[str | None] = mapped_column(String(32))
+    """None: a tracked run."""
     waited_s: Mapped[float] = mapped_column(default=0.0)
     """How long the job was queued before this attempt."""
     first_step: Mapped[int | None] = mapped_column(BigInteger)
@@ -129,6 +149,19 @@ class Attempt(Base):
     message: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     finished_at: Mapped[datetime | None]
+
+
+class RunThroughput(Base):
+    """The throughput histogram of a tracked run, from which its median is updated.
+
+    A worker keeps the histogram of its attempt in memory; the servers that store the steps of a
+    run share this one.
+    """
+
+    __tablename__ = "run_throughputs"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    histogram: Mapped[dict[str, Any]]
 
 
 class StepBlockRow(Base):
@@ -212,6 +245,31 @@ class EventRow(Base):
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
+# A partial index: a job may have many events of other types. The type is literal text, because with
+# a parameter neither database knows at planning time that the index applies.
+EVALUATION_TYPE: Final = literal_column("'evaluation'", String)
+Index(
+    "ix_events_evaluations",
+    EventRow.job_id,
+    EventRow.step,
+    EventRow.seq,
+    sqlite_where=EventRow.type == EVALUATION_TYPE,
+    postgresql_where=EventRow.type == EVALUATION_TYPE,
+)
+
+
+class JobMetric(Base):
+    """A finite metric of a job's last evaluation: what lists of jobs are sorted and filtered by."""
+
+    __tablename__ = "job_metrics"
+    __table_args__ = (Index(None, "name", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    value: Mapped[float]
+    updated_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
 class LogRow(Base):
     """A piece of the output of a trainer process."""
 
@@ -242,6 +300,74 @@ class Artifact(Base):
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
+class Dataset(Base):
+    """A dataset of a project. It exists for users while it has a version.
+
+    Its row stays after that, because the number of a version is never used again.
+    """
+
+    __tablename__ = "datasets"
+    __table_args__ = (UniqueConstraint("project", "name"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
+    name: Mapped[str] = mapped_column(String(64))
+    last_number: Mapped[int] = mapped_column(default=0)
+    """The number of the version that was created last."""
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+
+
+class DatasetVersion(Base):
+    """A version of a dataset: one file, which never changes."""
+
+    __tablename__ = "dataset_versions"
+    __table_args__ = (Index(None, "sha256"), Index(None, "path"))
+
+    dataset_id: Mapped[str] = mapped_column(
+        ForeignKey("datasets.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    file_name: Mapped[str] = mapped_column(String(255))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str] = mapped_column(String(64))
+    path: Mapped[str] = mapped_column(String(200))
+    """In the storage folder of datasets. Versions of a project with equal bytes share it."""
+    state: Mapped[str] = mapped_column(String(16))
+    """`described`, `undescribed` (no reader for the file) or `invalid` (see `message`)."""
+    message: Mapped[str | None] = mapped_column(Text)
+    kind: Mapped[str | None] = mapped_column(String(32))
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    columns: Mapped[list[Any] | None]
+    preview: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+
+
+class DatasetUpload(Base):
+    """An upload in progress, or one that has become a version recently."""
+
+    __tablename__ = "dataset_uploads"
+    __table_args__ = (Index(None, "expires_at"), Index(None, "project"))
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
+    name: Mapped[str] = mapped_column(String(64))
+    file_name: Mapped[str] = mapped_column(String(255))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str | None] = mapped_column(String(64))
+    """What the client expects; None if it did not say."""
+    offset_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    """How many bytes are stored."""
+    parts: Mapped[list[Any]]
+    """The name, size and SHA-256 of each stored part, in order."""
+    number: Mapped[int | None]
+    """The version that it has become; None while it is in progress."""
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+    expires_at: Mapped[datetime]
+
+
 class FileRemoval(Base):
     """Files to be deleted from the storage; the row is deleted after them."""
 
@@ -252,9 +378,9 @@ class FileRemoval(Base):
         BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
     )
     job_id: Mapped[str] = mapped_column(String(32))
-    """No foreign key: the job itself may be deleted already."""
+    """The job, or another folder of the storage. No foreign key: the job may be deleted already."""
     path: Mapped[str | None] = mapped_column(String(500))
-    """None: every file of the job."""
+    """None: every file of the folder."""
     due_at: Mapped[datetime]
     """The time from which any server may delete the files."""
 
@@ -280,13 +406,15 @@ class Worker(Base):
 
 
 class Project(Base):
-    """The owner of jobs, with quotas; a token sees only the jobs of its own project."""
+    """The owner of jobs and datasets, with quotas; a token sees only those of its own project."""
 
     __tablename__ = "projects"
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     max_queued: Mapped[int | None]
     max_running: Mapped[int | None]
+    max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """The stored bytes of its datasets, and those of its unfinished uploads; None: no limit."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 

@@ -117,7 +117,7 @@ def listing(session: Session) -> Sequence[tuple[Worker, str]]:
 
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
     """The ids of the active jobs of each worker: all of them, or those of one project."""
-    running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE))
+    running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
     rows = session.execute(running.where(Job.project == project) if project else running)
     jobs: defaultdict[str, list[str]] = defaultdict(list)
     for worker_id, job_id in rows:

@@ -22,6 +22,9 @@ API = "ampcore.api"
 PREFLIGHT = "ampcore.preflight"
 """Checks of a job before it runs, without TensorFlow."""
 
+CONVERSION = "ampcore.conversion"
+"""Turns a Keras model into a spec; the client imports it only when it is given one."""
+
 ISOLATION = "ampcore.isolation"
 """Confines a trainer process; imports only the standard library."""
 
@@ -30,13 +33,14 @@ ALLOWED = {
     "ampcore/telemetry": (),
     "ampcore/api": SHARED_PACKAGES,
     "ampcore/architectures": SHARED_PACKAGES,
+    "ampcore/formats": ("ampcore.errors", "ampcore.spec"),
     "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
     "ampcore": (),
     "store": SHARED_PACKAGES,
     "service": SHARED_PACKAGES,
     "server": (*SHARED_PACKAGES, API, PREFLIGHT, ISOLATION, "store", "service"),
     "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, CONVERSION),
     "migrations": ("store",),
 }
 """What each package may import of the others."""
@@ -46,12 +50,14 @@ ALLOWED_IN_SERVER = {
     "access": ("errors", "http"),
     "streaming": ("access", "errors", "http"),
     "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
+    "datasets": ("errors", "file_removal", "streaming"),
     "background": ("dispatch", "file_removal"),
     "metrics": ("schema",),
     "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
     "jobs": (
         "access",
         "dataset_folder",
+        "datasets",
         "deps",
         "dispatch",
         "errors",
@@ -214,6 +220,8 @@ def test_allowed_lists_every_package():
         ),
         ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
         ("ampcore.checkpoint", {"tensorflow", "keras"}),
+        ("ampcore.formats.file_description", {"tensorflow", "keras", "pyarrow", "PIL"}),
+        ("ampcore.formats.description", {"tensorflow", "keras", "pandas", "fastapi"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
         (
             "server.cli.app",

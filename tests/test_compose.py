@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 
 from server.access.auth_middleware import PUBLIC_PATHS
-from server.http.limits import MAX_BODY_BYTES
+from server.http.limits import MAX_BODY_BYTES, UPLOADS
 from server.serving.serve import SHUTDOWN_TIMEOUT_S
 from server.settings import Settings as ServerSettings
 from tests.environment import settings_from
@@ -235,6 +235,16 @@ def test_the_proxy_allows_larger_bodies_than_the_server() -> None:
     bound = re.search(r"max_size (\d+)MB", CADDYFILE)
     assert bound is not None
     assert int(bound[1]) * 10**6 > MAX_BODY_BYTES
+
+
+def test_the_proxy_limits_no_uploads() -> None:
+    assert re.search(
+        r"@limited not \{\s+method PUT PATCH\s+path /api/v1/datasets/\*\s+\}\s+"
+        r"request_body @limited \{\s+max_size",
+        CADDYFILE,
+    )
+    assert {method for method, _ in UPLOADS} == {"PUT", "PATCH"}
+    assert all(path.pattern.startswith("/api/v1/datasets/") for _, path in UPLOADS)
 
 
 def test_the_proxy_can_retry_a_post_that_no_server_received() -> None:

@@ -150,8 +150,13 @@ def every_option(command):
 
 
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
-FOREIGN_OPTIONS = {"--require-hashes", "--no-deps", "--durations", "--data-root", "--resume"}
-"""Options of pip, pytest and `python -m ampcore` that a document names without the program."""
+FOREIGN_OPTIONS = {
+    *("--require-hashes", "--no-deps", "--durations"),
+    *("--data-root", "--dataset", "--resume"),
+    *("--options", "--name", "--cache", "--memory", "--cpu", "--disk"),
+}
+"""Options of pip, pytest and `python -m ampcore` (`ampcore.formats`) that a document names without
+the program."""
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import broker, capabilities, usage
 from worker.context import WorkerContext
+from worker.dataset_cache import FOLDER, DatasetCache
 from worker.isolation_plan import log_isolation, plan_isolation
 from worker.registration import WorkerRegistration
 from worker.settings import Settings
@@ -89,6 +90,7 @@ def create_context(settings: Settings) -> WorkerContext:
         work_dirs=work_dirs,
         standby=Standby(isolation=isolation),
         data_root=datasets,
+        dataset_cache=DatasetCache(settings.scratch_dir / FOLDER, settings.dataset_cache_bytes),
         notifier=Notifier(settings.redis_url),
         isolation=isolation,
         lease_s=settings.lease_s,

@@ -23,7 +23,7 @@ from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, MODEL, StoredFile
+from store.artifacts import CHECKPOINT, MODEL, SIGNATURE, StoredFile
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 
@@ -95,6 +95,8 @@ class ArtifactUploader:
         """Upload the file that a committed event names, if it names one."""
         if kind := ARTIFACT_KINDS.get(event.type):
             self.enqueue(Upload(kind, event.data["file"], event.step))
+        if signature := event.data.get("signature"):
+            self.enqueue(Upload(SIGNATURE, signature, event.step))
 
     def enqueue(self, upload: Upload) -> None:
         """Upload a file after those already in the queue."""

@@ -10,19 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from ampcore.spec import Reason
 from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.artifact_uploader import ArtifactUploader
 from worker.background_thread import run_in_background
-from worker.checkpoint_download import fetch_latest_checkpoint
+from worker.checkpoint_download import ExtendedCheckpointMissing, fetch_latest_checkpoint
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
+from worker.dataset_download import DatasetMissing, JobDataset, fetch_dataset, place_dataset
 from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
-from worker.outcome import AttemptResult, TrainerExit, failed_in_worker, result_of
-from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions
+from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
 from worker.write_buffer import WriteBuffer
@@ -60,6 +62,7 @@ class JobAttempt:
         )
         self._output = folder / OUTPUT_DIR
         self._trainer_folder: TrainerFolder | None = None
+        self._downloads: Future[tuple[bool, JobDataset | None]] | None = None
         enqueue = self._writer.enqueue
         self._uploader = ArtifactUploader(
             context.storage, self._database, lease, self._output, enqueue
@@ -91,6 +94,9 @@ class JobAttempt:
             self._writer.close()
             if self._trainer_folder is not None:
                 self._trainer_folder.close()
+            if self._downloads is not None:
+                # Also a download that still runs, because the attempt did not wait for it.
+                self._downloads.add_done_callback(_release_dataset)
 
     def _on_event_committed(self, event: Event) -> None:
         self._uploader.on_event(event)
@@ -99,6 +105,10 @@ class JobAttempt:
         """The attempt's result; None when this worker no longer owns the job."""
         try:
             trainer_exit = self._run_trainer()
+        except ExtendedCheckpointMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_CHECKPOINT, str(error))
+        except DatasetMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_DATA, str(error))
         except Exception as error:
             log.exception("the attempt failed in the worker")
             return failed_in_worker(error)
@@ -108,27 +118,47 @@ class JobAttempt:
     def _run_trainer(self) -> TrainerExit:
         fetched = self._folder / FETCHED_DIR
         fetched.mkdir(parents=True)
-        checkpoint_fetch = run_in_background(partial(self._fetch_checkpoint, fetched))
-        done = False
-        while not done:
-            # Checked here too: earlier attempts may have used up the whole timeout.
-            if (stop_reason := self._stop_conditions.stop_reason()) is not None:
-                return TrainerExit(None, 0, stop_reason)
-            done = _is_done(checkpoint_fetch)
-        resume = checkpoint_fetch.result()
+        self._downloads = downloads = run_in_background(partial(self._download, fetched))
+        if (stop_reason := self._wait_for(downloads)) is not None:
+            return TrainerExit(None, 0, stop_reason)
+        resume, dataset = downloads.result()
         process = self._context.standby.take()
         try:
             self._place_checkpoints(process, list(fetched.iterdir()))
-            process.assign(self._assignment(resume=resume))
+            placing = run_in_background(partial(self._place_dataset, process, dataset))
+            if (stop_reason := self._wait_for(placing)) is not None:
+                return TrainerExit(None, 0, stop_reason)
+            process.assign(self._assignment(resume=resume, datasets=placing.result()))
             return self._supervise(process)
         finally:
             process.end(grace_s=0)
 
-    def _fetch_checkpoint(self, folder: Path) -> bool:
-        enqueue = self._writer.enqueue
-        return fetch_latest_checkpoint(
-            self._context.storage, self._database, self._lease, folder, enqueue
+    def _wait_for(self, work: Future[Any]) -> StopReason | None:
+        """Wait for background work; the reason to stop the attempt if there is one before."""
+        done = False
+        while not done:
+            # Checked at least once: earlier attempts may have used up the whole timeout.
+            if (stop_reason := self._stop_conditions.stop_reason()) is not None:
+                return stop_reason
+            done = _is_done(work)
+        return None
+
+    def _download(self, folder: Path) -> tuple[bool, JobDataset | None]:
+        """Download the checkpoint to resume from, and the dataset; whether there is each."""
+        enqueue, storage = self._writer.enqueue, self._context.storage
+        resume = fetch_latest_checkpoint(
+            storage, self._database, self._lease, folder, enqueue, extends=self._job.extends
         )
+        dataset = fetch_dataset(
+            self._context.dataset_cache, storage, self._database, self._job.project, self._job.spec
+        )
+        return resume, dataset
+
+    def _place_dataset(self, process: TrainerProcess, dataset: JobDataset | None) -> dict[str, str]:
+        """Where the trainer reads its dataset, by its name in the spec."""
+        if dataset is None:
+            return {}
+        return {dataset.reference: str(place_dataset(dataset, process.folder, self._folder))}
 
     def _place_checkpoints(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
         """Move the downloaded checkpoints into the trainer's output folder."""
@@ -142,12 +172,13 @@ class JobAttempt:
         for path in fetched:
             process.folder.move_in(path)
 
-    def _assignment(self, *, resume: bool) -> dict[str, Any]:
+    def _assignment(self, *, resume: bool, datasets: dict[str, str]) -> dict[str, Any]:
         return {
             "job_id": self._job.id,
             "attempt": self._job.attempt,
             "spec": self._job.spec,
             "data_root": str(self._context.data_root),
+            "datasets": datasets,
             "output_dir": str(self._output),
             "resume": resume,
         }
@@ -207,6 +238,14 @@ class JobAttempt:
             log.info("stopping the trainer: %s", updated.stop_reason.value)
             process.terminate()
         return updated
+
+
+def _release_dataset(downloads: Future[tuple[bool, JobDataset | None]]) -> None:
+    """Allow the deletion of a downloaded dataset from the cache."""
+    if downloads.exception() is None:
+        _, dataset = downloads.result()
+        if dataset is not None:
+            dataset.cached.close()
 
 
 def _is_done(future: Future[Any]) -> bool:

@@ -1,8 +1,7 @@
 """Download the newest usable checkpoint of a job, so that the next attempt resumes from it."""
 
-import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +10,14 @@ from service.storage import FileDamaged, FileNotStored, Storage, StorageFailed
 from store import artifacts
 from store.tables import Artifact
 from worker.database_retry import Lease, RetryingDatabase
-
-log = logging.getLogger(__name__)
+from worker.storage_retry import fetch_with_retries
 
 CHECKPOINT_DIR: Final = "checkpoints"
 """The trainer's checkpoint folder, in its output folder (ampcore.checkpoint.saver)."""
-RETRY_DELAYS_S: Final = (0.5, 2.0, 5.0)
-"""Waits between tries while the storage is unreachable."""
+
+
+class ExtendedCheckpointMissing(Exception):
+    """No checkpoint of the job that is extended can be used any more."""
 
 
 def fetch_latest_checkpoint(
@@ -26,10 +26,13 @@ def fetch_latest_checkpoint(
     lease: Lease,
     output_dir: Path,
     on_warning: Callable[[Event], object],
+    *,
+    extends: str | None = None,
 ) -> bool:
     """Download the newest usable checkpoint of the lease's job into `output_dir`.
 
-    A damaged or missing checkpoint causes a warning, and the next older one is tried.
+    A damaged or missing checkpoint causes a warning, and the next older one is tried; after its own
+    those of the job that it extends, if any.
 
     Returns:
         True when a checkpoint was downloaded; False when the job starts at step 0.
@@ -37,8 +40,11 @@ def fetch_latest_checkpoint(
     Raises:
         StorageFailed: The storage cannot be reached and no other checkpoint is usable. Starting
             at step 0 would discard checkpoints that are only unreachable for now.
+        ExtendedCheckpointMissing: There is no usable checkpoint of the job that it extends.
     """
-    rows = database.write(lambda session: artifacts.checkpoints(session, lease.job_id))
+    rows = _checkpoints(database, lease.job_id)
+    if extends is not None:
+        rows = [*rows, *_checkpoints(database, extends)]
     unreachable: StorageFailed | None = None
     for row in rows:
         try:
@@ -52,6 +58,11 @@ def fetch_latest_checkpoint(
             return True
     if unreachable is not None:
         raise unreachable
+    if extends is not None:
+        raise ExtendedCheckpointMissing(
+            f"No checkpoint of job {extends}, which this job extends, is available any more. "
+            "Clone the job to train from the beginning."
+        )
     if rows:
         on_warning(
             _warning("restarted_at_step_0", "No checkpoint is usable; training restarts at step 0.")
@@ -59,19 +70,15 @@ def fetch_latest_checkpoint(
     return False
 
 
+def _checkpoints(database: RetryingDatabase, job_id: str) -> Sequence[Artifact]:
+    return database.write(lambda session: artifacts.checkpoints(session, job_id))
+
+
 def _fetch(storage: Storage, row: Artifact, folder: Path, attempt_ended: threading.Event) -> None:
     folder.mkdir(exist_ok=True)
     # The trainer takes the checkpoint with the highest number in its name; this is the only one.
     file = folder / Path(row.path).name
-    for wait_s in RETRY_DELAYS_S:
-        try:
-            return storage.fetch(row.job_id, row.path, file, row.sha256)
-        except (FileDamaged, FileNotStored):
-            raise
-        except StorageFailed as error:
-            log.warning("checkpoint download failed, retrying in %g s: %s", wait_s, error)
-        attempt_ended.wait(wait_s)
-    return storage.fetch(row.job_id, row.path, file, row.sha256)
+    fetch_with_retries(storage, (row.job_id, row.path), file, row.sha256, attempt_ended)
 
 
 def _unusable(row: Artifact, error: StorageFailed) -> Event:

@@ -8,6 +8,7 @@ from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
+from worker.dataset_cache import DatasetCache
 from worker.isolation import Isolation
 from worker.oom_kills import OomKillCounter, memory_events_file
 from worker.standby import READY_TIMEOUT_S, Standby
@@ -28,6 +29,7 @@ class WorkerContext:
     work_dirs: WorkDirs
     standby: Standby
     data_root: Path
+    dataset_cache: DatasetCache
     notifier: Notifier
     isolation: Isolation | None = None
     """How its trainers are isolated; None: not at all."""

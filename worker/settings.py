@@ -7,6 +7,7 @@ from pydantic_settings import NoDecode
 
 from ampcore.spec.training import QueueName
 from service.settings import AbsolutePath, SharedSettings
+from worker.dataset_cache import DEFAULT_MAX_BYTES
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
 
 
@@ -44,6 +45,10 @@ class Settings(SharedSettings):
     """The queues to serve; None: those whose jobs its machine can run."""
     scratch_dir: AbsolutePath = Field(default_factory=lambda data: data["data_dir"] / "scratch")
     """Where attempts write before uploads; default: `scratch` in the data folder."""
+    dataset_cache_bytes: int = Field(
+        DEFAULT_MAX_BYTES, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
+    )
+    """Maximum size of the downloaded datasets that are kept; those in use are kept anyway."""
     trainer_isolation: IsolationMode = Field(
         IsolationMode.AUTO, description=" or ".join(IsolationMode)
     )

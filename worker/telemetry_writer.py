@@ -182,6 +182,7 @@ class TelemetryWriter:
             total_steps=header["total_steps"],
             first_step=first_step,
             totals=self._step_summary.to_json(),
+            policy=header.get("policy"),
         )
 
     def _with_totals(self, entry: TelemetryEntry) -> TelemetryEntry:

@@ -11,6 +11,8 @@ from ampclient.cli import (
     artifacts,
     audit,
     compare,
+    datasets,
+    evaluations,
     export,
     job_actions,
     jobs,
@@ -46,6 +48,7 @@ for command in (
     compare.compare,
     records.logs,
     records.steps,
+    evaluations.evaluations,
     export.export,
     records.events,
     records.attempts,
@@ -56,10 +59,12 @@ for command in (
     job_actions.resume,
     job_actions.retry,
     job_actions.clone,
+    job_actions.extend,
     job_actions.edit,
     job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(datasets.group, name="dataset")
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")
 app.add_typer(projects.group, name="project")

@@ -24,8 +24,6 @@ RESULT_LABELS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "last_loss": ("last loss", formats.number),
     "best_loss": ("best loss", formats.number),
     "final_loss": ("final loss", formats.number),
-    "val_loss": ("validation loss", formats.number),
-    "val_accuracy": ("validation accuracy", formats.percent),
     "median_examples_per_s": ("median examples/s", formats.rate),
     "steps_s": ("time in steps", formats.duration),
     "peak_memory_bytes": ("peak memory", formats.size),
@@ -110,8 +108,13 @@ def _cut(text: str, longest: int) -> str:
 
 def _result(name: str, values: Sequence[Any]) -> Line | None:
     """The row of a result; None if no job has it."""
+    from ampcore.telemetry.metrics import is_metric  # loads NumPy
+
     if all(value is None for value in values):
         return None
+    if is_metric(name):
+        numbers = [None if value is None else float(value) for value in values]
+        return formats.metric_label(name), [formats.metric(name, number) for number in numbers]
     word, written = RESULT_LABELS.get(name, (name.replace("_", " "), _value))
     return word, [UNKNOWN if value is None else written(value) for value in values]
 

@@ -1,4 +1,4 @@
-"""`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `edit` and `delete`: change a job."""
+"""`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `extend`, `edit`, `delete`: actions."""
 
 from typing import Annotated, Any, Final
 
@@ -23,6 +23,7 @@ def _one_of(*states: State) -> Any:
 
 
 NotEnded = Annotated[str, _one_of(*ACTIVE_STATES)]
+Succeeded = Annotated[str, _one_of(State.SUCCEEDED)]
 Paused = Annotated[str, _one_of(State.PAUSED)]
 EndedBadly = Annotated[str, _one_of(State.FAILED, State.CANCELLED)]
 Ended = Annotated[str, _one_of(*ENDED_STATES)]
@@ -74,6 +75,22 @@ def clone(
     values = parsed_assignments(assignments or ())
     job = job_of(context, job_id).clone(values, idempotency_key=key)
     print_posted(job, watch=watch, as_json=as_json)
+
+
+def extend(
+    context: typer.Context,
+    job_id: Succeeded,
+    *,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, metavar="N", help="The number of further epochs.")
+    ],
+    key: IdempotencyKey = None,
+    watch: Watch = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a new job that continues a succeeded one for more epochs, from its last checkpoint."""
+    extension = job_of(context, job_id).extend(epochs, idempotency_key=key)
+    print_posted(extension, watch=watch, as_json=as_json)
 
 
 def edit(

@@ -1,25 +1,40 @@
 """Prints jobs as a table, one job as fields, and a validated spec as paragraphs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from ampclient import formats
 from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
+from ampcore.spec.states import Source
+
+VALIDATION_LOSS: Final = "val_loss"
 
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
     from ampcore.api.validation import Validation
 
 
-def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None) -> None:
-    """One row per job, with these names by id; with a project column if there are several."""
+TRACKED: Final = "elsewhere: a program sends its steps (tracked)"
+
+
+def print_jobs(
+    jobs: Sequence["JobView"],
+    names: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
+) -> None:
+    """One row per job, with these names by id; with a project column if there are several.
+
+    Without `metrics`, the validation loss is shown if a job has one.
+    """
     from ampclient.progress.live_table import styled_state
     from ampclient.terminal_table import Cell, TableColumn
 
     several = len({job.project for job in jobs}) > 1
+    has_loss = any(VALIDATION_LOSS in (job.metrics or {}) for job in jobs)
+    shown = metrics or ([VALIDATION_LOSS] if has_loss else [])
     columns = (
         TableColumn("ID"),
         TableColumn("NAME", min_width=12),
@@ -28,6 +43,7 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
         TableColumn("POLICY", drop_order=1),
         TableColumn("STEP", align_right=True),
         TableColumn("LOSS", align_right=True),
+        *(TableColumn(formats.printable(name), align_right=True) for name in shown),
         TableColumn("SKIPPED", align_right=True, drop_order=4),
         TableColumn("CREATED", align_right=True, drop_order=3),
     )
@@ -36,10 +52,11 @@ def print_jobs(jobs: Sequence["JobView"], names: Mapping[str, str] | None = None
             job.id,
             formats.printable((names or {}).get(job.id, job.name)),
             *([job.project] if several else []),
-            styled_state(f"{job.state}, {job.note}" if job.note else job.state),
-            job.policy,
+            styled_state(f"{job.state_text}, {job.note}" if job.note else job.state_text),
+            formats.printable(job.policy_text),
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
+            *(formats.metric(name, (job.metrics or {}).get(name)) for name in shown),
             str(job.skipped),
             ago(job.created_at),
         )
@@ -77,19 +94,19 @@ def _state(job: "JobView") -> str:
 def _origin(job: "JobView") -> list[tuple[str, str]]:
     facts = [
         ("model", job.model),
-        ("policy", _policy(job)),
+        ("policy", job.policy_text),
         ("labels", " ".join(f"{key}={value}" for key, value in job.labels.items()) or UNKNOWN),
         ("project", job.project),
-        ("queue", f"{job.queue}, priority {job.priority}"),
+        ("runs", TRACKED)
+        if job.source == Source.TRACKED
+        else ("queue", f"{job.queue}, priority {job.priority}"),
     ]
-    known = (("submitted by", job.created_by), ("cloned from", job.cloned_from))
+    known = (
+        ("submitted by", job.created_by),
+        ("cloned from", job.cloned_from),
+        ("extends", job.extends),
+    )
     return facts + [(name, value) for name, value in known if value]
-
-
-def _policy(job: "JobView") -> str:
-    """The policy of the spec, and the one that `auto` chose."""
-    chosen = job.summary.policy if job.summary else None
-    return job.policy if chosen in (None, job.policy) else f"{job.policy} (chose {chosen})"
 
 
 def _progress(job: "JobView") -> list[tuple[str, str]]:
@@ -122,8 +139,6 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
         facts += [
             ("loss", _with_best(summary.final_loss, summary.best_loss)),
             ("loss scale", _with_health(summary.final_loss_scale, summary.scale_health)),
-            ("validation loss", formats.number(summary.val_loss)),
-            ("validation accuracy", formats.percent(summary.val_accuracy)),
         ]
     elif job.latest is not None:
         best, health = (summary.best_loss, summary.scale_health) if summary else (None, None)
@@ -131,11 +146,21 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
             ("loss", _with_best(job.latest.loss, best)),
             ("loss scale", _with_health(job.latest.loss_scale, health)),
         ]
+    facts += _metrics(job)
     facts.append(("examples/s", formats.rate(job.examples_per_s)))
     if summary is not None and summary.model_file:
         path = f"attempt-{job.attempt}/{summary.model_file}"
         facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
     return facts
+
+
+def _metrics(job: "JobView") -> list[tuple[str, str]]:
+    """The metrics of the last evaluation; servers before 0.6 send only those of the result."""
+    metrics = job.metrics
+    if metrics is None and job.summary is not None:
+        found = {"val_loss": job.summary.val_loss, "val_accuracy": job.summary.val_accuracy}
+        metrics = {name: value for name, value in found.items() if value is not None}
+    return [(formats.metric_label(n), formats.metric(n, v)) for n, v in (metrics or {}).items()]
 
 
 def _with_best(loss: float | None, best: float | None) -> str:

@@ -1,6 +1,8 @@
 """`ampctl list` and `get`: list jobs, show one job."""
 
-from typing import Annotated
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +12,8 @@ from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output import print_json
 from ampcore.spec import State
 from ampcore.spec.problems import closest_match
+
+COMPARISON: Final = re.compile("[<>=]")
 
 
 def _state(text: str) -> State:
@@ -40,6 +44,16 @@ Labels = Annotated[
         show_default=False,
     ),
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="Only jobs whose last evaluation meets this: 'val_loss<0.1', 'val_accuracy>=0.9'. May "
+        "be repeated.",
+        show_default=False,
+    ),
+]
 Text = Annotated[
     str | None,
     typer.Option(help="Search: part of the name, or the start of the id.", show_default=False),
@@ -63,8 +77,8 @@ Sort = Annotated[
     str | None,
     typer.Option(
         metavar="FIELD",
-        help="created_at, updated_at, name or priority; -FIELD sorts descending.  "
-        "[default: -created_at]",
+        help="created_at, updated_at, name, priority, or a metric such as val_loss; -FIELD sorts "
+        "descending.  [default: -created_at]",
         show_default=False,
     ),
 ]
@@ -86,6 +100,7 @@ def list_(
     *,
     states: States = None,
     labels: Labels = None,
+    where: Where = None,
     q: Text = None,
     policy: Policy = None,
     model: Model = None,
@@ -101,6 +116,7 @@ def list_(
         client_of(context).jobs.list(
             state=states,
             label=labels,
+            metric=where,
             q=q,
             policy=policy,
             model=model,
@@ -115,11 +131,18 @@ def list_(
     if as_json:
         print_json([job.to_json() for job in jobs])
     elif jobs:
-        print_jobs(jobs)
+        print_jobs(jobs, metrics=_metrics_in(sort, where))
     else:
         typer.echo("No matching jobs.", err=True)
     if len(found) > len(jobs):
         typer.echo(f"Showing the first {limit}; use --limit N or --all-pages for more.", err=True)
+
+
+def _metrics_in(sort: str | None, where: Sequence[str] | None) -> list[str]:
+    """The metrics that the list is sorted or filtered by."""
+    texts = [*([sort.removeprefix("-")] if sort else []), *(where or ())]
+    names = [COMPARISON.split(text)[0].strip() for text in texts]
+    return [name for name in dict.fromkeys(names) if name.startswith("val_")]
 
 
 def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

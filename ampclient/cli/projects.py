@@ -29,6 +29,10 @@ MaxRunning = Annotated[
     str | None,
     typer.Option(metavar="N|none", help="Maximum number of running jobs.", show_default=False),
 ]
+MaxDatasetBytes = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum bytes of datasets.", show_default=False),
+]
 
 
 @group.command(name="list")
@@ -48,20 +52,24 @@ def set_(
     *,
     max_queued: MaxQueued = None,
     max_running: MaxRunning = None,
+    max_dataset_bytes: MaxDatasetBytes = None,
     as_json: AsJson = False,
 ) -> None:
     """Set a project's quotas, creating it if needed. Options left out keep their value."""
-    given = {"max_queued": max_queued, "max_running": max_running}
+    given = {
+        "max_queued": max_queued,
+        "max_running": max_running,
+        "max_dataset_bytes": max_dataset_bytes,
+    }
     quotas = {key: _quota(text) for key, text in given.items() if text is not None}
     if not quotas:
-        raise typer.BadParameter("nothing to set: give --max-queued or --max-running")
+        options = "--max-queued, --max-running or --max-dataset-bytes"
+        raise typer.BadParameter(f"nothing to set: give {options}")
     projects = client_of(context).projects
     known = next((project for project in projects.list() if project.name == name), None)
     kept = {key: getattr(known, key, None) for key in given}
     wanted = kept | quotas
-    changed = projects.update(
-        name, max_queued=wanted["max_queued"], max_running=wanted["max_running"]
-    )
+    changed = projects.update(name, **wanted)
     if as_json:
         print_json(changed.to_json())
     else:

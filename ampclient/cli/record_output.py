@@ -70,7 +70,7 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
             duration_between(attempt.started_at, attempt.finished_at),
             formats.duration(attempt.waited_s),
             UNKNOWN if attempt.first_step is None else str(attempt.first_step),
-            attempt.worker_id,
+            attempt.worker_id or UNKNOWN,
             attempt.outcome or "running",
             formats.printable(attempt.message or attempt.reason or UNKNOWN),
         )

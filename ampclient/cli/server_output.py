@@ -103,6 +103,8 @@ def print_projects(projects: Iterable["Project"]) -> None:
         TableColumn("MAX", align_right=True),
         TableColumn("RUNNING", align_right=True),
         TableColumn("MAX", align_right=True),
+        TableColumn("DATASETS", align_right=True),
+        TableColumn("MAX", align_right=True),
         TableColumn("CREATED", align_right=True, drop_order=1),
     )
     rows = [
@@ -112,6 +114,8 @@ def print_projects(projects: Iterable["Project"]) -> None:
             _quota(project.max_queued),
             str(project.running),
             _quota(project.max_running),
+            formats.size(project.dataset_bytes),
+            _byte_quota(project.max_dataset_bytes),
             ago(project.created_at),
         )
         for project in projects
@@ -149,6 +153,10 @@ def print_audit(entries: Iterable["AuditEntry"]) -> None:
 
 def _quota(limit: int | None) -> str:
     return "no limit" if limit is None else str(limit)
+
+
+def _byte_quota(limit: int | None) -> str:
+    return "no limit" if limit is None else formats.size(limit)
 
 
 def _device(device: Mapping[str, Any]) -> str:

@@ -67,6 +67,8 @@ def progress_line(progress: JobProgress) -> str:
             f"skipped {job.skipped}",
             f"{formats.rate(job.examples_per_s)} examples/s",
         ]
+    if job.metrics:
+        facts.append(formats.metrics(job.metrics))
     if progress.remaining_s:
         facts.append(f"{formats.duration(progress.remaining_s)} left")
     if job.message:

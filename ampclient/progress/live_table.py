@@ -117,12 +117,12 @@ def progress_table(progresses: Sequence[JobProgress], width: int) -> Table:
 
 
 def styled_state(state: str) -> Text:
-    """A state with its colour."""
-    return Text(state, style=STYLES.get(state, ""))
+    """A state, or a state and a note after a comma, with the colour of the state."""
+    return Text(state, style=STYLES.get(state.partition(",")[0], ""))
 
 
 def _messages(progresses: Sequence[JobProgress]) -> list[Text]:
-    """Lines below the table: a new attempt, what a job waits for, or its error message."""
+    """Lines below the table: a new attempt, what a job waits for, metrics, or its error message."""
     lines = []
     waiting = [progress for progress in progresses if progress.waiting_for]
     for progress in progresses:
@@ -131,6 +131,8 @@ def _messages(progresses: Sequence[JobProgress]) -> list[Text]:
         # Only the first waiting job gets a line: a long queue would fill the screen.
         said = [progress.attempt, progress.waiting_for if progress in waiting[:1] else None]
         lines += [Text(name + text, style="dim") for text in said if text]
+        if progress.job.metrics:
+            lines.append(Text(name + formats.metrics(progress.job.metrics), style="dim"))
         if progress.job.message:
             lines.append(Text(name + formats.printable(progress.job.message), style="yellow"))
     return lines

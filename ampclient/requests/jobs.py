@@ -25,6 +25,8 @@ class Search:
     states: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Each `key=value`, or `key` for any value."""
+    metrics: Sequence[str] = ()
+    """Each a condition on a metric, as in `val_accuracy>=0.9`."""
     q: str | None = None
     policy: str | None = None
     model: str | None = None
@@ -39,6 +41,7 @@ class Search:
         """The search as query parameters."""
         several = [("state", state) for state in self.states]
         several += [("label", label) for label in self.labels]
+        several += [("metric", metric) for metric in self.metrics]
         several += [("fields", field) for field in self.fields]
         return several + params(
             q=self.q,
@@ -59,6 +62,12 @@ def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> JsonRequ
     """Queue a job with the spec of another one, with each path of `assignments` set in it."""
     body = {"set": dict(assignments)} if assignments else {}
     return _post(job_path(job_id, "clone"), body=body, headers=idempotency_header(key))
+
+
+def extend_job(job_id: str, epochs: int, key: str) -> JsonRequest[JobView]:
+    """Queue a job that continues another one for more epochs; the same key returns the same job."""
+    path = job_path(job_id, "extend")
+    return _post(path, body={"epochs": epochs}, headers=idempotency_header(key))
 
 
 def validate_job(spec: Mapping[str, Any]) -> JsonRequest[Validation]:

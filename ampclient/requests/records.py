@@ -5,10 +5,12 @@ from typing import Final
 from ampclient.requests.request import JsonRequest, Request, items_of, job_path, params, quote_path
 from ampcore.api.artifacts import Artifact, ArtifactList
 from ampcore.api.attempts import Attempt, AttemptList
+from ampcore.api.evaluations import EvaluationPage
 from ampcore.api.events import EventPage
 from ampcore.api.logs import LogEntry, LogPage
 
 ENTRIES_PER_PAGE: Final = 1_000
+EVALUATIONS_PER_PAGE: Final = 10_000
 
 
 def get_events(job_id: str, *, after: int | None) -> JsonRequest[EventPage]:
@@ -18,6 +20,16 @@ def get_events(job_id: str, *, after: int | None) -> JsonRequest[EventPage]:
         path=job_path(job_id, "events"),
         params=params(after=after, limit=ENTRIES_PER_PAGE),
         read=EventPage.from_json,
+    )
+
+
+def get_evaluations(job_id: str, *, after: int | None) -> JsonRequest[EvaluationPage]:
+    """A page of the evaluations."""
+    return JsonRequest(
+        method="GET",
+        path=job_path(job_id, "evaluations"),
+        params=params(after=after, limit=EVALUATIONS_PER_PAGE),
+        read=EvaluationPage.from_json,
     )
 
 

@@ -47,9 +47,14 @@ def list_models() -> JsonRequest[list[SpecKind]]:
     return JsonRequest(method="GET", path="/models", read=items_of(SpecKindList))
 
 
-def list_datasets() -> JsonRequest[list[SpecKind]]:
+def list_layers() -> JsonRequest[list[SpecKind]]:
+    """The kinds of layer that own models are built from."""
+    return JsonRequest(method="GET", path="/layers", read=items_of(SpecKindList))
+
+
+def list_data_kinds() -> JsonRequest[list[SpecKind]]:
     """The kinds of data that a spec can name."""
-    return JsonRequest(method="GET", path="/datasets", read=items_of(SpecKindList))
+    return JsonRequest(method="GET", path="/data-kinds", read=items_of(SpecKindList))
 
 
 def list_optimizers() -> JsonRequest[list[SpecKind]]:

@@ -8,10 +8,10 @@ from ampcore.api.base import AnyReason, ApiModel, StoredModel
 
 
 class Attempt(StoredModel):
-    """One attempt of a worker to run a job."""
+    """One attempt of a worker to run a job; a tracked run has one, without a worker."""
 
     attempt: int
-    worker_id: str
+    worker_id: str | None
     outcome: str | None = Field(description="How it ended; null while it runs.")
     reason: AnyReason | None
     message: str | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import to_jsonable_python
 
-from ampcore.spec.states import Reason, State
+from ampcore.spec.states import Reason, Source, State
 
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The non-finite numbers, which JSON writes as strings."""
@@ -64,6 +64,7 @@ else:
     AnyState = Annotated[
         State | str, Field(union_mode="left_to_right"), AfterValidator(_parse_state)
     ]
+AnySource = Annotated[Source | str, Field(union_mode="left_to_right")]
 AnyReason = Annotated[Reason | str, Field(union_mode="left_to_right")]
 
 

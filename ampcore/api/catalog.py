@@ -8,7 +8,7 @@ from ampcore.api.base import ApiModel
 
 
 class SpecKind(ApiModel):
-    """One kind of model, data or optimizer that a spec can name."""
+    """One kind of model, layer, data or optimizer that a spec can name."""
 
     kind: str
     description: str

@@ -21,6 +21,10 @@ class ComparedJob(ApiModel):
         description="As `Steps.data` of downsampled steps; and `elapsed_s`, the seconds that all "
         "steps up to the end of the point took."
     )
+    evaluations: dict[str, list[int | Number]] = Field(
+        description="Its evaluations: `step`, `epoch` (-1 if unknown), `elapsed_s`, and a list for "
+        "each metric, such as `val_loss`."
+    )
 
 
 class Difference(ApiModel):

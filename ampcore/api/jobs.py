@@ -5,7 +5,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ampcore.api.base import AnyReason, AnyState, ApiModel, Number, StoredModel, UnknownState
+from ampcore.api.base import (
+    AnyReason,
+    AnySource,
+    AnyState,
+    ApiModel,
+    Number,
+    StoredModel,
+    UnknownState,
+)
 from ampcore.spec.training import Labels
 
 
@@ -75,6 +83,10 @@ class JobFields(StoredModel):
     """The fields of a job other than its spec. Times are in UTC."""
 
     id: str
+    source: AnySource = Field(
+        description="`submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program "
+        "sends its steps."
+    )
     name: str
     project: str
     state: AnyState
@@ -94,15 +106,25 @@ class JobFields(StoredModel):
     total_steps: int | None = Field(description="Known once the job runs; null before.")
     progress: float | None = Field(description="From 0 to 1.")
     policy: str
+    resolved_policy: str | None = Field(
+        description="The policy that it trains with: what `auto` chose, float32 after a fallback. "
+        "Null until it has started."
+    )
     model: str
     labels: dict[str, str]
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None
+    metrics: dict[str, Number] | None = Field(
+        description="The metrics of the last evaluation, such as `val_loss`; null before the first."
+    )
     loss_scale_mode: str | None = Field(description="The loss-scale mode in the spec.")
     examples_per_step: int | None = Field(description="`batch_size` × `accumulate` in the spec.")
     created_by: str | None = Field(description="The name of the token that submitted the job.")
     cloned_from: str | None = Field(description="The id of the job that it was cloned from.")
+    extends: str | None = Field(
+        description="The id of the job from whose last checkpoint it continues."
+    )
     request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
     created_at: datetime
     not_before: datetime | None = Field(
@@ -131,7 +153,10 @@ class ListedJob(JobFields):
 class Job(JobFields):
     """The current state of a job."""
 
-    spec: dict[str, Any] = Field(description="The normalised spec, with all defaults filled in.")
+    spec: dict[str, Any] = Field(
+        description="The normalised spec, with all defaults filled in; of a tracked run a "
+        "`TrackedSpec`."
+    )
 
 
 class JobPage(ApiModel):
@@ -163,6 +188,14 @@ class JobChanges(RequestModel):
         default_factory=dict, description="All labels; they replace the old ones."
     )
     priority: int = Field(default=5, ge=0, le=9, json_schema_extra=_remove_default)
+
+
+class Extension(RequestModel):
+    """How much longer the new job trains."""
+
+    epochs: int = Field(
+        ge=1, le=1_000_000, description="The number of further epochs.", examples=[5]
+    )
 
 
 class CloneChanges(RequestModel):

@@ -7,8 +7,8 @@ models of keras.applications are not here: Keras alone knows their layers.
 from collections.abc import Callable
 from typing import Any, Final
 
-from ampcore.architectures import embedding, gan, images, language
-from ampcore.architectures.layers import DataShape, LayerConfig, NetworkConfig
+from ampcore.architectures import embedding, gan, images, language, own_layers
+from ampcore.architectures.layers import DataShape, InputConfig, LayerConfig, NetworkConfig
 from ampcore.spec.model import ModelSpec
 
 Architecture = Callable[[Any, DataShape], dict[str, NetworkConfig]]
@@ -22,6 +22,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "embedding": embedding.embedding,
     "lstm_lm": language.lstm_lm,
     "transformer_lm": language.transformer_lm,
+    "layers": own_layers.own_layers,
 }
 """By kind of model, a function from (the spec's model part, the data's shape) to its networks."""
 
@@ -29,6 +30,7 @@ __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "DataShape",
+    "InputConfig",
     "LayerConfig",
     "NetworkConfig",
     "describe_networks",

@@ -7,7 +7,8 @@ lessons of Argonne's ALCF.
 from typing import Final
 
 from ampcore.architectures.images import image_shape
-from ampcore.architectures.layers import DataShape, NetworkBuilder, NetworkConfig, Shape
+from ampcore.architectures.layers import DataShape, NetworkBuilder, NetworkConfig
+from ampcore.spec.layers.inference import Shape
 from ampcore.spec.model import Gan
 
 UPSAMPLINGS: Final = 2
@@ -38,7 +39,7 @@ def _generator(spec: Gan, shape: Shape) -> NetworkConfig:
         builder.add("BatchNormalization", f"norm_{index + 1}")
         _add_conv(builder, filters, f"conv_{index + 1}", f"/model/generator/{index}")
         if index < UPSAMPLINGS:
-            builder.add("UpSampling2D", f"up_{index + 1}", size=2)
+            builder.add("UpSampling2D", f"up_{index + 1}", size=(2, 2))
     builder.add("BatchNormalization", "norm_image")
     _add_conv(builder, shape[-1], "image", activation="sigmoid")
     return builder.network()
@@ -49,7 +50,7 @@ def _discriminator(spec: Gan, shape: Shape) -> NetworkConfig:
     builder = NetworkBuilder("discriminator", "images", shape)
     for index, filters in enumerate(spec.discriminator):
         _add_conv(builder, filters, f"conv_{index + 1}", f"/model/discriminator/{index}")
-        builder.add("MaxPooling2D", f"pool_{index + 1}", pool_size=2)
+        builder.add("MaxPooling2D", f"pool_{index + 1}", pool_size=(2, 2))
         builder.add("Dropout", f"dropout_{index + 1}", rate=DROPOUT)
     builder.add("Flatten", "flatten")
     # Checkpoints and overrides use this name of the layer.
@@ -68,7 +69,7 @@ def _add_conv(
         "Conv2D",
         name,
         filters=filters,
-        kernel_size=KERNEL,
+        kernel_size=(KERNEL, KERNEL),
         padding="same",
         activation=activation,
         spec_fields={"filters": pointer},

@@ -38,11 +38,11 @@ def cnn(spec: Cnn, data: DataShape) -> dict[str, NetworkConfig]:
             "Conv2D",
             f"conv_{index + 1}",
             filters=filters,
-            kernel_size=spec.kernel,
+            kernel_size=(spec.kernel, spec.kernel),
             activation="relu",
             spec_fields={"filters": f"/model/filters/{index}"},
         )
-    builder.add("MaxPooling2D", "pool", pool_size=2)
+    builder.add("MaxPooling2D", "pool", pool_size=(2, 2))
     if spec.dropout:
         builder.add("Dropout", "dropout", rate=spec.dropout)
     builder.add("Flatten", "flatten")
@@ -60,11 +60,11 @@ def lenet5(spec: LeNet5, data: DataShape) -> dict[str, NetworkConfig]:
             "Conv2D",
             f"conv_{index}",
             filters=filters,
-            kernel_size=5,
+            kernel_size=(5, 5),
             activation="relu",
             spec_fields={"filters": "/model/kind"},
         )
-        builder.add("MaxPooling2D", f"pool_{index}", pool_size=2)
+        builder.add("MaxPooling2D", f"pool_{index}", pool_size=(2, 2))
     builder.add("Flatten", "flatten")
     for index, units in enumerate((120, 84), start=1):
         builder.add(
@@ -163,8 +163,8 @@ def _add_conv_norm(
         f"{name}_conv",
         *inputs,
         filters=filters,
-        kernel_size=kernel,
-        strides=strides,
+        kernel_size=(kernel, kernel),
+        strides=(strides, strides),
         padding="same",
         use_bias=False,
         kernel_initializer="he_normal",

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Shape = tuple[int, ...]
+from ampcore.spec.layers.base import Layer
+from ampcore.spec.layers.inference import Shape
+
+InputDtype = Literal["float32", "int32"]
 
 POSITION_NUMBERS: Final = "PositionNumbers"
 """The only kind of layer without a Keras class: the positions 0 … T - 1 of T tokens, (1, T)."""
@@ -22,6 +25,9 @@ class DataShape:
     classes: int
     pointer: str = "/data"
     """The field of the spec that decides it, as a JSON pointer (RFC 6901)."""
+    dtype: InputDtype = "float32"
+    vocabulary: int | None = None
+    """int32 examples hold keys from 0 to `vocabulary` - 1, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +38,40 @@ class LayerConfig:
     """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
     name: str
     arguments: Mapping[str, Any]
-    """The arguments of the constructor, without the name."""
+    """The arguments of the constructor, without the name; a size for each axis where there are
+    several."""
     inputs: tuple[str, ...]
     """The names of the layers, or of the network's input, whose outputs are its inputs."""
     call_arguments: Mapping[str, Any] = field(default_factory=dict)
     spec_fields: Mapping[str, str] = field(default_factory=dict)
     """By dimension of its matrix product, the field of the spec that decides the size."""
+    spec: Layer | None = None
+    """The layer of the spec that it was made from, if the spec describes layers."""
+    shares: str | None = None
+    """The name of the layer above whose weights it has, if it is another call of that layer."""
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """One input of a network; the shape is that of one example."""
+
+    name: str
+    shape: Shape
+    dtype: InputDtype = "float32"
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """One network: its input, and its layers in the order of building; the last is the output."""
+    """One network: its inputs, its layers in the order of building, and its outputs."""
 
     name: str
     """The name of the Keras model."""
-    input_name: str
-    input_shape: Shape
-    input_dtype: Literal["float32", "int32"]
+    inputs: tuple[InputConfig, ...]
     layers: tuple[LayerConfig, ...]
+    outputs: tuple[str, ...]
+    """The names of the layers whose outputs are those of the network."""
+    output_layers: frozenset[str] = frozenset()
+    """The layers that compute the outputs: without those that only arrange them."""
 
 
 class NetworkBuilder:
@@ -60,10 +82,10 @@ class NetworkBuilder:
         name: str,
         input_name: str,
         input_shape: Shape,
-        input_dtype: Literal["float32", "int32"] = "float32",
+        input_dtype: InputDtype = "float32",
     ) -> None:
-        self._name, self._input_name = name, input_name
-        self._input_shape, self._input_dtype = input_shape, input_dtype
+        self._name = name
+        self._input = InputConfig(input_name, input_shape, input_dtype)
         self._layers: list[LayerConfig] = []
         self.output = input_name
         """The name of the last layer, whose output is the next layer's default input."""
@@ -100,8 +122,8 @@ class NetworkBuilder:
         """The network with the layers that were added."""
         return NetworkConfig(
             self._name,
-            self._input_name,
-            self._input_shape,
-            self._input_dtype,
+            (self._input,),
             tuple(self._layers),
+            (self.output,),
+            frozenset({self.output}),
         )

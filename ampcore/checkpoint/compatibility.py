@@ -131,9 +131,17 @@ def _cast_to_expected(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]
 def _normalised(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:
     """The spec with the fields that later versions added, if it can be parsed."""
     try:
-        return kind.model_validate(spec).to_json()
+        return kind.model_validate(_with_pixels(spec)).to_json()
     except ValidationError:
         return spec
+
+
+def _with_pixels(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The spec, where versions before 0.6 divided the integers of an archive by 255."""
+    data = spec.get("data")
+    if not isinstance(data, dict) or data.get("kind") != "npz" or "preprocessing" in data:
+        return spec
+    return {**spec, "data": {**data, "preprocessing": {"x": {"rescaling": "pixels"}}}}
 
 
 def _differences(field: str, before: JsonValue, now: JsonValue) -> Iterator[Difference]:

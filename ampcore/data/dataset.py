@@ -1,6 +1,7 @@
 """Dataset: the training and validation examples of a job, and their signature."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
+from ampcore.data.preprocessing import PreparedInputs
+from ampcore.data.targets import OUTPUT, Encoding
 from ampcore.spec.rules import train_examples
 
 InputDtype = Literal["float32", "int32"]
@@ -15,14 +18,27 @@ InputDtype = Literal["float32", "int32"]
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model needs to know about the data: example shape and dtype, and the classes."""
+    """What a model needs to know about the data: example shape and dtype, and the targets."""
 
     input_shape: tuple[int, ...]
     input_dtype: InputDtype
     classes: int
-    """Labels go from 0 to `classes` - 1."""
+    """The size of the model's output: the classes, labels or numbers of an example."""
     vocabulary: int | None = None
     """int32 examples hold keys from 0 to `vocabulary` - 1; None for float32 ones."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """For several inputs, a tf.TensorSpec of one example of each; `input_shape` is the first."""
+    given_targets: Mapping[str, Encoding] = field(default_factory=dict)
+    """The targets of each output; without them, one output with `classes` classes."""
+
+    @property
+    def targets(self) -> Mapping[str, Encoding]:
+        """The targets of each output; the only one of most tasks is called `output`."""
+        if self.given_targets:
+            return self.given_targets
+        # A text has the next token at each position.
+        positions = self.input_shape if self.vocabulary == self.classes else ()
+        return {OUTPUT: Encoding("class", self.classes, shape=positions)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +50,10 @@ class Dataset:
     """None without validation examples."""
     signature: Signature | None = None
     """None where the model exists before the data."""
+    prepared: PreparedInputs | None = None
+    """The layers that made the inputs of raw data; they are saved with the model."""
+    resources: Any = None
+    """What must live as long as the examples."""
 
     def require_signature(self) -> Signature:
         """The signature, which the loader of every kind of data gives."""

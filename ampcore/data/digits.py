@@ -1,12 +1,11 @@
 """The handwritten digits that come with ampcore; see digits.md for their source and licence."""
 
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 
 from ampcore.data.dataset import Dataset
-from ampcore.data.registry import register
+from ampcore.data.registry import LoadOptions, register
 from ampcore.spec.data import Digits
 
 # Each pixel counts the ink in a block of 4 × 4 of the scanned bitmap.
@@ -14,7 +13,7 @@ PIXEL_MAX = np.float32(16)
 
 
 @register("digits")
-def digits(spec: Digits, seed: int, data_root: Path | None) -> Dataset:
+def digits(spec: Digits, options: LoadOptions) -> Dataset:
     """1,797 images of 8 × 8 × 1 with pixels from 0 to 1, in 10 classes."""
     with resources.files("ampcore.data").joinpath("digits.npz").open("rb") as file:
         archive = np.load(file, allow_pickle=False)

@@ -2,12 +2,11 @@
 
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from ampcore.data.dataset import Dataset
-from ampcore.data.registry import register
+from ampcore.data.registry import LoadOptions, register
 from ampcore.spec.data import Synthetic
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
@@ -15,11 +14,11 @@ SEED_SALT = 1
 
 
 @register("synthetic")
-def synthetic(spec: Synthetic, seed: int, data_root: Path | None) -> Dataset:
+def synthetic(spec: Synthetic, options: LoadOptions) -> Dataset:
     """Each example is the prototype of its class plus noise, both standard normal."""
     if math.prod((spec.examples, *spec.shape)) > sys.maxsize // np.dtype(np.float32).itemsize:
         raise MemoryError("the dataset is larger than the address space")
-    random = np.random.default_rng([seed, SEED_SALT])
+    random = np.random.default_rng([options.seed, SEED_SALT])
     x = random.standard_normal((spec.examples, *spec.shape), dtype=np.float32)
     prototypes = random.standard_normal((spec.classes, *spec.shape), dtype=np.float32)
     labels = random.integers(spec.classes, size=spec.examples, dtype=np.int32)

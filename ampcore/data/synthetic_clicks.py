@@ -5,12 +5,11 @@ learned; here they come from a hidden logistic model.
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from ampcore.data.dataset import Dataset
-from ampcore.data.registry import register
+from ampcore.data.registry import LoadOptions, register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import SyntheticClicks
 
@@ -22,7 +21,7 @@ LOGIT_DEVIATION = 4.0
 
 
 @register("synthetic_clicks")
-def synthetic_clicks(spec: SyntheticClicks, seed: int, data_root: Path | None) -> Dataset:
+def synthetic_clicks(spec: SyntheticClicks, options: LoadOptions) -> Dataset:
     """Keys (n, slots, nnz), int32, and labels 0 or 1.
 
     Slot s draws from its own `vocabulary` // `slots` keys, evenly: with the defaults from
@@ -39,7 +38,7 @@ def synthetic_clicks(spec: SyntheticClicks, seed: int, data_root: Path | None) -
         )
     if spec.examples * spec.slots * spec.nnz > sys.maxsize // np.dtype(np.int32).itemsize:
         raise MemoryError("the dataset is larger than the address space")
-    random = np.random.default_rng([seed, SEED_SALT])
+    random = np.random.default_rng([options.seed, SEED_SALT])
     keys = np.empty((spec.examples, spec.slots, spec.nnz), np.int32)
     logits = np.zeros(spec.examples, np.float32)
     for slot in range(spec.slots):

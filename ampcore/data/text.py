@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.files import open_data_file
-from ampcore.data.registry import register
+from ampcore.data.registry import LoadOptions, register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Text
 
 
 @register("text")
-def text(spec: Text, seed: int, data_root: Path | None) -> Dataset:
+def text(spec: Text, options: LoadOptions) -> Dataset:
     """Consecutive windows (n, sequence), int32; an incomplete last window is left out.
 
     The vocabulary is every character of the file, in the order of their code points. Raises
     InvalidData.
     """
-    ids, vocabulary = _characters(spec.path, data_root)
+    ids, vocabulary = _characters(spec.path, options.data_root)
     windows = (len(ids) - 1) // spec.sequence
     if windows < 1:
         raise InvalidData(

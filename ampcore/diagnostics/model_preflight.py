@@ -1,6 +1,6 @@
 """The preflight of a job whose models are built: the events before the first step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,17 +63,28 @@ def preflight_task(
     return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=steps))
 
 
-def preflight_on_device(spec: JobSpec, data_root: Path | None = None) -> PreflightReport:
+def preflight_on_device(
+    spec: JobSpec,
+    data_root: Path | None = None,
+    datasets: Mapping[str, Path] | None = None,
+) -> PreflightReport:
     """The findings and figures of a job on this machine, from its actual data and models.
+
+    `datasets` has the local file of each dataset that the spec may name.
 
     Raises TrainingError when they cannot be loaded and built.
     """
     device = hardware.device_info(hardware.select(spec.runtime.device))
     dataset = data.load(
-        spec.data, seed=spec.train.seed, data_root=data_root, accumulate=spec.train.accumulate
+        spec.data,
+        seed=spec.train.seed,
+        data_root=data_root,
+        accumulate=spec.train.accumulate,
+        task=spec.task,
+        dataset_files=datasets,
     )
     policies = layer_policies(spec.precision, device)
-    task = models.build(spec.model, dataset.require_signature(), policies)
+    task = models.build(spec.model, dataset.require_signature(), policies, spec.task)
     step_examples = spec.data.batch_size * spec.train.accumulate
     steps = spec.train.steps or spec.train.epochs * dataset.steps_per_epoch(step_examples)
     return preflight_task(task, spec, device, policies, steps)
@@ -96,7 +107,9 @@ def _with_spec_pointers(
     shape = data_shape(spec.data)
     if isinstance(shape, NotYetKnown):
         model = task.networks[-1].model
-        shape = DataShape(tuple(model.input_shape[1:]), model.output_shape[-1])
+        classes = model.output_shape[-1]
+        # Sequences are labelled with keys of the same vocabulary.
+        shape = DataShape(tuple(model.input_shape[1:]), classes, vocabulary=classes)
     predicted = tables_from_spec(spec, shape)
     known = (
         {} if isinstance(predicted, NotYetKnown) else {table.network: table for table in predicted}

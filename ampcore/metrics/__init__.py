@@ -1,5 +1,6 @@
 """Metrics: Keras metric objects from names, functions and other objects."""
 
 from ampcore.metrics.keras_metrics import as_metric
+from ampcore.metrics.kinds import build_metric
 
-__all__ = ["as_metric"]
+__all__ = ["as_metric", "build_metric"]

@@ -8,6 +8,7 @@ from ampcore.models import (
     language,
     lenet5,
     mlp,
+    own_layers,
     resnet,
 )
 from ampcore.models.registry import BUILDERS, build
@@ -25,5 +26,6 @@ __all__ = [
     "language",
     "lenet5",
     "mlp",
+    "own_layers",
     "resnet",
 ]

@@ -1,6 +1,7 @@
 """Builds Keras models from `ampcore.architectures`, and checks that data are images."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import keras
 from keras import layers, ops
@@ -10,35 +11,87 @@ from ampcore.architectures.images import image_shape
 from ampcore.architectures.layers import POSITION_NUMBERS
 from ampcore.data.dataset import Signature
 from ampcore.errors import InvalidModel
+from ampcore.spec.layers.base import Layer
+from ampcore.spec.layers.network import default_name
+from ampcore.spec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 from ampcore.spec.model import ModelSpec
+
+OPTION_MODULES: Final[dict[type[WeightOption], Any]] = {
+    Initializer: keras.initializers,
+    Regularizer: keras.regularizers,
+    Constraint: keras.constraints,
+}
+"""Where Keras has the classes of each option, under the names that a spec gives."""
 
 
 def build_networks(spec: ModelSpec, signature: Signature) -> dict[str, Any]:
     """The float32 Keras models of a spec by name, for data that the model can take."""
-    shape = DataShape(signature.input_shape, signature.classes)
-    networks = describe_networks(spec, shape)
+    networks = describe_networks(spec, data_shape(signature))
     return {name: build_network(network) for name, network in networks.items()}
+
+
+def data_shape(signature: Signature) -> DataShape:
+    """What the description of a network needs to know of the data."""
+    return DataShape(
+        signature.input_shape,
+        signature.classes,
+        dtype=signature.input_dtype,
+        vocabulary=signature.vocabulary,
+    )
 
 
 def build_network(network: NetworkConfig) -> Any:
     """A functional Keras model; its layers are made in the order of the description.
 
-    Each layer draws seeds for its initial weights when it is made, so the order decides them.
+    Each layer draws seeds for its initial weights when it is made, so the order decides them. A
+    model with several inputs or outputs takes or returns them by name.
     """
-    inputs = keras.Input(network.input_shape, dtype=network.input_dtype, name=network.input_name)
-    outputs = {network.input_name: inputs}
+    inputs = {
+        one.name: keras.Input(one.shape, dtype=one.dtype, name=one.name) for one in network.inputs
+    }
+    tensors, made = dict(inputs), {}
     for layer in network.layers:
-        outputs[layer.name] = _call(layer, [outputs[name] for name in layer.inputs])
-    return keras.Model(inputs, outputs[network.layers[-1].name], name=network.name)
+        taken = [tensors[name] for name in layer.inputs]
+        if layer.kind == POSITION_NUMBERS:
+            tensors[layer.name] = _position_numbers(*taken)
+            continue
+        if layer.shares is None:
+            made[layer.name] = keras_layer(layer.kind, layer.arguments, layer.name)
+        tensors[layer.name] = _call(made[layer.shares or layer.name], layer, taken)
+    outputs = {name: tensors[name] for name in network.outputs}
+    return keras.Model(_one_or_all(inputs), _one_or_all(outputs), name=network.name)
 
 
-def _call(layer: LayerConfig, inputs: list[Any]) -> Any:
-    if layer.kind == POSITION_NUMBERS:
-        return _position_numbers(*inputs)
-    made = getattr(layers, layer.kind)(**layer.arguments, name=layer.name)
-    if layer.kind == "Add":  # the one kind that takes a list
-        return made(inputs)
-    return made(*inputs, **layer.call_arguments)
+def keras_layer(kind: str, arguments: Mapping[str, Any], name: str) -> Any:
+    """A layer of Keras, with options of weights and layers inside as Keras's own objects."""
+    own = {key: _keras_argument(value) for key, value in arguments.items()}
+    trainable = own.pop("trainable", True)
+    made = getattr(layers, kind)(**own, name=name)
+    # Some constructors do not take it.
+    made.trainable = trainable
+    return made
+
+
+def _keras_argument(value: Any) -> Any:
+    match value:
+        case Initializer() | Regularizer() | Constraint():
+            return getattr(OPTION_MODULES[type(value)], value.name)(**value.given_arguments)
+        case Layer():
+            return keras_layer(value.layer, value.keras_arguments, default_name(value.layer))
+    return value
+
+
+def _one_or_all(tensors: dict[str, Any]) -> Any:
+    return tensors if len(tensors) > 1 else next(iter(tensors.values()))
+
+
+def _call(made: Any, layer: LayerConfig, inputs: list[Any]) -> Any:
+    takes_list = layer.kind == "Add" if layer.spec is None else layer.spec.input_list
+    return (
+        made(inputs, **layer.call_arguments)
+        if takes_list
+        else made(*inputs, **layer.call_arguments)
+    )
 
 
 def _position_numbers(tokens: Any) -> Any:

@@ -1,11 +1,16 @@
 """The registry of models: the builder and the task of each kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ampcore.data.dataset import Signature
+from ampcore.models.augmentation import with_augmentation
+from ampcore.models.objectives import default_task, objectives
+from ampcore.models.supervised import SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.spec.model import ModelSpec
+from ampcore.spec.preprocessing import AnyAugmentation
+from ampcore.spec.task import TaskSpec
 
 Builder = Callable[[Any, Signature], Any]
 """(the spec's model part, the data's signature) to a functional float32 keras.Model, or to
@@ -23,14 +28,17 @@ class RegisteredModel(NamedTuple):
     """The builder and the task of one kind of model."""
 
     build: Builder
-    task: type[Task]
+    task: type[Task] | None
 
 
 BUILDERS: dict[str, RegisteredModel] = {}
 
 
-def register(kind: str, task: type[Task]) -> Callable[[Builder], Builder]:
-    """Make the decorated function the builder of `kind`, trained as `task`."""
+def register(kind: str, task: type[Task] | None = None) -> Callable[[Builder], Builder]:
+    """Make the decorated function the builder of `kind`.
+
+    Its models are trained as `task`; None: for whatever the targets of the data are.
+    """
 
     def add(builder: Builder) -> Builder:
         BUILDERS[kind] = RegisteredModel(builder, task)
@@ -39,12 +47,32 @@ def register(kind: str, task: type[Task]) -> Callable[[Builder], Builder]:
     return add
 
 
-def build(spec: ModelSpec, signature: Signature, policies: DtypePolicies) -> Task:
-    """Build the task of a spec's model section, with the dtype policies applied.
+def build(
+    spec: ModelSpec,
+    signature: Signature,
+    policies: DtypePolicies,
+    task: TaskSpec | None = None,
+    augmentation: Sequence[AnyAugmentation] = (),
+) -> Task:
+    """Build the model of a spec with the dtype policies applied, and its task.
 
-    Raises InvalidModel if the model does not support the data.
+    Args:
+        spec: The model section of the spec.
+        signature: The inputs and targets of the data.
+        policies: Gives every layer its dtypes.
+        task: The task section; None: the task that belongs to the kind of model.
+        augmentation: Layers in front of the model.
+
+    Raises:
+        InvalidModel: The model or the task does not support the data.
     """
     kind = BUILDERS[spec.kind]
     made = kind.build(spec, signature)
     models = made if isinstance(made, dict) else {"model": made}
-    return kind.task([Network(name, policies.apply(model)) for name, model in models.items()])
+    models = {name: with_augmentation(model, augmentation) for name, model in models.items()}
+    networks = [Network(name, policies.apply(model)) for name, model in models.items()]
+    if task is None and kind.task is not None:
+        return kind.task(networks)
+    [network] = networks
+    task = task or default_task(signature)
+    return SupervisedTask(network, objectives(task, network.model, signature))

@@ -9,11 +9,7 @@ from ampcore.precision.finite import (
     map_values,
     sum_duplicate_rows,
 )
-from ampcore.precision.keras_optimizer import (
-    LossScaleCallback,
-    LossScaleOptimizer,
-    SkipReport,
-)
+from ampcore.precision.keras_optimizer import LossScaleOptimizer
 from ampcore.precision.loss_scale import (
     CalibratedLossScale,
     DynamicLossScale,
@@ -25,12 +21,14 @@ from ampcore.precision.loss_scale import (
     from_spec,
     resolve_loss_scale,
 )
+from ampcore.precision.loss_scale_callback import LossScaleCallback, SkipReport
 from ampcore.precision.overwrite_with_gradient import (
     is_overwritten,
     only_overwrites,
     without_overwrites,
 )
 from ampcore.precision.policy import LayerPolicies, apply_policy, layer_policies
+from ampcore.precision.telemetry_callback import TelemetryCallback
 from ampcore.precision.transaction import Outcome, apply_all_if_finite, apply_if_finite
 
 __all__ = [
@@ -46,6 +44,7 @@ __all__ = [
     "NoLossScale",
     "Outcome",
     "SkipReport",
+    "TelemetryCallback",
     "all_finite",
     "apply_all_if_finite",
     "apply_if_finite",

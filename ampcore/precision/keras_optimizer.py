@@ -1,9 +1,8 @@
-"""Loss scaling for models that are trained by `model.fit`: an optimizer, and a callback for it."""
+"""Loss scaling for models that are trained by `model.fit`: an optimizer."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import keras
 import tensorflow as tf
@@ -25,8 +24,6 @@ KINDS: Final[dict[str, Callable[..., LossScale]]] = {
     kind.__name__: kind
     for kind in (CalibratedLossScale, DynamicLossScale, FixedLossScale, NoLossScale)
 }
-
-log = logging.getLogger(__name__)
 
 
 @keras.saving.register_keras_serializable("ampcore")
@@ -95,7 +92,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
     @property
     def dynamic_scale(self) -> Tensor:
         """The loss scale of the next step, a float32 scalar."""
-        return self.state.scale
+        # Not `self.state.scale`, which reads all variables: callbacks read it after each step.
+        return self._state_variables[0].value if self._state_variables else self.state.scale
 
     @property
     def skipped_steps(self) -> Tensor:
@@ -155,79 +153,3 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         initializer = keras.initializers.Constant(value)
         dtype = "float32" if isinstance(value, float) else "int32"
         return self.add_variable((), initializer, dtype=dtype, aggregation="none", name=name)
-
-
-class SkipReport(NamedTuple):
-    """Steps that `fit` skipped since the report before.
-
-    Attributes:
-        step: The number of steps so far, the skipped ones included.
-        skipped: How many were skipped: with `steps_per_execution` more than one at a time.
-        skipped_in_all: How many were skipped since the optimizer was built.
-        loss_scale: The loss scale of the next step.
-    """
-
-    step: int
-    skipped: int
-    skipped_in_all: int
-    loss_scale: float
-
-
-def log_skip(report: SkipReport) -> None:
-    """Log a warning about skipped steps."""
-    log.warning(
-        "step %d: the gradients were not finite, and %d step(s) were skipped (%d in all); "
-        "the loss scale is now %g",
-        *report,
-    )
-
-
-class LossScaleCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Reports the loss scale and the skipped steps of `fit` with a LossScaleOptimizer.
-
-    The logs of each batch and epoch get `loss_scale` and `skipped_steps`, for the progress bar,
-    History, CSVLogger and TensorBoard; `on_skip` is called for skipped steps.
-
-    Args:
-        on_skip: Called with a SkipReport; by default a warning is logged.
-
-    Raises:
-        TypeError: When `fit` begins with another optimizer.
-    """
-
-    def __init__(self, on_skip: Callable[[SkipReport], object] = log_skip) -> None:
-        super().__init__()
-        self._on_skip = on_skip
-        self._reported = 0
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Check the optimizer; skips before this run are not reported."""
-        if not isinstance(self.model.optimizer, LossScaleOptimizer):
-            raise TypeError(
-                "LossScaleCallback: expected a model compiled with ampcore.LossScaleOptimizer; "
-                f"received {type(self.model.optimizer).__name__}."
-            )
-        self._reported = int(self.model.optimizer.skipped_steps)
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Report the steps skipped since the last call."""
-        found = self._add_to(logs)
-        if (skipped := found["skipped_steps"]) > self._reported:
-            step = int(self.model.optimizer.iterations) + skipped
-            new = skipped - self._reported
-            self._reported = skipped
-            self._on_skip(SkipReport(step, new, skipped, found["loss_scale"]))
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Add both values to the logs of the epoch."""
-        self._add_to(logs)
-
-    def _add_to(self, logs: dict[str, Any] | None) -> dict[str, Any]:
-        optimizer = self.model.optimizer
-        found = {
-            "loss_scale": float(optimizer.dynamic_scale),
-            "skipped_steps": int(optimizer.skipped_steps),
-        }
-        if logs is not None:
-            logs.update(found)
-        return found

@@ -23,7 +23,7 @@ def data_shape(data: DataSpec) -> DataShape | NotYetKnown:
         case Synthetic():
             return DataShape(data.shape, data.classes, "/data/shape")
         case SyntheticClicks():
-            return DataShape((data.slots, data.nnz), 2)
+            return DataShape((data.slots, data.nnz), 2, dtype="int32", vocabulary=data.vocabulary)
     return NotYetKnown(f"The shape of {data.kind} data is known only once the job has read it.")
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from ampcore.architectures.layers import Shape
 from ampcore.spec.layer_dtypes import Float32Reason, LayerInfo, layer_dtypes
+from ampcore.spec.layers.inference import Shape
 from ampcore.spec.precision import Dtype, Precision
 
 RESHAPING_LAYERS: Final = frozenset({"Flatten", "Reshape"})
@@ -129,16 +129,6 @@ class LayerTable:
 def count_saved_activations(kind: str, output_shape: Sequence[int]) -> int:
     """What most layers save for the backward pass: their output, unless it shares memory."""
     return 0 if kind in RESHAPING_LAYERS else math.prod(output_shape)
-
-
-def count_lstm_activations(steps: int, units: int) -> int:
-    """The four gates, the cell state and the output at every step."""
-    return steps * 6 * units
-
-
-def count_attention_activations(steps: int, dim: int, heads: int, inner: int) -> int:
-    """Query, key, value and their result; the scores before and after softmax; the output."""
-    return 4 * steps * inner + 2 * heads * steps * steps + steps * dim
 
 
 def all_layers(tables: Iterable[LayerTable]) -> list[LayerRow]:

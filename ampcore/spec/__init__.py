@@ -2,7 +2,7 @@
 
 from ampcore.spec.job import JobSpec
 from ampcore.spec.problems import Problem, SpecValidationError
-from ampcore.spec.states import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
+from ampcore.spec.states import ACTIVE, TERMINAL, TRANSITIONS, Reason, Source, State
 
 __all__ = [
     "ACTIVE",
@@ -11,6 +11,7 @@ __all__ = [
     "JobSpec",
     "Problem",
     "Reason",
+    "Source",
     "SpecValidationError",
     "State",
 ]

@@ -1,6 +1,6 @@
 """The base class of all parts of a job spec: strict types, no unknown fields, frozen."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +9,13 @@ class SpecModel(BaseModel):
     """One part of a spec. Values keep the type they were written in: "256" is no integer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def with_default_kind(section: Any, kind: str, field: str = "kind") -> Any:
+    """The section with the kind that it has by default, if it is an object that names none."""
+    if isinstance(section, dict) and field not in section:
+        return {field: kind, **section}
+    return section
 
 
 Units = Annotated[int, Field(ge=1, le=65_536)]

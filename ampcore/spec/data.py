@@ -1,28 +1,57 @@
 """The kinds of data that a job can train on, one class each."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ampcore.spec.base import Probability, SpecModel, Units
+from ampcore.spec.dataset_reference import DatasetReference
+from ampcore.spec.file_formats import (
+    MAX_COLUMNS,
+    ColumnName,
+    CsvOptions,
+    ImagesOptions,
+    NpyOptions,
+    NpzOptions,
+    ParquetOptions,
+    TfrecordOptions,
+)
+from ampcore.spec.preprocessing import AnyAugmentation, Preprocessing
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+ColumnNames = Annotated[
+    tuple[ColumnName, ...],
+    BeforeValidator(_as_list),
+    Field(strict=False, min_length=1, max_length=MAX_COLUMNS),
+]
+"""One name, or several."""
 
 
 class Data(SpecModel):
     """The fields that all kinds of data have in common."""
 
     batch_size: int = Field(default=128, ge=1, le=1_048_576)
-    validation_split: Probability = 0.2
-    """The share of examples for validation, taken from the end as in Keras."""
     shuffle: bool = True
 
 
-class Digits(Data):
+class SplitData(Data):
+    """The kinds of data without a part of their own for validation."""
+
+    validation_split: Probability = 0.2
+    """The share of examples for validation, taken from the end as in Keras."""
+
+
+class Digits(SplitData):
     """1,797 handwritten digits of 8 × 8 pixels, included in ampcore."""
 
     kind: Literal["digits"] = "digits"
 
 
-class Synthetic(Data):
+class Synthetic(SplitData):
     """Noisy class prototypes drawn from the job's seed: learnable, of any shape and size."""
 
     kind: Literal["synthetic"] = "synthetic"
@@ -35,26 +64,86 @@ class Synthetic(Data):
     examples: int = Field(default=10_000, ge=1, le=100_000_000)
 
 
-class Npz(Data):
-    """A NumPy archive in the layout of Keras's mnist.npz: x_train, y_train, x_test, y_test.
+class FileData(Data):
+    """The kinds of data that are read from a file: `path` or `dataset` names it."""
 
-    With `validation_split` 0 the file's own x_test and y_test are the validation data.
-    """
+    path: str = Field(default="", max_length=1024, exclude_if=lambda path: not path)
+    """A file in the workers' folder of data sets. Empty: `dataset` names the data."""
+    dataset: DatasetReference | None = Field(
+        default=None, exclude_if=lambda dataset: dataset is None
+    )
+    """An uploaded dataset: `birds` for its newest version, or `birds@3`. Null: `path` names it."""
+
+
+class ColumnData(FileData):
+    """The kinds of files whose columns can be inputs and targets."""
+
+    validation_split: Probability | None = None
+    """The share of examples for validation. Null, or 0: the file's own validation or test data;
+    without them, null stands for 0.2."""
+    validation_rows: Literal["last", "random"] = "random"
+    """Which examples are for validation: the last ones, or some that the seed decides."""
+    inputs: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)
+    """The columns of each input of the model; null: all columns that are no targets."""
+    target: ColumnNames | None = None
+    """The column to predict, or several numbers or labels; null: `y`, `label` or `mask`."""
+    targets: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)
+    """For a task with several outputs, the columns of each."""
+    preprocessing: dict[ColumnName, Preprocessing] = Field(
+        default_factory=dict, max_length=MAX_COLUMNS
+    )
+    """By input column, the layers in front of the model; `*` stands for all others."""
+    augmentation: Annotated[tuple[AnyAugmentation, ...], Field(strict=False, max_length=16)] = ()
+    """Layers that vary the training images at random, in this order."""
+
+
+class Npz(ColumnData, NpzOptions):
+    """A NumPy archive; `x_train` and `x_test` are training and validation examples of `x`."""
 
     kind: Literal["npz"] = "npz"
-    path: str = Field(min_length=1, max_length=1024)
-    validation_split: Probability = 0.0
+    validation_split: Probability | None = 0.0
+    validation_rows: Literal["last", "random"] = "last"
 
 
-class Text(Data):
+class Npy(ColumnData, NpyOptions):
+    """One NumPy array, the column `x`, for autoencoding."""
+
+    kind: Literal["npy"] = "npy"
+    validation_rows: Literal["last", "random"] = "last"
+
+
+class Csv(ColumnData, CsvOptions):
+    """A table as text, with one row per line (RFC 4180, UTF-8)."""
+
+    kind: Literal["csv"] = "csv"
+
+
+class Parquet(ColumnData, ParquetOptions):
+    """A table in a Parquet file, which may have images."""
+
+    kind: Literal["parquet"] = "parquet"
+
+
+class Images(ColumnData, ImagesOptions):
+    """PNG and JPEG files in a folder or .zip: a folder for each class, or `images` and `masks`."""
+
+    kind: Literal["images"] = "images"
+
+
+class Tfrecord(ColumnData, TfrecordOptions):
+    """TFRecord files of tf.train.Example."""
+
+    kind: Literal["tfrecord"] = "tfrecord"
+
+
+class Text(FileData, SplitData):
     """A UTF-8 text file in windows of `sequence` characters; labels are the next characters."""
 
     kind: Literal["text"] = "text"
-    path: str = Field(min_length=1, max_length=1024)
     sequence: int = Field(default=128, ge=1, le=65_536)
 
 
-class SyntheticClicks(Data):
+class SyntheticClicks(SplitData):
     """Random clicks: `slots` × `nnz` keys out of `vocabulary`, with learnable labels 0 and 1."""
 
     kind: Literal["synthetic_clicks"] = "synthetic_clicks"
@@ -64,4 +153,10 @@ class SyntheticClicks(Data):
     examples: int = Field(default=10_000, ge=1, le=100_000_000)
 
 
-DataSpec = Annotated[Digits | Synthetic | Npz | Text | SyntheticClicks, Field(discriminator="kind")]
+AnyFile = Npz | Npy | Csv | Parquet | Images | Tfrecord
+"""The kinds of data whose columns can be inputs and targets."""
+
+DataSpec = Annotated[
+    Digits | Synthetic | SyntheticClicks | Npz | Npy | Csv | Parquet | Images | Tfrecord | Text,
+    Field(discriminator="kind"),
+]

@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from ampcore.spec.base import SpecModel
+from ampcore.spec.base import SpecModel, with_default_kind
 from ampcore.spec.data import DataSpec
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam, OptimizerSpec
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
+from ampcore.spec.task import TaskSpec
 from ampcore.spec.training import Guard, Labels, Runtime, Train
 from ampcore.spec.yaml_document import parse_yaml
 
@@ -25,11 +26,21 @@ def _default_loss_scale(valid: dict[str, Any]) -> Any:
     return default_loss_scale(valid.get("precision") or Precision())
 
 
+def _default_mode(precision: Any) -> str | None:
+    """The mode of the default loss scale; None if the precision is invalid."""
+    try:
+        return default_loss_scale(Precision.model_validate(precision)).mode
+    except ValidationError:
+        return None
+
+
 class JobSpec(SpecModel):
     """The complete description of a training job. Unknown fields are an error."""
 
     model: ModelSpec
     data: DataSpec
+    task: TaskSpec | None = None
+    """What to predict, with which loss and metrics; null: decided by the model's kind."""
     precision: Precision = Precision()
     loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
     optimizer: OptimizerSpec = Adam()
@@ -40,6 +51,24 @@ class JobSpec(SpecModel):
     runtime: Runtime = Runtime()
     labels: Labels = Field(default_factory=dict)
     name: str = Field(default_factory=_default_name, min_length=1, max_length=200)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_kinds(cls, document: Any) -> Any:
+        """Fill in the kinds that have a default: `optimizer: {learning_rate: 0.1}` is of Adam."""
+        if not isinstance(document, dict):
+            return document
+        filled = dict(document)
+        if "optimizer" in filled:
+            filled["optimizer"] = with_default_kind(filled["optimizer"], Adam().kind)
+        if isinstance(filled.get("optimizers"), dict):
+            filled["optimizers"] = {
+                name: with_default_kind(one, Adam().kind)
+                for name, one in filled["optimizers"].items()
+            }
+        if "loss_scale" in filled and (mode := _default_mode(filled.get("precision", {}))):
+            filled["loss_scale"] = with_default_kind(filled["loss_scale"], mode, "mode")
+        return filled
 
     @classmethod
     def parse(cls, document: object) -> Self:

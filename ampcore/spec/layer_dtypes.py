@@ -18,12 +18,20 @@ Float32Reason = Literal["output", "softmax", "input", "embedding", "normalizatio
 PURE_16_BIT_POLICIES: Final = frozenset({"float16", "bfloat16", "O3"})
 """The policies with 16-bit weights."""
 
-INPUT_LAYERS: Final = frozenset({"CenterCrop", "Normalization", "Rescaling", "Resizing"})
+INPUT_LAYERS: Final = frozenset(
+    {
+        *("CategoryEncoding", "CenterCrop", "Discretization", "Normalization", "Rescaling"),
+        "Resizing",
+        *("RandomBrightness", "RandomContrast", "RandomCrop", "RandomFlip", "RandomRotation"),
+        *("RandomTranslation", "RandomZoom"),
+    }
+)
 """Layers of raw inputs: pixels and features would be rounded before the model sees them."""
 
 MATMUL_LAYERS: Final = (
     "AdditiveAttention", "Attention", "Bidirectional", "Conv", "Dense", "Depthwise", "EinsumDense",
-    "GRU", "GroupedQueryAttention", "LSTM", "MultiHeadAttention", "RNN", "Separable", "SimpleRNN",
+    "GRU", "GroupQueryAttention", "GroupedQueryAttention", "LSTM", "MultiHeadAttention", "RNN",
+    "Separable", "SimpleRNN",
 )  # fmt: skip
 """Prefixes of the layer classes that multiply matrices: level O1 computes them in 16 bits."""
 

@@ -2,9 +2,15 @@
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticKnownError
 
 from ampcore.spec.base import LayerSizes, Probability, SpecModel, Units
+from ampcore.spec.layers.base import InputNames
+from ampcore.spec.layers.entry import LayerEntry
+from ampcore.spec.layers.fields import LayerName, Sizes
+from ampcore.spec.layers.inference import MAX_RANK
+from ampcore.spec.layers.network import Network, connect
 
 Activation = Literal["relu", "gelu", "tanh", "sigmoid", "elu", "selu", "silu", "linear"]
 
@@ -163,7 +169,54 @@ class KerasApplication(Model):
         return MIN_IMAGE_SIZES.get(self.name, 32)
 
 
+class NamedInput(SpecModel):
+    """One input of a model of layers."""
+
+    shape: Annotated[tuple[int, ...], Sizes(length=MAX_RANK)]
+    """Of one example, without the batch."""
+    dtype: Literal["float32", "int32"] = "float32"
+    """int32 for keys, such as tokens."""
+
+
+def _check_not_empty(layers: tuple[LayerEntry, ...]) -> tuple[LayerEntry, ...]:
+    # With `min_length` a list of wrong layers would count as empty, too.
+    if not layers:
+        raise PydanticKnownError(
+            "too_short", {"field_type": "List", "min_length": 1, "actual_length": 0}
+        )
+    return layers
+
+
+class Layers(Model):
+    """A network of your own: layers of Keras, described one by one."""
+
+    kind: Literal["layers"] = "layers"
+    inputs: dict[LayerName, NamedInput] = Field(default_factory=dict, max_length=16)
+    """The inputs by name; without any there is one, `input`, with the shape of the data."""
+    layers: Annotated[
+        tuple[LayerEntry, ...],
+        Field(strict=False, max_length=1024, json_schema_extra={"minItems": 1}),
+        AfterValidator(_check_not_empty),
+    ]
+    """The layers, or calls of a layer above, `{reuse: NAME}`: see [layers](layers.md)."""
+    outputs: InputNames | None = None
+    """The names of the layers whose outputs are those of the model; by default the last."""
+
+    def connect(self) -> Network:
+        """The calls of the layers in the order of their inputs, or the problems with them."""
+        return connect(self.layers, tuple(self.inputs), self.outputs or ())
+
+
 ModelSpec = Annotated[
-    Mlp | Cnn | LeNet5 | ResNet | Gan | Embedding | LstmLm | TransformerLm | KerasApplication,
+    Mlp
+    | Cnn
+    | LeNet5
+    | ResNet
+    | Gan
+    | Embedding
+    | LstmLm
+    | TransformerLm
+    | KerasApplication
+    | Layers,
     Field(discriminator="kind"),
 ]

@@ -1,11 +1,11 @@
 """The optimizers and the learning-rate schedules, one class per kind."""
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ampcore.spec.base import Probability, SpecModel
+from ampcore.spec.base import Probability, SpecModel, with_default_kind
 
 Steps = Annotated[int, Field(ge=0, le=2**53)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
@@ -77,6 +77,11 @@ class Optimizer(SpecModel):
     """Maximum magnitude of an element of an unscaled gradient."""
     ema: float | None = Field(default=None, gt=0, lt=1)
     """Momentum of an exponential moving average of the weights, used to evaluate and to save."""
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _fill_in_kind(cls, schedule: Any) -> Any:
+        return with_default_kind(schedule, Constant().kind)
 
     @property
     def slots(self) -> int:

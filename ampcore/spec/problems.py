@@ -82,7 +82,7 @@ def format_value(value: object) -> str:
 
 def closest_match(word: object, candidates: Iterable[str]) -> str | None:
     """The candidate that is closest to `word`, if any is close."""
-    if not isinstance(word, str):
+    if not isinstance(word, str) or len(word) > MAX_RECEIVED:  # the comparison is quadratic
         return None
     names = {name.lower(): name for name in candidates}
     matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.65)
@@ -106,6 +106,7 @@ def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem
 def _problem(details: Any, root: type[BaseModel]) -> Problem:
     location, names = _resolve(details["loc"], root)
     context = details.get("ctx", {})
+    names = context.get("fields", names)
     received = details["input"]
     match details["type"]:
         case "extra_forbidden":
@@ -128,6 +129,14 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
             return _problem_at(
                 (*location, key), "unknown_kind", f"one of {tags}", context["tag"], suggestion
             )
+        case "unknown_layer":
+            return _problem_at(
+                (*location, "layer"),
+                "unknown_kind",
+                context["expected"],
+                context["received"],
+                closest_match(context["received"], context["names"]),
+            )
         case "union_tag_not_found":
             key = context["discriminator"].strip("'")
             return Problem(json_pointer((*location, key)), MISSING, "a value", "nothing")
@@ -146,6 +155,11 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
             expected = f"a number {expected}" if expected.startswith(BOUNDS) else expected
             code = "wrong_type" if kind.endswith("_type") else "invalid_value"
             return _problem_at(location, code, expected[:1].lower() + expected[1:], received)
+
+
+def fields_at(location: Location, root: type[BaseModel]) -> list[str]:
+    """The names of the fields of the object that pydantic's location is in."""
+    return _resolve(location, root)[1]
 
 
 def _problem_at(

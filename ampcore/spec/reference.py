@@ -8,7 +8,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -21,18 +21,19 @@ HEAD: Final = """\
 # The job spec
 
 YAML or JSON. An unknown field is an error, and values keep the type they were written in: `"256"`
-is not an integer. All errors are reported at once. For practical advice see
+is not an integer. A section without `kind` or `mode` has its default one: `optimizer:
+{learning_rate: 0.01}` is of `adam`. All errors are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
 *Generated from the JSON schema by `python -m ampcore.spec.reference`. `GET /api/v1/models`,
-`/datasets`, `/optimizers` and `/policies` return the same as JSON.*
+`/layers`, `/data-kinds`, `/optimizers` and `/policies` return the same as JSON.*
 """
 DERIVED_DEFAULTS: Final = {
     "loss_scale": "dynamic if a layer computes in float16, else none",
     "name": "the model's kind and the policy",
 }
 """Defaults that depend on the rest of the spec."""
-TAGS: Final = ("kind", "mode")
+TAGS: Final = ("kind", "mode", "layer")
 """The discriminator fields of unions."""
 LIMITS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 LENGTHS: Final = {"minLength": "≥", "maxLength": "≤"}
@@ -40,20 +41,22 @@ LENGTHS: Final = {"minLength": "≥", "maxLength": "≤"}
 
 def render_page() -> str:
     """The whole reference."""
-    return "\n".join([HEAD, *_Sections().lines()])
+    return "\n".join([HEAD, *Sections(JobSpec.model_json_schema()).lines()])
 
 
-class _Sections:
+class Sections:
     """A section for the spec and one for each of its parts."""
 
-    def __init__(self) -> None:
-        self._schema: Schema = JobSpec.model_json_schema()
+    derived_defaults: Mapping[str, str] = DERIVED_DEFAULTS
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
         self._first_paths: dict[tuple[str, ...], str] = {}
         """By the names of parts, the path where they occur first and are documented."""
 
     def lines(self) -> Iterator[str]:
         """Every section; inner parts come after the parts that contain them."""
-        yield from self._fields("", self._schema, JobSpec)
+        yield from self.fields("", self._schema, JobSpec)
         documented = 0
         while documented < len(self._first_paths):
             names, path = list(self._first_paths.items())[documented]
@@ -73,9 +76,10 @@ class _Sections:
     def _part(self, path: str, name: str) -> Iterator[str]:
         schema, part = self._schema["$defs"][name], _parts_by_name()[name]
         yield f"{schema['description']}\n"
-        yield from self._fields(path, schema, part)
+        yield from self.fields(path, schema, part)
 
-    def _fields(self, path: str, schema: Schema, part: type[SpecModel]) -> Iterator[str]:
+    def fields(self, path: str, schema: Schema, part: type[SpecModel]) -> Iterator[str]:
+        """The table of the fields of a part; nothing if it has none."""
         fields = {n: s for n, s in schema["properties"].items() if n not in TAGS or not _is_tag(s)}
         if not fields:
             return
@@ -85,26 +89,49 @@ class _Sections:
         yield "| --- | --- | --- | --- |"
         for name, field in fields.items():
             inner = f"{path}.{name}" if path else name
-            value, note = self._value(field, inner), " ".join(field_docs.get(name, "").split())
-            cells = [f"`{name}`", value, _default(name, field, name in required), note]
+            value, note = self.value(field, inner), " ".join(field_docs.get(name, "").split())
+            cells = [f"`{name}`", value, self._default(name, field, name in required), note]
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
         yield ""
 
-    def _value(self, field: Schema, path: str) -> str:
+    def value(self, field: Schema, path: str) -> str:
         """The allowed values of a field, for people."""
         if parts := _references(field):
             documented = self._first_paths.setdefault(tuple(parts), path)
             return f"[`{documented}`](#{_anchor(documented)})"
         if "anyOf" in field:
-            return " or ".join(self._value(option, path) for option in field["anyOf"])
+            return " or ".join(self.value(option, path) for option in field["anyOf"])
         if "enum" in field:
             return ", ".join(f"`{value}`" for value in field["enum"])
         match field.get("type"):
+            case "array" if "prefixItems" in field:
+                parts = field["prefixItems"]
+                return f"list of {len(parts)}: {self.value(parts[0], f'{path}[]')}"
             case "array":
-                return f"list of {self._value(field['items'], f'{path}[]')}"
-            case "object" if isinstance(inner := field.get("additionalProperties"), dict):
-                return f"by name: {self._value(inner, f'{path}.*')}"
+                return f"list of {self.value(field['items'], f'{path}[]')}"
+            case "object" if inner := _entries(field):
+                return f"by name: {self.value(inner, f'{path}.*')}"
         return _plain(field)
+
+    def _default(self, name: str, field: Schema, required: bool) -> str:
+        if required:
+            return "required"
+        if name in self.derived_defaults:
+            return self.derived_defaults[name]
+        if "default" not in field:
+            return "`{}`"
+        value = field["default"]
+        if isinstance(value, dict):
+            tags = [f"{tag}: {value[tag]}" for tag in TAGS if tag in value]
+            return f"`{{{tags[0]}}}`" if tags else "its defaults"
+        return f"`{_number(value) if isinstance(value, int | float) else json.dumps(value)}`"
+
+
+def _entries(field: Schema) -> Schema | None:
+    """The schema of the entries of an object whose names are free."""
+    if isinstance(inner := field.get("additionalProperties"), dict):
+        return inner
+    return next(iter(field.get("patternProperties", {}).values()), None)
 
 
 def _plain(field: Schema) -> str:
@@ -119,20 +146,6 @@ def _references(field: Schema) -> list[str]:
     """The names of the parts that the field may hold."""
     options = field.get("oneOf") or field.get("allOf") or [field]
     return [option["$ref"].rpartition("/")[2] for option in options if "$ref" in option]
-
-
-def _default(name: str, field: Schema, required: bool) -> str:
-    if required:
-        return "required"
-    if name in DERIVED_DEFAULTS:
-        return DERIVED_DEFAULTS[name]
-    if "default" not in field:
-        return "`{}`"
-    value = field["default"]
-    if isinstance(value, dict):
-        tags = [f"{tag}: {value[tag]}" for tag in TAGS if tag in value]
-        return f"`{{{tags[0]}}}`" if tags else "its defaults"
-    return f"`{_number(value) if isinstance(value, int | float) else json.dumps(value)}`"
 
 
 def _number(value: float) -> str:

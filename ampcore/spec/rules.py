@@ -3,18 +3,33 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ampcore.spec.data import Digits, Synthetic, SyntheticClicks
-from ampcore.spec.model import Cnn, Embedding, Gan, KerasApplication, ResNet, TransformerLm
+from ampcore.spec.data import Digits, FileData, Synthetic, SyntheticClicks
+from ampcore.spec.layers.inference import Shape
+from ampcore.spec.layers.network import infer
+from ampcore.spec.model import (
+    Cnn,
+    Embedding,
+    Gan,
+    KerasApplication,
+    Layers,
+    NamedInput,
+    ResNet,
+    TransformerLm,
+)
 from ampcore.spec.optimizer import Momentum, Sgd
 from ampcore.spec.precision import AdaptiveScale
 from ampcore.spec.problems import Problem, closest_match, json_pointer
+from ampcore.spec.task import LOSSES, METRICS, Outputs
 
 Parts = dict[str, Any]
 
 DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
+CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
+"""The classes of the kinds of data whose number is fixed."""
 
-IMAGES: Final = ("digits", "synthetic", "npz")
+FILES: Final = ("npz", "npy", "csv", "parquet", "images", "tfrecord")
+IMAGES: Final = ("digits", "synthetic", *FILES)
 DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "mlp": IMAGES,
     "cnn": IMAGES,
@@ -25,6 +40,7 @@ DATA_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "embedding": ("synthetic_clicks",),
     "lstm_lm": ("text",),
     "transformer_lm": ("text",),
+    "layers": (*IMAGES, "text", "synthetic_clicks"),
 }
 """The kinds of data that each kind of model can train on."""
 
@@ -85,6 +101,18 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
         )
 
 
+def one_data_source(parts: Parts) -> Iterator[Problem]:
+    """Data from a file names a path or a dataset, not both."""
+    data = parts.get("data")
+    if not isinstance(data, FileData) or bool(data.path) != bool(data.dataset):
+        return
+    expected = "either path or dataset"
+    if not data.path:
+        yield Problem("/data/path", "missing_source", expected, "neither")
+    else:
+        yield Problem("/data/dataset", "two_sources", expected, "both")
+
+
 def model_takes_data(parts: Parts) -> Iterator[Problem]:
     """Each kind of model trains on certain kinds of data."""
     model, data = parts.get("model"), parts.get("data")
@@ -98,11 +126,68 @@ def model_takes_data(parts: Parts) -> Iterator[Problem]:
     )
 
 
+TASKS_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
+    "mlp": ("classification", "multi_label", "regression", "autoencoding"),
+    "cnn": ("classification", "multi_label", "regression"),
+    "lenet5": ("classification", "multi_label", "regression"),
+    "resnet": ("classification", "multi_label", "regression"),
+    "keras_application": ("classification", "multi_label", "regression"),
+    "lstm_lm": ("language_model",),
+    "transformer_lm": ("language_model",),
+    "layers": (
+        *("classification", "multi_label", "regression", "segmentation"),
+        *("language_model", "autoencoding", "outputs"),
+    ),
+}
+"""The tasks of each kind of model; a kind that is not listed has a task of its own."""
+
+
+def task_fits_model(parts: Parts) -> Iterator[Problem]:
+    """Each kind of model has outputs for certain tasks."""
+    model, task = parts.get("model"), parts.get("task")
+    if model is None or task is None:
+        return
+    allowed = TASKS_OF_MODEL.get(model.kind, ())
+    if task.kind not in allowed:
+        expected = (
+            f"{' or '.join(allowed)} for the model {model.kind}"
+            if allowed
+            else f"no task: the model {model.kind} has one of its own"
+        )
+        yield Problem("/task/kind", "model_cannot_do_task", expected, task.kind)
+
+
+def losses_and_metrics_fit_task(parts: Parts) -> Iterator[Problem]:
+    """Losses and metrics are for certain kinds of targets."""
+    task = parts.get("task")
+    if isinstance(task, Outputs):
+        named = {f"/task/outputs/{name}/task": output.task for name, output in task.outputs.items()}
+    else:
+        named = {"/task": task} if task is not None else {}
+    for pointer, own in named.items():
+        losses, metrics = LOSSES[own.target], METRICS[own.target]
+        if own.loss is not None and own.loss.kind not in losses:
+            yield Problem(
+                f"{pointer}/loss",
+                "loss_does_not_fit_task",
+                f"{' or '.join(losses)} for the task {own.kind}",
+                own.loss.kind,
+            )
+        for index, metric in enumerate(own.metrics or ()):
+            if metric.kind not in metrics:
+                yield Problem(
+                    f"{pointer}/metrics/{index}",
+                    "metric_does_not_fit_task",
+                    f"{' or '.join(metrics)} for the task {own.kind}",
+                    metric.kind,
+                )
+
+
 def image_shape(parts: Parts) -> Iterator[Problem]:
     """Convolutions need images that are large enough."""
     model, data = parts.get("model"), parts.get("data")
     shape = DIGITS_SHAPE if isinstance(data, Digits) else getattr(data, "shape", None)
-    if model is None or shape is None or model.kind == "mlp":
+    if model is None or shape is None or model.kind in ("mlp", "layers"):
         return
     if DATA_OF_MODEL[model.kind] is not IMAGES:
         return
@@ -196,6 +281,93 @@ def heads_divide_dim(parts: Parts) -> Iterator[Problem]:
         )
 
 
+def layers_are_connected(parts: Parts) -> Iterator[Problem]:
+    """The layers of a model form a network from its inputs to its outputs."""
+    if isinstance(model := parts.get("model"), Layers):
+        yield from model.connect().problems
+
+
+def names_of_inputs_and_outputs(parts: Parts) -> Iterator[Problem]:
+    """Several inputs of a model are inputs of the data, several outputs those of the task."""
+    model, data, task = parts.get("model"), parts.get("data"), parts.get("task")
+    if not isinstance(model, Layers):
+        return
+    columns = getattr(data, "inputs", None) or {}
+    if data is not None and len(model.inputs) > 1 and set(columns) != set(model.inputs):
+        yield Problem(
+            "/data/inputs",
+            "unknown_input",
+            f"columns for each input of the model: {', '.join(model.inputs)}",
+            ", ".join(columns) or "none",
+        )
+    outputs = model.outputs or ()
+    predicted = task.outputs if isinstance(task, Outputs) else {}
+    if len(outputs) > 1 and set(predicted) != set(outputs):
+        yield Problem(
+            "/task/outputs" if predicted else "/task",
+            "unknown_output",
+            f"kind: outputs, with each output of the model: {', '.join(outputs)}",
+            ", ".join(predicted) or "none",
+        )
+
+
+def layers_fit_data(parts: Parts) -> Iterator[Problem]:
+    """The layers take the examples, and the output has a number for each class."""
+    model, data = parts.get("model"), parts.get("data")
+    if not isinstance(model, Layers) or data is None or len(model.inputs) > 1:
+        return
+    if (known := _known_input(data)) is None or (network := model.connect()).problems:
+        return
+    for name, given in model.inputs.items():
+        if (given.shape, given.dtype) != (known.shape, known.dtype):
+            yield Problem(
+                json_pointer(("model", "inputs", name)),
+                "model_cannot_take_data",
+                f"the examples of {data.kind}: {known.dtype} {list(known.shape)}",
+                f"{given.dtype} {list(given.shape)}",
+            )
+            return
+    classes = data.classes if isinstance(data, Synthetic) else CLASSES[data.kind]
+    sizes = {"classes": classes}
+    if isinstance(data, SyntheticClicks):
+        sizes["vocabulary"] = data.vocabulary
+    found, problems = infer(network, {network.inputs[0]: known.shape}, sizes)
+    yield from problems
+    is_classified = parts.get("task") is None or parts["task"].kind == "classification"
+    if not problems and is_classified:
+        output = network.outputs[0]
+        yield from output_problem(model, output, found[output].output, (classes,))
+
+
+def _known_input(data: Any) -> NamedInput | None:
+    """The examples, if the spec alone decides their shape."""
+    match data:
+        case Digits():
+            return NamedInput(shape=DIGITS_SHAPE)
+        case Synthetic():
+            return NamedInput(shape=data.shape)
+        case SyntheticClicks():
+            return NamedInput(shape=(data.slots, data.nnz), dtype="int32")
+    return None
+
+
+def output_problem(
+    model: Layers, output: str, received: Shape, expected: Shape
+) -> Iterator[Problem]:
+    """The problem of an output without one number for each class, label or number to predict."""
+    if received == expected:
+        return
+    [node] = [node for node in model.connect().nodes if node.name == output]
+    field = next((name for name in ("units", "filters") if hasattr(node.layer, name)), "layer")
+    yield Problem(
+        f"{node.pointer}/{field if node.reuses is None else 'reuse'}",
+        "model_cannot_take_data",
+        f"an output {list(expected)} of the layer {output}: one logit for each class or label, or "
+        "one value for each number to predict",
+        str(list(received)),
+    )
+
+
 def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
     """Only a model with several networks takes an optimizer per network."""
     model, optimizers = parts.get("model"), parts.get("optimizers")
@@ -234,11 +406,17 @@ RULES: Final[tuple[Callable[[Parts], Iterator[Problem]], ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
     batch_fits_data,
+    one_data_source,
     model_takes_data,
+    task_fits_model,
+    losses_and_metrics_fit_task,
     image_shape,
     keys_fit_table,
     resnet_depth,
     heads_divide_dim,
+    layers_are_connected,
+    names_of_inputs_and_outputs,
+    layers_fit_data,
     optimizers_name_networks,
     one_device,
 )

@@ -1,7 +1,17 @@
-"""The states of a job, the changes allowed between them, and the reasons for an end."""
+"""Where a job runs, its states, the changes allowed between them, and the reasons for an end."""
 
 from enum import StrEnum
 from typing import Final
+
+
+class Source(StrEnum):
+    """Where a job runs: on a worker, from a spec that was submitted, or elsewhere.
+
+    A tracked run is trained by a program of its own, which sends its steps to the server.
+    """
+
+    SUBMITTED = "submitted"
+    TRACKED = "tracked"
 
 
 class State(StrEnum):
@@ -24,7 +34,7 @@ class State(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """True while a worker owns the job."""
+        """True while a worker owns the job, or the program of a tracked run sends its steps."""
         return self in ACTIVE
 
 
@@ -70,4 +80,6 @@ class Reason(StrEnum):
     WORKER_LOST = "worker_lost"
     WORKER_SHUTDOWN = "worker_shutdown"
     TIMEOUT = "timeout"
+    RUN_FAILED = "run_failed"
+    RUN_LOST = "run_lost"
     INTERNAL_ERROR = "internal_error"

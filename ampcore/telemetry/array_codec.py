@@ -6,10 +6,13 @@ A line of JSON with names, dtypes and lengths precedes the bytes of the arrays.
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+NUMBERS: Final = "biuf"
+"""The kinds of dtypes that bytes from outside may have: no objects, no text."""
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -21,7 +24,29 @@ def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def decode(payload: bytes) -> dict[str, NDArray[Any]]:
     """The arrays that `encode` made into `payload`; read-only."""
-    data = zlib.decompress(payload)
+    return _arrays(zlib.decompress(payload))
+
+
+def decode_untrusted(payload: bytes, max_bytes: int) -> dict[str, NDArray[Any]]:
+    """The arrays in bytes from outside, decompressed to at most `max_bytes`.
+
+    Raises:
+        ValueError: The bytes are not those of `encode`, or there are more of them.
+    """
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(payload, max_bytes)
+        if not unpacker.eof or unpacker.unused_data:
+            raise ValueError(f"expected the end of the data within {max_bytes} bytes")
+        arrays = _arrays(data)
+    except (zlib.error, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"expected encoded arrays: {error}") from None
+    if any(array.dtype.kind not in NUMBERS for array in arrays.values()):
+        raise ValueError("expected arrays of numbers")
+    return arrays
+
+
+def _arrays(data: bytes) -> dict[str, NDArray[Any]]:
     offset = data.index(b"\n") + 1
     arrays = {}
     for name, (dtype, length) in json.loads(data[:offset]).items():

@@ -2,13 +2,16 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ampcore.telemetry.block import BlockStats
 
 BINS_PER_OCTAVE: Final = 64
 """Throughputs within about 1% share a bin; the median is the mean of its bin."""
+MAX_RATE: Final = 1e100
+"""A higher rate comes from a time that was rounded to almost nothing; its sums may overflow."""
 
 
 @dataclass
@@ -20,8 +23,7 @@ class ThroughputHistogram:
 
     def add(self, examples: float, seconds: float, steps: int) -> None:
         """Count `steps` that processed `examples` in `seconds`."""
-        if steps > 0 and seconds > 0 and examples > 0:
-            rate = examples / seconds
+        if steps > 0 and seconds > 0 and 0 < (rate := examples / seconds) < MAX_RATE:
             bin_index = math.floor(math.log2(rate) * BINS_PER_OCTAVE)
             self._steps[bin_index] += steps
             self._totals[bin_index] += rate * steps
@@ -35,6 +37,22 @@ class ThroughputHistogram:
             if seen >= half:
                 return self._totals[bin_index] / self._steps[bin_index]
         return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The number of steps and the sum of the throughputs of each bin."""
+        return {
+            str(bin_index): [steps, self._totals[bin_index]]
+            for bin_index, steps in self._steps.items()
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The histogram that `to_json` wrote."""
+        histogram = cls()
+        for bin_index, (steps, total) in document.items():
+            histogram._steps[int(bin_index)] = steps
+            histogram._totals[int(bin_index)] = total
+        return histogram
 
 
 @dataclass
@@ -71,6 +89,19 @@ class StepSummary:
         """Add a block whose steps have to be computed again."""
         self.repeated_steps += steps
         self.repeated_s += stats.duration_s
+
+    @classmethod
+    def from_json(cls, totals: Mapping[str, Any], throughput: Mapping[str, Any]) -> Self:
+        """The summary whose `to_json` is `totals`, and the `to_json` of whose histogram is given.
+
+        Empty mappings give the summary before the first step.
+        """
+        same = ("steps", "skipped", "skipped_s", "best_loss", "repeated_steps", "repeated_s")
+        return cls(
+            **{name: totals[name] for name in same if name in totals},
+            duration_s=totals.get("steps_s", 0.0),
+            throughput=ThroughputHistogram.from_json(throughput),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The totals as the API returns them."""

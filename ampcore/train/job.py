@@ -1,6 +1,7 @@
 """What a run trains: its settings, and how its data, task and optimizers are made."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,17 @@ class SpecJob(TrainingJob):
         spec: The spec.
         data_root: The folder that a path in the spec is relative to and cannot leave; None: any
             path is allowed.
+        datasets: The local file of each dataset that the spec may name.
     """
 
-    def __init__(self, spec: JobSpec, data_root: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        data_root: Path | None = None,
+        datasets: Mapping[str, Path] | None = None,
+    ) -> None:
         self.spec: JobSpec = spec
-        self._data_root = data_root
+        self._data_root, self._datasets = data_root, datasets
 
     def load_data(self) -> Dataset:
         """The data that the spec names."""
@@ -68,11 +75,15 @@ class SpecJob(TrainingJob):
             seed=spec.train.seed,
             data_root=self._data_root,
             accumulate=spec.train.accumulate,
+            task=spec.task,
+            dataset_files=self._datasets,
         )
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model that the spec names, for this data."""
-        return models.build(self.spec.model, dataset.require_signature(), policies)
+        spec, signature = self.spec, dataset.require_signature()
+        augmentation = getattr(spec.data, "augmentation", ())
+        return models.build(spec.model, signature, policies, spec.task, augmentation)
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer that the spec names for this network."""

@@ -15,6 +15,7 @@ from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, StepBlock
+from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import GoodStateCounters, RunCounters
@@ -33,7 +34,6 @@ from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
 from ampcore.train.resume import good_arrays, manifest, restore
 from ampcore.train.run_diagnostics import RunDiagnostics
-from ampcore.train.run_events import scale_events
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 
@@ -88,6 +88,11 @@ class Run:
             if validation is not None
             else None
         )
+
+    @property
+    def dataset(self) -> Dataset:
+        """The examples."""
+        return self._context.dataset
 
     @property
     def is_done(self) -> bool:

@@ -9,8 +9,8 @@ from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
-from ampcore.train.run_events import OverflowCauses, scale_columns
 from ampcore.train.session import Session
 
 

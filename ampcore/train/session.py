@@ -21,8 +21,8 @@ from ampcore.train.feed import Feed, Window
 from ampcore.train.job import TrainingJob
 from ampcore.train.loop import NEVER_HALT, EngineName, Halt, Loop
 from ampcore.train.plan import AdaptiveBlockSize, Plan
-from ampcore.train.run_events import step_block
 from ampcore.train.step import TrainStep
+from ampcore.train.step_rows import step_block
 
 
 class Session:

@@ -10,10 +10,11 @@ import keras
 import tensorflow as tf
 
 from ampcore.checkpoint import Checkpoint
-from ampcore.checkpoint.model_files import save_models
+from ampcore.checkpoint.model_files import save_models, save_signature
 from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
 from ampcore.data import Dataset
 from ampcore.diagnostics import hardware
+from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.errors import OutOfMemory, TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
@@ -33,6 +34,7 @@ from ampcore.train.result import TrainResult, weights_digest
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run, RunContext
 from ampcore.train.session import parameters
+from ampcore.train.signature import signature_document
 
 ShouldStop = Callable[[], bool]
 
@@ -55,6 +57,7 @@ class Trainer:
             path is allowed.
         output_dir: The folder for the trained model and the checkpoints; None: they are not saved.
         resume: Resume from the newest checkpoint in `output_dir`; from the beginning without one.
+        datasets: The local file of each dataset that the spec may name.
 
     Raises:
         TypeError: `job` is neither a spec nor another kind of job.
@@ -67,8 +70,10 @@ class Trainer:
         output_dir: str | Path | None = None,
         *,
         resume: bool = False,
+        datasets: Mapping[str, str | Path] | None = None,
     ) -> None:
-        self._job = _training_job(job, None if data_root is None else Path(data_root))
+        files = {name: Path(file) for name, file in (datasets or {}).items()}
+        self._job = _training_job(job, None if data_root is None else Path(data_root), files)
         self.spec = self._job.spec
         self._resume = resume
         self._output_dir = None if output_dir is None else Path(output_dir)
@@ -275,9 +280,17 @@ class Trainer:
             self._job.on_success(session.task)
         files = []
         if run.is_done and self._output_dir is not None:
-            for file in save_models(session.networks, self._output_dir):
+            prepared = run.dataset.prepared
+            layers = prepared.model if prepared is not None else None
+            document = signature_document(run.dataset, session.networks)
+            signature = save_signature(document, self._output_dir)
+            for file in save_models(session.networks, self._output_dir, layers):
                 files.append(file)
-                facts = {"file": file.name, "size_bytes": file.stat().st_size}
+                facts = {
+                    "file": file.name,
+                    "size_bytes": file.stat().st_size,
+                    "signature": signature.name,
+                }
                 callback_buffer.event(Event(EventType.MODEL_SAVED, totals.steps - 1, facts))
         return TrainResult(
             steps=totals.steps,
@@ -335,7 +348,9 @@ def _use_engine(
 def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
     spec, policies = context.job.spec, session.policies
-    return preflight_events(session.task, spec, context.device, policies, steps)
+    yield from preflight_events(session.task, spec, context.device, policies, steps)
+    if (finding := input_range_finding(context.dataset.train, policies)) is not None:
+        yield Event(EventType.PREFLIGHT, None, finding.to_json())
 
 
 def _started_event(context: RunContext, run: Run) -> Event:
@@ -353,9 +368,9 @@ def _started_event(context: RunContext, run: Run) -> Event:
     return Event(EventType.STARTED, None, facts)
 
 
-def _training_job(job: object, data_root: Path | None) -> TrainingJob:
+def _training_job(job: object, data_root: Path | None, datasets: Mapping[str, Path]) -> TrainingJob:
     if isinstance(job, JobSpec):
-        return SpecJob(job, data_root)
+        return SpecJob(job, data_root, datasets)
     if isinstance(job, TrainingJob):
         return job
     hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""

@@ -1,7 +1,8 @@
 """ampcore's loop on the problems of a comparison, with data of the same sizes.
 
 A variant is named `<problem>-<policy>-<loss scale>-<engine>`; the engine `any` tries all of them,
-as a job's autotuning does. Every step is recorded and passed on, except in variants with the suffix
+as a job's autotuning does. A problem with the suffix `_keras` is the same network and data, given
+to `Trainer.from_keras`. Every step is recorded and passed on, except in variants with the suffix
 `-last` or `-silent`: no job runs like that; they show the cost of the records.
 """
 
@@ -10,20 +11,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import keras
 import tensorflow as tf
 from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
 from compare.serve import TimedRound, serve
 
-from ampcore import JobSpec, data
+from ampcore import JobSpec, data, models
 from ampcore.diagnostics import hardware
 from ampcore.models.seeds import step_seed
+from ampcore.precision import layer_policies
+from ampcore.spec.precision import Precision
 from ampcore.train.batch_slicing import gather_batch, slice_batch
 from ampcore.train.feed import feed_for
-from ampcore.train.job import SpecJob
+from ampcore.train.from_keras import keras_job
+from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
 from ampcore.train.run import RunContext
 from ampcore.train.session import Session
 
+OWN = "_keras"
 ENGINES = ("graph", "xla_step", "xla_loop")
 LOSS_SCALES = {
     "none": {"mode": "none"},
@@ -63,7 +69,8 @@ PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 
 def session(problem: str, policy: str, loss_scale: str) -> Session:
     """The state of a job before its first step."""
-    steps, model, examples = PROBLEMS[problem]
+    is_own = problem.endswith(OWN)
+    steps, model, examples = PROBLEMS[problem.removesuffix(OWN)]
     spec = JobSpec.parse(
         {
             "model": model,
@@ -74,11 +81,37 @@ def session(problem: str, policy: str, loss_scale: str) -> Session:
             "train": {"steps": steps, "checkpoint_every_s": None},
         }
     )
-    dataset = data.load(spec.data, seed=0)
+    job: TrainingJob = SpecJob(spec)
+    if is_own:
+        job = own_model_job(spec)
+    dataset = job.load_data()
     plan = Plan.from_spec(spec.train, steps)
     feed = feed_for(dataset.train, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
     facts = hardware.device_info(hardware.select("cpu"))
-    return RunContext(SpecJob(spec), dataset, plan, feed, facts).build_session()
+    return RunContext(job, dataset, plan, feed, facts).build_session()
+
+
+def own_model_job(spec: JobSpec) -> TrainingJob:
+    """The same network as a Keras model, with the same examples as arrays."""
+    dataset = data.load(spec.data, seed=0)
+    plain = layer_policies(Precision())
+    [network] = models.build(spec.model, dataset.require_signature(), plain).networks
+    arrays = dataset.train.arrays
+    sections = spec.model_dump(include={"precision", "loss_scale", "train"})
+    return keras_job(
+        network.model,
+        data=(arrays.x, arrays.y),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        loss_weights=None,
+        optimizer=spec.optimizer,
+        metrics=(),
+        validation_data=None,
+        validation_split=0.0,
+        batch_size=spec.data.batch_size,
+        steps_per_epoch=None,
+        shuffle=False,
+        sections=sections,
+    )
 
 
 def run(own: Session, engine: Any) -> TimedRound:

@@ -20,6 +20,7 @@ const PAGES: Record<string, Load> = {
   compare: async () => (await import("./pages/compare/page.tsx")).ComparePage,
   workers: async () => (await import("./pages/workers.tsx")).WorkersPage,
   submit: async () => (await import("./pages/submit/page.tsx")).SubmitPage,
+  datasets: async () => (await import("./pages/datasets/page.tsx")).DatasetsPage,
   tokens: async () => (await import("./pages/tokens.tsx")).TokensPage,
 };
 

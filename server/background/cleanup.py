@@ -1,9 +1,12 @@
-"""Delete expired rows: stopped workers, idempotency keys, browser sessions."""
+"""Delete what has expired: stopped workers, idempotency keys, browser sessions, uploads."""
 
 from typing import Final
 
-from store import browser_sessions, idempotency, workers
+from server.file_removal import remove_files
+from service.storage import Storage
+from store import browser_sessions, dataset_uploads, file_removals, idempotency, workers
 from store.database import Database
+from store.file_removals import Removal
 
 DAY_S: Final = 86_400.0
 WORKER_RETENTION_S: Final = 7 * DAY_S
@@ -16,3 +19,13 @@ def delete_expired_rows(database: Database) -> None:
         workers.delete_gone(session, gone_s=WORKER_RETENTION_S)
         idempotency.delete_expired(session)
         browser_sessions.delete_expired(session)
+
+
+def delete_expired_uploads(database: Database, storage: Storage) -> None:
+    """Delete uploads of datasets to which nothing was added for long, and their files."""
+    removals: list[Removal] = []
+    with database.write() as session:
+        for upload_id in dataset_uploads.expired(session):
+            dataset_uploads.remove(session, upload_id)
+            removals += file_removals.schedule(session, dataset_uploads.folder_of(upload_id))
+    remove_files(database, storage, removals)

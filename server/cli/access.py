@@ -45,11 +45,27 @@ def _quota(text: str) -> str:
     return text
 
 
+def _byte_quota(text: str) -> str:
+    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII):
+        raise typer.BadParameter(f"expected a number of bytes or {NO_LIMIT!r}, received {text!r}.")
+    return text
+
+
 Quota = Annotated[
     str | None,
     typer.Option(
         parser=_quota,
         metavar="NUMBER",
+        help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
+    ),
+]
+
+
+ByteQuota = Annotated[
+    str | None,
+    typer.Option(
+        parser=_byte_quota,
+        metavar="BYTES",
         help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
     ),
 ]
@@ -124,12 +140,17 @@ def set_quotas(
     name: Annotated[str, typer.Argument(help="The project's name.")],
     max_queued: Quota = None,
     max_running: Quota = None,
+    max_dataset_bytes: ByteQuota = None,
 ) -> None:
     """Set the quotas of a project; the project is created if it does not exist."""
     from store import audit, projects
 
     _check_project(name)
-    given = {"max_queued": max_queued, "max_running": max_running}
+    given = {
+        "max_queued": max_queued,
+        "max_running": max_running,
+        "max_dataset_bytes": max_dataset_bytes,
+    }
     quotas = {
         quota: None if most == NO_LIMIT else int(most)
         for quota, most in given.items()
@@ -144,21 +165,23 @@ def set_quotas(
 
 @project_app.command("list")
 def list_projects() -> None:
-    """List the projects with their quotas and their queued and running jobs."""
+    """List the projects with their quotas, their queued and running jobs, and dataset bytes."""
     with _transaction() as (session, _actor):
         table = _projects(session)
     typer.echo(table)
 
 
 def _projects(session: Session) -> str:
-    from store import projects
+    from store import datasets, projects
 
-    load = projects.load_by_project(session)
+    load, dataset_bytes = projects.load_by_project(session), datasets.used_bytes(session)
     rows: list[tuple[object, ...]] = []
     for row in projects.listing(session):
         used = load.get(row.name, projects.ProjectLoad())
-        rows.append((row.name, used.queued, row.max_queued, used.running, row.max_running))
-    return table(("PROJECT", "QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING"), *rows)
+        jobs = (used.queued, row.max_queued, used.running, row.max_running)
+        rows.append((row.name, *jobs, dataset_bytes.get(row.name, 0), row.max_dataset_bytes))
+    heads = ("QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING", "DATASET BYTES", "MAX DATASET BYTES")
+    return table(("PROJECT", *heads), *rows)
 
 
 def _token_state(token: Token) -> str:

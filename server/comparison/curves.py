@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from ampcore.telemetry.buckets import SKIPPED, Buckets
 from ampcore.telemetry.downsampling import bucket_size_for, to_buckets
 from server.telemetry import step_table
+from server.telemetry.evaluation_table import evaluation_table
 from server.telemetry.step_table import StepTable
 from store import downsampling, key_steps, steps
+from store.evaluations import Evaluation
 from store.key_steps import KeyStepsInRange
 from store.steps import AttemptRange
 
@@ -63,6 +65,15 @@ def curve(session: Session, each: JobSteps, size: int, columns: Sequence[str] | 
     names = [name for name in buckets.names if columns is None or name in columns]
     table = {**step_table.table_of_buckets(buckets, names), ELAPSED: _elapsed_s(buckets)}
     return Curve(table, key_steps.find(session, each.job_id, each.ranges, 0, None))
+
+
+def evaluation_curve(evaluations: Sequence[Evaluation], of_steps: Curve) -> StepTable:
+    """The evaluations of a job as columns; `elapsed_s` is interpolated between points of steps."""
+    table = evaluation_table(evaluations)
+    steps_at_ends = of_steps.table["step"] + of_steps.table["count"]
+    elapsed = of_steps.table[ELAPSED]
+    times = np.interp(table["step"] + 1, steps_at_ends, elapsed) if len(elapsed) else None
+    return {**table, ELAPSED: np.zeros(len(evaluations)) if times is None else times}
 
 
 def loss_drift(session: Session, each: JobSteps, baseline: JobSteps) -> float | None:

@@ -11,6 +11,7 @@ from ampcore.api.comparison import Difference, Result
 from ampcore.api.jobs import Job
 from ampcore.spec.problems import json_pointer
 from ampcore.telemetry.json_values import json_safe
+from ampcore.telemetry.metrics import MAIN_METRICS
 from server.comparison.query import CompareQuery
 from server.deps import job_not_found
 from server.http.etag import etag_of
@@ -18,26 +19,17 @@ from server.http.responses import dumps
 from server.row_models import job_from_row
 from server.telemetry.steps_reader import check_columns
 from server.telemetry.text_formats import json_columns, skipped_steps_json
-from store import jobs, steps
+from store import evaluations, jobs, steps
+from store.evaluations import Evaluation
 
 if TYPE_CHECKING:
     from server.comparison.curves import Curve
 
 FieldPath = tuple[str, ...]
 
-SUMMARY_FIELDS: Final = (
-    "steps",
-    "skipped_share",
-    "last_loss",
-    "best_loss",
-    "final_loss",
-    "val_loss",
-    "val_accuracy",
-    "median_examples_per_s",
-    "steps_s",
-    "peak_memory_bytes",
-)
-"""The fields of each job's summary that a comparison lists."""
+LOSS_FIELDS: Final = ("steps", "skipped_share", "last_loss", "best_loss", "final_loss")
+SPEED_FIELDS: Final = ("median_examples_per_s", "steps_s", "peak_memory_bytes")
+"""The fields of each job's summary that a comparison lists, before and after the metrics."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +40,7 @@ class Compared:
     speedup: float | None
     loss_drift: float | None
     curve: "Curve"
+    evaluations: Sequence[Evaluation]
 
 
 def visible_jobs(session: Session, query: CompareQuery, visible_project: str | None) -> list[Job]:
@@ -85,6 +78,7 @@ def compare(session: Session, query: CompareQuery, found: Sequence[Job]) -> Iter
             _speedup(job, found[baseline]),
             curves.loss_drift(session, each, tracks[baseline]),
             curves.curve(session, each, size, query.columns),
+            evaluations.sample(session, job.id, query.max_points),
         )
         for job, each in zip(found, tracks, strict=True)
     ]
@@ -103,8 +97,23 @@ def _speedup(job: Job, baseline: Job) -> float | None:
 
 def _results(found: Sequence[Job]) -> Iterator[Result]:
     yield Result(name="state", values=[job.state for job in found])
-    for name in SUMMARY_FIELDS:
-        yield Result(name=name, values=[getattr(job.summary, name, None) for job in found])
+    yield Result(name="policy", values=[_trained_policy(job) for job in found])
+    for name in LOSS_FIELDS:
+        yield _summary_result(name, found)
+    others = (name for job in found for name in job.metrics or {})
+    for name in dict.fromkeys([*MAIN_METRICS, *others]):
+        yield Result(name=name, values=[(job.metrics or {}).get(name) for job in found])
+    for name in SPEED_FIELDS:
+        yield _summary_result(name, found)
+
+
+def _trained_policy(job: Job) -> str | None:
+    """The policy that the job trains with, which `auto` may have chosen; None until it starts."""
+    return (job.summary.policy if job.summary else None) or job.resolved_policy
+
+
+def _summary_result(name: str, found: Sequence[Job]) -> Result:
+    return Result(name=name, values=[getattr(job.summary, name, None) for job in found])
 
 
 def _json_document(query: CompareQuery, size: int, compared: Sequence[Compared]) -> Iterator[bytes]:
@@ -122,6 +131,8 @@ def _json_document(query: CompareQuery, size: int, compared: Sequence[Compared])
 
 
 def _one(compared: Compared) -> Iterator[bytes]:
+    from server.comparison import curves
+
     # Dividing by almost zero gives infinity.
     figures = json_safe({"speedup": compared.speedup, "loss_drift": compared.loss_drift})
     yield b'{"job":' + compared.job.model_dump_json(by_alias=True).encode()
@@ -132,6 +143,8 @@ def _one(compared: Compared) -> Iterator[bytes]:
         + b',"data":{'
     )
     yield from json_columns(compared.curve.table)
+    yield b'},"evaluations":{'
+    yield from json_columns(curves.evaluation_curve(compared.evaluations, compared.curve))
     yield b"}}"
 
 

@@ -1,5 +1,6 @@
 """Size limits of request headers and bodies."""
 
+import re
 from typing import Final
 
 import anyio
@@ -17,6 +18,18 @@ DRAIN_S: Final = 2.0
 
 MAX_HEADER_BYTES: Final = 32 * 1024
 MAX_HEADERS: Final = 100
+
+
+UPLOADS: Final = (
+    ("PATCH", re.compile(r"/api/v1/datasets/[^/]+/uploads/[^/]+")),
+    ("PUT", re.compile(r"/api/v1/datasets/[^/]+")),
+)
+"""Requests whose body may be of any size. Their routes limit it, and never keep it in memory."""
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Whether the body of the request is a file."""
+    return any(method == one and pattern.fullmatch(path) for one, pattern in UPLOADS)
 
 
 class HeaderLimit:
@@ -39,7 +52,10 @@ class HeaderLimit:
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body over MAX_BODY_BYTES; a shorter one is read completely."""
+    """ASGI middleware: 413 for a body over MAX_BODY_BYTES; a shorter one is read completely.
+
+    The routes of uploads read the body themselves.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -50,6 +66,10 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         body = _Body(receive)
+        if is_upload(scope.get("method", ""), scope.get("path", "")):
+            await self.app(scope, body.receive, send)
+            await body.drain()  # of a refused one; else it has ended already
+            return
         whole = await body.read() if _declared(scope) <= MAX_BODY_BYTES else None
         if body.broke_off:
             return  # the client is gone: no response, and half a request is not executed
@@ -81,6 +101,14 @@ class _Body:
                 return None
         return b"".join(pieces)
 
+    async def receive(self) -> Message:
+        """The next message of the client."""
+        message = await self._receive()
+        if not self._ended:
+            self.broke_off = message["type"] != "http.request"
+            self._ended = self.broke_off or not message.get("more_body", False)
+        return message
+
     async def drain(self) -> None:
         """Read and discard the rest, up to a limit."""
         size = 0
@@ -89,9 +117,7 @@ class _Body:
                 size += len(await self._piece())
 
     async def _piece(self) -> bytes:
-        message = await self._receive()
-        self.broke_off = message["type"] != "http.request"
-        self._ended = self.broke_off or not message.get("more_body", False)
+        message = await self.receive()
         piece: bytes = message.get("body", b"")
         return piece
 

@@ -12,7 +12,7 @@ from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from ampcore.api.jobs import Job
-from ampcore.spec import TERMINAL, State
+from ampcore.spec import TERMINAL, Source, State
 from server.access.principal import Principal
 from server.deps import (
     ActorDep,
@@ -57,9 +57,12 @@ RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
 DELETE: Final = Action("delete", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
+EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
+WORKER_ACTIONS: Final = (PAUSE, RESUME, RETRY, CLONE, EXTEND)
+"""Actions that need a worker, which a tracked run does not have."""
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
-ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE)
+ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND)
 
 
 def get_visible_job(session: Session, job_id: str, principal: Principal) -> tables.Job:
@@ -140,20 +143,38 @@ class JobActions:
         change: StoreChange[T],
         data: dict[str, Any],
     ) -> T:
-        project = get_visible_job(session, job_id, self.principal).project
+        job = get_visible_job(session, job_id, self.principal)
+        check_has_worker(action, job)
+        project = job.project
         if action in QUEUEING_ACTIONS:
             projects.check_queue_quota(session, project)
         changed = change(session, job_id)
         if not changed:
-            raise _refusal(action, get_visible_job(session, job_id, self.principal))
+            raise refusal(session, action, get_visible_job(session, job_id, self.principal))
         audit.record(session, self.actor, f"job.{action.name}", job_id, project=project, **data)
         return changed
 
 
-def _refusal(action: Action, job: tables.Job) -> Conflict:
+def check_has_worker(action: Action, job: tables.Job) -> None:
+    """Raise Conflict for an action that a tracked run does not have."""
+    if job.source == Source.TRACKED and action in WORKER_ACTIONS:
+        raise Conflict(
+            f"Cannot {action.name} the job: it is a tracked run, which no worker runs. Its program "
+            "can be asked to stop, with cancel."
+        )
+
+
+def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
+    """The error for an action that the job does not allow, with what it allows."""
+    if action is DELETE and (other := jobs.unfinished_extension(session, job.id)):
+        return Conflict(
+            f"Cannot {action.name} the job: job {other}, which has not ended, extends it and may "
+            "need its checkpoint."
+        )
     allowing = [str(other) for other in State if other in action.states]
     known = State(job.state) if job.state in list(State) else None
-    allowed = [other.name for other in ACTIONS if known in other.states]
+    left_out = WORKER_ACTIONS if job.source == Source.TRACKED else ()
+    allowed = [other.name for other in ACTIONS if known in other.states and other not in left_out]
     state = job.state if known else f"{job.state!r}, a state that this version does not know"
     return Conflict(
         f"Cannot {action.name} the job: expected the state {' or '.join(allowing)}, received "

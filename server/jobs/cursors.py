@@ -5,6 +5,7 @@ A cursor is valid only for the order and filters that it was created with.
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -15,10 +16,11 @@ from ampcore.spec.problems import format_value
 from server.deps import JOB_ID
 from server.errors import RequestInvalid
 from server.http.parameters import is_storable
-from store.search import MOVED_AT, PagePosition, Search, Sort
+from store.job_order import JobOrder, MetricSort
+from store.search import ListSection, PagePosition, Search
 
 
-def cursor_of(position: PagePosition, search: Search, sort: Sort) -> str:
+def cursor_of(position: PagePosition, search: Search, sort: JobOrder) -> str:
     """The cursor for the page after a position."""
     value, listing_started_at = (
         each.isoformat() if isinstance(each, datetime) else each
@@ -29,35 +31,52 @@ def cursor_of(position: PagePosition, search: Search, sort: Sort) -> str:
         value,
         position.job_id,
         listing_started_at,
-        position.is_in_moved_jobs,
+        position.section,
     ]
     text = json.dumps(parts, ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str, search: Search, sort: Sort) -> PagePosition:
+def read_cursor(cursor: str, search: Search, sort: JobOrder) -> PagePosition:
     """The position in a cursor. Raises RequestInvalid, also for the cursor of another list."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         document = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
-        mark, value, job_id, listing_started_at, is_in_moved_jobs = document
+        mark, value, job_id, listing_started_at, section_name = document
         if mark != _query_fingerprint(search, sort):
             raise _invalid(cursor, "a cursor of a list with the same sort and filters")
-        field = "created_at" if is_in_moved_jobs is True else sort.field
-        moves = sort.field in MOVED_AT
+        section = ListSection(section_name)
         return PagePosition(
-            VALUE_PARSERS[field](value),
+            _parse_value(value, sort, section),
             _parse_job_id(job_id),
-            _parse_time(listing_started_at) if moves else None,
-            moves and is_in_moved_jobs is True,
+            None if sort.is_fixed else _parse_time(listing_started_at),
+            section,
         )
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise _invalid(cursor, "the next_cursor of an earlier response") from None
 
 
-def _query_fingerprint(search: Search, sort: Sort) -> str:
+def _query_fingerprint(search: Search, sort: JobOrder) -> str:
     """A digest of the order and filters of a list."""
     return sha256(f"{sort} {search}".encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _parse_value(value: Any, sort: JobOrder, section: ListSection) -> Any:
+    """The sort key. Raises ValueError if the list has no such section."""
+    is_metric = isinstance(sort, MetricSort)
+    if (section is ListSection.WITHOUT_METRIC and not is_metric) or (
+        section is ListSection.MOVED and sort.is_fixed
+    ):
+        raise ValueError(section)
+    if section is not ListSection.IN_ORDER:
+        return None if value is None else _parse_time(value)
+    return _parse_number(value) if is_metric else VALUE_PARSERS[sort.field](value)
+
+
+def _parse_number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
 
 
 def _parse_time(value: Any) -> datetime:

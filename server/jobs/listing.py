@@ -1,6 +1,8 @@
 """List jobs: the query parameters of GET /jobs, and the page as JSON."""
 
 import json
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +14,8 @@ from pydantic import AwareDatetime
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Problem, State
-from ampcore.spec.problems import format_value
+from ampcore.spec.problems import closest_match, format_value
+from ampcore.telemetry.metrics import METRIC_PATTERN, is_metric
 from server.access.principal import Principal
 from server.deps import PrincipalDep
 from server.errors import Forbidden, RequestInvalid
@@ -20,8 +23,13 @@ from server.jobs.cursors import cursor_of, read_cursor
 from server.row_models import listed_job_from_row
 from store import search
 from store.database import Database
-from store.search import Search, Sort
+from store.job_metrics import MetricFilter
+from store.job_order import COLUMNS, JobOrder, MetricSort, Sort
+from store.search import Search
 
+METRIC_FILTER: Final = re.compile(
+    rf"\s*(?P<name>{METRIC_PATTERN})\s*(?P<comparison>[<>]=?|==?)(?P<value>[^=]*)"
+)
 MAX_PAGE_BYTES: Final = 1_000_000
 """A page ends before the job that would exceed this size; its first job is always included."""
 
@@ -37,15 +45,32 @@ NameOrId = Annotated[
     str | None,
     Query(max_length=200, description="Part of the name, or the start of the id."),
 ]
-Policy = Annotated[str | None, Query(max_length=32, description="Only jobs with this policy.")]
+Policy = Annotated[
+    str | None,
+    Query(
+        max_length=32,
+        description="Only jobs with this policy, or for which `auto` chose it.",
+    ),
+]
 Model = Annotated[str | None, Query(max_length=32, description="Only this kind of model.")]
 Project = Annotated[str | None, Query(max_length=64, description="Only this project (for admins).")]
 CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only jobs created later.")]
 SortOrder = Annotated[
-    Sort,
+    str,
     Query(
-        description="`-` sorts in descending order. By `created_at` each job is listed once; by "
-        "other fields a job that changes while pages are read may be listed again."
+        max_length=102,
+        description="`created_at`, `updated_at`, `name`, `priority`, or a metric such as "
+        "`val_loss`; `-` sorts in descending order. Jobs without the metric come last. By "
+        "`created_at` each job is listed once; otherwise a job that changes while pages are read "
+        "may be listed again.",
+    ),
+]
+Metrics = Annotated[
+    list[Annotated[str, Query(max_length=150)]],
+    Query(
+        max_length=16,
+        description="Only jobs whose last evaluation has such a metric: `val_accuracy>=0.9`, with "
+        ">=, <=, >, < or =; may be repeated.",
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -72,7 +97,7 @@ class JobListQuery:
     """The parsed query parameters of a list."""
 
     search: Search
-    sort: Sort
+    sort: JobOrder
     limit: int
     cursor: str | None
     fields: frozenset[ListField]
@@ -129,6 +154,7 @@ async def _job_list_query(
     model: Model = None,
     project: Project = None,
     created_after: CreatedAfter = None,
+    metric: Metrics = [],  # noqa: B006
     sort: SortOrder = Sort.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -142,8 +168,9 @@ async def _job_list_query(
         policy=policy,
         model=model,
         created_after=_in_utc(created_after),
+        metrics=tuple(_metric_filter(text) for text in metric),
     )
-    return JobListQuery(wanted, sort, limit, cursor, frozenset(fields))
+    return JobListQuery(wanted, _order(sort), limit, cursor, frozenset(fields))
 
 
 def _project(principal: Principal, wanted: str | None) -> str | None:
@@ -164,6 +191,40 @@ def _label(text: str) -> tuple[str, str | None]:
             [Problem("/query/label", "invalid_value", expected, format_value(text))]
         )
     return key, value if equals else None
+
+
+def _order(text: str) -> JobOrder:
+    if text in list(Sort):
+        return Sort(text)
+    name = text.removeprefix("-")
+    if is_metric(name):
+        return MetricSort(name, descends=text.startswith("-"))
+    expected = f"{', '.join(COLUMNS)}, or a metric such as val_loss; with - in descending order"
+    suggestion = closest_match(text, list(Sort))
+    raise RequestInvalid(
+        [Problem("/query/sort", "invalid_value", expected, format_value(text), suggestion)]
+    )
+
+
+def _metric_filter(text: str) -> MetricFilter:
+    found = METRIC_FILTER.fullmatch(text)
+    value = _number(found["value"]) if found else None
+    if found is None or value is None:
+        expected = "a metric, >=, <=, >, < or =, and a number, as in val_accuracy>=0.9"
+        raise RequestInvalid(
+            [Problem("/query/metric", "invalid_value", expected, format_value(text))]
+        )
+    comparison = "=" if found["comparison"] == "==" else found["comparison"]
+    return MetricFilter(found["name"], comparison, value)
+
+
+def _number(text: str) -> float | None:
+    """A finite number; None if the text is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:

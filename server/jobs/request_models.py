@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 from pydantic import ValidationError
 
-from ampcore.api.jobs import CloneChanges, JobChanges, RequestModel
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges, RequestModel
 from ampcore.spec.problems import from_pydantic
 from server.deps import DocumentDep, OptionalDocumentDep
 from server.errors import RequestInvalid
@@ -21,6 +21,10 @@ async def _clone_changes(document: OptionalDocumentDep) -> dict[str, Any]:
     return _parse(CloneChanges, document).set
 
 
+async def _epochs(document: DocumentDep) -> int:
+    return _parse(Extension, document).epochs
+
+
 def _parse(model: type[R], document: Any) -> R:
     """Raises RequestInvalid with every mistake."""
     try:
@@ -33,3 +37,5 @@ JobChangesDep = Annotated[dict[str, Any], Depends(_job_changes)]
 """The fields to change, from the body of PATCH /jobs/{job_id}."""
 CloneChangesDep = Annotated[dict[str, Any], Depends(_clone_changes)]
 """The value of each dotted path to change, from the body of POST /jobs/{job_id}/clone."""
+EpochsDep = Annotated[int, Depends(_epochs)]
+"""The number of further epochs, from the body of POST /jobs/{job_id}/extend."""

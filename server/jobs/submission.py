@@ -1,7 +1,8 @@
 """Submit jobs: from the request to the committed row and the message to a worker.
 
-The file follows a submission: `submit_spec` and `submit_clone` read the request, `_submit` returns
-the stored response if the request is a repeat, and `JobSubmitter` checks, writes and dispatches.
+The file follows a submission: `submit_spec`, `submit_clone` and `submit_extension` read the
+request, `_submit` returns the stored response if the request is a repeat, and `JobSubmitter`
+checks, writes and dispatches.
 Submissions that arrive at the same moment are written in one transaction; each gets its own
 response or error, as if it were the only one.
 """
@@ -18,14 +19,16 @@ from starlette.concurrency import run_in_threadpool
 
 from ampcore.api.jobs import Job
 from ampcore.spec import JobSpec, SpecValidationError
-from ampcore.spec.assignments import with_values
 from server.dataset_folder import DatasetFolder
+from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import actor_of, member_of, services_of
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
-from server.jobs.actions import get_visible_job
+from server.jobs.actions import CLONE, EXTEND, Action, check_has_worker, get_visible_job
+from server.jobs.cloned_spec import clone_document
+from server.jobs.extended_spec import extended_document
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
@@ -36,11 +39,14 @@ from store.projects import QuotaExceeded
 from store.rows import insert_rows
 from store.tables import AuditEntry
 
-SINGLE_JOB_ERRORS: Final = (QuotaExceeded, KeyReused, DataError, IntegrityError)
+SINGLE_JOB_ERRORS: Final = (
+    QuotaExceeded,
+    KeyReused,
+    SpecValidationError,
+    DataError,
+    IntegrityError,
+)
 """Errors that one job of a transaction can cause: the jobs are then written one by one."""
-
-DERIVED_FIELDS: Final = ("loss_scale", "name")
-"""Fields of a spec whose default depends on other fields."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class JobDraft:
     document: Any
     project: str
     cloned_from: str | None = None
+    extends: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,44 +92,45 @@ async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]
 
     `changes` maps dotted paths to values. Raises as `submit_spec`, and NotFound.
     """
+
+    def draft(session: Session, job: tables.Job) -> JobDraft:
+        return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
+
+    return await _submit_from(request, job_id, CLONE, draft)
+
+
+async def submit_extension(request: Request, job_id: str, epochs: int) -> Response:
+    """POST /jobs/{job_id}/extend: queue a job that trains a finished one for more epochs.
+
+    Raises as `submit_clone`, and Conflict if the job has not succeeded or has no checkpoint of its
+    end.
+    """
+
+    def draft(session: Session, job: tables.Job) -> JobDraft:
+        document = extended_document(session, job, epochs)
+        return JobDraft(document, job.project, extends=job.id)
+
+    return await _submit_from(request, job_id, EXTEND, draft)
+
+
+async def _submit_from(
+    request: Request, job_id: str, action: Action, draft: Callable[[Session, tables.Job], JobDraft]
+) -> Response:
+    """Queue a job that is made from another one, which the principal must see."""
     principal = member_of(request)
     idempotent_request = await read_idempotency_key(request)
     database = services_of(request).database
 
-    def draft() -> JobDraft:
+    def draft_from_job() -> JobDraft:
         with database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
+            check_has_worker(action, job)
+            return draft(session, job)
 
     actor = actor_of(request, principal)
-    return await _submit(request, Submission(draft, "job.clone", actor, idempotent_request))
-
-
-def clone_document(job: tables.Job, changes: Mapping[str, Any]) -> Any:
-    """The spec of a job with its later edits, and with the value of each dotted path replaced.
-
-    Fields that had their derived default are left out, so that they are derived again: a clone
-    in float32 has no loss scale. Raises SpecValidationError for a path that does not exist.
-    """
-    runtime = {**job.spec["runtime"], "priority": job.priority}
-    edited = {**job.spec, "name": job.name, "labels": job.labels, "runtime": runtime}
-    return with_values(_without_derived_fields(edited), changes)
-
-
-def _without_derived_fields(document: dict[str, Any]) -> dict[str, Any]:
-    for name in DERIVED_FIELDS:
-        shorter = {key: value for key, value in document.items() if key != name}
-        if _with_defaults(shorter).get(name) == document[name]:
-            document = shorter
-    return document
-
-
-def _with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with every default filled in; empty if this version does not accept it."""
-    try:
-        return JobSpec.parse(document).to_json()
-    except SpecValidationError:
-        return {}
+    return await _submit(
+        request, Submission(draft_from_job, f"job.{action.name}", actor, idempotent_request)
+    )
 
 
 async def _submit(request: Request, submission: Submission) -> Response:
@@ -200,10 +208,13 @@ class JobSubmitter:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
             self._datasets.check(spec)
+            spec = pin_dataset(self._database, spec, draft.project)
         except Exception as error:
             return error
         actor = submission.actor
-        origin = jobs.Origin(draft.project, actor.token_name, actor.request_id, draft.cloned_from)
+        origin = jobs.Origin(
+            draft.project, actor.token_name, actor.request_id, draft.cloned_from, draft.extends
+        )
         return _CheckedSubmission(submission, spec, origin)
 
     def _write(
@@ -268,6 +279,7 @@ def _create_jobs(
     jobs_by_project = Counter(one.origin.project for one in valid)
     for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
         projects.check_queue_quota(session, project, jobs_by_project[project])
+    lock_datasets(session, [(one.spec, one.origin.project) for one in valid])
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
     created = [job_from_row(row) for row in rows]
     submissions = [one.submission for one in valid]

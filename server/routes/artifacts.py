@@ -1,6 +1,6 @@
 """List the files of a job, and download them."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Request, Response
@@ -10,7 +10,7 @@ from server.deps import AuthenticatorDep, DatabaseDep, StorageDep, StreamsDep, V
 from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.openapi import ETAG_RESPONSES, problems
+from server.openapi import ETAG_RESPONSES, FILE_RESPONSES, problems
 from server.row_models import from_row
 from server.streaming import downloads
 from service.storage import check_path
@@ -19,9 +19,6 @@ from store.database import Database
 
 router = APIRouter(prefix="/jobs/{job_id}/artifacts", tags=["artifacts"])
 
-BYTES: Final[dict[str, Any]] = {
-    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-}
 FilePath = Annotated[str, Path(description="The `path` of the file, as in the list.")]
 
 
@@ -43,12 +40,7 @@ def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Re
     "/{path:path}",
     summary="Download a file of a job",
     response_class=Response,
-    responses={
-        200: {"content": BYTES, "description": "The file; its ETag is its SHA-256."},
-        206: {"content": BYTES, "description": "The bytes that `Range` requests."},
-        304: {"description": "The client already has this version."},
-        **problems(404, 416, 502),
-    },
+    responses={**FILE_RESPONSES, **problems(404, 416, 502)},
 )
 async def download(
     *,
@@ -62,7 +54,9 @@ async def download(
 ) -> Response:
     """Download a file, or a part of it with `Range`."""
     file = await run_sync(_find, database, job_id, check_path(path))
-    return await downloads.file_response(request, file, storage, streams, authenticator)
+    name = file.path.rpartition("/")[2]
+    content = downloads.StoredContent(file.job_id, file.path, name, file.size_bytes, file.sha256)
+    return await downloads.file_response(request, content, storage, streams, authenticator)
 
 
 def _find(database: Database, job_id: str, path: str) -> tables.Artifact:

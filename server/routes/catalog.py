@@ -1,4 +1,4 @@
-"""List the kinds of models, data and optimizers, and the precision policies."""
+"""List the kinds of models, layers, data and optimizers, and the precision policies."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -23,14 +23,25 @@ def models(request: Request) -> Response:
 
 
 @router.get(
-    "/datasets",
+    "/layers",
+    summary="List the kinds of layer",
+    response_model=SpecKindList,
+    responses=ETAG_RESPONSES,
+)
+def layers(request: Request) -> Response:
+    """List the kinds of layer that own models are built from, with their schemas."""
+    return respond_unless_body_cached(request, ModelResponse(catalog.layers()))
+
+
+@router.get(
+    "/data-kinds",
     summary="List the kinds of data",
     response_model=SpecKindList,
     responses=ETAG_RESPONSES,
 )
-def datasets(request: Request) -> Response:
+def data_kinds(request: Request) -> Response:
     """List the kinds of data, with their schemas."""
-    return respond_unless_body_cached(request, ModelResponse(catalog.datasets()))
+    return respond_unless_body_cached(request, ModelResponse(catalog.data_kinds()))
 
 
 @router.get(

@@ -27,13 +27,14 @@ from server.jobs.actions import (
     JobActionsDep,
 )
 from server.jobs.listing import JobListQueryDep
-from server.jobs.request_models import CloneChangesDep, JobChangesDep
-from server.jobs.submission import submit_clone, submit_spec
+from server.jobs.request_models import CloneChangesDep, EpochsDep, JobChangesDep
+from server.jobs.submission import submit_clone, submit_extension, submit_spec
 from server.openapi import (
     CLONE_BODY,
     CREATED_RESPONSES,
     EDIT_BODY,
     ETAG_RESPONSES,
+    EXTEND_BODY,
     IDEMPOTENCY_KEY_PARAMETER,
     JOB_ID_PARAMETER,
     SPEC_BODY,
@@ -182,6 +183,19 @@ def retry(job_id: JobId, actions: JobActionsDep) -> Response:
 async def clone(job_id: JobId, changes: CloneChangesDep, request: Request) -> Response:
     """Queue a new job with the spec of this one and some changed fields."""
     return await submit_clone(request, job_id, changes)
+
+
+@router.post(
+    "/{job_id}/extend",
+    summary="Extend a job",
+    status_code=201,
+    response_model=Job,
+    responses={**CREATED_RESPONSES, **problems(404, 409)},
+    openapi_extra={**EXTEND_BODY, **IDEMPOTENCY_KEY_PARAMETER},
+)
+async def extend(job_id: JobId, epochs: EpochsDep, request: Request) -> Response:
+    """Queue a new job that continues a succeeded one for more epochs, from its last checkpoint."""
+    return await submit_extension(request, job_id, epochs)
 
 
 DIRECT_ENDPOINTS = (submit, read)

@@ -12,7 +12,7 @@ from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.openapi import problems
 from server.row_models import project_from_row
-from store import audit, projects
+from store import audit, datasets, projects
 from store.idempotency import StoredResponse
 from store.projects import ProjectLoad
 
@@ -21,12 +21,16 @@ router = APIRouter(prefix="/projects", tags=["access"], route_class=JsonRoute)
 
 @router.get("", summary="List projects", responses=problems(403))
 def listing(_admin: AdminDep, database: DatabaseDep) -> ProjectList:
-    """List all projects with their quotas and the numbers of queued and running jobs."""
+    """List all projects with their quotas and what they use of them."""
     with database.read() as session:
         load = projects.load_by_project(session)
+        used = datasets.used_bytes(session)
         rows = projects.listing(session)
         return ProjectList(
-            items=[project_from_row(row, load.get(row.name, ProjectLoad())) for row in rows]
+            items=[
+                project_from_row(row, load.get(row.name, ProjectLoad()), used.get(row.name, 0))
+                for row in rows
+            ]
         )
 
 
@@ -45,13 +49,15 @@ def update(
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
-    """Set both quotas; a project that does not exist is created."""
+    """Set all quotas; a project that does not exist is created."""
     limits = quotas.model_dump()
 
     def make(session: Session) -> StoredResponse:
         row = projects.update(session, name, limits)
         audit.record(session, actor, "project.update", name, project=name, **limits)
-        project = project_from_row(row, projects.load_by_project(session).get(name, ProjectLoad()))
+        load = projects.load_by_project(session).get(name, ProjectLoad())
+        used = datasets.used_bytes(session, name).get(name, 0)
+        project = project_from_row(row, load, used)
         return StoredResponse(200, {}, project.model_dump_json())
 
     return to_response(respond_once(database, idempotent_request, make))

@@ -6,6 +6,7 @@ from typing import Final
 from server.access.auth_middleware import client_network
 from server.errors import TooManyOpen, Unavailable
 from server.http.client_address import normalized_address
+from server.http.limits import is_upload
 from server.http.problem_responses import problem_response
 from server.serving.connection_limits import Admission, OpenConnections, Phase
 from server.serving.http_protocol import ProblemProtocol
@@ -13,7 +14,8 @@ from server.serving.http_protocol import ProblemProtocol
 HEAD_TIMEOUT_S: Final = 20.0
 """How long a client may take for a request's first line and headers."""
 BODY_TIMEOUT_S: Final = 60.0
-"""How long it may take for the body, also for one that was refused."""
+"""How long it may take for the body, also for one that was refused; for uploads, for its next
+piece."""
 
 
 class Connection(ProblemProtocol):
@@ -24,6 +26,7 @@ class Connection(ProblemProtocol):
     address = "unknown"
     _timeout: asyncio.TimerHandle | None = None
     _request_is_complete = False
+    _is_upload = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected: its first request must arrive in time."""
@@ -54,6 +57,14 @@ class Connection(ProblemProtocol):
         """The head has arrived."""
         self._wait(BODY_TIMEOUT_S)
         super().on_headers_complete()
+        self._is_upload = is_upload(self.scope["method"], self.scope["path"])
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body. That of an upload may take any time while it is being received."""
+        super().on_body(body)
+        if self._is_upload and self._is_answering:
+            self.open_connections.enter(self, Phase.BUSY)
+            self._wait(BODY_TIMEOUT_S)
 
     def on_message_complete(self) -> None:
         """The body has arrived."""

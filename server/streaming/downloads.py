@@ -1,4 +1,6 @@
-"""Send a file of a job, or a range of it, in constant memory."""
+"""Send a stored file, or a range of it, in constant memory."""
+
+from dataclasses import dataclass
 
 import anyio.to_thread
 from fastapi import Request, Response
@@ -10,12 +12,23 @@ from server.http.responses import content_disposition
 from server.streaming.stream_limits import owner_of
 from server.streaming.streams import LongResponse, Streams, authorization_check, iterate_in_threads
 from service.storage import Storage
-from store.tables import Artifact
+
+
+@dataclass(frozen=True)
+class StoredContent:
+    """A stored file: where it is, and its name for the client."""
+
+    folder: str
+    """A job's id, or another folder of the storage."""
+    path: str
+    name: str
+    size_bytes: int
+    sha256: str
 
 
 async def file_response(
     request: Request,
-    file: Artifact,
+    file: StoredContent,
     storage: Storage,
     streams: Streams,
     authenticator: Authenticator,
@@ -26,7 +39,7 @@ async def file_response(
         "ETag": etag,
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-cache",  # file and permission may change
-        "Content-Disposition": content_disposition(file.path.rpartition("/")[2]),
+        "Content-Disposition": content_disposition(file.name),
         "X-Content-Type-Options": "nosniff",
     }
     if matches_if_none_match(request.headers.getlist("if-none-match"), etag):
@@ -39,7 +52,7 @@ async def file_response(
     owner = owner_of(request)
     streams.files.check(owner)
     pieces = await anyio.to_thread.run_sync(
-        storage.read, file.job_id, file.path, start, end, limiter=streams.loaders
+        storage.read, file.folder, file.path, start, end, limiter=streams.loaders
     )
     return LongResponse(
         streams,

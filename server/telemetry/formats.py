@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from server.telemetry.step_table import StepTable
+from store.evaluations import EvaluationsIn, no_evaluations
 
 JSON: Final = "json"
 
@@ -42,16 +43,19 @@ FORMATS: Final = {
 }
 
 
-def writer(form: str, *, began_at: float) -> Callable[[Iterable[StepTable]], Iterator[bytes]]:
+def writer(
+    form: str, *, began_at: float = 0.0, evaluations_in: EvaluationsIn = no_evaluations
+) -> Callable[[Iterable[StepTable]], Iterator[bytes]]:
     """The function that encodes tables in a format other than JSON.
 
-    `began_at` is the Unix time at which the job started, for formats with wall-clock times.
+    `began_at` is the Unix time at which the job started, for formats with wall-clock times;
+    `evaluations_in` returns the evaluations, for formats that also contain those.
     """
     # Imported when needed: pyarrow above all takes time and memory.
     if form == FormatName.TENSORBOARD:
         from server.telemetry.tensorboard import event_file
 
-        return lambda tables: event_file(tables, began_at)
+        return lambda tables: event_file(tables, began_at, evaluations_in)
     if form in (FormatName.ARROW, FormatName.PARQUET):
         from server.telemetry import arrow
 

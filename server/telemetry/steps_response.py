@@ -1,6 +1,6 @@
 """The response to GET /jobs/{job_id}/steps, in the requested format, with an ETag."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +21,9 @@ from server.telemetry.formats import FORMATS, JSON, writer
 from server.telemetry.steps_query import StepsQuery
 from server.telemetry.steps_reader import all_tables, read_steps
 from server.telemetry.text_formats import json_document
-from store import jobs
+from store import evaluations, jobs
 from store.database import Database
+from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
 VARY: Final = f"{CACHE_HEADERS['Vary']}, Accept"
 
@@ -106,8 +107,28 @@ def _file(
     began_at = (job.started_at or job.created_at).timestamp()
     form = FORMATS[wanted.form]
     name = form.name.format(name=job.name, id=job_id, time=int(began_at))
-    pieces = writer(wanted.form, began_at=began_at)(all_tables(database, job_id, wanted))
+    encode = writer(
+        wanted.form,
+        began_at=began_at,
+        evaluations_in=_evaluations_of(database, job_id, wanted)
+        if wanted.columns is None
+        else no_evaluations,
+    )
+    pieces = encode(all_tables(database, job_id, wanted))
     return name, _with_first_made(pieces)
+
+
+def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> EvaluationsIn:
+    """Reads the evaluations among a table of steps; of downsampled ones as many as points."""
+
+    def evaluations_in(start: int, end: int) -> Sequence[Evaluation]:
+        most = wanted.max_points or end - start
+        with database.read() as session:
+            return evaluations.sample(
+                session, job_id, most, after=start - 1, end=end, attempt=wanted.attempt
+            )
+
+    return evaluations_in
 
 
 def _with_first_made(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from crc32c import crc32c
 from numpy.typing import DTypeLike, NDArray
 
 from server.telemetry.step_table import StepTable
+from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
 # A protobuf field starts with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
 # 2 a length and as many bytes, 5 four bytes.
@@ -41,10 +42,14 @@ def file_version_record(wall_time: float) -> bytes:
     return _head(len(data)) + _with_checksum(data)
 
 
-def event_file(tables: Iterable[StepTable], began_at: float) -> Iterator[bytes]:
+def event_file(
+    tables: Iterable[StepTable],
+    began_at: float,
+    evaluations_in: EvaluationsIn = no_evaluations,
+) -> Iterator[bytes]:
     """The event file of a run that started at `began_at`, with no pauses between its steps.
 
-    Every column becomes a tag, and so does the throughput, `examples_per_s`.
+    Every column becomes a tag, and so do the throughput, `examples_per_s`, and each metric.
     """
     yield file_version_record(began_at)
     end = began_at
@@ -57,6 +62,28 @@ def event_file(tables: Iterable[StepTable], began_at: float) -> Iterator[bytes]:
             with np.errstate(divide="ignore", invalid="ignore"):
                 values["examples_per_s"] = table["examples"] / table["step_time_s"]
         yield events(table["step"], wall_times, values)
+        if len(wall_times):
+            yield _evaluation_events(table, wall_times, evaluations_in)
+
+
+def _evaluation_events(
+    table: StepTable, wall_times: NDArray[np.float64], evaluations_in: EvaluationsIn
+) -> bytes:
+    """The evaluations in the range of a table, at the times of their steps."""
+    steps = table["step"]
+    last_count = int(table["count"][-1]) if "count" in table else 1
+    by_names: dict[tuple[str, ...], list[Evaluation]] = {}
+    for one in evaluations_in(int(steps[0]), int(steps[-1]) + last_count):
+        by_names.setdefault(tuple(one.metrics), []).append(one)
+    return b"".join(
+        events(
+            at := np.array([one.step for one in group], np.int64),
+            wall_times[np.searchsorted(steps, at, side="right") - 1],
+            {name: np.array([one.metrics[name] for one in group]) for name in names},
+        )
+        for names, group in by_names.items()
+        if names
+    )
 
 
 def _seconds(table: StepTable) -> NDArray[np.float64]:

@@ -59,7 +59,8 @@ POLICY = {
 }
 FIXED = {
     "/models": {"items": [KIND]},
-    "/datasets": {"items": [KIND]},
+    "/layers": {"items": [KIND]},
+    "/data-kinds": {"items": [KIND]},
     "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
     "/version": {"version": "9.8.7", "api": "v1", "schema": None},
@@ -108,6 +109,7 @@ class FakeServer:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.steps: dict[str, list[dict[str, Any]]] = {}
         self.events: dict[str, list[dict[str, Any]]] = {}
+        self.evaluations: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.attempts: dict[str, list[dict[str, Any]]] = {}
         self.logs: dict[str, list[dict[str, Any]]] = {}
@@ -184,6 +186,9 @@ class FakeServer:
                 return self._steps(job_id, request.url.params)
             case "events":
                 return self._events(job_id, request.url.params)
+            case "evaluations":
+                page = {"items": self.evaluations.get(job_id, []), "next": None, "more": False}
+                return httpx.Response(200, json=page)
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
             case "logs":
@@ -215,6 +220,13 @@ class FakeServer:
                 return httpx.Response(200, json=job)
             case "POST", "clone":
                 return self._clone(request, job)
+            case "POST", "extend":
+                if job["state"] != "succeeded":
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                epochs = json.loads(request.content)["epochs"]
+                spec = {"train": {"epochs": epochs}}
+                made = self.add_job(f"{len(self.jobs):06x}", spec=spec, extends=job["id"])
+                return httpx.Response(201, json=made)
         return no_such_path(request)
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
@@ -359,6 +371,7 @@ class FakeServer:
             "name": name,
             "queued": 0,
             "running": 0,
+            "dataset_bytes": 0,
             "created_at": NOW,
             **quotas,
         }

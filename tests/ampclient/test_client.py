@@ -7,7 +7,8 @@ from ampclient import Client
 
 def test_kinds_policies_and_the_version_are_read(client):
     assert [kind.kind for kind in client.models()] == ["cnn"]
-    assert [kind.kind for kind in client.datasets()] == ["cnn"]
+    assert [kind.kind for kind in client.layers()] == ["cnn"]
+    assert [kind.kind for kind in client.data_kinds()] == ["cnn"]
     assert [kind.kind for kind in client.optimizers()] == ["cnn"]
     assert [policy.compute_dtype for policy in client.policies()] == ["float16"]
     version = client.version()

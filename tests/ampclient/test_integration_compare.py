@@ -7,6 +7,7 @@ import pytest
 
 from ampclient import AsyncClient, Client, InvalidRequest, NotFound
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from store import attempts, ingest
 
 
@@ -23,8 +24,10 @@ def pair(api, make_job, make_block):
     def make(policy, loss, step_time_s):
         job = make_job(State.RUNNING, precision={"policy": policy})
         block = make_block(0, 1000, loss=loss, step_time_s=step_time_s)
+        evaluation = Event(EventType.EVALUATION, 499, {"val_loss": loss})
         with api.database.write() as session:
-            assert ingest.append(session, job.id, 1, [block], entries_written=0)
+            entries = [block, evaluation]
+            assert ingest.append(session, job.id, 1, entries, entries_written=0)
             assert attempts.mark_succeeded(session, job.id, 1, {"final_loss": loss})
         return job.id
 
@@ -43,7 +46,11 @@ def assert_comparison(found, pair):
     differs = {difference.pointer: difference.values for difference in found.spec}
     assert differs["/precision/policy"] == ["float32", "mixed_bfloat16"]
     results = {result.name: result.values for result in found.results}
-    assert results["final_loss"] == [2.0, 2.5]
+    assert results["final_loss"] == results["val_loss"] == [2.0, 2.5]
+    first, second = (compared.evaluations for compared in found.jobs)
+    assert (first["step"].tolist(), first["epoch"].tolist()) == ([499], [-1])
+    assert (first["val_loss"].tolist(), second["val_loss"].tolist()) == ([2.0], [2.5])
+    np.testing.assert_allclose(first["elapsed_s"], [250.0])
 
 
 def test_the_client_reads_a_comparison(api, pair):

@@ -17,6 +17,7 @@ from ampclient import (
     State,
     UnexpectedResponse,
 )
+from ampclient.spec_input import split_options
 from ampcore.spec import SpecValidationError
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
@@ -362,3 +363,71 @@ def test_a_number_with_too_many_digits_is_refused_before_sending(client, server)
     [problem] = refused.value.problems
     assert (problem.pointer, problem.expected) == ("/train/seed", "a number of at most 1000 digits")
     assert server.requests == []
+
+
+DIGITS = {"kind": "digits", "batch_size": 64}
+
+
+def keras_model(*layers):
+    import keras
+
+    return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(name="flatten"), *layers])
+
+
+def test_sections_can_be_given_as_keyword_arguments(client):
+    named = client.jobs.submit(model={"kind": "mlp"}, data=DIGITS, train={"steps": 3}, timeout=60.0)
+    assert named.spec["train"]["steps"] == 3
+    changed = client.jobs.submit({"model": {"kind": "mlp"}, "data": DIGITS}, name="other")
+    assert (changed.spec["data"]["kind"], changed.spec["name"]) == ("digits", "other")
+
+
+def test_a_keras_model_is_sent_as_layers_without_the_softmax_at_its_end(client):
+    import keras
+
+    model = keras_model(keras.layers.Dense(10, activation="softmax", name="logits"))
+    section = client.jobs.submit({"model": model, "data": DIGITS}).spec["model"]
+    assert section["kind"] == "layers"
+    assert section["layers"][-1] == {
+        "layer": "Dense",
+        "name": "logits",
+        "inputs": ["flatten"],
+        "units": 10,
+    }
+    document, options = split_options(None, {"model": model, "data": DIGITS, "timeout": 3.0})
+    assert (document["model"]["layers"], options) == (section["layers"], {"timeout": 3.0})
+
+
+def test_a_keras_layer_without_a_place_in_a_spec_is_named_before_anything_is_sent(client):
+    import keras
+
+    model = keras_model(keras.layers.Lambda(lambda x: x, name="own"), keras.layers.Dense(10))
+    with pytest.raises(InvalidSpec) as raised:
+        client.jobs.submit({"model": model, "data": DIGITS})
+    [problem] = raised.value.problems
+    assert (problem.pointer, problem.code) == ("/model", "not_convertible")
+    assert "'own'" in problem.received
+
+
+def test_a_succeeded_job_is_extended(client, server):
+    server.add_job("a", state="succeeded")
+    job = client.jobs.get("a")
+    made = [job.extend(2), client.jobs.extend(job, epochs=2), client.jobs.extend("a", epochs=2)]
+    assert [one.extends for one in made] == ["a"] * 3
+    assert len({one.id for one in made}) == 3
+    server.add_job("b")
+    with pytest.raises(Conflict):
+        client.jobs.extend("b", epochs=1)
+
+
+def test_an_extension_is_retried_with_its_key(client, server, lose_response):
+    server.add_job("a", state="succeeded")
+    server.next_responses = [lose_response]
+    assert client.jobs.extend("a", epochs=2).extends == "a"
+    assert len(server.jobs) == 2
+
+
+def test_a_list_is_requested_by_metrics(client, server):
+    list(client.jobs.list(sort="-val_accuracy", metric=["val_loss<1", "val_auc>=0.5"]))
+    params = server.requests[0].url.params
+    assert params["sort"] == "-val_accuracy"
+    assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]

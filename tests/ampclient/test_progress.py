@@ -51,6 +51,22 @@ def test_a_line_says_why_a_job_failed(view):
     assert "Use a smaller batch." in stream.getvalue()
 
 
+METRICS = {"val_loss": 0.5, "val_accuracy": 0.875, "val_auc": 0.75, "val_mae": 2, "val_f1": 1}
+
+
+def test_a_line_has_the_first_metrics_of_the_last_evaluation(view):
+    line = progress_line(JobProgress(view(metrics=METRICS)))
+    shown = "validation loss 0.5  validation accuracy 87.5%  validation auc 0.75  validation mae 2"
+    assert f"  {shown}  and 1 more" in line
+    assert "validation" not in progress_line(JobProgress(view()))
+
+
+def test_on_a_terminal_the_metrics_are_below_the_table(view, terminal):
+    with show_progress(terminal) as show:
+        show(view(metrics={"val_accuracy": 0.875}))
+    assert "validation accuracy 87.5%" in terminal.getvalue()
+
+
 def test_the_table_shows_every_fact_of_a_job(view):
     text = drawn(view(), remaining_s=90)
     for fact in ("digits-fp16", "running", "10/40", "0.25", "2^15", "3", "12,345", "1:30"):

@@ -11,8 +11,14 @@ def sync_code(client: Client) -> None:
     assert_type(client.jobs.get("a", timeout=DEADLINE_S, headers={"X-Trace": "7"}), Job)
     assert_type(client.jobs.get("a").summary, Summary | None)
     assert_type(client.jobs.get("a").cancel(), Job)
+    assert_type(client.jobs.extend("a", epochs=2), Job)
+    assert_type(client.jobs.get("a").evaluations()[0]["val_loss"], int | float | None)
     assert_type(client.workers.list(), list[Worker])
     assert_type(client.with_raw_response.jobs.get("a"), RawResponse[Job])
+    assert_type(
+        client.jobs.submit(model=object(), data={"kind": "digits"}, timeout=DEADLINE_S), Job
+    )
+    client.jobs.submit(modle={"kind": "mlp"})  # type: ignore[call-arg]
     client.jobs.get("a", timeot=3)  # type: ignore[call-arg]
     client.with_raw_response.jobs.list()  # type: ignore[call-overload]
     for job in client.jobs.list():

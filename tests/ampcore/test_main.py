@@ -175,3 +175,32 @@ def test_check_fails_for_a_job_that_could_not_run(check, spec_file, capfd):
     assert check(spec_file, "--set", "data={kind: npz, path: none.npz}").exit_code == 1
     assert "invalid_data: none.npz" in capfd.readouterr().err
     assert check(spec_file, "--set", "modle=1").exit_code == 2
+
+
+NPZ = ["--set", "data={kind: npz, dataset: quads, batch_size: 2}"]
+
+
+def test_a_dataset_is_read_from_the_file_on_the_command_line(cli, spec_file, tmp_path):
+    x, y = np.zeros((8, 2, 2), np.uint8), np.arange(8) % 2
+    np.savez(tmp_path / "local.npz", x_train=x, y_train=y)
+    file = f"quads={tmp_path / 'local.npz'}"
+    result = cli(spec_file, *SMALL, *NPZ, "--dataset", file, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "quads, dataset: expected a dataset with a local file"),
+        (["--dataset", "quads"], "expected NAME=FILE"),
+        (["--dataset", "quads="], "expected NAME=FILE"),
+        (["--dataset", "Quads=x"], "expected the name of a dataset"),
+    ],
+)
+def test_a_missing_or_malformed_dataset_file_is_an_error(
+    *, cli, spec_file, options, message, capfd
+):
+    result = cli(spec_file, *SMALL, *NPZ, *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr + capfd.readouterr().err

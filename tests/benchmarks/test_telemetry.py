@@ -120,3 +120,14 @@ def test_a_process_that_ends_is_an_error(under_load):
     process = under_load.json_process.JsonProcess.with_module(sys.executable, ["compare.problems"])
     with process as ended, pytest.raises(RuntimeError, match="ended with 0"):
         ended.receive()
+
+
+def test_dataset_uploads_are_measured(under_load, script, tmp_path):
+    benchmark, parts = script("dataset_upload"), under_load.service_processes
+    file, disk, sha256 = benchmark.write_file(tmp_path, 2 * 2**20)
+    assert min(disk, sha256) > 0
+    for upload in ("put", "sdk"):
+        with parts.service_environment("sqlite") as service, parts.api(service) as server:
+            found = benchmark.measure(server, file, upload)
+        assert found["mb_per_s"] > 0
+        assert found["high_water_mb"] > 10

@@ -39,6 +39,9 @@ RUN_BY_OTHER_TESTS = {
     "make test": ".ci/run",
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
+    "python -m ampcore.formats birds.zip": "tests/ampcore/formats/test_command.py",
+    "cd examples/table": "tests/ampcore/test_example_folders.py",
+    "ampctl dataset push shapes": "tests/e2e/test_own_pictures.py",
     # In containers, by `make containers`.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
         "tests/containers/test_guides.py"

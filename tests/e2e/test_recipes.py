@@ -97,6 +97,19 @@ def check_resumed(namespace: dict[str, Any], workdir: Path, plots: list[Any]) ->
     assert namespace["saved"].type == "checkpoint_saved"
 
 
+def check_extension(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    [first] = namespace["longer"].attempts()
+    assert (namespace["longer"].extends, first.first_step) == (
+        namespace["job"].id,
+        namespace["job"].step,
+    )
+    assert namespace["row"]["epoch"] == 3
+
+
+def check_best(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
+    assert namespace["found"].metrics["val_accuracy"] > 0
+
+
 def check_model(namespace: dict[str, Any], workdir: Path, plots: list[Any]) -> None:
     assert namespace["network"].count_params() > 0
 
@@ -126,6 +139,8 @@ CHECKS: dict[str, Callable[[dict[str, Any], Path, list[Any]], None]] = {
     "Get notified of skipped steps": check_skip_events,
     "Plot with pandas": check_plots,
     "Recover from a failure": check_resumed,
+    "Train a finished job for more epochs": check_extension,
+    "Find the best jobs": check_best,
     "Download the trained model": check_model,
     "Export to TensorBoard": check_export,
     "Submit exactly once from a scheduler": check_single_submission,

@@ -142,6 +142,25 @@ def test_the_command_line_submits_and_watches(stack: Any, tmp_path: Path) -> Non
     assert "succeeded" in done.stdout + done.stderr
 
 
+def test_a_job_trains_on_an_uploaded_dataset_and_keeps_its_version(
+    stack: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "quads.npz"
+    generator = np.random.default_rng(0)
+    x, y = generator.random((64, 8, 8, 1), np.float32), np.arange(64) % 2
+    np.savez(file, x_train=x, y_train=y)
+    version = stack.client.datasets.upload(file)
+    data = {"kind": "npz", "dataset": "quads", "batch_size": 16}
+    spec = {"model": {"kind": "mlp", "hidden": [8]}, "data": data, "train": {"epochs": 1}}
+    job = stack.client.jobs.submit(spec)
+    assert job.spec["data"]["dataset"] == version.reference == "quads@1"
+    ended = job.wait(timeout=DEADLINE_S)
+    assert (ended.state, ended.step) == (State.SUCCEEDED, 4), ended.message
+    stack.client.datasets.delete("quads@1")
+    with pytest.raises(InvalidSpec, match="/data/dataset"):
+        job.clone()
+
+
 def test_a_request_with_a_wrong_token_is_refused(stack: Any) -> None:
     with Client(stack.client.url, "amp_guessed") as other_client, pytest.raises(Unauthorized):
         list(other_client.jobs.list())
@@ -154,6 +173,10 @@ def test_an_invalid_spec_lists_every_error(stack: Any) -> None:
     assert {problem.pointer for problem in caught.value.problems} == {"/modle", "/train/epochs"}
 
 
+NO_TEST: dict[str, Any] = {"x_test": None, "y_test": None}
+"""The examples for validation have another dtype."""
+
+
 class TestBadData:
     def test_a_missing_file_is_refused(self, stack: Any) -> None:
         spec = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "path": "no-such.npz"}}
@@ -164,11 +187,11 @@ class TestBadData:
     @pytest.mark.parametrize(
         ("name", "change", "expected"),
         [
-            ("nan", {"x_train": np.full((64, 8, 8), np.nan, np.float32)}, "x_train"),
-            ("labels", {"y_train": np.full(64, -1)}, "y_train"),
+            ("nan", {"x_train": np.full((64, 8, 8), np.nan, np.float32), **NO_TEST}, "column x"),
+            ("labels", {"y_train": np.full(64, -1)}, "y: expected classes from 0"),
             (
                 "batch",
-                {"x_train": np.zeros((4, 8, 8)), "y_train": np.array([0, 1, 2, 9])},
+                {"x_train": np.zeros((4, 8, 8)), "y_train": np.array([0, 1, 2, 9]), **NO_TEST},
                 "batch_size",
             ),
         ],
@@ -184,7 +207,8 @@ class TestBadData:
         }
         datasets = stack.data / "datasets"
         datasets.mkdir(exist_ok=True)
-        np.savez(datasets / f"{name}.npz", **{**arrays, **change})
+        given = {key: value for key, value in {**arrays, **change}.items() if value is not None}
+        np.savez(datasets / f"{name}.npz", **given)
         data = {"kind": "npz", "path": f"{name}.npz", "batch_size": 16}
         job = stack.client.jobs.submit({"model": {"kind": "mlp"}, "data": data})
         job = job.wait(timeout=DEADLINE_S)

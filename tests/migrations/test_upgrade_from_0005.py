@@ -7,7 +7,7 @@ from alembic import command
 from ampcore.telemetry import StepBlock
 from ampcore.telemetry.codec import decode, encode
 from ampcore.telemetry.merge_index import build_merge_index, encode_merge_index
-from server.migrate import alembic_config, migrate
+from server.migrate import alembic_config
 from store import event_stream, jobs, steps
 from store.database import Database
 
@@ -129,14 +129,15 @@ def _index_names(database, table):
     return {index["name"] for index in sa.inspect(database.engine).get_indexes(table)}
 
 
-def _upgrade(database):
-    migrate(database.engine.url.render_as_string(hide_password=False))
+def _upgrade(database, revision="head"):
+    with database.engine.execution_options(writes=True).begin() as connection:
+        command.upgrade(alembic_config(connection), revision)
     database.engine.dispose()  # PostgreSQL keeps plans of the old columns
 
 
 def test_every_value_stays_under_its_new_name(database):
     before = _rows(database)
-    _upgrade(database)
+    _upgrade(database, "0006")
     renamed = {
         table: [{RENAMED.get(name, name): value for name, value in row.items()} for row in rows]
         for table, rows in before.items()

@@ -36,6 +36,11 @@ def test_a_file_in_the_folder_is_accepted(folder, make_spec, path):
     check(folder, make_spec, path)
 
 
+def test_a_folder_is_accepted_for_data_that_may_be_one(folder, make_spec):
+    spec = make_spec(data={"kind": "images", "path": "images"})
+    DatasetFolder(folder).check(spec)
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -118,7 +118,16 @@ def test_responses_match_the_document(api, document, make_job, make_block):
         facts = {"hostname": "h", "pid": 1, "slots": 1, "version": "1", "queues": ["default"]}
         workers.register(session, "w", **facts)
     one = "/api/v1/jobs/{job_id}"
-    for path in ("version", "jobs", "workers", "models", "datasets", "policies", "optimizers"):
+    for path in (
+        "version",
+        "jobs",
+        "workers",
+        "models",
+        "data-kinds",
+        "datasets",
+        "policies",
+        "optimizers",
+    ):
         check(api.client.get(f"/api/v1/{path}"), f"/api/v1/{path}")
     for rest in ("", "/steps", "/events", "/attempts"):
         check(api.client.get(f"/api/v1/jobs/{job.id}{rest}"), one + rest)

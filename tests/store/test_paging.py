@@ -7,11 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import jobs, projects, search
+from store import job_metrics, jobs, projects, search
 from store.database import Database
+from store.job_order import MetricSort, Sort
 from store.jobs import Origin
-from store.search import Search, Sort
+from store.search import Search
 
+METRIC = "val_loss"
+SORTS = [*Sort, MetricSort(METRIC), MetricSort(METRIC, descends=True)]
 SORTED_BY_CREATION = (Sort.CREATED_AT, Sort.NEWEST)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 CHANGES = st.one_of(
@@ -22,6 +25,7 @@ CHANGES = st.one_of(
 OPERATIONS = st.one_of(
     st.tuples(st.just("edit"), st.integers(0, 20), CHANGES),
     st.tuples(st.just("add"), NAMES),
+    st.tuples(st.just("evaluate"), st.integers(0, 20), st.sampled_from([0.5, 1.0, 1.5, None])),
     st.tuples(st.just("remove"), st.integers(0, 20)),
 )
 MAX_PAGES = 100
@@ -53,6 +57,10 @@ class ListReader:
                     name, value = what[1]
                     jobs.edit(session, job_id, {name: value})
                     return
+                if operation == "evaluate":
+                    metrics = {} if what[1] is None else {METRIC: what[1]}
+                    job_metrics.replace(session, job_id, metrics)
+                    return
                 jobs.request_cancel(session, job_id)
                 jobs.delete_job(session, job_id)
             self.job_ids.remove(job_id)
@@ -68,12 +76,12 @@ class ListReader:
 
 
 @settings(
-    max_examples=25,
+    max_examples=35,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    sort=st.sampled_from(Sort),
+    sort=st.sampled_from(SORTS),
     limit=st.integers(1, 4),
     names=st.lists(NAMES, min_size=2, max_size=8),
     operations=st.lists(st.lists(OPERATIONS, max_size=3), max_size=8),

@@ -2,14 +2,16 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from sqlalchemy import event, insert, text, update
+from sqlalchemy import event, insert, select, text, update
 
 from ampcore.spec import State
-from store import projects, search
+from store import job_metrics, projects, search
 from store.clock import after, now
+from store.job_metrics import MetricFilter
+from store.job_order import MetricSort, Sort
 from store.jobs import Origin, create
-from store.search import Search, Sort
-from store.tables import Job
+from store.search import Search
+from store.tables import Job, JobMetric
 
 
 @pytest.fixture
@@ -136,6 +138,9 @@ def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add,
         )
     assert find(project="other") == find(model="cnn") == find(states=(State.FAILED,)) == [two]
     assert find(project="default") == find(policy="mixed_float16") == [one]
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == two).values(resolved_policy="bfloat16"))
+    assert find(policy="bfloat16") == find(policy="float32") == [two]
     assert find(states=(State.FAILED, State.PAUSED), project="default") == []
     assert find(created_after=made) == [two]
 
@@ -152,6 +157,88 @@ def test_a_page_sorted_by_time_is_read_from_an_index(database, make_spec, add, w
         )
     assert "ix_jobs" in plan
     assert "created_at_id" in plan
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+@pytest.fixture
+def measured(database, add):
+    """Three jobs with the metrics 2, 1 and 2, then two without."""
+    ids = add(*({"name": f"job {n}"} for n in range(5)))
+    with database.write() as session:
+        for job_id, value in zip(ids, (2.0, 1.0, 2.0), strict=False):
+            job_metrics.replace(session, job_id, {"val_loss": value, "val_auc": 0.5})
+    return ids
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("descends", [False, True])
+def test_a_list_is_sorted_by_a_metric_and_jobs_without_it_are_last(
+    database, measured, limit, descends
+):
+    with database.write() as session:  # long before the first page
+        session.execute(update(JobMetric).values(updated_at=after(-3600)))
+    found = pages(database, MetricSort("val_loss", descends), limit)
+    equal = sorted([measured[0], measured[2]], reverse=descends)
+    with_metric = [*equal, measured[1]] if descends else [measured[1], *equal]
+    assert [job.id for job in found[:3]] == with_metric
+    assert {job.id for job in found[3:]} == set(measured[3:])
+    newest_first = sorted(found[3:], key=lambda job: (job.created_at, job.id), reverse=True)
+    assert [job.id for job in found[3:]] == [job.id for job in newest_first]
+
+
+def test_a_job_whose_metric_improves_while_pages_are_read_is_listed(database, measured):
+    def improve():
+        with database.write() as session:
+            job_metrics.replace(session, measured[3], {"val_loss": 0.5})
+
+    found = {job.id for job in pages(database, MetricSort("val_loss"), 1, between=improve)}
+    assert found == set(measured)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "value", "found"),
+    [(">=", 2.0, [0, 2]), (">", 2.0, []), ("<", 2.0, [1]), ("<=", 1.0, [1]), ("=", 1.0, [1])],
+)
+def test_jobs_are_filtered_by_a_metric(find, measured, comparison, value, found):
+    wanted = MetricFilter("val_loss", comparison, value)
+    assert find(metrics=(wanted,)) == [measured[n] for n in found]
+
+
+def test_a_job_must_meet_every_condition_on_metrics(find, measured):
+    loss, auc = MetricFilter("val_loss", "<", 2.0), MetricFilter("val_auc", ">", 0.25)
+    assert find(metrics=(loss, auc)) == [measured[1]]
+    assert find(metrics=(loss, MetricFilter("val_mae", ">", 0.0))) == []
+
+
+def test_a_list_can_be_sorted_by_one_metric_and_filtered_by_the_same_and_another(
+    database, measured
+):
+    wanted = Search(metrics=tuple(MetricFilter(n, "<", 2.0) for n in ("val_loss", "val_auc")))
+    sort = MetricSort("val_loss")
+    with database.read() as session:
+        found = search.page(session, wanted, sort=sort, after_position=None, limit=9)
+    assert [job.id for job in found.jobs] == [measured[1]]
+
+
+@pytest.mark.parametrize("descends", [False, True])
+def test_a_page_sorted_by_a_metric_is_read_from_an_index(database, make_spec, descends):
+    fill(database, make_spec)
+    with database.write() as session:
+        ids = session.scalars(select(Job.id)).all()
+        facts = [{"job_id": id_, "name": "val_loss", "value": n} for n, id_ in enumerate(ids)]
+        session.execute(insert(JobMetric), facts)
+    with database.write() as session:
+        session.execute(text("ANALYZE"))
+    sort = MetricSort("val_loss", descends)
+    with database.read() as session:
+        position = search.page(session, Search(), sort=sort, after_position=None, limit=50).next
+        plan = explain(
+            session,
+            lambda: search.page(session, Search(), sort=sort, after_position=position, limit=51),
+        )
+    assert "ix_job_metrics_name_value_job_id" in plan
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
     assert "Seq Scan" not in plan

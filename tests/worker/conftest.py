@@ -21,6 +21,7 @@ from store.tables import Artifact, EventRow, Job
 from tests.processes import children_of, command_of, name_of
 from tests.waiting import join
 from worker.context import WorkerContext
+from worker.dataset_cache import DatasetCache
 from worker.standby import Standby
 from worker.tasks import run_queued_jobs
 from worker.work_dirs import WorkDirs
@@ -121,6 +122,7 @@ def make_context(database: Database, tmp_path: Path) -> Iterator[Callable[..., W
             "work_dirs": WorkDirs(tmp_path / "scratch", WORKER),
             "standby": Standby(program(script)),
             "data_root": tmp_path / "datasets",
+            "dataset_cache": DatasetCache(tmp_path / "scratch" / "dataset-cache"),
             "notifier": Notifier("redis://127.0.0.1:1"),
             "memory_events": None,
             "lease_s": 4.0,

@@ -102,6 +102,46 @@ def good(trainer: Trainer) -> None:
     trainer.succeed()
 
 
+def read_dataset(trainer: Trainer) -> Path:
+    [(name, path)] = trainer.job["datasets"].items()
+    file = Path(path)
+    print(name, file.name, file.read_text())
+    return file
+
+
+def reads_dataset(trainer: Trainer) -> None:
+    trainer.begin()
+    read_dataset(trainer)
+    trainer.succeed()
+
+
+def attacks_dataset(trainer: Trainer) -> None:
+    """Read the dataset, then try to change it and to read the whole cache."""
+    trainer.begin()
+    file = read_dataset(trainer)
+    cache = Path(trainer.job["data_root"]).parent / "scratch" / "dataset-cache"
+    for what, attempt in (
+        ("write", lambda: file.write_text("changed")),
+        ("change its permissions", lambda: file.chmod(0o666)),
+        ("write after that", lambda: file.write_text("changed")),
+        ("list the cache", lambda: list(cache.iterdir())),
+    ):
+        try:
+            attempt()
+        except OSError:
+            continue
+        print("could", what)
+    trainer.succeed()
+
+
+def waits_with_dataset(trainer: Trainer) -> None:
+    trainer.handle_sigterm()
+    trainer.begin()
+    trainer.write(steps(0, 10))
+    trainer.wait_until_stopped()
+    trainer.stop()
+
+
 def saves(trainer: Trainer) -> None:
     """Save after every ten steps; the first attempt waits after ten steps until SIGTERM."""
     trainer.handle_sigterm()

@@ -379,3 +379,14 @@ def test_many_messages_for_one_job_run_it_once(
     for one in runs:
         done = one.ended()
     assert (done.attempt, done.state) == (1, State.SUCCEEDED)
+
+
+def test_an_extension_whose_source_is_gone_fails_for_good(
+    start: Start, make_job: Callable[..., Any], database: Database
+) -> None:
+    job = make_job()
+    with database.write() as session:
+        session.execute(update(Job).values(extends="0123456789ab"))
+    ended = start("good", job=job).ended()
+    assert (ended.state, ended.reason) == (State.FAILED, Reason.INVALID_CHECKPOINT)
+    assert "job 0123456789ab, which this job extends" in (ended.message or "")

@@ -11,7 +11,7 @@ from service.storage import Storage, StorageFailed
 from store import artifacts
 from store.artifacts import CHECKPOINT, StoredFile
 from store.database import Database
-from worker import checkpoint_download
+from worker import checkpoint_download, storage_retry
 from worker.database_retry import Lease, RetryingDatabase
 
 
@@ -36,12 +36,17 @@ class JobWithCheckpoints:
         file.unlink()
         return self.folder / "artifacts" / self.job.id / path
 
-    def fetch(self) -> bool:
+    def fetch(self, extends: str | None = None) -> bool:
         retrying_database = RetryingDatabase(self.database, threading.Event())
         lease = Lease(self.job.id, self.job.attempt, 30.0)
         folder = self.folder / "output"
         return checkpoint_download.fetch_latest_checkpoint(
-            self.storage, retrying_database, lease, folder, self.warnings.append
+            self.storage,
+            retrying_database,
+            lease,
+            folder,
+            self.warnings.append,
+            extends=extends,
         )
 
     def fetched(self) -> list[str]:
@@ -103,7 +108,7 @@ def test_without_a_usable_checkpoint_training_restarts_with_a_warning(
 def test_an_unreachable_storage_does_not_restart_training(
     job_with_checkpoints: JobWithCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_download, "RETRY_DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr(storage_retry, "RETRY_DELAYS_S", (0.0, 0.0))
     tries: list[str] = []
 
     def fail(job_id: str, path: str, *_: Any) -> None:
@@ -115,3 +120,47 @@ def test_an_unreachable_storage_does_not_restart_training(
     with pytest.raises(StorageFailed):
         job_with_checkpoints.fetch()
     assert len(tries) == 3
+
+
+@pytest.fixture
+def extended(
+    database: Database,
+    make_job: Callable[..., Any],
+    job_with_checkpoints: JobWithCheckpoints,
+    tmp_path: Path,
+) -> JobWithCheckpoints:
+    """Another job with a checkpoint after 7 steps, in the same storage."""
+    (tmp_path / "output").rename(tmp_path / "first_output")
+    extended = JobWithCheckpoints(database, make_job(State.STARTING), tmp_path)
+    extended.store(7)
+    return extended
+
+
+def test_an_extension_starts_from_the_checkpoint_of_the_other_job(
+    job_with_checkpoints: JobWithCheckpoints, extended: JobWithCheckpoints
+) -> None:
+    assert job_with_checkpoints.fetch(extends=extended.job.id)
+    assert job_with_checkpoints.fetched() == ["state 7"]
+
+
+def test_an_extension_resumes_from_its_own_checkpoint(
+    job_with_checkpoints: JobWithCheckpoints, extended: JobWithCheckpoints
+) -> None:
+    own = job_with_checkpoints.store(9)
+    assert job_with_checkpoints.fetch(extends=extended.job.id)
+    assert job_with_checkpoints.fetched() == ["state 9"]
+    own.unlink()
+    for file in (job_with_checkpoints.folder / "output").rglob("*.safetensors"):
+        file.unlink()
+    assert job_with_checkpoints.fetch(extends=extended.job.id)
+    assert job_with_checkpoints.fetched() == ["state 7"]
+    assert job_with_checkpoints.codes() == ["checkpoint_unusable"]
+
+
+def test_an_extension_never_starts_at_step_0(
+    job_with_checkpoints: JobWithCheckpoints, extended: JobWithCheckpoints
+) -> None:
+    extended.store(11).unlink()
+    (extended.folder / "artifacts" / extended.job.id).rename(extended.folder / "elsewhere")
+    with pytest.raises(checkpoint_download.ExtendedCheckpointMissing, match=extended.job.id):
+        job_with_checkpoints.fetch(extends=extended.job.id)

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import State
+from ampcore.spec import JobSpec, State
 from ampcore.telemetry import StepBlock
 from service.notify import Notifier
 from service.storage import Storage
-from store import artifacts, attempts, jobs, steps
+from store import artifacts, attempts, evaluations, jobs, steps
 from store.database import Database
 from store.tables import Job
 from tests.chaos.programs import control as programs
 from tests.chaos.programs.control import Control
 from tests.worker.conftest import WORKER, Running
 from worker.context import WorkerContext
+from worker.dataset_cache import DatasetCache
 from worker.standby import Standby
 from worker.work_dirs import WorkDirs
 
@@ -63,6 +64,7 @@ def context(database: Database, control: Control, tmp_path: Path) -> Iterator[Wo
         work_dirs=WorkDirs(tmp_path / "scratch", WORKER),
         standby=Standby((sys.executable, "-u", str(TRAINER), control.argument())),
         data_root=tmp_path,
+        dataset_cache=DatasetCache(tmp_path / "dataset-cache"),
         notifier=Notifier("redis://127.0.0.1:1"),
     )
     yield context
@@ -119,6 +121,40 @@ def test_a_killed_run_resumes_to_the_same_history(
     assert totals["repeated_steps"] == reached(database, disturbed.job_id) - second.first_step > 0
     assert totals["repeated_s"] > 0
     assert undisturbed_totals["repeated_steps"] == 0
+
+
+def test_an_extended_job_equals_one_that_trained_for_all_epochs_at_once(
+    context: WorkerContext, database: Database, make_job: Callable[..., Any]
+) -> None:
+    """Fails if the last checkpoint had the averages of the weights, as the saved model has."""
+    averaged = {**SPEC, "optimizer": {"ema": 0.5}}
+    short = {**averaged, "train": {"epochs": 2, "checkpoint_every_s": 3600.0}}
+    long = {**averaged, "train": {"epochs": 4, "checkpoint_every_s": 3600.0}}
+    first = Running(context, database, make_job(**short).id)
+    assert first.start().ended().state == State.SUCCEEDED
+    with database.write() as session:
+        origin = jobs.Origin("default", extends=first.job_id)
+        spec = JobSpec.parse({**first.job().spec, **long, "name": "extended"})
+        extension_id = jobs.create(session, spec, origin).id
+    extension, at_once = (
+        Running(context, database, job_id) for job_id in (extension_id, make_job(**long).id)
+    )
+    extension.start().ended()
+
+    assert extension.job().state == at_once.job().state == State.SUCCEEDED
+    with database.read() as session:
+        [attempt] = attempts.listing(session, extension_id)
+    assert attempt.first_step == 2 * BLOCK
+    pieces = [series(database, one.job_id) for one in (first, extension)]
+    assert StepBlock.concat(pieces) == series(database, at_once.job_id)
+    summaries = [one.job().summary or {} for one in (extension, at_once)]
+    assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
+    with database.read() as session:
+        found = [
+            evaluations.read(session, one.job_id, limit=9) for one in (first, extension, at_once)
+        ]
+    assert found[0] + found[1] == found[2]
+    assert [one.epoch for one in found[2]] == [0, 1, 2, 3]
 
 
 def reached(database: Database, job_id: str) -> int:

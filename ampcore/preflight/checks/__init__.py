@@ -11,7 +11,12 @@ from ampcore.preflight.checks.devices import (
     slow_policy,
     too_little_memory,
 )
-from ampcore.preflight.checks.layers import kept_in_float32, outputs_in_16_bits, unmatched_overrides
+from ampcore.preflight.checks.layers import (
+    kept_in_float32,
+    outputs_in_16_bits,
+    softmax_before_loss,
+    unmatched_overrides,
+)
 from ampcore.preflight.checks.loss_scale import (
     calibration_longer_than_run,
     overflowing_scale,
@@ -32,6 +37,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     resolved_auto_policy,
     unmatched_overrides,
     outputs_in_16_bits,
+    softmax_before_loss,
     unscaled_float16,
     overflowing_scale,
     vanishing_epsilon,

@@ -6,6 +6,7 @@ from typing import Final
 
 from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.layer_table import LayerRow
+from ampcore.spec import JobSpec
 from ampcore.spec.layer_dtypes import Float32Reason, matching_override
 from ampcore.spec.precision import Precision
 from ampcore.spec.text import join_names
@@ -57,6 +58,22 @@ def outputs_in_16_bits(case: Case) -> Iterator[Finding]:
                 f"{FLOAT32_REASONS['output']}. Set the layer's dtype to float32."
             )
             yield Finding(code, "warning", "/precision", message, {"layers": paths})
+
+
+def softmax_before_loss(case: Case) -> Iterator[Finding]:
+    """An own output that ends in a softmax: the loss of a job takes logits."""
+    if not isinstance(case.spec, JobSpec) or case.spec.model.kind != "layers":
+        return
+    for layer in case.layers:
+        if layer.output and layer.softmax:
+            yield Finding(
+                "softmax_before_loss",
+                "warning",
+                "/model/layers",
+                f"{layer.path}: a softmax computes the output, but the loss takes logits and "
+                "applies its own: the model would hardly learn. Leave the softmax out.",
+                {"layers": [layer.path]},
+            )
 
 
 def unmatched_overrides(case: Case) -> Iterator[Finding]:

@@ -32,6 +32,10 @@ export interface ApiResponse<T> {
 export interface RequestOptions {
   method?: string;
   body?: unknown;
+  /** Bytes instead of a JSON `body`. */
+  content?: Blob;
+  headers?: Record<string, string>;
+  timeoutMs?: number;
   etag?: string | null;
   key?: string;
   signal?: AbortSignal;
@@ -55,17 +59,17 @@ export async function sendJson<T>(method: string, path: string, body?: unknown):
   return (await fetchApi<T>(path, { method, body, key: method === "POST" ? newIdempotencyKey() : "" }))!.body;
 }
 
-async function fetchText(path: string, { method = "GET", body, etag, key, signal }: RequestOptions) {
-  const headers: Record<string, string> = { Accept: "application/json" };
+async function fetchText(path: string, { method = "GET", body, content, etag, key, signal, ...options }: RequestOptions) {
+  const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (etag) headers["If-None-Match"] = etag;
   if (key) headers["Idempotency-Key"] = key;
-  const limit = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+  const limit = AbortSignal.timeout(options.timeoutMs ?? REQUEST_TIMEOUT_MS);
   try {
     const response = await fetch(API_ROOT + path, {
       method,
       headers,
-      body: body === undefined ? null : JSON.stringify(body),
+      body: content ?? (body === undefined ? null : JSON.stringify(body)),
       cache: "no-store", // we send the ETag ourselves; the browser's cache would hide a 304
       credentials: "same-origin",
       signal: signal ? AbortSignal.any([signal, limit]) : limit,

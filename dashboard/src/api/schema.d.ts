@@ -24,7 +24,7 @@ export interface components {
             path: string;
             /**
              * Kind
-             * @description The kind of file: checkpoint, model or report.
+             * @description The kind of file: checkpoint, model, signature or report.
              */
             kind: string;
             /**
@@ -54,7 +54,7 @@ export interface components {
         };
         /**
          * Attempt
-         * @description One attempt of a worker to run a job.
+         * @description One attempt of a worker to run a job; a tracked run has one, without a worker.
          */
         Attempt: {
             /**
@@ -65,7 +65,7 @@ export interface components {
             /** Attempt */
             attempt: number;
             /** Worker Id */
-            worker_id: string;
+            worker_id: string | null;
             /**
              * Outcome
              * @description How it ended; null while it runs.
@@ -195,6 +195,13 @@ export interface components {
             data: {
                 [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             };
+            /**
+             * Evaluations
+             * @description Its evaluations: `step`, `epoch` (-1 if unknown), `elapsed_s`, and a list for each metric, such as `val_loss`.
+             */
+            evaluations: {
+                [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            };
         };
         /**
          * Comparison
@@ -254,6 +261,127 @@ export interface components {
             secret: string;
         };
         /**
+         * Dataset
+         * @description A dataset with its newest version.
+         */
+        Dataset: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Name */
+            name: string;
+            /** Project */
+            project: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string | null;
+            /** Version Count */
+            version_count: number;
+            /**
+             * Size Bytes
+             * @description Of all versions.
+             */
+            size_bytes: number;
+            newest: components["schemas"]["ListedDatasetVersion"];
+        };
+        /**
+         * DatasetPage
+         * @description A page of datasets, ordered by name.
+         */
+        DatasetPage: {
+            /** Items */
+            items: components["schemas"]["Dataset"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * DatasetVersion
+         * @description A version of a dataset.
+         */
+        DatasetVersion: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** Number */
+            number: number;
+            /** File Name */
+            file_name: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /** Sha256 */
+            sha256: string;
+            /**
+             * State
+             * @description described, undescribed (no reader supports the file) or invalid.
+             */
+            state: string;
+            /**
+             * Message
+             * @description Why the file is invalid or could not be described.
+             */
+            message: string | null;
+            /**
+             * Kind
+             * @description The format of the file, if a reader supports it.
+             */
+            kind: string | null;
+            /** Rows */
+            rows: number | null;
+            /**
+             * Columns
+             * @description The columns or arrays: name, shape, dtype, and classes of labels.
+             */
+            columns: {
+                [key: string]: unknown;
+            }[] | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+            /**
+             * Preview
+             * @description `rows` as values by column, and `pictures` as small PNG files in base64.
+             */
+            preview: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * DatasetVersionPage
+         * @description A page of the versions of a dataset, newest first.
+         */
+        DatasetVersionPage: {
+            /** Items */
+            items: components["schemas"]["ListedDatasetVersion"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
          * Difference
          * @description A field in which the specs differ.
          */
@@ -269,6 +397,48 @@ export interface components {
              */
             values: unknown[];
         };
+        /**
+         * Evaluation
+         * @description The validation metrics after a step; each metric is a field, as `val_loss` is.
+         */
+        Evaluation: {
+            /**
+             * Epoch
+             * @description The epoch of the step, counted from 0. Null if its length is unknown.
+             */
+            epoch: number | null;
+            /**
+             * Step
+             * @description The last step before the evaluation, counted from 0.
+             */
+            step: number;
+        } & {
+            [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+        };
+        /**
+         * EvaluationPage
+         * @description A page of evaluations in the order of their steps, each evaluated step once.
+         */
+        EvaluationPage: {
+            /** Items */
+            items: components["schemas"]["Evaluation"][];
+            /**
+             * Next
+             * @description The last step in this response, or the request's `after`; pass it as `after` to continue.
+             */
+            next: number | null;
+            /**
+             * More
+             * @description Whether more evaluations are stored.
+             */
+            more: boolean;
+        };
+        /**
+         * EvaluationsFormat
+         * @description The values of the parameter `format`.
+         * @enum {string}
+         */
+        EvaluationsFormat: "json" | "arrow" | "csv" | "ndjson" | "parquet";
         /**
          * EventPage
          * @description A page of events in order.
@@ -391,6 +561,11 @@ export interface components {
             unreadable?: string[];
             /** Id */
             id: string;
+            /**
+             * Source
+             * @description `submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program sends its steps.
+             */
+            source: components["schemas"]["Source"] | string;
             /** Name */
             name: string;
             /** Project */
@@ -451,6 +626,11 @@ export interface components {
             progress: number | null;
             /** Policy */
             policy: string;
+            /**
+             * Resolved Policy
+             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
+             */
+            resolved_policy: string | null;
             /** Model */
             model: string;
             /** Labels */
@@ -461,6 +641,13 @@ export interface components {
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
             summary: components["schemas"]["Summary"] | null;
+            /**
+             * Metrics
+             * @description The metrics of the last evaluation, such as `val_loss`; null before the first.
+             */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            } | null;
             /**
              * Loss Scale Mode
              * @description The loss-scale mode in the spec.
@@ -481,6 +668,11 @@ export interface components {
              * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
+            /**
+             * Extends
+             * @description The id of the job from whose last checkpoint it continues.
+             */
+            extends: string | null;
             /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.
@@ -505,7 +697,7 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
-            spec: components["schemas"]["JobSpec"];
+            spec: components["schemas"]["JobSpec"] | components["schemas"]["TrackedSpec"];
         };
         /**
          * JobEvent
@@ -600,6 +792,64 @@ export interface components {
          */
         ListField: "spec";
         /**
+         * ListedDatasetVersion
+         * @description A version of a dataset, without its preview.
+         */
+        ListedDatasetVersion: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** Number */
+            number: number;
+            /** File Name */
+            file_name: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /** Sha256 */
+            sha256: string;
+            /**
+             * State
+             * @description described, undescribed (no reader supports the file) or invalid.
+             */
+            state: string;
+            /**
+             * Message
+             * @description Why the file is invalid or could not be described.
+             */
+            message: string | null;
+            /**
+             * Kind
+             * @description The format of the file, if a reader supports it.
+             */
+            kind: string | null;
+            /** Rows */
+            rows: number | null;
+            /**
+             * Columns
+             * @description The columns or arrays: name, shape, dtype, and classes of labels.
+             */
+            columns: {
+                [key: string]: unknown;
+            }[] | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+        };
+        /**
          * ListedJob
          * @description The current state of a job, in a list.
          */
@@ -611,6 +861,11 @@ export interface components {
             unreadable?: string[];
             /** Id */
             id: string;
+            /**
+             * Source
+             * @description `submitted`: a worker runs it. `tracked`: it runs elsewhere, and its program sends its steps.
+             */
+            source: components["schemas"]["Source"] | string;
             /** Name */
             name: string;
             /** Project */
@@ -671,6 +926,11 @@ export interface components {
             progress: number | null;
             /** Policy */
             policy: string;
+            /**
+             * Resolved Policy
+             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
+             */
+            resolved_policy: string | null;
             /** Model */
             model: string;
             /** Labels */
@@ -681,6 +941,13 @@ export interface components {
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
             summary: components["schemas"]["Summary"] | null;
+            /**
+             * Metrics
+             * @description The metrics of the last evaluation, such as `val_loss`; null before the first.
+             */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            } | null;
             /**
              * Loss Scale Mode
              * @description The loss-scale mode in the spec.
@@ -701,6 +968,11 @@ export interface components {
              * @description The id of the job that it was cloned from.
              */
             cloned_from: string | null;
+            /**
+             * Extends
+             * @description The id of the job from whose last checkpoint it continues.
+             */
+            extends: string | null;
             /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.
@@ -729,7 +1001,7 @@ export interface components {
              * Spec
              * @description The normalised spec; only with `fields=spec`.
              */
-            spec?: components["schemas"]["JobSpec"] | null;
+            spec?: components["schemas"]["JobSpec"] | components["schemas"]["TrackedSpec"] | null;
         };
         /**
          * LogEntry
@@ -831,7 +1103,7 @@ export interface components {
         };
         /**
          * Project
-         * @description A project with its quotas and its numbers of queued and running jobs.
+         * @description A project with its quotas, its numbers of queued and running jobs, and its dataset bytes.
          */
         Project: {
             /** Name */
@@ -844,6 +1116,13 @@ export interface components {
             queued: number;
             /** Running */
             running: number;
+            /** Max Dataset Bytes */
+            max_dataset_bytes: number | null;
+            /**
+             * Dataset Bytes
+             * @description Of its stored datasets and unfinished uploads.
+             */
+            dataset_bytes: number;
             /**
              * Created At
              * Format: date-time
@@ -860,20 +1139,22 @@ export interface components {
         };
         /**
          * Quotas
-         * @description The maximum numbers of queued and running jobs of a project; null: no limit.
+         * @description The maximum numbers of a project's queued and running jobs and dataset bytes; null: none.
          */
         Quotas: {
             /** Max Queued */
             max_queued?: number | null;
             /** Max Running */
             max_running?: number | null;
+            /** Max Dataset Bytes */
+            max_dataset_bytes?: number | null;
         };
         /**
          * Reason
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
@@ -893,6 +1174,160 @@ export interface components {
          * @enum {string}
          */
         Role: "admin" | "member" | "viewer";
+        /**
+         * RunEnd
+         * @description The end of a tracked run.
+         */
+        RunEnd: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "succeeded" | "failed" | "cancelled";
+            /**
+             * Entries
+             * @description How many entries were sent; all of them must be stored.
+             */
+            entries: number;
+            /**
+             * Message
+             * @description Why it failed or was cancelled.
+             */
+            message?: string | null;
+            /** @default {} */
+            summary: components["schemas"]["RunResult"];
+        };
+        /**
+         * RunEvent
+         * @description An entry of the event log.
+         */
+        RunEvent: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "event";
+            /**
+             * Event
+             * @enum {string}
+             */
+            event: "started" | "epoch" | "evaluation" | "warning" | "overflow" | "scale_growth";
+            /** Step */
+            step?: number | null;
+            /** Data */
+            data?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * RunLog
+         * @description A piece of the program's output.
+         */
+        RunLog: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "log";
+            /**
+             * Stream
+             * @default stdout
+             * @enum {string}
+             */
+            stream: "stdout" | "stderr";
+            /** Text */
+            text: string;
+        };
+        /**
+         * RunResult
+         * @description The results of a tracked run, as far as they are known.
+         */
+        RunResult: {
+            /** Final Loss */
+            final_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Final Loss Scale */
+            final_loss_scale?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Val Loss */
+            val_loss?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Val Accuracy */
+            val_accuracy?: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Parameters */
+            parameters?: number | null;
+            /** Peak Memory Bytes */
+            peak_memory_bytes?: number | null;
+        };
+        /**
+         * RunStatus
+         * @description The state of a tracked run after an upload.
+         */
+        RunStatus: {
+            /**
+             * Entries
+             * @description How many entries are stored: the next `first_entry`.
+             */
+            entries: number;
+            /**
+             * Step
+             * @description The step after the last stored one.
+             */
+            step: number;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Requested
+             * @description `cancel`: a user asks the program to stop and to finish the run.
+             */
+            requested: string | null;
+        };
+        /**
+         * RunSteps
+         * @description Consecutive steps, as `columns` or as `packed`.
+         */
+        RunSteps: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "steps";
+            /** First Step */
+            first_step: number;
+            /**
+             * Columns
+             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras.
+             */
+            columns?: {
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+            } | null;
+            /**
+             * Packed
+             * @description The columns, encoded by `ampcore.telemetry.array_codec`, in Base64.
+             */
+            packed?: string | null;
+            /**
+             * Scale Health
+             * @description The health of the loss scale after these steps.
+             */
+            scale_health?: ("fixed" | "pinned at the floor" | "pinned at the cap" | "warming up" | "oscillating" | "steady") | null;
+        };
+        /**
+         * RunUpload
+         * @description Telemetry of a tracked run. Without entries it only renews the lease.
+         */
+        RunUpload: {
+            /**
+             * First Entry
+             * @description The number of the first entry: how many entries all uploads before it hold. Entries that are stored already are skipped.
+             * @default 0
+             */
+            first_entry: number;
+            /** Entries */
+            entries?: (components["schemas"]["RunSteps"] | components["schemas"]["RunEvent"] | components["schemas"]["RunLog"])[];
+            /**
+             * Total Steps
+             * @description The expected number of steps, if it is new or has changed.
+             */
+            total_steps?: number | null;
+        };
         /**
          * ScaleChanges
          * @description The loss-scale changes of a range: their total, and the first of them.
@@ -954,14 +1389,16 @@ export interface components {
             steps: number[];
         };
         /**
-         * Sort
-         * @description The sort key of a list; with a dash, in descending order.
+         * Source
+         * @description Where a job runs: on a worker, from a spec that was submitted, or elsewhere.
+         *
+         *     A tracked run is trained by a program of its own, which sends its steps to the server.
          * @enum {string}
          */
-        Sort: "created_at" | "-created_at" | "updated_at" | "-updated_at" | "name" | "-name" | "priority" | "-priority";
+        Source: "submitted" | "tracked";
         /**
          * SpecKind
-         * @description One kind of model, data or optimizer that a spec can name.
+         * @description One kind of model, layer, data or optimizer that a spec can name.
          */
         SpecKind: {
             /** Kind */
@@ -1202,6 +1639,116 @@ export interface components {
             expires_at?: string | null;
         };
         /**
+         * TrackedModel
+         * @description The model of a tracked run: a name of your choice.
+         */
+        TrackedModel: {
+            /**
+             * Kind
+             * @default unknown
+             */
+            kind: string;
+        };
+        /**
+         * TrackedPrecision
+         * @description The precision of a tracked run: the name of a policy, of ampcore or of another library.
+         */
+        TrackedPrecision: {
+            /**
+             * Policy
+             * @default unknown
+             */
+            policy: string;
+        };
+        /**
+         * TrackedSpec
+         * @description The description of a tracked run. Model and policy lie where a job spec has them.
+         */
+        TrackedSpec: {
+            /**
+             * Source
+             * @default tracked
+             * @constant
+             */
+            source: "tracked";
+            /**
+             * Name
+             * @default run
+             */
+            name: string;
+            /** Labels */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @default {
+             *       "kind": "unknown"
+             *     }
+             */
+            model: components["schemas"]["TrackedModel"];
+            /**
+             * @default {
+             *       "policy": "unknown"
+             *     }
+             */
+            precision: components["schemas"]["TrackedPrecision"];
+            /** Config */
+            config?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * Upload
+         * @description An upload of a file.
+         */
+        Upload: {
+            /** Id */
+            id: string;
+            /**
+             * Dataset
+             * @description The name of the dataset.
+             */
+            dataset: string;
+            /** File */
+            file: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Offset
+             * @description How many bytes are stored: where the next PATCH begins.
+             */
+            offset: number;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description The upload is deleted if nothing arrives until then.
+             */
+            expires_at: string;
+            /**
+             * Version
+             * @description The version that it has become; null while the upload is in progress.
+             */
+            version: number | null;
+        };
+        /**
+         * UploadRequest
+         * @description The request to start an upload.
+         */
+        UploadRequest: {
+            /**
+             * File
+             * @description The name of the file; its ending tells the format.
+             */
+            file: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Sha256
+             * @description The SHA-256 of the file; checked when the upload is completed.
+             */
+            sha256?: string | null;
+        };
+        /**
          * Validation
          * @description A valid spec, and the result of its preflight.
          */
@@ -1292,6 +1839,17 @@ export interface components {
         WorkerList: {
             /** Items */
             items: components["schemas"]["Worker"][];
+        };
+        /**
+         * Accuracy
+         * @description The share of correct classes or labels.
+         */
+        Accuracy: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "accuracy";
         };
         /**
          * Adam
@@ -1407,6 +1965,17 @@ export interface components {
             epsilon: number;
         };
         /**
+         * Auc
+         * @description The area under the ROC curve, in 200 thresholds; of several classes, the mean one-vs-rest.
+         */
+        Auc: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "auc";
+        };
+        /**
          * AutoScale
          * @description Dynamic if the resolved policy computes in float16, otherwise none.
          */
@@ -1416,6 +1985,50 @@ export interface components {
              * @enum {string}
              */
             mode: "auto";
+        };
+        /**
+         * Autoencoding
+         * @description The input itself; the data needs no labels.
+         */
+        Autoencoding: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "autoencoding";
+        };
+        /**
+         * BinaryCrossEntropy
+         * @description Cross-entropy of labels that are 0 or 1, each on its own.
+         *
+         *     With `label_smoothing` s the targets are s / 2 and 1 - s / 2.
+         */
+        BinaryCrossEntropy: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "binary_cross_entropy";
+            /**
+             * Label Smoothing
+             * @default 0
+             */
+            label_smoothing: number;
+            /**
+             * Positive Weight
+             * @default 1
+             */
+            positive_weight: number;
         };
         /**
          * CalibratedScale
@@ -1475,6 +2088,29 @@ export interface components {
              * @default 10000
              */
             audit_interval: number;
+        };
+        /**
+         * Classification
+         * @description One class for each example, or for each position of a sequence.
+         *
+         *     Labels are integers from 0, one-hot rows or names; names are kept with the model.
+         */
+        Classification: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "classification";
         };
         /**
          * Cnn
@@ -1560,6 +2196,157 @@ export interface components {
             final_fraction: number;
         };
         /**
+         * CrossEntropy
+         * @description Cross-entropy of one class per example or position.
+         *
+         *     With `label_smoothing` s the target is 1 - s for the class plus s shared by all (Szegedy et al.
+         *     2015, arXiv:1512.00567, section 7).
+         */
+        CrossEntropy: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "cross_entropy";
+            /**
+             * Label Smoothing
+             * @default 0
+             */
+            label_smoothing: number;
+            /**
+             * Class Weights
+             * @default null
+             */
+            class_weights: number[] | null;
+        };
+        /**
+         * Csv
+         * @description A table as text, with one row per line (RFC 4180, UTF-8).
+         */
+        Csv: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "csv";
+            /**
+             * Delimiter
+             * @default ,
+             * @enum {string}
+             */
+            delimiter: "," | ";" | "\t" | "|" | " ";
+            /**
+             * Header
+             * @default true
+             */
+            header: boolean;
+            /**
+             * Decimal Point
+             * @default .
+             * @enum {string}
+             */
+            decimal_point: "." | ",";
+            /** Dtypes */
+            dtypes?: {
+                [key: string]: "uint8" | "int32" | "int64" | "float16" | "float32" | "float64" | "bool" | "string";
+            };
+            /**
+             * Missing Values
+             * @default [
+             *       ""
+             *     ]
+             */
+            missing_values: string[];
+            /**
+             * Missing
+             * @default error
+             * @enum {string}
+             */
+            missing: "error" | "keep";
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
+            /**
+             * Shuffle
+             * @default true
+             */
+            shuffle: boolean;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default random
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Dice
+         * @description 1 - the mean Dice coefficient of the classes in a batch (Milletari et al. 2016, V-Net).
+         *
+         *     `cross_entropy` adds this share of the cross-entropy, which makes its gradients smoother.
+         */
+        Dice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "dice";
+            /**
+             * Smooth
+             * @default 1
+             */
+            smooth: number;
+            /**
+             * Cross Entropy
+             * @default 0
+             */
+            cross_entropy: number;
+        };
+        /**
          * Digits
          * @description 1,797 handwritten digits of 8 × 8 pixels, included in ampcore.
          */
@@ -1570,15 +2357,15 @@ export interface components {
              */
             batch_size: number;
             /**
-             * Validation Split
-             * @default 0.2
-             */
-            validation_split: number;
-            /**
              * Shuffle
              * @default true
              */
             shuffle: boolean;
+            /**
+             * Validation Split
+             * @default 0.2
+             */
+            validation_split: number;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -1694,6 +2481,23 @@ export interface components {
             decay_steps: number;
         };
         /**
+         * F1
+         * @description The harmonic mean of precision and recall.
+         */
+        F1: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "f1";
+            /**
+             * Average
+             * @default macro
+             * @enum {string}
+             */
+            average: "macro" | "micro";
+        };
+        /**
          * FixedScale
          * @description A constant loss scale; a step with non-finite gradients is skipped.
          */
@@ -1708,6 +2512,29 @@ export interface components {
              * @default 1024
              */
             scale: number;
+        };
+        /**
+         * Focal
+         * @description Cross-entropy times (1 - p)^`gamma`, for rare classes (Lin et al. 2017, arXiv:1708.02002).
+         *
+         *     For classes and for labels that are 0 or 1.
+         */
+        Focal: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "focal";
+            /**
+             * Gamma
+             * @default 2
+             */
+            gamma: number;
+            /**
+             * Class Weights
+             * @default null
+             */
+            class_weights: number[] | null;
         };
         /**
          * Gan
@@ -1744,6 +2571,22 @@ export interface components {
             discriminator: number[];
         };
         /**
+         * GaussianNoise
+         * @description Adds normal noise with this standard deviation.
+         */
+        GaussianNoise: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "GaussianNoise";
+            /**
+             * Stddev
+             * @default 0.1
+             */
+            stddev: number;
+        };
+        /**
          * Guard
          * @description Ends or recovers a run that no longer learns.
          */
@@ -1766,6 +2609,155 @@ export interface components {
             keep_state_every_steps: number;
         };
         /**
+         * Huber
+         * @description Half the squared difference up to `delta`, linear beyond (Huber 1964).
+         */
+        Huber: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "huber";
+            /**
+             * Delta
+             * @default 1
+             */
+            delta: number;
+        };
+        /**
+         * ImageOptions
+         * @description How PNG and JPEG images become arrays (height, width, channels) of uint8.
+         */
+        ImageOptions: {
+            /**
+             * Size
+             * @default null
+             */
+            size: [
+                number,
+                number
+            ] | null;
+            /**
+             * Channels
+             * @default 3
+             * @enum {integer}
+             */
+            channels: 1 | 3;
+            /**
+             * Resample
+             * @default bilinear
+             * @enum {string}
+             */
+            resample: "bilinear" | "bicubic";
+        };
+        /**
+         * Images
+         * @description PNG and JPEG files in a folder or .zip: a folder for each class, or `images` and `masks`.
+         */
+        Images: {
+            /**
+             * Size
+             * @default null
+             */
+            size: [
+                number,
+                number
+            ] | null;
+            /**
+             * Channels
+             * @default 3
+             * @enum {integer}
+             */
+            channels: 1 | 3;
+            /**
+             * Resample
+             * @default bilinear
+             * @enum {string}
+             */
+            resample: "bilinear" | "bicubic";
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "images";
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
+            /**
+             * Shuffle
+             * @default true
+             */
+            shuffle: boolean;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default random
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Iou
+         * @description Intersection over union of predicted and true positions, the mean over the classes.
+         */
+        Iou: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "iou";
+            /**
+             * Average
+             * @default macro
+             * @enum {string}
+             */
+            average: "macro" | "micro";
+        };
+        /**
          * KerasApplication
          * @description An architecture of keras.applications, with random weights.
          */
@@ -1780,6 +2772,49 @@ export interface components {
              * @enum {string}
              */
             name: "ConvNeXtBase" | "ConvNeXtLarge" | "ConvNeXtSmall" | "ConvNeXtTiny" | "ConvNeXtXLarge" | "DenseNet121" | "DenseNet169" | "DenseNet201" | "EfficientNetB0" | "EfficientNetB1" | "EfficientNetB2" | "EfficientNetB3" | "EfficientNetB4" | "EfficientNetB5" | "EfficientNetB6" | "EfficientNetB7" | "EfficientNetV2B0" | "EfficientNetV2B1" | "EfficientNetV2B2" | "EfficientNetV2B3" | "EfficientNetV2L" | "EfficientNetV2M" | "EfficientNetV2S" | "InceptionResNetV2" | "InceptionV3" | "MobileNet" | "MobileNetV2" | "MobileNetV3Large" | "MobileNetV3Small" | "NASNetLarge" | "NASNetMobile" | "ResNet101" | "ResNet101V2" | "ResNet152" | "ResNet152V2" | "ResNet50" | "ResNet50V2" | "VGG16" | "VGG19" | "Xception";
+        };
+        /**
+         * LanguageModel
+         * @description The next token at each position of a text.
+         */
+        LanguageModel: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "language_model";
+        };
+        /**
+         * Layers
+         * @description A network of your own: layers of Keras, described one by one.
+         */
+        Layers: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "layers";
+            /** Inputs */
+            inputs?: {
+                [key: string]: components["schemas"]["NamedInput"];
+            };
+            /** Layers */
+            layers: Record<string, never>[];
+            /**
+             * Outputs
+             * @default null
+             */
+            outputs: string[] | null;
         };
         /**
          * LeNet5
@@ -1817,6 +2852,50 @@ export interface components {
              * @default 64
              */
             dim: number;
+        };
+        /**
+         * MeanAbsoluteError
+         * @description The mean of absolute differences.
+         */
+        MeanAbsoluteError: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "mae";
+        };
+        /**
+         * MeanAbsoluteErrorMetric
+         * @description The mean absolute difference.
+         */
+        MeanAbsoluteErrorMetric: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "mae";
+        };
+        /**
+         * MeanSquaredError
+         * @description The mean of squared differences.
+         */
+        MeanSquaredError: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "mse";
+        };
+        /**
+         * MeanSquaredErrorMetric
+         * @description The mean squared difference.
+         */
+        MeanSquaredErrorMetric: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "mse";
         };
         /**
          * Mlp
@@ -1898,6 +2977,41 @@ export interface components {
             nesterov: boolean;
         };
         /**
+         * MultiLabel
+         * @description Any number of labels for each example: rows of 0 and 1.
+         */
+        MultiLabel: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "multi_label";
+        };
+        /**
+         * NamedInput
+         * @description One input of a model of layers.
+         */
+        NamedInput: {
+            /** Shape */
+            shape: number[];
+            /**
+             * Dtype
+             * @default float32
+             * @enum {string}
+             */
+            dtype: "float32" | "int32";
+        };
+        /**
          * NoScale
          * @description No loss scaling and no finite check.
          */
@@ -1909,34 +3023,187 @@ export interface components {
             mode: "none";
         };
         /**
-         * Npz
-         * @description A NumPy archive in the layout of Keras's mnist.npz: x_train, y_train, x_test, y_test.
-         *
-         *     With `validation_split` 0 the file's own x_test and y_test are the validation data.
+         * Npy
+         * @description One NumPy array, the column `x`, for autoencoding.
          */
-        Npz: {
+        Npy: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "npy";
             /**
              * Batch Size
              * @default 128
              */
             batch_size: number;
             /**
-             * Validation Split
-             * @default 0
+             * Shuffle
+             * @default true
              */
-            validation_split: number;
+            shuffle: boolean;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default last
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Npz
+         * @description A NumPy archive; `x_train` and `x_test` are training and validation examples of `x`.
+         */
+        Npz: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "npz";
+            /**
+             * X
+             * @default null
+             */
+            x: string | null;
+            /**
+             * Y
+             * @default null
+             */
+            y: string | null;
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
             /**
              * Shuffle
              * @default true
              */
             shuffle: boolean;
             /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default 0
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default last
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Output
+         * @description What one output of a model with several outputs predicts.
+         */
+        Output: {
+            /** Task */
+            task: components["schemas"]["Classification"] | components["schemas"]["MultiLabel"] | components["schemas"]["Regression"] | components["schemas"]["Segmentation"] | components["schemas"]["LanguageModel"] | components["schemas"]["Autoencoding"];
+            /**
+             * Target
+             * @default null
+             */
+            target: string | null;
+            /**
+             * Weight
+             * @default 1
+             */
+            weight: number;
+        };
+        /**
+         * Outputs
+         * @description Several outputs of one model, each with its own loss and metrics.
+         */
+        Outputs: {
+            /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
-            kind: "npz";
-            /** Path */
-            path: string;
+            kind: "outputs";
+            /** Outputs */
+            outputs: {
+                [key: string]: components["schemas"]["Output"];
+            };
         };
         /**
          * Override
@@ -1950,6 +3217,101 @@ export interface components {
              * @enum {string}
              */
             dtype: "float32" | "float16" | "bfloat16";
+        };
+        /**
+         * Parquet
+         * @description A table in a Parquet file, which may have images.
+         */
+        Parquet: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "parquet";
+            /**
+             * @default {
+             *       "size": null,
+             *       "channels": 3,
+             *       "resample": "bilinear"
+             *     }
+             */
+            image: components["schemas"]["ImageOptions"];
+            /**
+             * Missing
+             * @default error
+             * @enum {string}
+             */
+            missing: "error" | "keep";
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
+            /**
+             * Shuffle
+             * @default true
+             */
+            shuffle: boolean;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default random
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Perplexity
+         * @description The exponential of the mean cross-entropy of a class.
+         */
+        Perplexity: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "perplexity";
         };
         /**
          * Precision
@@ -1967,6 +3329,265 @@ export interface components {
              * @default []
              */
             overrides: components["schemas"]["Override"][];
+        };
+        /**
+         * PrecisionMetric
+         * @description Of the examples predicted as a class, the share that belongs to it.
+         */
+        PrecisionMetric: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "precision";
+            /**
+             * Average
+             * @default macro
+             * @enum {string}
+             */
+            average: "macro" | "micro";
+        };
+        /**
+         * Preprocessing
+         * @description The layers between a column and the model; they are saved as a part of the model.
+         *
+         *     Nothing is rescaled or normalized that is not asked for. Statistics, categories and tokens are
+         *     those of the training examples.
+         */
+        Preprocessing: {
+            /**
+             * Rescaling
+             * @default null
+             */
+            rescaling: components["schemas"]["Rescaling"] | "pixels" | null;
+            /**
+             * Normalize
+             * @default false
+             */
+            normalize: boolean;
+            /**
+             * Missing
+             * @default error
+             * @enum {string}
+             */
+            missing: "error" | "mean" | "zero";
+            /**
+             * Categories
+             * @default null
+             */
+            categories: ("one_hot" | "integer") | null;
+            /**
+             * Max Categories
+             * @default 1000
+             */
+            max_categories: number;
+            /** @default null */
+            tokens: components["schemas"]["Tokens"] | null;
+            /**
+             * Keys
+             * @default false
+             */
+            keys: boolean;
+        };
+        /**
+         * RandomBrightness
+         * @description Adds up to `factor` of the value range to all pixels.
+         */
+        RandomBrightness: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomBrightness";
+            /**
+             * Factor
+             * @default 0.1
+             */
+            factor: number;
+            /**
+             * Value Range
+             * @default [
+             *       0,
+             *       1
+             *     ]
+             */
+            value_range: [
+                number,
+                number
+            ];
+        };
+        /**
+         * RandomContrast
+         * @description Changes the contrast by a factor from 1 - `factor` to 1 + `factor`.
+         */
+        RandomContrast: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomContrast";
+            /**
+             * Factor
+             * @default 0.1
+             */
+            factor: number;
+        };
+        /**
+         * RandomCrop
+         * @description Crops images to this size; validation images are resized to it.
+         */
+        RandomCrop: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomCrop";
+            /** Height */
+            height: number;
+            /** Width */
+            width: number;
+        };
+        /**
+         * RandomFlip
+         * @description Flips images at random.
+         */
+        RandomFlip: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomFlip";
+            /**
+             * Mode
+             * @default horizontal
+             * @enum {string}
+             */
+            mode: "horizontal" | "vertical" | "horizontal_and_vertical";
+        };
+        /**
+         * RandomRotation
+         * @description Rotates images by up to `factor` of a full turn to both sides.
+         */
+        RandomRotation: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomRotation";
+            /**
+             * Factor
+             * @default 0.1
+             */
+            factor: number;
+            /**
+             * Fill Mode
+             * @default reflect
+             * @enum {string}
+             */
+            fill_mode: "reflect" | "wrap" | "constant" | "nearest";
+        };
+        /**
+         * RandomTranslation
+         * @description Shifts images by up to these shares of their height and width.
+         */
+        RandomTranslation: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomTranslation";
+            /**
+             * Height Factor
+             * @default 0.1
+             */
+            height_factor: number;
+            /**
+             * Width Factor
+             * @default 0.1
+             */
+            width_factor: number;
+            /**
+             * Fill Mode
+             * @default reflect
+             * @enum {string}
+             */
+            fill_mode: "reflect" | "wrap" | "constant" | "nearest";
+        };
+        /**
+         * RandomZoom
+         * @description Zooms in and out by up to `height_factor`.
+         */
+        RandomZoom: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "RandomZoom";
+            /**
+             * Height Factor
+             * @default 0.1
+             */
+            height_factor: number;
+            /**
+             * Fill Mode
+             * @default reflect
+             * @enum {string}
+             */
+            fill_mode: "reflect" | "wrap" | "constant" | "nearest";
+        };
+        /**
+         * RawBytes
+         * @description Bytes that hold an array in row-major order, little endian.
+         */
+        RawBytes: {
+            /**
+             * Dtype
+             * @enum {string}
+             */
+            dtype: "uint8" | "int32" | "int64" | "float16" | "float32" | "float64" | "bool";
+            /**
+             * Shape
+             * @default []
+             */
+            shape: number[];
+        };
+        /**
+         * RecallMetric
+         * @description Of the examples of a class, the share that is predicted as it.
+         */
+        RecallMetric: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "recall";
+            /**
+             * Average
+             * @default macro
+             * @enum {string}
+             */
+            average: "macro" | "micro";
+        };
+        /**
+         * Regression
+         * @description One or more numbers for each example.
+         */
+        Regression: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "regression";
         };
         /**
          * ResNet
@@ -1988,6 +3609,22 @@ export interface components {
              * @default 16
              */
             width: number;
+        };
+        /**
+         * Rescaling
+         * @description x · `scale` + `offset`.
+         */
+        Rescaling: {
+            /**
+             * Scale
+             * @default 1
+             */
+            scale: number;
+            /**
+             * Offset
+             * @default 0
+             */
+            offset: number;
         };
         /**
          * RmsProp
@@ -2044,6 +3681,17 @@ export interface components {
             epsilon: number;
         };
         /**
+         * RootMeanSquaredError
+         * @description The square root of the mean squared difference.
+         */
+        RootMeanSquaredError: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "rmse";
+        };
+        /**
          * Runtime
          * @description Where and how the job runs.
          */
@@ -2085,6 +3733,27 @@ export interface components {
              * @default 1
              */
             devices: number;
+        };
+        /**
+         * Segmentation
+         * @description One class for each pixel: the model's output is (height, width, classes).
+         */
+        Segmentation: {
+            /**
+             * Loss
+             * @default null
+             */
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            /**
+             * Metrics
+             * @default null
+             */
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "segmentation";
         };
         /**
          * Sgd
@@ -2169,15 +3838,15 @@ export interface components {
              */
             batch_size: number;
             /**
-             * Validation Split
-             * @default 0.2
-             */
-            validation_split: number;
-            /**
              * Shuffle
              * @default true
              */
             shuffle: boolean;
+            /**
+             * Validation Split
+             * @default 0.2
+             */
+            validation_split: number;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -2214,15 +3883,15 @@ export interface components {
              */
             batch_size: number;
             /**
-             * Validation Split
-             * @default 0.2
-             */
-            validation_split: number;
-            /**
              * Shuffle
              * @default true
              */
             shuffle: boolean;
+            /**
+             * Validation Split
+             * @default 0.2
+             */
+            validation_split: number;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -2260,27 +3929,161 @@ export interface components {
              */
             batch_size: number;
             /**
+             * Shuffle
+             * @default true
+             */
+            shuffle: boolean;
+            /**
              * Validation Split
              * @default 0.2
              */
             validation_split: number;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "text";
+            /**
+             * Sequence
+             * @default 128
+             */
+            sequence: number;
+        };
+        /**
+         * Tfrecord
+         * @description TFRecord files of tf.train.Example.
+         */
+        Tfrecord: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "tfrecord";
+            /** Raw */
+            raw?: {
+                [key: string]: components["schemas"]["RawBytes"];
+            };
+            /**
+             * @default {
+             *       "size": null,
+             *       "channels": 3,
+             *       "resample": "bilinear"
+             *     }
+             */
+            image: components["schemas"]["ImageOptions"];
+            /**
+             * Missing
+             * @default error
+             * @enum {string}
+             */
+            missing: "error" | "keep";
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
             /**
              * Shuffle
              * @default true
              */
             shuffle: boolean;
             /**
+             * Path
+             * @default
+             */
+            path: string;
+            /**
+             * Dataset
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default random
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Tokens
+         * @description Text as the numbers of its words or characters, 0 for padding and 1 for unknown ones.
+         */
+        Tokens: {
+            /**
+             * Split
+             * @default words
+             * @enum {string}
+             */
+            split: "words" | "characters";
+            /**
+             * Length
+             * @default 128
+             */
+            length: number;
+            /**
+             * Max Tokens
+             * @default 20000
+             */
+            max_tokens: number;
+        };
+        /**
+         * TopK
+         * @description The share of examples whose class is among the `k` most probable ones.
+         */
+        TopK: {
+            /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
-            kind: "text";
-            /** Path */
-            path: string;
+            kind: "top_k";
             /**
-             * Sequence
-             * @default 128
+             * K
+             * @default 5
              */
-            sequence: number;
+            k: number;
         };
         /**
          * Train
@@ -2350,9 +4153,14 @@ export interface components {
          */
         JobSpec: {
             /** Model */
-            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"];
+            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"];
             /** Data */
-            data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["Npz"] | components["schemas"]["Text"] | components["schemas"]["SyntheticClicks"];
+            data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["SyntheticClicks"] | components["schemas"]["Npz"] | components["schemas"]["Npy"] | components["schemas"]["Csv"] | components["schemas"]["Parquet"] | components["schemas"]["Images"] | components["schemas"]["Tfrecord"] | components["schemas"]["Text"];
+            /**
+             * Task
+             * @default null
+             */
+            task: (components["schemas"]["Classification"] | components["schemas"]["MultiLabel"] | components["schemas"]["Regression"] | components["schemas"]["Segmentation"] | components["schemas"]["LanguageModel"] | components["schemas"]["Autoencoding"] | components["schemas"]["Outputs"]) | null;
             /**
              * @default {
              *       "policy": "float32",
@@ -2454,6 +4262,18 @@ export interface components {
             set?: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * Extension
+         * @description How much longer the new job trains.
+         */
+        Extension: {
+            /**
+             * Epochs
+             * @description The number of further epochs.
+             * @example 5
+             */
+            epochs: number;
         };
         /**
          * ProblemDetail

@@ -3,7 +3,7 @@ import { sendJson } from "../api/request.ts";
 import type { ListedJob } from "../api/types.ts";
 import { runAndNotify } from "../notifications.ts";
 import { useCanEditJobs } from "../session.ts";
-import { allowedActions, type Action } from "../display/jobs.ts";
+import { actionsOf, type Action } from "../display/jobs.ts";
 
 const ACTION_LABELS: Record<Action, readonly [label: string, done: string]> = {
   cancel: ["Cancel", "is being cancelled"],
@@ -21,7 +21,7 @@ export function JobActions({ job, onDone, isLarge = false }: { job: ListedJob; o
   };
   return (
     <>
-      {allowedActions(job.state).map((action) => (
+      {actionsOf(job).map((action) => (
         <button
           key={action}
           type="button"

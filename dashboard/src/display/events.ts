@@ -1,6 +1,7 @@
 // The text of an event; the events table shows its data as well.
 import type { Event, JsonObject } from "../api/types.ts";
 import { bytes, duration, number, lossScale } from "./format.ts";
+import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
   "state", "edited", "preflight", "started", "resumed", "engine", "overflow", "scale_growth", "rollback",
@@ -23,8 +24,8 @@ const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   overflow: (data) => `Step skipped because of an overflow; the loss scale was reduced ${scaleChange(data)}.`,
   scale_growth: (data) => `The loss scale${of(data)} was increased ${scaleChange(data)}.`,
   epoch: (data) => `Epoch ${text(data["epoch"])}${withLoss(data)}`,
-  evaluation: (data) => ["val_loss", "val_accuracy"].filter((name) => name in data)
-    .map((name) => `${name} ${number(data[name] as number)}`).join(", "),
+  evaluation: (data) => Object.keys(data).filter(isMetric)
+    .map((name) => `${name} ${metricValue(name, data[name] as number)}`).join(", "),
   checkpoint_saved: (data) => `Saved${data["size_bytes"] ? ` ${bytes(data["size_bytes"] as number)}` : ""}${durationText(data)}.`,
 };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { allowedActions, etaS, hasEnded, scaleMode, unreadable } from "./jobs.ts";
+import { actionsOf, allowedActions, canExtend, etaS, hasEnded, policyText, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
@@ -25,4 +25,26 @@ test("a job with a damaged row names the unreadable fields", () => {
   assert.equal(unreadable(damaged), "Unreadable: labels, spec");
   assert.equal(scaleMode(damaged), "none");
   assert.equal(etaS(damaged), null);
+});
+
+test("the policy that auto chose is shown beside it", () => {
+  assert.equal(policyText(job({ policy: "auto", resolved_policy: null })), "auto");
+  assert.equal(policyText(job({ policy: "auto", resolved_policy: "mixed_bfloat16" })), "auto (mixed_bfloat16)");
+  assert.equal(policyText(job({ policy: "float32", resolved_policy: "float32" })), "float32");
+  const summary = { policy: "float32" };
+  assert.equal(policyText(job({ policy: "auto", resolved_policy: "mixed_float16", summary })), "auto (float32)");
+});
+
+test("a job that has succeeded can be extended, unless it saves no checkpoints", () => {
+  const spec = { train: { checkpoint_every_s: 60 } };
+  assert.equal(canExtend(job({ state: "succeeded", spec })), true);
+  assert.equal(canExtend(job({ state: "succeeded", spec: { train: { checkpoint_every_s: null } } })), false);
+  assert.equal(canExtend(job({ state: "failed", spec })), false);
+});
+
+test("a tracked run can only be asked to stop, because no worker runs it", () => {
+  assert.deepEqual(actionsOf(job({ source: "tracked" })), ["cancel"]);
+  assert.deepEqual(actionsOf(job({ source: "tracked", state: "failed" })), []);
+  assert.deepEqual(actionsOf(job({ source: "submitted" })), ["pause", "cancel"]);
+  assert.equal(scaleMode(job({ source: "tracked", loss_scale_mode: null })), "–");
 });

@@ -1,5 +1,5 @@
 // The states of a job, the actions that they allow, and the time left.
-import type { ListedJob, State } from "../api/types.ts";
+import type { Job, ListedJob, State } from "../api/types.ts";
 import { numberOf } from "./format.ts";
 
 export const STATES: readonly State[] = [
@@ -28,9 +28,25 @@ export function allowedActions(state: string): readonly Action[] {
   return (ACTIONS as Partial<Record<string, readonly Action[]>>)[state] ?? [];
 }
 
+/** The actions that a job allows: no worker runs a tracked run, so it can only be asked to stop. */
+export function actionsOf(job: ListedJob): readonly Action[] {
+  const allowed = allowedActions(job.state);
+  return isTracked(job) ? allowed.filter((action) => action === "cancel") : allowed;
+}
+
+/** True for a run that a program elsewhere trains and reports. */
+export function isTracked(job: ListedJob): boolean {
+  return job.source === "tracked";
+}
+
 /** True for a final state. */
 export function hasEnded(state: string): boolean {
   return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+/** Whether the job can be continued for more epochs: it has succeeded, and saves checkpoints. */
+export function canExtend(job: Job): boolean {
+  return job.state === "succeeded" && "train" in job.spec && job.spec.train?.checkpoint_every_s !== null;
 }
 
 /** Seconds left, estimated from the median throughput; null if unknown. */
@@ -42,9 +58,15 @@ export function etaS(job: ListedJob): number | null {
   return ((job.total_steps - job.step) * examples) / rate;
 }
 
-/** The mode of the loss scale. */
+/** The policy in the spec, and the one that it trains with if that is another one. */
+export function policyText(job: ListedJob): string {
+  const chosen = job.summary?.policy ?? job.resolved_policy;
+  return chosen == null || chosen === job.policy ? job.policy : `${job.policy} (${chosen})`;
+}
+
+/** The mode of the loss scale; that of a tracked run is not known. */
 export function scaleMode(job: ListedJob): string {
-  return job.loss_scale_mode ?? "none";
+  return job.loss_scale_mode ?? (isTracked(job) ? "–" : "none");
 }
 
 /** Names the fields that cannot be read; null if all can. */

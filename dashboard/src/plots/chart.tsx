@@ -7,7 +7,7 @@ import { useObservable } from "../hooks.ts";
 import { theme } from "../theme.ts";
 import type { ChartProps } from "./chart-props.ts";
 import { uplotOptions, type PlotShape } from "./uplot-options.ts";
-import type { Values } from "./curves.ts";
+import { pointAt, type Values } from "./curves.ts";
 
 export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -18,6 +18,7 @@ export function Chart(props: ChartProps) {
   const shown = useObservable(theme);
   const shape: PlotShape = {
     bands: props.curves.map((curve) => curve.low !== null),
+    points: props.curves.map((curve) => curve.hasPoints ?? false),
     isLossScale: props.isLossScale,
     showsXAxis: props.showsXAxis,
     cursorGroup: props.cursorGroup,
@@ -89,7 +90,7 @@ function dataOf({ x, curves }: ChartProps): uPlot.AlignedData {
 /** The values under the cursor; without a cursor, the last ones. */
 function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: number | null): string {
   const values = curves.map((curve) => {
-    const at = index ?? curve.mean.findLastIndex((value) => value != null);
+    const at = index === null ? curve.mean.findLastIndex((value) => value != null) : pointAt(curve, index);
     const nonFinite = curve.nonFinite.get(at);
     const [mean, low, high] = [curve.mean[at] ?? nonFinite ?? null, curve.low?.[at], curve.high?.[at] ?? nonFinite];
     const band = low != null && high !== undefined && low !== high ? ` (${formatValue(low)} to ${formatValue(high)})` : "";

@@ -14,6 +14,8 @@ export interface Curve {
   high: Values | null;
   /** Infinite values and NaN, by index: no line can show them, so they are drawn as markers. */
   nonFinite: ReadonlyMap<number, number>;
+  /** True for metrics: they have values at few steps, and each is drawn as a point. */
+  hasPoints?: boolean;
 }
 
 export interface Panel {
@@ -33,9 +35,13 @@ export const PANELS = [
   ["learning_rate", "Learning rate"],
 ] as const;
 
-/** One panel for each quantity that the steps have values of. */
-export function jobPanels(data: Columns): Panel[] {
-  return PANELS.map(([key, title]) => ({
+/** Columns that are no quantity of the training. */
+const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step"]);
+
+/** One panel for each quantity that the steps have values of; `withOthers` adds all other columns. */
+export function jobPanels(data: Columns, withOthers = false): Panel[] {
+  const panels: readonly (readonly [string, string])[] = [...PANELS, ...(withOthers ? otherPanels(data) : [])];
+  return panels.map(([key, title]) => ({
     key,
     title,
     isLossScale: key === "loss_scale",
@@ -43,8 +49,23 @@ export function jobPanels(data: Columns): Panel[] {
   })).filter((panel) => panel.curves.some(hasValues));
 }
 
+/** Key and title of a panel for each column that has none; `a/b` is a curve of the panel of `a`. */
+function otherPanels(data: Columns): [string, string][] {
+  const names = columnNames(data);
+  const taken = new Set([...PANELS.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
+  const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANELS.some(([key]) => key === name) && !UNPLOTTED.has(name));
+  return names.filter(isOther).map((name) => [name, name]);
+}
+
 export function hasValues({ mean, nonFinite }: Curve): boolean {
   return nonFinite.size > 0 || mean.some((value) => typeof value === "number");
+}
+
+/** The index of a curve's point at or before `index`; -1 before the first, and after the end of a line. */
+export function pointAt({ mean, hasPoints }: Curve, index: number): number {
+  if (mean[index] !== undefined) return index;
+  const isOver = !hasPoints && mean.findIndex((value, at) => at > index && value !== undefined) < 0;
+  return isOver ? -1 : mean.findLastIndex((value, at) => at < index && value !== undefined);
 }
 
 /** The curves of a column and of its networks: `loss`, `loss/generator`, … */

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import type { ComparedJob } from "../api/types.ts";
 import { unionOfX, overlayPanels, alignToAxis } from "./overlay.ts";
 
-const compared = (id: string, data: Record<string, unknown>) =>
-  ({ job: { id, name: "same" }, data }) as unknown as ComparedJob;
+const compared = (id: string, data: Record<string, unknown>, evaluations: Record<string, unknown> = {}) =>
+  ({ job: { id, name: "same" }, data, evaluations }) as unknown as ComparedJob;
 
 test("lines of different lengths share an axis; only non-finite values are gaps", () => {
   const lines = [{ x: [0, 2], y: [1, 2] }, { x: [0, 1, null], y: [3, null, 5] }];
@@ -33,4 +33,20 @@ test("a non-finite value is found at its place on the common axis", () => {
   ];
   const [norm] = overlayPanels(jobs, "step").panels;
   assert.deepEqual([...norm!.curves[1]!.nonFinite], [[1, Infinity]]);
+});
+
+test("the metrics of all jobs have panels after the loss, with one curve for each job", () => {
+  const jobs = [
+    compared("aaaaaaaa", { step: [0, 2], loss: [3, 2] }, { step: [1], elapsed_s: [1.5], val_loss: [2.5], val_auc: [0.5] }),
+    compared("bbbbbbbb", { step: [0, 2], loss: [3, 2] }, { step: [2], elapsed_s: [0.5], val_loss: ["Infinity"] }),
+  ];
+  const { x, panels } = overlayPanels(jobs, "step");
+  assert.deepEqual(x, [0, 1, 2]);
+  assert.deepEqual(panels.map(({ key, title }) => [key, title]), [
+    ["loss", "Loss"], ["val_loss", "Validation loss"], ["val_auc", "Validation auc"],
+  ]);
+  const [first, second] = panels[1]!.curves;
+  assert.deepEqual([first!.mean, second!.mean], [[undefined, 2.5, undefined], [undefined, undefined, null]]);
+  assert.deepEqual([...second!.nonFinite], [[2, Infinity]]);
+  assert.deepEqual(panels[2]!.curves[1]!.mean, [undefined, undefined, undefined]);
 });

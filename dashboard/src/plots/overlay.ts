@@ -1,6 +1,8 @@
 // Several jobs in one plot: their curves on one x axis, by step or by time.
 import type { ComparedJob } from "../api/types.ts";
 import { columnCurves, finiteValues, hasValues, PANELS, THROUGHPUT, throughputCurves, type Columns, type Curve, type Panel, type Values } from "./curves.ts";
+import { metricTitle } from "../display/metrics.ts";
+import { metricCurve, metricLinesOf } from "./evaluations.ts";
 import { shortNames } from "./short-names.ts";
 
 export type XAxis = "step" | "time";
@@ -23,24 +25,30 @@ export function overlayPanels(jobs: readonly ComparedJob[], by: XAxis): Overlay 
   const xs = jobs.map(({ data }) => finiteValues((data as Columns)[by === "step" ? "step" : "elapsed_s"]));
   const panels = PANELS.map(([key, title]) => ({ key, title, curves: jobs.map((job) => jobCurve(job, key)) }))
     .filter(({ curves }) => curves.some(hasValues));
-  const x = unionOfX(xs);
+  const lines = jobs.map(({ evaluations }) => metricLinesOf(evaluations as Columns, by === "step" ? "step" : "elapsed_s"));
+  const metrics = [...new Set(lines.flatMap((ofJob) => [...ofJob.keys()]))];
+  const x = unionOfX([...xs, ...lines.flatMap((ofJob) => [...ofJob.values()].map((line) => line.x))]);
   const indices = new Map(x.map((value, index) => [value, index]));
-  return {
-    x,
-    names,
-    panels: panels.map(({ key, title, curves }) => ({
-      key,
-      title,
-      isLossScale: key === "loss_scale",
-      curves: curves.map(({ mean, nonFinite }, job) => ({
-        name: names[job]!,
-        mean: alignToAxis({ x: xs[job]!, y: mean }, x),
-        low: null,
-        high: null,
-        nonFinite: new Map([...nonFinite].map(([at, value]) => [indices.get(xs[job]![at] ?? NaN) ?? -1, value])),
-      })),
+  const metricPanels = metrics.map((metric): Panel => ({
+    key: metric,
+    title: metricTitle(metric),
+    isLossScale: false,
+    curves: lines.map((ofJob, job) => metricCurve(ofJob.get(metric), x, names[job]!)),
+  }));
+  const stepPanels = panels.map(({ key, title, curves }): Panel => ({
+    key,
+    title,
+    isLossScale: key === "loss_scale",
+    curves: curves.map(({ mean, nonFinite }, job) => ({
+      name: names[job]!,
+      mean: alignToAxis({ x: xs[job]!, y: mean }, x),
+      low: null,
+      high: null,
+      nonFinite: new Map([...nonFinite].map(([at, value]) => [indices.get(xs[job]![at] ?? NaN) ?? -1, value])),
     })),
-  };
+  }));
+  const afterLoss = stepPanels.findIndex(({ key }) => key === "loss") + 1;
+  return { x, names, panels: [...stepPanels.slice(0, afterLoss), ...metricPanels, ...stepPanels.slice(afterLoss)] };
 }
 
 /** Every x at which some line has a point, in order. */

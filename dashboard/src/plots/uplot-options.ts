@@ -6,6 +6,8 @@ import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
 /** What cannot change once uPlot has been created. */
 export interface PlotShape {
   bands: boolean[];
+  /** Of each curve: whether every value is drawn as a point. */
+  points: boolean[];
   isLossScale: boolean;
   showsXAxis: boolean;
   cursorGroup: string;
@@ -17,6 +19,7 @@ const CURVE_COLOURS = 10;
 const LOG_PADDING = 1.19; // factor above and below the powers of two
 const MAX_GRID_LINES = 5;
 const MARKER_PX = 5;
+const METRIC_PX = 6;
 
 export function uplotOptions(
   shape: PlotShape,
@@ -76,13 +79,27 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
   for (const [index, hasBand] of shape.bands.entries()) {
     const stroke = curveColour(index);
     const dash = index >= 4 ? [6, 3] : [];
-    series.push({ ...paths, stroke, width: 1.5, dash, points: { show: false, size: 4, fill: stroke, filter: isolatedPoints } });
+    const points = shape.points[index]
+      ? { show: hasRoomForPoints, size: METRIC_PX, fill: stroke, filter: shownPoints }
+      : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
+    series.push({ ...paths, stroke, width: 1.5, dash, points });
     if (!hasBand) continue;
     const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
     const high = series.push(edge, { ...edge }) - 1;
     bands.push({ series: [high, high + 1], fill: `${stroke}38` });
   }
   return { series, bands };
+}
+
+/** Whether the points of a metric do not touch each other. */
+function hasRoomForPoints(plot: uPlot, series: number): boolean {
+  const count = [...plot.data[series]!].filter((value) => value !== undefined).length;
+  return count * METRIC_PX * 1.5 < plot.bbox.width / devicePixelRatio;
+}
+
+/** All points if there is room for them, else those that no line leads to. */
+function shownPoints(plot: uPlot, series: number, hasRoom: boolean): number[] | null {
+  return hasRoom ? null : isolatedPoints(plot, series);
 }
 
 /** Points between two gaps: no line leads to them. */

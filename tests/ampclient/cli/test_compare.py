@@ -59,6 +59,18 @@ def test_compare_prints_differences_results_and_measures(ampctl, server, respond
     assert (params["jobs"], params["baseline"]) == ("a,b", "a")
 
 
+def test_compare_prints_every_metric(ampctl, server, respond, comparison):
+    comparison["results"] += [
+        {"name": "val_accuracy", "values": [0.5, None]},
+        {"name": "val_auc", "values": ["NaN", 0.75]},
+    ]
+    server.next_responses = [respond(200, json=comparison)]
+    lines = ampctl("compare", "a", "b").out.splitlines()
+    rows = {line[:20].strip(): line[20:].split() for line in lines}
+    assert rows["validation accuracy"] == ["50.0%", "–"]
+    assert rows["validation auc"] == ["nan", "0.75"]
+
+
 def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, respond, comparison):
     final = next(each for each in comparison["results"] if each["name"] == "final_loss")
     final["values"] = [0.25, None]

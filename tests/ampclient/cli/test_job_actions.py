@@ -129,3 +129,22 @@ def test_delete_confirms_and_is_refused_for_a_running_job(ampctl, server):
     assert ampctl("delete", "a").out == "a deleted\n"
     assert ampctl("delete", "r").code == 1
     assert list(server.jobs) == ["r"]
+
+
+def test_extend_queues_a_new_job_and_prints_its_id(ampctl, server):
+    server.add_job("a", state="succeeded")
+    result = ampctl("extend", "a", "--epochs", "3")
+    assert (result.code, result.out) == (0, "000001\n")
+    assert server.jobs["000001"]["spec"] == {"train": {"epochs": 3}}
+    assert "extends       a" in ampctl("get", "000001").out
+    server.add_job("b", state="running")
+    refused = ampctl("extend", "b", "--epochs", "3")
+    assert (refused.code, refused.out) == (1, "")
+    assert ampctl("extend", "a").code == ampctl("extend", "a", "--epochs", "0").code == 2
+
+
+def test_extend_with_a_key_queues_one_job(ampctl, server):
+    server.add_job("a", state="succeeded")
+    command = ("extend", "a", "--epochs", "3", "--idempotency-key", "once")
+    assert ampctl(*command).out == ampctl(*command).out
+    assert len(server.jobs) == 2

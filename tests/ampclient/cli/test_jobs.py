@@ -39,12 +39,30 @@ def test_list_says_when_there_are_more_jobs_than_it_shows(ampctl, server):
 def test_list_sends_its_options_to_the_server(ampctl, server):
     ampctl(
         "list", "--label", "team=vision", "--label", "x", "--q", "digits", "--policy", "float32",
-        "--model", "cnn", "--project", "vision", "--sort", "-priority",
+        "--model", "cnn", "--project", "vision", "--sort", "-priority", "--where", "val_loss<1",
+        "--where", "val_auc>=0.5",
     )  # fmt: skip
     params = server.requests[0].url.params
     assert params.get_list("label") == ["team=vision", "x"]
+    assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]
     names = ("q", "policy", "model", "project", "sort")
     assert [params[name] for name in names] == ["digits", "float32", "cnn", "vision", "-priority"]
+
+
+def test_list_shows_the_metrics_that_it_is_sorted_and_filtered_by(ampctl, server):
+    server.add_job("a", metrics={"val_loss": 0.5, "val_accuracy": 0.875, "val_auc": 0.25})
+    server.add_job("b")
+
+    def columns(*options):
+        rows = [line.split() for line in ampctl("list", *options).out.splitlines()]
+        return rows[1][6:-4], rows[0][6:-2], rows[2][6:-4]
+
+    assert columns() == (["0.5"], ["val_loss"], ["–"])
+    assert columns("--sort", "-val_accuracy", "--where", "val_auc <= 0.5") == (
+        ["87.5%", "0.25"],
+        ["val_accuracy", "val_auc"],
+        ["–", "–"],
+    )
 
 
 def test_list_that_finds_nothing_says_so(ampctl):
@@ -127,6 +145,33 @@ def test_a_job_of_a_newer_server_and_a_damaged_one_are_shown(ampctl, server):
 
 def test_get_shows_the_policy_that_auto_chose(ampctl, server, summary):
     server.add_job("a", policy="auto", summary={**summary, "policy": "mixed_bfloat16"})
-    assert "auto (chose mixed_bfloat16)" in ampctl("get", "a").out
+    assert "auto (mixed_bfloat16)" in ampctl("get", "a").out
     server.add_job("b", policy="auto")
-    assert "chose" not in ampctl("get", "b").out
+    assert "(" not in ampctl("get", "b").out
+
+
+def test_the_policy_of_a_running_job_is_shown_once_auto_has_chosen_it(ampctl, server):
+    server.add_job("a", policy="auto", resolved_policy="mixed_float16", state="running")
+    assert "auto (mixed_float16)" in ampctl("get", "a").out
+    assert "auto (mixed_float16)" in ampctl("list").out
+
+
+def test_get_shows_the_metrics_of_the_last_evaluation(ampctl, server, latest):
+    metrics = {"val_loss": 0.5, "val_accuracy": 0.875, "val_top-5_error": "NaN"}
+    server.add_job("a", state="running", latest=latest, metrics=metrics)
+    lines = [line.split("  ") for line in ampctl("get", "a").out.splitlines()]
+    found = {line[0]: line[-1].strip() for line in lines}
+    assert found["validation loss"] == "0.5"
+    assert found["validation accuracy"] == "87.5%"
+    assert found["validation top-5 error"] == "nan"
+
+
+def test_a_tracked_run_has_a_mark(ampctl, server):
+    server.add_job("a1", state="running", source="tracked", queue="tracked")
+    server.add_job("b2", state="running")
+    rows = ampctl("list").out.splitlines()
+    marks = {row.split()[0]: "running, tracked" in row for row in rows[1:]}
+    assert marks == {"a1": True, "b2": False}
+    shown = ampctl("get", "a1").out
+    assert "elsewhere: a program sends its steps (tracked)" in shown
+    assert "queue" not in shown

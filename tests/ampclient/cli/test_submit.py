@@ -256,3 +256,12 @@ def test_a_number_with_too_many_digits_is_refused_with_its_line(
     assert "line" in result.err
     assert len(result.err) < 1000
     assert server.jobs == {}
+
+
+def test_a_grid_over_a_field_of_a_section_that_the_spec_does_not_have(ampctl, tmp_path, server):
+    path = tmp_path / "job.yaml"
+    path.write_text("model: {kind: mlp}\ndata: {kind: digits}\n")
+    result = ampctl("submit", str(path), "--grid", "optimizer.learning_rate=1e-3,1e-2")
+    assert result.code == 0, result.err
+    rates = [job["spec"]["optimizer"]["learning_rate"] for job in server.jobs.values()]
+    assert rates == [1e-3, 1e-2]

@@ -13,6 +13,17 @@ MODELS = [
     (model.Embedding(hidden=(8,)), (10, 5)),
     (model.LstmLm(layers=2), (16,)),
     (model.TransformerLm(layers=2), (16,)),
+    (
+        model.Layers(
+            layers=[
+                {"layer": "Add", "inputs": ["a", "a_1"]},
+                {"layer": "Dense", "name": "a", "units": 4, "inputs": ["input"]},
+                {"reuse": "a", "inputs": ["a"]},
+            ],
+            outputs=["add"],
+        ),
+        (4,),
+    ),
 ]
 
 
@@ -23,11 +34,14 @@ def test_every_architecture_is_tested():
 @pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))
 def test_layer_names_are_unique_and_inputs_are_earlier_layers(spec, example):
     for network in describe_networks(spec, DataShape(example, 10)).values():
-        built = {network.input_name}
+        built = {one.name for one in network.inputs}
         for layer in network.layers:
             assert layer.name not in built
             assert set(layer.inputs) <= built
+            assert layer.shares is None or layer.shares in built
             built.add(layer.name)
+        assert set(network.outputs) <= built
+        assert network.output_layers
 
 
 @pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))

@@ -28,6 +28,15 @@ def test_the_same_job_has_no_differences(saved, job):
     assert check_compatible(saved(), job()) == []
 
 
+def test_another_version_of_a_dataset_is_other_data(saved, job):
+    def on(dataset):
+        return {"data": {"kind": "npz", "dataset": dataset}}
+
+    assert check_compatible(saved(**on("birds@1")), job(**on("birds@1"))) == []
+    with pytest.raises(IncompatibleCheckpoint, match='was "birds@1" and is "birds@2"'):
+        check_compatible(saved(**on("birds@1")), job(**on("birds@2")))
+
+
 @pytest.mark.parametrize(
     ("parts", "fields"),
     [

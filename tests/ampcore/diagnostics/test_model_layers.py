@@ -2,27 +2,42 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
 from keras import layers
 
 from ampcore import models
-from ampcore.architectures import ARCHITECTURES, DataShape
+from ampcore.architectures import ARCHITECTURES, DataShape, describe_networks
 from ampcore.data import Signature
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models import Network
+from ampcore.models.building_blocks import build_network, data_shape
 from ampcore.precision import layer_policies
+from ampcore.preflight.layer_rows import table_from_network
 from ampcore.preflight.spec_tables import tables_from_model_spec
 from ampcore.spec import model
+from ampcore.spec.layers.catalog import LAYERS
+from ampcore.spec.layers.network import infer
 from ampcore.spec.precision import Precision
+from tests.ampcore.spec.layers.documents import DOCUMENTS, network_of
 
+HEALTH = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 MIXED = Precision(policy="mixed_float16")
 TEXT = Signature((16,), "int32", 50, 50)
 
 
 def images(*shape, classes=10):
     return Signature(shape, "float32", classes)
+
+
+SEQUENCES = {"return_sequences": True}
+
+
+def own_layers(*documents):
+    return model.Layers.model_validate({"kind": "layers", "layers": documents})
 
 
 KINDS = {
@@ -37,7 +52,52 @@ KINDS = {
     "embedding": (model.Embedding(hidden=(16,)), Signature((10, 5), "int32", 2, 1024)),
     "lstm_lm": (model.LstmLm(layers=2, units=24), TEXT),
     "transformer_lm": (model.TransformerLm(), TEXT),
+    "layers of images": (
+        own_layers(
+            {"layer": "Rescaling", "scale": 0.5},
+            {"layer": "Conv2D", "name": "a", "filters": 4, "kernel_size": 3, "padding": "same"},
+            {"layer": "BatchNormalization", "trainable": False},
+            {"layer": "Conv2D", "name": "b", "filters": 4, "kernel_size": 3, "padding": "same"},
+            {"reuse": "b"},
+            {"layer": "Add", "inputs": ["a", "b_1"]},
+            {"layer": "SeparableConv2D", "filters": 6, "kernel_size": [3, 2], "strides": 2},
+            {"layer": "Conv2DTranspose", "filters": 3, "kernel_size": 3, "strides": 2},
+            {"layer": "GlobalAveragePooling2D"},
+            {"layer": "Dense", "units": "classes", "activation": "softmax"},
+            {"layer": "Reshape", "target_shape": [10]},
+        ),
+        images(9, 12, 3),
+    ),
+    "layers of sequences": (
+        own_layers(
+            {"layer": "Embedding", "input_dim": "vocabulary", "output_dim": 6},
+            {"layer": "Bidirectional", "of": {"layer": "LSTM", "units": 4, **SEQUENCES}},
+            {"layer": "GRU", "units": 6, **SEQUENCES},
+            {"layer": "MultiHeadAttention", "name": "self", "num_heads": 2, "key_dim": 3},
+            {
+                "layer": "GroupQueryAttention",
+                "name": "cross",
+                "head_dim": 2,
+                "num_query_heads": 4,
+                "num_key_value_heads": 2,
+                "inputs": ["self", "gru"],
+            },
+            {"layer": "AdditiveAttention", "inputs": ["cross", "gru", "self"]},
+            {"layer": "EinsumDense", "equation": "abc,cd->abd", "output_shape": [16, 5]},
+            {"layer": "Dense", "units": "classes"},
+        ),
+        TEXT,
+    ),
 }
+
+
+class OwnDense(layers.Dense):
+    pass
+
+
+class WithoutConfig(layers.Dense):
+    def get_config(self):
+        raise NotImplementedError
 
 
 def built(spec, signature, precision):
@@ -48,13 +108,15 @@ def built(spec, signature, precision):
 def comparable(layer):
     # Keras numbers the softmax and dropout of attention layers per process.
     parts = tuple(re.sub(r"_\d+$", "", part) for part in layer.parts)
-    return replace(layer, parts=parts, dimensions=())
+    # The name of the class in its module differs from the public one.
+    kind = layer.kind.replace("GroupedQuery", "GroupQuery")
+    return replace(layer, kind=kind, parts=parts, dimensions=())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_layer_table_of_a_spec_equals_that_of_the_keras_model(kind):
     spec, signature = KINDS[kind]
-    predicted = tables_from_model_spec(spec, DataShape(signature.input_shape, signature.classes))
+    predicted = tables_from_model_spec(spec, data_shape(signature))
     found = built(spec, signature, MIXED)
     assert [table.network for table in predicted] == [table.network for table in found]
     for predicted_table, table in zip(predicted, found, strict=True):
@@ -64,6 +126,24 @@ def test_the_layer_table_of_a_spec_equals_that_of_the_keras_model(kind):
         }
         real = {layer.path: comparable(layer) for layer in table.layers}
         assert mine == real
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_the_row_of_every_kind_of_layer_equals_that_of_the_keras_layer(kind):
+    @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=HEALTH)
+    @given(DOCUMENTS[kind])
+    def check(drawn):
+        spec = network_of(kind, *drawn)
+        shapes = {name: one.shape for name, one in spec.inputs.items()}
+        assume(not infer(spec.connect(), shapes, {})[1])
+        [config] = describe_networks(spec, DataShape((), 1)).values()
+        [mine] = table_from_network("model", config).with_policy(MIXED, MIXED.policy).layers
+        policies = layer_policies(MIXED)
+        network = Network("model", policies.apply(build_network(config)))
+        [real] = tables_from_model(SimpleNamespace(networks=[network]), policies)[0].layers
+        assert comparable(mine) == comparable(real)
+
+    check()
 
 
 def test_every_architecture_is_compared():
@@ -103,6 +183,11 @@ def test_a_keras_application_has_its_published_parameters_and_multiply_adds():
         (layers.GRU(4), (5, 3), 5 * (3 + 4) * 3 * 4),
         (layers.SimpleRNN(4), (5, 3), 5 * (3 + 4) * 4),
         (layers.ReLU(), (5, 3), 0),
+        (layers.Bidirectional(layers.SimpleRNN(4)), (5, 3), 2 * 5 * (3 + 4) * 4),
+        (layers.ConvLSTM1D(2, 3), (4, 8, 3), 4 * 6 * (3 * 3 * 8 + 3 * 2 * 8)),
+        (layers.Conv2D(8, 3, data_format="channels_first"), (4, 6, 5), 4 * 3 * 9 * 4 * 8),
+        (WithoutConfig(4), (3,), 0),
+        (OwnDense(4), (3,), 12),
     ],
     ids=lambda value: value.name if hasattr(value, "name") else None,
 )
@@ -115,6 +200,15 @@ def test_the_multiply_adds_of_a_layer_match_its_definition(layer, shape, multipl
 
     [table] = tables_from_model(SingleNetworkTask, layer_policies(Precision()))
     assert table.multiply_adds == multiply_adds
+
+
+def test_the_inputs_of_an_attention_are_query_value_and_key_in_any_order():
+    query, value = keras.Input((3, 8)), keras.Input((5, 8))
+    attention = layers.MultiHeadAttention(2, 4, use_bias=False)
+    network = Network("model", keras.Model([value, query], attention(value=value, query=query)))
+    [table] = tables_from_model(SimpleNamespace(networks=[network]), layer_policies(Precision()))
+    projections = 2 * (3 + 5) * 8 * 8
+    assert table.multiply_adds == projections + 2 * 3 * 5 * 8
 
 
 def test_dtypes_are_read_from_the_built_layers():

@@ -10,7 +10,8 @@ from ampcore.precision import (
     DynamicLossScale,
     FixedLossScale,
 )
-from ampcore.precision.keras_optimizer import LossScaleCallback, LossScaleOptimizer
+from ampcore.precision.keras_optimizer import LossScaleOptimizer
+from ampcore.precision.loss_scale_callback import LossScaleCallback
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(np.int32)

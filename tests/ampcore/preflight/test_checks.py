@@ -59,6 +59,16 @@ def test_an_output_in_float32_is_no_warning(found):
     assert not {"half_precision_output", "half_precision_softmax"} & codes.keys()
 
 
+def test_an_own_output_with_a_softmax_is_a_warning(found):
+    def model(**fields):
+        logits = {"layer": "Dense", "name": "logits", "units": "classes", **fields}
+        return {"kind": "layers", "layers": [{"layer": "Flatten"}, logits]}
+
+    finding = found(model=model(activation="softmax"))["softmax_before_loss"]
+    assert (finding.severity, finding.data) == ("warning", {"layers": ["logits"]})
+    assert "softmax_before_loss" not in found(model=model())
+
+
 def test_an_override_that_matches_no_layer_is_an_error(found):
     finding = found(precision=overridden("dens_1", "float32"))["override_matches_nothing"]
     assert (finding.severity, finding.pointer) == ("error", "/precision/overrides/0/layers")

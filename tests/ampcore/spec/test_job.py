@@ -4,6 +4,7 @@ import pytest
 
 from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.data import Npz
+from ampcore.spec.optimizer import Adam, Constant, Sgd
 from ampcore.spec.precision import DynamicScale, FixedScale, NoScale
 
 
@@ -38,6 +39,28 @@ def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
     assert spec(precision=precision).loss_scale == scale
     given = {"mode": "fixed", "scale": 8.0}
     assert spec(precision=precision, loss_scale=given).loss_scale == FixedScale(scale=8.0)
+
+
+def test_a_section_without_a_kind_has_the_default_one():
+    made = spec(
+        precision={"policy": "mixed_float16"},
+        optimizer={"learning_rate": 0.5, "schedule": {"warmup_steps": 7}},
+        loss_scale={"initial": 8.0},
+    )
+    assert made.optimizer == Adam(learning_rate=0.5, schedule=Constant(warmup_steps=7))
+    assert made.loss_scale == DynamicScale(initial=8.0)
+    networks = {"generator": {"learning_rate": 0.25}, "discriminator": {"kind": "sgd"}}
+    optimizers = spec(model={"kind": "gan"}, optimizers=networks).optimizers
+    assert optimizers == {"generator": Adam(learning_rate=0.25), "discriminator": Sgd()}
+
+
+def test_the_error_of_a_section_without_a_kind_names_the_fields_of_the_default_one():
+    two = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    found = problems(two | {"optimizer": {"momentum": 0.5}, "loss_scale": {"initial": 8.0}})
+    assert set(found) == {"/optimizer/momentum", "/loss_scale/initial"}
+    assert "beta_1" in found["/optimizer/momentum"].expected
+    found = problems(two | {"optimizer": "adam", "precision": {"policy": "half"}})
+    assert set(found) == {"/optimizer", "/precision/policy"}
 
 
 @pytest.mark.parametrize("queue", ["Fast GPU", "", "../x", "a\n", "a" * 64])
@@ -187,3 +210,22 @@ def test_messages_about_bounds_and_lengths_are_plain():
         "/data/batch_size": "a number greater than or equal to 1",
         "/name": "at most 200 characters",
     }
+
+
+@pytest.mark.parametrize("dataset", ["birds", "birds@3", "a.b_c-1@999"])
+def test_a_dataset_takes_the_place_of_a_path_in_the_document(dataset):
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "dataset": dataset}}
+    data = JobSpec.parse(document).to_json()["data"]
+    assert data["dataset"] == dataset
+    assert "path" not in data
+    assert JobSpec.parse(JobSpec.parse(document).to_json()).to_json()["data"] == data
+    document["data"] = {"kind": "npz", "path": "a.npz"}
+    assert "dataset" not in JobSpec.parse(document).to_json()["data"]
+
+
+@pytest.mark.parametrize("dataset", ["", "Birds", "birds@0", "birds@", "@1", "../x", "a" * 64])
+def test_a_malformed_dataset_is_a_problem_at_its_field(dataset):
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "dataset": dataset}}
+    with pytest.raises(SpecValidationError) as caught:
+        JobSpec.parse(document)
+    assert caught.value.problems[0].pointer == "/data/dataset"

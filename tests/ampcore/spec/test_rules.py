@@ -9,7 +9,12 @@ from ampcore.spec.optimizer import Adam
 from ampcore.spec.rules import DATA_OF_MODEL, RULES
 from ampcore.spec.training import Runtime
 
-FIELDS = {"keras_application": {"name": "VGG16"}, "npz": {"path": "a.npz"}, "text": {"path": "a"}}
+FIELDS = {
+    "keras_application": {"name": "VGG16"},
+    "layers": {"layers": [{"layer": "Flatten"}]},
+    "npz": {"path": "a.npz"},
+    "text": {"path": "a"},
+}
 
 
 def part(union, given):
@@ -115,3 +120,17 @@ def test_more_than_one_device_is_refused():
 
 def test_rules_ignore_missing_parts():
     assert [problem for rule in RULES for problem in rule({})] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "pointer"),
+    [
+        ({"kind": "npz"}, "/data/path"),
+        ({"kind": "npz", "path": ""}, "/data/path"),
+        ({"kind": "npz", "path": "a", "dataset": "b"}, "/data/dataset"),
+        ({"kind": "npz", "dataset": "birds@3"}, None),
+        ({"kind": "npz", "path": "a.npz"}, None),
+    ],
+)
+def test_data_from_a_file_name_a_path_or_a_dataset(data, pointer):
+    assert list(found(data=data)) == ([pointer] if pointer else [])

@@ -1,5 +1,6 @@
 """The merge index, and the summary of several blocks."""
 
+import json
 import statistics
 
 import numpy as np
@@ -85,3 +86,17 @@ def test_the_median_rate_over_steps_is_within_about_one_percent(blocks):
     wanted = statistics.median_low([rate for rate, steps in blocks for _ in range(steps)])
     found = summary.to_json()["median_examples_per_s"]
     assert abs(found - wanted) <= 0.011 * wanted
+
+
+@given(st.lists(st.tuples(st.integers(1, 5000), block_stats), max_size=20), st.integers(0, 20))
+def test_a_stored_summary_continues_as_if_it_had_never_been_stored(blocks, cut):
+    whole, first = StepSummary(), StepSummary()
+    for count, stats in blocks:
+        whole.add(count, stats)
+    for count, stats in blocks[:cut]:
+        first.add(count, stats)
+    histogram = json.loads(json.dumps(first.throughput.to_json()))
+    second = StepSummary.from_json(json.loads(json.dumps(first.to_json())), histogram)
+    for count, stats in blocks[cut:]:
+        second.add(count, stats)
+    assert second.to_json() == whole.to_json()

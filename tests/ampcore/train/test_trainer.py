@@ -139,8 +139,16 @@ def test_the_result_is_written_as_json(float16_run):
 def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_run):
     file = float16_run.result.model_file
     saved = float16_run.of(EventType.MODEL_SAVED)[0].data
-    assert saved == {"file": "model.keras", "size_bytes": file.stat().st_size}
-    assert sorted(child.name for child in file.parent.iterdir()) == ["checkpoints", "model.keras"]
+    assert saved == {
+        "file": "model.keras",
+        "size_bytes": file.stat().st_size,
+        "signature": "signature.json",
+    }
+    assert sorted(child.name for child in file.parent.iterdir()) == [
+        "checkpoints",
+        "model.keras",
+        "signature.json",
+    ]
     model = keras.saving.load_model(file)
     assert model.get_layer("dense_1").dtype_policy.name == "mixed_float16"
     assert model.count_params() == float16_run.result.parameters

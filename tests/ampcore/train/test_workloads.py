@@ -5,7 +5,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ampcore.spec.model import Layers
+from ampcore.telemetry import EventType
+
 DIGITS = {"kind": "digits", "batch_size": 32}
+OWN_LAYERS = [
+    {"layer": "Conv2D", "name": "stem", "filters": 8, "kernel_size": 3, "padding": "same"},
+    {"layer": "Conv2D", "name": "shared", "filters": 8, "kernel_size": 3, "padding": "same"},
+    {"layer": "ReLU"},
+    {"reuse": "shared"},
+    {"layer": "Add", "inputs": ["stem", "shared_1"]},
+    {"layer": "MaxPooling2D"},
+    {"layer": "Flatten"},
+    {"layer": "Dense", "units": "classes", "kernel_regularizer": {"name": "l2", "l2": 1e-4}},
+]
 FAST = {"kind": "adam", "learning_rate": 0.005}
 
 
@@ -16,8 +29,9 @@ FAST = {"kind": "adam", "learning_rate": 0.005}
         ({"kind": "cnn", "filters": [8, 16], "dense": [32], "dense_dropout": 0.2}, 5),
         ({"kind": "lenet5"}, 3),
         ({"kind": "resnet", "depth": 8, "width": 8}, 3),
+        ({"kind": "layers", "layers": OWN_LAYERS}, 5),
     ],
-    ids=["mlp", "cnn", "lenet5", "resnet"],
+    ids=["mlp", "cnn", "lenet5", "resnet", "layers"],
 )
 def test_a_classifier_learns_handwritten_digits(run_job, model, epochs):
     run = run_job(model=model, data=DIGITS, optimizer=FAST, train={"epochs": epochs})
@@ -88,3 +102,18 @@ def test_a_keras_application_learns(run_job):
     )
     print(run.steps["loss"], run.result.train_s)
     assert run.steps["loss"][-2:].mean() < 0.7 * run.steps["loss"][:2].mean()
+
+
+def test_an_overflow_in_own_layers_is_skipped_and_traced_to_a_layer_of_the_spec(run_job):
+    run = run_job(
+        model={"kind": "layers", "layers": OWN_LAYERS},
+        data=DIGITS,
+        precision={"policy": "mixed_float16"},
+        loss_scale={"mode": "dynamic", "initial": 2.0**24},
+        train={"steps": 30},
+    )
+    assert 0 < run.result.skipped < 30
+    model = Layers.model_validate({"kind": "layers", "layers": OWN_LAYERS})
+    names = {node.name for node in model.connect().nodes}
+    origin = run.of(EventType.OVERFLOW)[0].data["first_layer"]
+    assert origin["layer"] in names

@@ -22,6 +22,7 @@ PAGES = {
     "spec": ("#/jobs/{job}?tab=spec", "skipping"),
     "compare": ("#/compare?jobs={other},{job}", "Compare"),
     "workers": ("#/workers", "Workers"),
+    "datasets": ("#/datasets", "Datasets"),
     "submit": ("#/submit?from={job}", "Resubmit skipping"),
     "tokens": ("#/tokens", "Tokens"),
 }

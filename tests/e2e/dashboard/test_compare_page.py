@@ -14,7 +14,7 @@ def test_jobs_selected_in_the_list_are_compared(open_signed_in: Any, finished_jo
     for name in ("healthy", "skipping"):
         page.get_by_label(f"Select {name} for comparison").last.check()
     page.get_by_role("link", name="Compare 2 jobs").click()
-    for title in ("Loss", "Loss scale", "Examples/s"):
+    for title in ("Loss", "Validation loss", "Loss scale", "Examples/s"):
         plot = page.get_by_role("group", name=f"Plot of {title}", exact=True)
         expect(plot.locator("canvas")).to_be_visible()
         expect(plot.locator("figcaption")).to_contain_text("skipping")
@@ -31,6 +31,8 @@ def test_jobs_selected_in_the_list_are_compared(open_signed_in: Any, finished_jo
     expect(speed_up.last).to_have_text(re.compile(r"^[\d.]+ ×$"))
     drift = table.get_by_role("row", name=re.compile("^Training loss vs")).get_by_role("cell")
     expect(drift.last).to_have_text(re.compile(r"^[+−]?[\d.]+ %$"))
+    loss = table.get_by_role("row", name=re.compile("^validation loss")).get_by_role("cell")
+    expect(loss).to_have_text([f"{job.metrics['val_loss']:.4}" for job in finished_jobs])
     policy = table.get_by_role("row", name=re.compile(r"^precision\.policy"))
     expect(policy).to_contain_text("mixed_float16")
     expect(table.get_by_role("row", name=re.compile("^name"))).to_have_count(0)  # the head has it

@@ -7,6 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.waiting import DEADLINE_S
+
 pytestmark = pytest.mark.xdist_group("dashboard")
 
 
@@ -56,6 +58,42 @@ def test_the_plots_of_a_job_share_their_cursor(open_signed_in: Any, finished_job
     places = {plot.locator(".readout").inner_text().partition(":")[0] for plot in plots}
     assert len(places) == 1
     assert places != {"last"}
+
+
+def test_validation_metrics_are_plotted_at_their_steps(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    job, _ = finished_jobs
+    page = open_signed_in(f"#/jobs/{job.id}")
+    loss = page.get_by_role("group", name="Plot of Loss", exact=True)
+    expect(loss.locator("figcaption")).to_contain_text("validation")
+    last = job.evaluations()[-1]
+    readout = loss.locator(".readout")
+    expect(readout).to_contain_text(f"validation {last['val_loss']:.3}"[:-1])
+    accuracy = page.get_by_role("group", name="Plot of Validation accuracy", exact=True)
+    expect(accuracy.locator("canvas")).to_be_visible()
+    accuracy.locator(".u-over").hover(position={"x": 400, "y": 40})
+    expect(readout).to_contain_text(re.compile(r"^\d.*loss \d.*validation \d"))
+
+
+def test_a_finished_job_is_extended_by_some_epochs(
+    open_signed_in: Any, finished_jobs: Any, stack: Any
+) -> None:
+    job, _ = finished_jobs
+    page = open_signed_in(f"#/jobs/{job.id}")
+    page.get_by_role("button", name="Extend").click()
+    dialog = page.get_by_role("dialog", name="Extend healthy")
+    dialog.get_by_label("Further epochs").fill("2")
+    dialog.get_by_role("button", name="Extend").click()
+    link = page.get_by_role("link", name=f"extends {job.id}")
+    expect(link).to_be_visible()
+    extension = stack.client.jobs.get(urlsplit(page.url).fragment.rpartition("/")[2])
+    steps_per_epoch = job.evaluations()[0]["step"] + 1
+    assert extension.extends == job.id
+    assert extension.spec["train"]["steps"] == 1500 + 2 * steps_per_epoch
+    link.click()
+    expect(page.get_by_role("button", name="Extend")).to_be_visible()
+    stack.client.jobs.wait([extension], 2 * DEADLINE_S)[0].delete()
 
 
 def test_every_skipped_step_has_a_marker_that_opens_its_event(

@@ -31,6 +31,30 @@ def test_the_filters_of_the_list_are_kept_in_the_address(
     expect(names.filter(has_text="healthy").first).to_be_visible()
 
 
+def test_the_list_is_sorted_and_filtered_by_a_metric(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    best, other = sorted(finished_jobs, key=lambda job: job.metrics["val_loss"])
+    page = open_signed_in("#/jobs?state=succeeded")
+    page.get_by_label("Sort").select_option("-val_accuracy")
+    expect(page.get_by_role("columnheader", name="Validation accuracy")).to_be_visible()
+    expect(page.locator("[data-name='Validation accuracy']").first).to_contain_text("%")
+    page.get_by_label("Sort").select_option("val_loss")
+    expect(page.get_by_role("columnheader", name="Validation loss")).to_be_visible()
+    condition = f"val_loss>{best.metrics['val_loss']}"
+    page.get_by_label("Metric", exact=True).fill(condition)
+    page.get_by_label("Metric", exact=True).press("Enter")
+    expect(page.locator(f"[href='#/jobs/{best.id}']")).to_be_hidden()
+    expect(page.locator(f"[href='#/jobs/{other.id}']")).to_be_visible()
+    page.reload()
+    page.get_by_role("button", name=f"Remove condition {condition}").click()
+    expect(page.locator(f"[href='#/jobs/{best.id}']")).to_be_visible()
+    ids = [
+        str(row.get_attribute("href")).rpartition("/")[2] for row in page.locator("a.name").all()
+    ]
+    assert ids.index(best.id) < ids.index(other.id)
+
+
 def test_a_list_of_many_jobs_has_pages(user: Any, stack: Any, finished_jobs: Any) -> None:
     made = stack.client.tokens.create("crowd", role="member", project="crowded")
     with Client(stack.client.url, made.secret) as crowd:

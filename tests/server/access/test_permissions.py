@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from server.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH, PUBLIC_PATHS, SIGN_IN
 from server.access.rate_limit import RateLimit
-from store import jobs, tokens, workers
+from store import dataset_uploads, jobs, tokens, workers
 from store.clock import after
 from store.tables import Token
 
@@ -16,10 +16,14 @@ PUBLIC = "health and sign-in: no token needed"
 ANYONE = "any valid token"
 PROJECT_READ = "any token of the job's project, or an admin"
 PROJECT_WRITE = "a member of the job's project, or an admin"
+DATASET_READ = "any token of the dataset's project, or an admin"
+DATASET_WRITE = "a member of the dataset's project, or an admin"
 MEMBER = "a member or an admin"
 ADMIN = "an admin"
 
 JOB = "/api/v1/jobs/{job_id}"
+DATASET = "/api/v1/datasets/{name}"
+RUN = "/api/v1/runs/{job_id}"
 ROUTES = {
     ("GET", "/"): PUBLIC,
     ("GET", "/assets"): PUBLIC,
@@ -32,7 +36,21 @@ ROUTES = {
     ("GET", "/api/v1/docs/start.js"): ANYONE,
     ("GET", "/api/v1/docs/assets"): ANYONE,
     ("GET", "/api/v1/models"): ANYONE,
+    ("GET", "/api/v1/layers"): ANYONE,
+    ("GET", "/api/v1/data-kinds"): ANYONE,
     ("GET", "/api/v1/datasets"): ANYONE,
+    ("GET", DATASET): DATASET_READ,
+    ("DELETE", DATASET): DATASET_WRITE,
+    ("GET", f"{DATASET}/versions"): DATASET_READ,
+    ("GET", f"{DATASET}/versions/{{number}}"): DATASET_READ,
+    ("GET", f"{DATASET}/versions/{{number}}/content"): DATASET_READ,
+    ("DELETE", f"{DATASET}/versions/{{number}}"): DATASET_WRITE,
+    ("POST", f"{DATASET}/uploads"): MEMBER,
+    ("GET", f"{DATASET}/uploads/{{upload_id}}"): DATASET_READ,
+    ("PATCH", f"{DATASET}/uploads/{{upload_id}}"): DATASET_WRITE,
+    ("DELETE", f"{DATASET}/uploads/{{upload_id}}"): DATASET_WRITE,
+    ("POST", f"{DATASET}/uploads/{{upload_id}}/complete"): DATASET_WRITE,
+    ("PUT", DATASET): MEMBER,  # last: it creates the dataset in the project of the stranger
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
     ("GET", "/api/v1/workers"): ANYONE,
@@ -58,8 +76,13 @@ ROUTES = {
     ("POST", f"{JOB}/resume"): PROJECT_WRITE,
     ("POST", f"{JOB}/retry"): PROJECT_WRITE,
     ("POST", f"{JOB}/clone"): PROJECT_WRITE,
+    ("POST", f"{JOB}/extend"): PROJECT_WRITE,
+    ("POST", "/api/v1/runs"): MEMBER,
+    ("POST", f"{RUN}/steps"): PROJECT_WRITE,
+    ("POST", f"{RUN}/finish"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
     ("GET", f"{JOB}/steps"): PROJECT_READ,
+    ("GET", f"{JOB}/evaluations"): PROJECT_READ,
     ("GET", f"{JOB}/events"): PROJECT_READ,
     ("GET", f"{JOB}/logs"): PROJECT_READ,
     ("GET", f"{JOB}/stream"): PROJECT_READ,
@@ -70,11 +93,16 @@ ROUTES = {
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 BODIES = {
+    ("POST", f"{JOB}/extend"): {"epochs": 1},
     ("POST", "/api/v1/jobs"): SPEC,
     ("POST", "/api/v1/jobs/validate"): SPEC,
     ("PATCH", JOB): {"name": "new"},
+    ("POST", "/api/v1/runs"): {},
+    ("POST", f"{RUN}/steps"): {},
+    ("POST", f"{RUN}/finish"): {"state": "succeeded", "entries": 0},
     ("POST", "/api/v1/tokens"): {"name": "new"},
     ("PUT", "/api/v1/projects/{name}"): {},
+    ("POST", f"{DATASET}/uploads"): {"file": "birds.npz", "size_bytes": 1},
 }
 
 UNAUTHENTICATED = ("nobody", "a guess", "expired", "revoked")
@@ -84,6 +112,8 @@ EXPECTED = {
     ANYONE: dict.fromkeys(UNAUTHENTICATED, 401),
     PROJECT_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), "stranger": 404},
     PROJECT_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "stranger": 404},
+    DATASET_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), "stranger": 404},
+    DATASET_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "stranger": 404},
     MEMBER: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403},
     ADMIN: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "member": 403, "stranger": 403},
 }
@@ -156,9 +186,13 @@ def address_of(api, make_job):
                 facts = {"hostname": "box", "pid": 1, "slots": 1, "version": "0", "queues": []}
                 workers.register(session, worker_id := tokens.secrets.token_hex(6), **facts)
                 path = path.replace("{worker_id}", worker_id)
+            if "{upload_id}" in path:
+                new = dataset_uploads.NewUpload("default", "file", 1)
+                upload = dataset_uploads.start(session, "default", new, None)
+                path = path.replace("{upload_id}", upload.id)
         if path.endswith("/compare"):
             path += f"?jobs={make_job().id},{make_job().id}"
-        return path.replace("{name}", "default")
+        return path.replace("{name}", "default").replace("{number}", "1")
 
     return fill
 
@@ -170,6 +204,7 @@ def test_every_route_allows_exactly_the_roles_in_the_table(api, address_of, who)
     with api.database.write() as session:
         secret = SECRETS[who](session)
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+    headers["Upload-Offset"] = "0"
     for (method, path), needed in ROUTES.items():
         body = BODIES.get((method, path))
         answer = api.anonymous.request(method, address_of(path), headers=headers, json=body)

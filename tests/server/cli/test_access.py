@@ -96,10 +96,11 @@ def test_quotas_are_set_one_by_one_and_listed(migrated):
     run("project", "set", "vision", "--max-queued", "10", url=migrated)
     outcome = run("project", "set", "vision", "--max-running", "2", url=migrated)
     assert outcome.stdout == run("project", "list", url=migrated).stdout
-    assert outcome.stdout.splitlines()[-1].split() == ["vision", "0", "10", "0", "2"]
+    assert outcome.stdout.splitlines()[-1].split() == ["vision", "0", "10", "0", "2", "0", "-"]
+    run("project", "set", "vision", "--max-dataset-bytes", "1000000000000", url=migrated)
     run("project", "set", "vision", "--max-queued", "none", url=migrated)
     row = read(migrated, lambda session: projects.get(session, "vision"))
-    assert (row.max_queued, row.max_running) == (None, 2)
+    assert (row.max_queued, row.max_running, row.max_dataset_bytes) == (None, 2, 10**12)
 
 
 @pytest.mark.parametrize(

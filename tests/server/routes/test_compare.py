@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from server.comparison.response import differences
 from store import attempts, ingest
 from store.tokens import create
@@ -172,3 +173,46 @@ def test_differences_are_listed_by_leaf():
         ("/only/x", [1, None]),
         ("/only", [None, {}]),
     ]
+
+
+def evaluation(step, **metrics):
+    return Event(EventType.EVALUATION, step, metrics)
+
+
+def test_validation_curves_and_final_metrics_of_all_jobs_are_compared(api, make_trained_job):
+    started = Event(EventType.STARTED, None, {"steps_per_epoch": 10})
+    evaluated = [evaluation(9, val_loss=0.5), evaluation(19, val_loss=math.nan, val_auc=0.75)]
+    one = make_trained_job(20, 1.0, blocks=[started, *evaluated])
+    other = make_trained_job(20, 1.0)
+    found = compare(api, one, other, max_points=20)
+    curves = [each["evaluations"] for each in found["jobs"]]
+    assert curves[0] == {
+        "step": [9, 19],
+        "epoch": [0, 1],
+        "val_loss": [0.5, "NaN"],
+        "val_auc": ["NaN", 0.75],
+        "elapsed_s": pytest.approx([6.4, 12.8]),
+    }
+    assert curves[1] == {"step": [], "epoch": [], "elapsed_s": []}
+    results = {result["name"]: result["values"] for result in found["results"]}
+    assert results["val_loss"] == ["NaN", None]
+    assert results["val_auc"] == [0.75, None]
+    assert results["val_accuracy"] == [None, None]
+
+
+def test_the_policy_that_auto_chose_is_compared(api, make_job, make_trained_job):
+    job = make_job(State.STARTING, precision={"policy": "auto"})
+    start = {"total_steps": 10, "first_step": 0, "policy": "mixed_bfloat16"}
+    with api.database.write() as session:
+        attempts.mark_running(session, job.id, 1, **start)
+    fallen_back = make_trained_job(10, 1.0, summary={"policy": "float32"})
+    results = compare(api, job.id, fallen_back)["results"]
+    assert results[1] == {"name": "policy", "values": ["mixed_bfloat16", "float32"]}
+
+
+def test_long_validation_curves_are_thinned_out(api, make_trained_job):
+    blocks = [evaluation(step, val_loss=1.0) for step in range(100)]
+    ids = [make_trained_job(100, 1.0, blocks=blocks), make_trained_job(0, 1.0, blocks=blocks)]
+    curves = [each["evaluations"] for each in compare(api, *ids, max_points=10)["jobs"]]
+    assert [curve["step"] for curve in curves] == [list(range(9, 100, 10))] * 2
+    assert curves[1]["elapsed_s"] == [0.0] * 10

@@ -191,3 +191,33 @@ def test_an_error_in_reading_one_job_fails_only_its_own_request(database, make_j
     error, found = asyncio.run(ask())
     assert isinstance(error, RuntimeError)
     assert json.loads(found.body)["id"] == good
+
+
+def test_a_damaged_job_has_its_place_in_a_list_sorted_by_a_metric(
+    api, damaged_job, make_job, write
+):
+    others = [make_job(State.RUNNING).id for _ in range(2)]
+    values = {others[0]: 0.25, damaged_job: 0.5, others[1]: 0.75}
+    for job_id, value in values.items():
+        write(
+            "INSERT INTO job_metrics (job_id, name, value, updated_at) "
+            "VALUES (:id, 'val_loss', :value, '2020-01-01')",
+            id=job_id,
+            value=value,
+        )
+    seen, cursor = [], {}
+    while cursor is not None:
+        page = get(api, "/jobs", sort="val_loss", limit=1, **cursor)
+        seen += [job["id"] for job in page["items"]]
+        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
+    assert seen == [*values]
+
+
+def test_damaged_metrics_of_a_job_are_unreadable(api, make_job, write):
+    job_id = make_job(State.RUNNING).id
+    damaged = "'[1'" if api.database.engine.dialect.name == "sqlite" else "'[1]'"
+    write(f"UPDATE jobs SET metrics = {damaged} WHERE id = :id", id=job_id)  # noqa: S608
+    job = get(api, f"/jobs/{job_id}")
+    assert (job["metrics"], job["unreadable"]) == (None, ["metrics"])
+    [listed] = get(api, "/jobs")["items"]
+    assert listed["unreadable"] == ["metrics"]

@@ -9,19 +9,30 @@ import pytest
 from sqlalchemy import select, update
 
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from server.file_removal import remove_due_files
 from service.storage import Storage, StorageFailed
-from store import attempts, ingest, jobs, projects, queue
+from store import artifacts, attempts, ingest, jobs, projects, queue
+from store.artifacts import CHECKPOINT, StoredFile
 from store.clock import after
 from store.tables import FileRemoval
 from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
-    *("id", "name", "project", "state", "reason", "message", "waiting", "priority", "queue"),
+    *("id", "source", "name", "project", "state", "reason", "message", "waiting", "priority"),
+    "queue",
     *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
-    *("policy", "model", "labels", "worker_id", "latest", "summary", "spec"),
-    *("created_by", "cloned_from", "request_id", "loss_scale_mode", "examples_per_step"),
+    *("policy", "resolved_policy", "model", "labels", "worker_id", "latest", "summary", "metrics"),
+    *(
+        "spec",
+        "created_by",
+        "cloned_from",
+        "extends",
+        "request_id",
+        "loss_scale_mode",
+        "examples_per_step",
+    ),
     *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -361,6 +372,38 @@ def test_fields_of_a_clone_can_be_set_and_dependent_defaults_change(api):
     assert answer.json()["labels"] == {"x": "y"}
 
 
+def cloned_spec(api, job, **values):
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/clone", json={"set": paths})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["spec"]
+
+
+def test_a_field_of_a_section_with_a_default_kind_can_be_set_in_a_clone(api, make_job):
+    job = make_job(precision={"policy": "mixed_float16"})
+    assert cloned_spec(api, job, loss_scale__initial=8.0)["loss_scale"]["initial"] == 8.0
+    spec = cloned_spec(api, job, optimizer__learning_rate=0.5)
+    assert (spec["optimizer"]["kind"], spec["optimizer"]["learning_rate"]) == ("adam", 0.5)
+
+
+def test_the_kind_of_a_section_can_be_changed_in_a_clone(api, make_job):
+    job = make_job(optimizer={"learning_rate": 0.5})
+    spec = cloned_spec(api, job, optimizer__kind="sgd", optimizer__schedule__kind="cosine")
+    optimizer = spec["optimizer"]
+    assert (optimizer["kind"], optimizer["learning_rate"]) == ("sgd", 0.5)
+    assert "beta_1" not in optimizer
+    assert optimizer["schedule"]["kind"] == "cosine"
+    # The default rate of another kind is another one.
+    assert cloned_spec(api, make_job(), optimizer__kind="sgd")["optimizer"]["learning_rate"] == 0.01
+
+
+def test_a_value_that_the_new_kind_does_not_have_is_an_error(api, make_job):
+    job = make_job(optimizer={"beta_1": 0.5})
+    body = {"set": {"optimizer.kind": "sgd"}}
+    answer = api.client.post(f"/api/v1/jobs/{job.id}/clone", json=body)
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/optimizer/beta_1"]
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -369,6 +412,9 @@ def test_fields_of_a_clone_can_be_set_and_dependent_defaults_change(api):
         ({"set": {"": 1}}, "invalid_spec"),
         ({"set": {"model.hidden.7": 1}}, "invalid_spec"),
         ({"set": {"name.x": 1}}, "invalid_spec"),
+        ({"set": {"optimizer.kind": []}}, "invalid_spec"),
+        ({"set": {"a..kind": "b"}}, "invalid_spec"),
+        ({"set": {".".join("x" * 40) + ".kind": "b"}}, "invalid_spec"),
         ({"set": ["train.epochs=1"]}, "invalid_request"),
         ({"sett": {}}, "invalid_request"),
     ],
@@ -378,6 +424,104 @@ def test_an_invalid_clone_request_creates_no_job(api, make_job, body, code):
     answer = api.client.post(f"/api/v1/jobs/{make_job().id}/clone", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+
+
+@pytest.fixture
+def finished(api, make_job):
+    """Creates a succeeded job of 100 steps with a checkpoint after that many."""
+
+    def make(*saved, started=None, **spec):
+        job = make_job(State.RUNNING, **spec)
+        with api.database.write() as session:
+            for number, step in enumerate(saved):
+                name = f"attempt-1/checkpoints/checkpoint-{number:06}-step-{step}.safetensors"
+                artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, step, 1, "0" * 64))
+            if started is not None:
+                event = Event(EventType.STARTED, None, started)
+                ingest.append(session, job.id, 1, [event], entries_written=0)
+            attempts.mark_succeeded(session, job.id, 1, {})
+        return job.id
+
+    return make
+
+
+def extend(api, job_id, **body):
+    return api.client.post(f"/api/v1/jobs/{job_id}/extend", json=body)
+
+
+def test_an_extension_is_a_new_job_with_more_epochs(api, finished):
+    job_id = finished(50, 100, train={"epochs": 3}, labels={"team": "vision"})
+    answer = extend(api, job_id, epochs=2)
+    job = answer.json()
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
+    assert (job["state"], job["extends"], job["cloned_from"]) == ("queued", job_id, None)
+    assert (job["spec"]["train"]["epochs"], job["labels"]) == (5, {"team": "vision"})
+    assert api.dispatcher.sent == [job["id"]]
+    actions = [entry["action"] for entry in api.client.get("/api/v1/audit").json()["items"]]
+    assert actions == ["job.extend"]
+
+
+def test_a_job_with_a_number_of_steps_is_extended_by_the_steps_of_its_epochs(api, finished):
+    job_id = finished(100, train={"steps": 100}, started={"steps_per_epoch": 30})
+    assert extend(api, job_id, epochs=2).json()["spec"]["train"]["steps"] == 160
+
+
+@pytest.mark.parametrize(
+    ("saved", "train", "why"),
+    [
+        ([50], {}, "its last checkpoint is after 50 of 100 steps"),
+        ([], {}, "none of its checkpoints is stored"),
+        ([], {"checkpoint_every_s": None}, "checkpoint_every_s"),
+        ([100], {"steps": 100}, "do not tell the steps of an epoch"),
+    ],
+)
+def test_a_job_without_a_checkpoint_of_its_end_cannot_be_extended(api, finished, saved, train, why):
+    answer = extend(api, finished(*saved, train=train), epochs=1)
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert why in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.FAILED])
+def test_only_a_succeeded_job_can_be_extended(api, make_job, state):
+    answer = extend(api, make_job(state).id, epochs=1)
+    assert answer.status_code == 409
+    assert "expected the state succeeded" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"epochs": 0}, {"epochs": 1.5}, {"epochs": 10**9}, {"epochs": 1, "steps": 1}]
+)
+def test_an_invalid_extension_is_refused(api, finished, body):
+    answer = extend(api, finished(100), **body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+def test_a_job_of_another_project_cannot_be_extended(api, finished, client_with_role):
+    client = client_with_role("member", "other")
+    answer = client.post(f"/api/v1/jobs/{finished(100)}/extend", json={"epochs": 1})
+    assert answer.status_code == 404
+    viewer = client_with_role("viewer", "default")
+    answer = viewer.post(f"/api/v1/jobs/{finished(100)}/extend", json={"epochs": 1})
+    assert answer.status_code == 403
+
+
+def test_a_repeated_extension_with_one_key_is_one_job(api, finished):
+    path, headers = f"/api/v1/jobs/{finished(100)}/extend", {"Idempotency-Key": "once"}
+    first, second = (
+        api.client.post(path, json={"epochs": 1}, headers=headers).json() for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_job_is_not_deleted_while_an_unfinished_one_extends_it(api, finished):
+    job_id = finished(100)
+    extension = extend(api, job_id, epochs=1).json()["id"]
+    answer = api.client.delete(f"/api/v1/jobs/{job_id}")
+    assert answer.status_code == 409
+    assert extension in answer.json()["detail"]
+    api.client.post(f"/api/v1/jobs/{extension}/cancel")
+    assert api.client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
 
 
 def test_every_change_is_audited(api, make_job):

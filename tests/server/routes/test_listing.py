@@ -7,10 +7,10 @@ from sqlalchemy import event, update
 
 from ampcore.spec import State
 from server.jobs import listing
-from store import search
+from store import attempts, search
 from store.clock import after
-from store.search import Sort
-from store.tables import Job
+from store.job_order import Sort
+from store.tables import Job, JobMetric
 
 
 def listed(client, **query):
@@ -55,6 +55,56 @@ def test_a_list_can_be_filtered(api, make_job):
     assert listed(api.client, q="IN HALF") == listed(api.client, q=one[:8]) == [one]
     assert listed(api.client, policy="mixed_float16") == listed(api.client, model="cnn") == [two]
     assert len(listed(api.client, q="")) == 3
+
+
+@pytest.fixture
+def evaluated(api, make_job):
+    """Ids of jobs by their accuracy; None has none."""
+    made = {}
+    for accuracy in (0.5, 0.875, None, 0.75):
+        job = make_job(State.RUNNING)
+        result = {"val_loss": 1.0} if accuracy is None else {"metrics": {"val_accuracy": accuracy}}
+        with api.database.write() as session:
+            attempts.mark_succeeded(session, job.id, 1, result)
+        made[accuracy] = job.id
+    return made
+
+
+def test_a_list_is_sorted_by_a_metric(api, evaluated):
+    best = [evaluated[accuracy] for accuracy in (0.875, 0.75, 0.5, None)]
+    assert listed(api.client, sort="-val_accuracy") == best
+    assert listed(api.client, sort="val_accuracy") == [*best[2::-1], best[3]]
+
+
+def test_a_list_is_filtered_by_metrics(api, evaluated):
+    assert set(listed(api.client, metric="val_accuracy>=0.75")) == {
+        evaluated[0.75],
+        evaluated[0.875],
+    }
+    both = ["val_accuracy > 0.5", "val_accuracy<8e-1"]
+    assert listed(api.client, metric=both) == [evaluated[0.75]]
+    assert listed(api.client, metric="val_loss==1") == [evaluated[None]]
+    assert listed(api.client, metric="val_accuracy<0") == []
+    assert listed(api.client, metric="val_top 5 < 1", sort="val_top 5") == []
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_pages_sorted_by_a_metric_list_every_job(api, evaluated, limit):
+    with api.database.write() as session:
+        session.execute(update(JobMetric).values(updated_at=after(-3600)))
+    query = {"sort": "-val_accuracy", "limit": limit}
+    seen, cursor = [], {}
+    while cursor is not None:
+        found = page(api, **query, **cursor)
+        seen += [job["id"] for job in found["items"]]
+        cursor = {"cursor": found["next_cursor"]} if found["next_cursor"] else None
+    assert seen == [evaluated[accuracy] for accuracy in (0.875, 0.75, 0.5, None)]
+
+
+def test_a_mistyped_sort_key_gets_a_suggestion(api):
+    [error] = api.client.get("/api/v1/jobs?sort=-prority").json()["errors"]
+    assert error["suggestion"] == "-priority"
+    assert "val_loss" in error["expected"]
 
 
 def test_created_after_accepts_any_time_zone(api, make_job):
@@ -126,7 +176,7 @@ ID = "0123456789ab"
         ("created_at", "m", ID),
     ],
 )
-def test_a_forged_cursor_is_refused(api, make_job, sort, value, job_id):
+def test_a_cursor_without_a_section_is_refused(api, make_job, sort, value, job_id):
     make_job()
     make_job()
     real = page(api, limit=1, sort=sort)["next_cursor"]
@@ -135,6 +185,37 @@ def test_a_forged_cursor_is_refused(api, make_job, sort, value, job_id):
     answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
     assert "earlier response" in answer.json()["detail"]
+
+
+TIME = "2020-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("sort", "parts"),
+    [
+        ("val_accuracy", [True, ID, TIME, "in_order"]),
+        ("val_accuracy", ["0.5", ID, TIME, "in_order"]),
+        ("val_accuracy", [float("nan"), ID, TIME, "in_order"]),
+        ("val_accuracy", [None, ID, TIME, "in_order"]),
+        ("val_accuracy", [10**400, ID, TIME, "in_order"]),
+        ("val_accuracy", [0.5, ID, TIME, "without_metric"]),
+        ("val_accuracy", [0.5, ID, TIME, "moved"]),
+        ("val_accuracy", [0.5, ID, None, "in_order"]),
+        ("val_accuracy", [0.5, ID, TIME, "other"]),
+        ("val_accuracy", [0.5, ID, TIME, []]),
+        ("name", ["a", ID, TIME, "without_metric"]),
+        ("name", [None, ID, TIME, "in_order"]),
+        ("name", ["a", ID, TIME, True]),
+        ("-created_at", [TIME, ID, None, "moved"]),
+    ],
+    ids=str,
+)
+def test_a_forged_position_is_refused(api, evaluated, sort, parts):
+    real = page(api, limit=1, sort=sort)["next_cursor"]
+    list_digest = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
+    forged = base64.urlsafe_b64encode(json.dumps([list_digest, *parts]).encode()).decode()
+    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged.rstrip("=")})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
 
 @pytest.mark.parametrize("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])
@@ -153,6 +234,16 @@ def test_a_malformed_cursor_is_refused(api, cursor):
         "stat=queued",
         "sort=size",
         "sort=--name",
+        "sort=val_",
+        "sort=-val_a>b",
+        "metric=val_loss",
+        "metric=loss<1",
+        "metric=val_loss<",
+        "metric=val_loss<nan",
+        "metric=val_loss<1e999",
+        "metric=val_loss<1<2",
+        "metric=val_loss=>1",
+        "metric=val_loss%00<1",
         "label==x",
         "label=",
         "q=%00",

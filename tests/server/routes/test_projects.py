@@ -47,7 +47,7 @@ def test_setting_quotas_is_audited(api, database):
     with database.read() as session:
         (entry,) = audit.page(session, limit=10)
     assert (entry.action, entry.target, entry.project) == ("project.update", "vision", "vision")
-    assert entry.data == {"max_queued": 1, "max_running": None}
+    assert entry.data == {"max_queued": 1, "max_running": None, "max_dataset_bytes": None}
 
 
 def test_a_full_queue_gets_429_with_retry_after(api):

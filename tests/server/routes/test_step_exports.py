@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from sqlalchemy import delete
 
 from ampcore.spec import State
+from ampcore.telemetry import Event, EventType
 from server.errors import NotFound
 from server.telemetry import steps_reader
 from server.telemetry.steps_query import StepsQuery
@@ -161,6 +163,68 @@ def test_tensorboard_reads_every_step_at_its_time(api, job_id):
     assert tags == {"loss": 7.0, "examples": 64.0, "step_time_s": 0.5, "examples_per_s": 128.0}
     times = [event.wall_time - began for event in rest]
     assert times == pytest.approx([0.5 * (index + 1) for index in range(23)])
+
+
+@pytest.fixture
+def tensorboard_events(api):
+    """The events of a job's TensorBoard file, without the version record."""
+    numbers = itertools.count()
+
+    def read(job_id, **query):
+        import tensorflow as tf
+        from tensorflow.core.util import event_pb2
+
+        path = f"ram://{job_id}-{next(numbers)}"  # an existing file would not be truncated
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(get(api, job_id, format="tensorboard", **query).content)
+        records = tf.data.TFRecordDataset(path)
+        return [event_pb2.Event.FromString(record.numpy()) for record in records][1:]
+
+    return read
+
+
+def evaluations_in(events):
+    """Step, wall time and metrics of the evaluations, in order of their steps."""
+    found = [
+        (event.step, event.wall_time, {v.tag: v.simple_value for v in event.summary.value})
+        for event in events
+        if any(value.tag.startswith("val_") for value in event.summary.value)
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+@pytest.mark.parametrize("query", [{}, {"max_points": 4}])
+def test_tensorboard_reads_every_evaluation_at_its_step(api, job_id, tensorboard_events, query):
+    evaluations = [(5, {"val_loss": 0.5, "val_auc": 0.25}), (13, {"val_loss": math.inf}), (24, {})]
+    entries = [Event(EventType.EVALUATION, step, metrics) for step, metrics in evaluations]
+    with api.database.write() as session:
+        ingest.append(session, job_id, 1, entries, entries_written=7)
+    events = tensorboard_events(job_id, **query)
+    found = evaluations_in(events)
+    assert [(step, metrics) for step, _, metrics in found] == evaluations[:2]
+    times = {event.step: event.wall_time for event in events}
+    if not query:
+        assert all(wall_time == times[step] for step, wall_time, _ in found)
+
+
+def test_a_downsampled_tensorboard_file_has_no_more_evaluations_than_points(
+    api, job_id, tensorboard_events
+):
+    entries = [Event(EventType.EVALUATION, step, {"val_loss": 0.5}) for step in range(18)]
+    with api.database.write() as session:
+        ingest.append(session, job_id, 1, entries, entries_written=7)
+    found = [step for step, _, _ in evaluations_in(tensorboard_events(job_id, max_points=4))]
+    assert found == [2, 7, 12, 17]
+    assert evaluations_in(tensorboard_events(job_id, attempt=2)) == []
+
+
+def test_tensorboard_has_the_evaluations_of_the_requested_columns_only(
+    api, job_id, tensorboard_events
+):
+    with api.database.write() as session:
+        entries = [Event(EventType.EVALUATION, 5, {"val_loss": 0.5})]
+        ingest.append(session, job_id, 1, entries, entries_written=7)
+    assert evaluations_in(tensorboard_events(job_id, columns="loss")) == []
 
 
 EVERYTHING = StepsQuery(

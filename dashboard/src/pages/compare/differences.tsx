@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { routeHref } from "../../router.ts";
 import type { ComparedJob, Comparison } from "../../api/types.ts";
 import { bytes, duration, MISSING, number, percent, integer } from "../../display/format.ts";
+import { isMetric, metricTitle, metricValue } from "../../display/metrics.ts";
 
 interface Row {
   name: string;
@@ -94,8 +95,6 @@ const RESULT_NAMES: Record<string, string> = {
   steps_s: "training time",
   peak_memory_bytes: "peak memory",
   median_examples_per_s: "median examples/s",
-  val_loss: "validation loss",
-  val_accuracy: "validation accuracy",
 };
 
 function resultRows({ results }: Comparison): Row[] {
@@ -105,16 +104,17 @@ function resultRows({ results }: Comparison): Row[] {
     values.some((value) => value !== null) && !(name === "last_loss" && allEnded)
   ));
   return shown.map(({ name, values }) => ({
-    name: RESULT_NAMES[name] ?? name.replaceAll("_", " "),
+    name: isMetric(name) ? metricTitle(name).toLowerCase() : (RESULT_NAMES[name] ?? name.replaceAll("_", " ")),
     cells: values.map((value) => ({ text: formatResult(name, value) })),
   }));
 }
 
 function formatResult(name: string, value: unknown): string {
   if (value === null || value === undefined) return MISSING;
-  if (typeof value === "string" && name === "state") return value;
+  if (typeof value === "string" && (name === "state" || name === "policy")) return value;
   if (typeof value !== "number") return number(value as string);
-  if (name.endsWith("_share") || name === "val_accuracy") return percent(value);
+  if (isMetric(name)) return metricValue(name, value);
+  if (name.endsWith("_share")) return percent(value);
   if (name.endsWith("_bytes")) return bytes(value);
   if (name.endsWith("_per_s")) return number(value, 4);
   if (name.endsWith("_s")) return duration(value);

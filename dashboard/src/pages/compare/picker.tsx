@@ -1,6 +1,7 @@
 // The settings of a comparison: jobs, baseline, x axis.
 import { usePoll } from "../../api/use-poll.ts";
 import type { Comparison, JobPage } from "../../api/types.ts";
+import { policyText } from "../../display/jobs.ts";
 import { MAX_COMPARED, type CompareQuery } from "./query.ts";
 
 interface Props {
@@ -29,7 +30,7 @@ export function Picker({ selection, comparison, onChange }: Props) {
           <span>Add a job</span>
           <select value="" onChange={(event) => event.currentTarget.value && onChange({ jobs: [...selection.jobs, event.currentTarget.value] })}>
             <option value="">Select…</option>
-            {others.map((job) => <option key={job.id} value={job.id}>{job.name} · {job.policy} · {job.state} · {job.id.slice(0, 6)}</option>)}
+            {others.map((job) => <option key={job.id} value={job.id}>{job.name} · {policyText(job)} · {job.state} · {job.id.slice(0, 6)}</option>)}
           </select>
         </label>
       )}

@@ -23,7 +23,7 @@ export function Attempts({ job, intervalMs }: TabProps) {
                   <tr key={attempt.attempt}>
                     <td>{attempt.attempt}</td>
                     <td>{attempt.outcome ?? "running"}{attempt.message && <div class="muted break">{attempt.message}</div>}</td>
-                    <td>{attempt.worker_id}</td>
+                    <td>{attempt.worker_id ?? "–"}</td>
                     <td>{duration(attempt.waited_s)}</td>
                     <td>{integer(attempt.first_step)}</td>
                     <td>{dateTime(attempt.started_at)}</td>

@@ -5,12 +5,13 @@ import type { Job } from "../../api/types.ts";
 import { runAndNotify } from "../../notifications.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
+import { ExtendButton } from "../../components/extend-button.tsx";
 import { ConfirmButton } from "../../components/buttons.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { age, dateTime } from "../../display/format.ts";
-import { hasEnded, unreadable } from "../../display/jobs.ts";
+import { hasEnded, isTracked, policyText, unreadable } from "../../display/jobs.ts";
 
 export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
   return (
@@ -23,7 +24,8 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
-          {useCanEditJobs() && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
+          <ExtendButton job={job} />
+          {useCanEditJobs() && !isTracked(job) && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
           <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />
         </div>
@@ -32,9 +34,11 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
       {unreadable(job) && <p class="callout failed" role="note">{unreadable(job)}. See the server log for details.</p>}
       <div class="row muted">
         <code>{job.id}</code>
-        <span>{job.model} · {job.policy}</span>
+        <span>{job.model} · {policyText(job)}</span>
         <Ages job={job} />
+        {isTracked(job) && <span>tracked: a program elsewhere trains it</span>}
         {job.worker_id && <a href="#/workers">on {job.worker_id}</a>}
+        {job.extends && <a href={routeHref(["jobs", job.extends])}>extends {job.extends}</a>}
         {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}
       </div>
       {!hasEnded(job.state) && job.total_steps !== null && <Progress job={job} />}

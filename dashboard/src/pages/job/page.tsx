@@ -2,16 +2,16 @@
 import { useEffect, useState } from "preact/hooks";
 import { routeHref, type Route } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
-import type { Job, Steps } from "../../api/types.ts";
+import type { EvaluationPage, Job, Steps } from "../../api/types.ts";
 import { LoadState } from "../../components/load-state.tsx";
-import { hasEnded } from "../../display/jobs.ts";
+import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
 import { JobSummary } from "./summary.tsx";
 import { Files } from "./files.tsx";
 import { JobHeader } from "./header.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
-import { Plots, stepsPath } from "./plots.tsx";
+import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { SpecText } from "./spec-text.tsx";
 import type { TabProps } from "./tab-props.ts";
@@ -22,6 +22,8 @@ const TABS = [
   ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
+/** What only a job on a worker has. */
+const WORKER_TABS: ReadonlySet<string> = new Set(["preflight", "files"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -30,11 +32,12 @@ export function JobPage({ route }: { route: Route }) {
   const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, intervalMs);
   // Requested at the same time as the job, not after it.
   const steps = usePoll<Steps>(tab === "plots" ? stepsPath(id, route.query) : null, intervalMs);
+  const evaluations = usePoll<EvaluationPage>(tab === "plots" ? evaluationsPath(id, route.query) : null, intervalMs);
   const state = job.data?.state;
   useEffect(() => setIntervalMs(state && hasEnded(state) ? ENDED_MS : LIVE_MS), [state]);
   return (
     <LoadState what="job" of={job}>
-      {(loaded) => <JobTabs job={loaded} {...{ tab, route, intervalMs, steps }} onDone={job.refresh} />}
+      {(loaded) => <JobTabs job={loaded} {...{ tab, route, intervalMs, steps, evaluations }} onDone={job.refresh} />}
     </LoadState>
   );
 }
@@ -46,7 +49,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
       <JobHeader job={job} onDone={onDone} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
-        {TABS.map(([name, title]) => (
+        {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (
           <a
             key={name}
             href={routeHref(["jobs", job.id], { tab: name === "plots" ? "" : name })}

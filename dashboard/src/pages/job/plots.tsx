@@ -2,13 +2,14 @@
 // points, so that a long run costs no more than a short one.
 import { useMemo, useState } from "preact/hooks";
 import { routeHref, go, queryString } from "../../router.ts";
-import type { Job, Steps } from "../../api/types.ts";
+import type { Evaluation, Job, Steps } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { Chart } from "../../plots/chart.tsx";
 import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
 import { jobPanels, type Columns } from "../../plots/curves.ts";
+import { metricLines, withMetrics } from "../../plots/evaluations.ts";
 import { number, lossScale, stepLabel } from "../../display/format.ts";
-import { hasEnded } from "../../display/jobs.ts";
+import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { SkipMarkers } from "./skip-markers.tsx";
 import type { TabProps } from "./tab-props.ts";
 import { rangeFromQuery, zoomTo } from "./ranges.ts";
@@ -16,6 +17,7 @@ import { SkipDialog } from "./skip-dialog.tsx";
 import { ZoomBar } from "./zoom-bar.tsx";
 
 const POINTS = 1000;
+const NO_EVALUATIONS: readonly Evaluation[] = [];
 
 /** The API path of the steps in view. */
 export function stepsPath(jobId: string, query: URLSearchParams): string {
@@ -24,13 +26,20 @@ export function stepsPath(jobId: string, query: URLSearchParams): string {
   return `/jobs/${encodeURIComponent(jobId)}/steps?${parameters}`;
 }
 
-export function Plots({ job, route, steps }: TabProps) {
+/** The API path of the evaluations in view. */
+export function evaluationsPath(jobId: string, query: URLSearchParams): string {
+  const range = rangeFromQuery(query);
+  const view = range && { after: range[0] - 1, end: range[1] + 1 };
+  return `/jobs/${encodeURIComponent(jobId)}/evaluations?${queryString({ max_points: POINTS, ...view })}`;
+}
+
+export function Plots({ job, route, steps, evaluations }: TabProps) {
   const range = rangeFromQuery(route.query);
   return (
     <LoadState what="steps" of={steps}>
       {(loaded) =>
         (loaded.data["step"]?.length ?? 0) > 0 || range !== null ? (
-          <StepPlots job={job} steps={loaded} range={range} />
+          <StepPlots job={job} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} range={range} />
         ) : (
           <NoSteps job={job} />
         )
@@ -39,10 +48,21 @@ export function Plots({ job, route, steps }: TabProps) {
   );
 }
 
-function StepPlots({ job, steps, range }: { job: Job; steps: Steps; range: StepRange | null }) {
+interface Props {
+  job: Job;
+  steps: Steps;
+  evaluations: readonly Evaluation[];
+  range: StepRange | null;
+}
+
+function StepPlots({ job, steps, evaluations, range }: Props) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
-  const panels = useMemo(() => jobPanels(steps.data as Columns), [steps]);
-  const x = steps.data["step"] as number[];
+  // The values of a tracked run have names of its own.
+  const tracked = isTracked(job);
+  const { x, panels } = useMemo(
+    () => withMetrics(jobPanels(steps.data as Columns, tracked), steps.data["step"] as number[], metricLines(evaluations)),
+    [steps, evaluations, tracked],
+  );
   const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
   const show = (next: StepRange | null) =>

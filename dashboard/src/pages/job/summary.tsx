@@ -1,6 +1,7 @@
 // The summary of a job: its most important numbers.
 import type { Job } from "../../api/types.ts";
 import { bytes, duration, MISSING, number, percent, lossScale, scaleHealth, integer } from "../../display/format.ts";
+import { metricTitle, metricValue } from "../../display/metrics.ts";
 
 export function JobSummary({ job }: { job: Job }) {
   const sum = job.summary ?? {};
@@ -12,7 +13,7 @@ export function JobSummary({ job }: { job: Job }) {
     ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
     ["Examples/s", number(sum.median_examples_per_s, 3), "median"],
     ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} on skipped and repeated steps` : ""],
-    ["Validation", number(sum.val_accuracy), sum.val_loss == null ? "" : `loss ${number(sum.val_loss)}`],
+    ...metricFigures(job),
     ["Peak memory", bytes(sum.peak_memory_bytes)],
     ["Attempt", `${job.attempt} of ${job.max_attempts}`, sum.engine ? `engine ${sum.engine}` : ""],
   ];
@@ -27,4 +28,11 @@ export function JobSummary({ job }: { job: Job }) {
       ))}
     </dl>
   );
+}
+
+const MAX_METRICS = 6;
+
+/** The metrics of the last evaluation; of many only the first. */
+function metricFigures({ metrics }: Job): [string, string][] {
+  return Object.entries(metrics ?? {}).slice(0, MAX_METRICS).map(([name, value]) => [metricTitle(name), metricValue(name, value)]);
 }

@@ -1,6 +1,6 @@
 // The properties of the tabs of a job's page.
 import type { Polled } from "../../api/use-poll.ts";
-import type { Job, Steps } from "../../api/types.ts";
+import type { EvaluationPage, Job, Steps } from "../../api/types.ts";
 import type { Route } from "../../router.ts";
 
 export interface TabProps {
@@ -10,4 +10,5 @@ export interface TabProps {
   intervalMs: number;
   /** The steps in view; polled by the page, so that they load at the same time as the job. */
   steps: Polled<Steps>;
+  evaluations: Polled<EvaluationPage>;
 }

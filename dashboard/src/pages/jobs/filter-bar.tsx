@@ -4,6 +4,7 @@ import { go } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { PartKindList } from "../../api/types.ts";
 import { POLICIES, STATES } from "../../display/jobs.ts";
+import { isMetric, metricTitle } from "../../display/metrics.ts";
 import { filtersHref, hasFilters, type Filters } from "./filters.ts";
 
 const CATALOG_MS = 600_000;
@@ -12,7 +13,8 @@ const SORTS = [
   ["name", "Name"], ["-priority", "Highest priority"],
 ] as const;
 
-export function FilterBar({ filters }: { filters: Filters }) {
+/** `metrics` are the names of metrics that the list can be sorted by. */
+export function FilterBar({ filters, metrics }: { filters: Filters; metrics: readonly string[] }) {
   const models = usePoll<PartKindList>("/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
   const change = (changes: Partial<Filters>) => go(filtersHref(filters, changes), true);
   return (
@@ -20,11 +22,12 @@ export function FilterBar({ filters }: { filters: Filters }) {
       <DebouncedInput label="Search" placeholder="Name or ID prefix" value={filters.q} onValue={(q) => change({ q })} />
       <SelectFilter label="Policy" value={filters.policy} options={POLICIES} onValue={(policy) => change({ policy })} />
       <SelectFilter label="Model" value={filters.model} options={models} onValue={(model) => change({ model })} />
-      <LabelInput onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
+      <EnterInput label="Label" placeholder="key=value, then Enter" onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
+      <EnterInput label="Metric" placeholder="val_loss<0.1, then Enter" onValue={(metric) => change({ metrics: [...new Set([...filters.metrics, metric])] })} />
       <label class="field inline">
         <span>Sort</span>
         <select value={filters.sort} onChange={(event) => change({ sort: event.currentTarget.value })}>
-          {SORTS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+          {[...SORTS, ...metricSorts(metrics, filters.sort)].map(([value, words]) => <option key={value} value={value}>{words}</option>)}
         </select>
       </label>
       <fieldset class="chips">
@@ -40,20 +43,29 @@ export function FilterBar({ filters }: { filters: Filters }) {
           </label>
         ))}
         {filters.labels.map((label) => (
-          <button
-            key={label}
-            type="button"
-            class="chip on"
-            aria-label={`Remove label ${label}`}
-            onClick={() => change({ labels: filters.labels.filter((one) => one !== label) })}
-          >
-            {label} ×
-          </button>
+          <Chip key={label} what="label" text={label} onRemove={() => change({ labels: filters.labels.filter((one) => one !== label) })} />
+        ))}
+        {filters.metrics.map((metric) => (
+          <Chip key={metric} what="condition" text={metric} onRemove={() => change({ metrics: filters.metrics.filter((one) => one !== metric) })} />
         ))}
         {hasFilters(filters) && <a class="chip" href="#/jobs">Clear filters</a>}
       </fieldset>
     </form>
   );
+}
+
+/** The orders by each metric, and by the current one. */
+function metricSorts(metrics: readonly string[], current: string): [sort: string, words: string][] {
+  const chosen = current.replace(/^-/, "");
+  const names = new Set(isMetric(chosen) ? [...metrics, chosen] : metrics);
+  return [...names].flatMap((name): [string, string][] => [
+    [`-${name}`, `Highest ${metricTitle(name).toLowerCase()}`],
+    [name, `Lowest ${metricTitle(name).toLowerCase()}`],
+  ]);
+}
+
+function Chip({ what, text, onRemove }: { what: string; text: string; onRemove: () => void }) {
+  return <button type="button" class="chip on" aria-label={`Remove ${what} ${text}`} onClick={onRemove}>{text} ×</button>;
 }
 
 function toggled(all: readonly string[], one: string, on: boolean): readonly string[] {
@@ -91,7 +103,7 @@ function DebouncedInput(props: { label: string; placeholder: string; value: stri
 }
 
 /** A text input that reports its value on Enter. */
-function LabelInput({ onValue }: { onValue: (value: string) => void }) {
+function EnterInput({ label, placeholder, onValue }: { label: string; placeholder: string; onValue: (value: string) => void }) {
   const add = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     const input = event.currentTarget;
     if (event.key !== "Enter" || !input.value.trim()) return;
@@ -101,8 +113,8 @@ function LabelInput({ onValue }: { onValue: (value: string) => void }) {
   };
   return (
     <label class="field inline">
-      <span>Label</span>
-      <input type="text" maxLength={321} placeholder="key=value, then Enter" onKeyDown={add} />
+      <span>{label}</span>
+      <input type="text" maxLength={321} placeholder={placeholder} onKeyDown={add} />
     </label>
   );
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseRoute } from "../../router.ts";
-import { filtersHref, parseFilters, hasFilters, jobsPath } from "./filters.ts";
+import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric } from "./filters.ts";
 
-const ADDRESS = "#/jobs?state=running&state=queued&label=team%3Dvision&q=a+b&policy=O2";
+const ADDRESS = "#/jobs?state=running&state=queued&label=team%3Dvision&metric=val_auc%3C0.5&q=a+b&policy=O2";
 
 test("filters are the same after a round trip through the address", () => {
   const filters = parseFilters(parseRoute(ADDRESS).query);
@@ -22,4 +22,11 @@ test("the API path has the filters of the address", () => {
   assert.equal(jobsPath(parseFilters(new URLSearchParams(""))), "/jobs?limit=50&sort=-created_at");
   assert.ok(jobsPath(parseFilters(parseRoute(ADDRESS).query)).includes("label=team%3Dvision"));
   assert.ok(hasFilters(parseFilters(parseRoute(ADDRESS).query)));
+});
+
+test("a list shows the metric that it is sorted or filtered by", () => {
+  const shown = (query: string) => listedMetric(parseFilters(new URLSearchParams(query)));
+  assert.equal(shown(""), "val_loss");
+  assert.equal(shown("sort=-val_accuracy&metric=val_auc%3C1"), "val_accuracy");
+  assert.equal(shown("sort=name&metric=val_auc%20%3E%3D%201"), "val_auc");
 });

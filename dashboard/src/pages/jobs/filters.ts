@@ -1,9 +1,12 @@
 // The filters of the list of jobs, in the address of the page and in the API's query.
+import { isMetric, VALIDATION_LOSS } from "../../display/metrics.ts";
 import { routeHref, queryString } from "../../router.ts";
 
 export interface Filters {
   states: readonly string[];
   labels: readonly string[];
+  /** Conditions on metrics, as val_accuracy>=0.9. */
+  metrics: readonly string[];
   q: string;
   policy: string;
   model: string;
@@ -19,6 +22,7 @@ export function parseFilters(query: URLSearchParams): Filters {
   return {
     states: query.getAll("state"),
     labels: query.getAll("label"),
+    metrics: query.getAll("metric"),
     q: text("q"),
     policy: text("policy"),
     model: text("model"),
@@ -29,17 +33,23 @@ export function parseFilters(query: URLSearchParams): Filters {
 
 /** The address of the list; a change of filters goes back to the first page. */
 export function filtersHref(filters: Filters, changes: Partial<Filters> = {}): string {
-  const { states, labels, sort, ...texts } = { ...filters, cursor: "", ...changes };
-  return routeHref(["jobs"], { state: states, label: labels, ...texts, sort: sort === NEWEST ? "" : sort });
+  const { states, labels, metrics, sort, ...texts } = { ...filters, cursor: "", ...changes };
+  return routeHref(["jobs"], { state: states, label: labels, metric: metrics, ...texts, sort: sort === NEWEST ? "" : sort });
 }
 
 /** The API path of the list. */
 export function jobsPath(filters: Filters): string {
-  const { states, labels, ...texts } = filters;
-  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, ...texts })}`;
+  const { states, labels, metrics, ...texts } = filters;
+  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, ...texts })}`;
 }
 
 export function hasFilters(filters: Filters): boolean {
-  const { states, labels, q, policy, model } = filters;
-  return states.length + labels.length > 0 || q + policy + model !== "";
+  const { states, labels, metrics, q, policy, model } = filters;
+  return states.length + labels.length + metrics.length > 0 || q + policy + model !== "";
+}
+
+/** The metric that the list is about: that of its order, else of its first condition, else the loss. */
+export function listedMetric({ sort, metrics }: Filters): string {
+  const names = [sort.replace(/^-/, ""), ...metrics.map((condition) => condition.split(/[<>=]/)[0]!.trim())];
+  return names.find(isMetric) ?? VALIDATION_LOSS;
 }

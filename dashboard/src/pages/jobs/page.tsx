@@ -2,12 +2,12 @@
 import { useState } from "preact/hooks";
 import { routeHref, type Route } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
-import type { JobPage } from "../../api/types.ts";
+import type { JobPage, ListedJob } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { MAX_COMPARED } from "../compare/query.ts";
 import { FilterBar } from "./filter-bar.tsx";
-import { filtersHref, parseFilters, hasFilters, jobsPath, type Filters } from "./filters.ts";
+import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric, type Filters } from "./filters.ts";
 import { JobTable } from "./table.tsx";
 
 export function JobsPage({ route }: { route: Route }) {
@@ -25,14 +25,14 @@ export function JobsPage({ route }: { route: Route }) {
           {useCanEditJobs() && <a class="button primary" href="#/submit">Submit a job</a>}
         </div>
       </div>
-      <FilterBar filters={filters} />
+      <FilterBar filters={filters} metrics={metricsOf(jobs.data?.items ?? [])} />
       <LoadState what="list of jobs" of={jobs}>
         {(page) =>
           page.items.length === 0 ? (
             <NoJobs filters={filters} />
           ) : (
             <div class={jobs.stale ? "stale" : ""} aria-busy={jobs.stale}>
-              <JobTable jobs={page.items} selected={selected} onChoose={choose} onDone={jobs.refresh} />
+              <JobTable jobs={page.items} metric={listedMetric(filters)} selected={selected} onChoose={choose} onDone={jobs.refresh} />
               <Pages filters={filters} next={page.next_cursor} />
             </div>
           )
@@ -40,6 +40,11 @@ export function JobsPage({ route }: { route: Route }) {
       </LoadState>
     </>
   );
+}
+
+/** The metrics of the listed jobs. */
+function metricsOf(jobs: readonly ListedJob[]): string[] {
+  return [...new Set(jobs.flatMap((job) => Object.keys(job.metrics ?? {})))];
 }
 
 function Selection({ ids, onClear }: { ids: readonly string[]; onClear: () => void }) {

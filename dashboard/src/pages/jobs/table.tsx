@@ -8,44 +8,47 @@ import { Badge, Labels } from "../../components/badge.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { age, dateTime, number, percent } from "../../display/format.ts";
-import { scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
+import { metricTitle, metricValue } from "../../display/metrics.ts";
+import { isTracked, policyText, scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
 
-const HEADINGS = [
-  "State", "Name", "Policy", "Loss scale", "Progress", "Loss", "Skipped", "Examples/s", "Age",
-] as const;
-const NUMERIC = new Set<string>(["Loss", "Skipped", "Examples/s", "Age"]);
+const BEFORE_METRIC = ["State", "Name", "Policy", "Loss scale", "Progress", "Loss"] as const;
+const AFTER_METRIC = ["Skipped", "Examples/s", "Age"] as const;
+const TEXTS = new Set<string>(["State", "Name", "Policy", "Loss scale", "Progress"]);
+const NUMBERS = new Set<string>(["Loss", ...AFTER_METRIC]);
 
 interface Props {
   jobs: readonly ListedJob[];
+  /** The metric that has a column. */
+  metric: string;
   selected: readonly string[];
   onChoose: (id: string, on: boolean) => void;
   onDone: () => void;
 }
 
-export function JobTable({ jobs, selected, onChoose, onDone }: Props) {
+export function JobTable({ jobs, metric, selected, onChoose, onDone }: Props) {
   const now = useNow(5000);
   return (
     <table class="table cards" role="table" aria-label="Jobs">
       <thead role="rowgroup">
         <tr role="row">
           <th role="columnheader" scope="col"><span class="hidden">Select</span></th>
-          {HEADINGS.map((heading) => (
-            <th key={heading} role="columnheader" scope="col" class={NUMERIC.has(heading) ? "number" : ""}>{heading}</th>
+          {[...BEFORE_METRIC, metricTitle(metric), ...AFTER_METRIC].map((heading) => (
+            <th key={heading} role="columnheader" scope="col" class={columnClass(heading)}>{heading}</th>
           ))}
           <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
         </tr>
       </thead>
       <tbody role="rowgroup">
         {jobs.map((job) => (
-          <Row key={job.id} job={job} now={now} isChosen={selected.includes(job.id)} onChoose={onChoose} onDone={onDone} />
+          <Row key={job.id} job={job} metric={metric} now={now} isChosen={selected.includes(job.id)} onChoose={onChoose} onDone={onDone} />
         ))}
       </tbody>
     </table>
   );
 }
 
-function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Props, "onChoose" | "onDone">) {
-  const { job, now } = props;
+function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Props, "metric" | "onChoose" | "onDone">) {
+  const { job, metric, now } = props;
   return (
     <tr role="row">
       <td role="cell" class="choose">
@@ -59,12 +62,14 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
       <Cell name="State"><Badge state={job.state} /></Cell>
       <Cell name="Name">
         <a class="name" href={routeHref(["jobs", job.id])}>{job.name}</a> <Labels labels={job.labels} />
+        {isTracked(job) && <span class="label" title="Trained elsewhere">tracked</span>}
         {unreadable(job) && <span class="badge failed">{unreadable(job)}</span>}
       </Cell>
-      <Cell name="Policy">{job.policy}</Cell>
+      <Cell name="Policy">{policyText(job)}</Cell>
       <Cell name="Loss scale">{scaleMode(job)}</Cell>
       <Cell name="Progress"><Progress job={job} /></Cell>
       <Cell name="Loss">{number(job.latest?.loss)}</Cell>
+      <Cell name={metricTitle(metric)}>{metricValue(metric, job.metrics?.[metric])}</Cell>
       <Cell name="Skipped">{percent(skippedShare(job))}</Cell>
       <Cell name="Examples/s">{number(job.latest?.examples_per_s, 3)}</Cell>
       <Cell name="Age" title={dateTime(job.created_at)}>{age(job.created_at, now)}</Cell>
@@ -75,8 +80,14 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
 
 function Cell({ name, title, children }: { name: string; title?: string; children: ComponentChildren }) {
   return (
-    <td role="cell" data-name={name} class={NUMERIC.has(name) ? "number" : ""} title={title}>
+    <td role="cell" data-name={name} class={columnClass(name)} title={title}>
       {children}
     </td>
   );
+}
+
+/** The column of the metric is the only one with another name than these. */
+function columnClass(name: string): string {
+  if (TEXTS.has(name)) return "";
+  return NUMBERS.has(name) ? "number" : "number metric";
 }

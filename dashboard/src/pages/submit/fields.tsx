@@ -86,6 +86,9 @@ function List({ schema, path, label }: Props & { label: string }) {
   const value = getAt(document, path);
   const items = Array.isArray(value) ? value : [];
   const item = resolveRef(schema.items ?? {}, schemas);
+  if (item.type === "object" && !item.properties) {
+    return <Group label={label}><p class="muted">{items.length} entries. Edit them in the YAML.</p></Group>;
+  }
   return (
     <Group label={label}>
       {items.map((_, index) => (

@@ -1,14 +1,14 @@
-"""Converts the rows of the loop into blocks of steps, and blocks into scale events."""
+"""The events of a block of steps: its skipped steps, and the growth of its loss scales."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.block import COLUMNS
+from ampcore.telemetry.block import StepBlock
+from ampcore.telemetry.events import Event, EventType
 
 MAX_EVENTS: Final = 100
 """The maximum number of scale events per block; its columns contain all skips and scales."""
@@ -17,28 +17,6 @@ LOSS_SCALE: Final = "loss_scale"
 
 OverflowCauses = Mapping[int, Mapping[str, Any]]
 """By step: the data of its overflow event about the cause."""
-
-
-def step_block(
-    first_step: int,
-    columns: Sequence[str],
-    rows: NDArray[np.float32],
-    seconds: float,
-    examples: int,
-) -> StepBlock:
-    """The block of steps that took `seconds` in total; one row per step, with `examples` each."""
-    count = len(rows)
-    values = {name: rows[:, index] for index, name in enumerate(columns)}
-    shared = {
-        "step_time_s": np.full(count, seconds / count),
-        "examples": np.full(count, examples),
-    }
-    return StepBlock(first_step, {name: (values | shared)[name] for name in _ordered(columns)})
-
-
-def _ordered(columns: Sequence[str]) -> list[str]:
-    """The columns of every block first, then the extras."""
-    return [*COLUMNS, *(name for name in columns if name not in COLUMNS)]
 
 
 def scale_events(

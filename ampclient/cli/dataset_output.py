@@ -1,0 +1,141 @@
+"""Prints datasets, their versions, columns and first rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.output import ago, json_text, print_fields, print_table
+
+if TYPE_CHECKING:
+    from ampcore.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
+
+MAX_ROWS: Final = 10
+MAX_CELL: Final = 40
+
+
+def print_datasets(datasets: Iterable["Dataset"]) -> None:
+    """One row for each dataset."""
+    from ampclient.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("DATASET"),
+        TableColumn("NEWEST", align_right=True),
+        TableColumn("VERSIONS", align_right=True, drop_order=2),
+        TableColumn("KIND", drop_order=3),
+        TableColumn("ROWS", align_right=True),
+        TableColumn("SIZE", align_right=True),
+        TableColumn("UPLOADED", align_right=True, drop_order=1),
+    )
+    rows = [
+        (
+            dataset.name,
+            str(dataset.newest.number),
+            str(dataset.version_count),
+            dataset.newest.kind or formats.UNKNOWN,
+            _rows(dataset.newest),
+            formats.size(dataset.newest.size_bytes),
+            ago(dataset.newest.created_at),
+        )
+        for dataset in datasets
+    ]
+    print_table(columns, rows)
+
+
+def print_dataset(versions: Iterable["ListedDatasetVersion"]) -> None:
+    """One row for each version."""
+    from ampclient.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("VERSION"),
+        TableColumn("FILE", min_width=12),
+        TableColumn("KIND", drop_order=3),
+        TableColumn("ROWS", align_right=True),
+        TableColumn("SIZE", align_right=True),
+        TableColumn("UPLOADED", align_right=True, drop_order=1),
+        TableColumn("BY", min_width=8, drop_order=2),
+    )
+    rows = [
+        (
+            version.reference,
+            version.file_name,
+            version.kind or formats.UNKNOWN,
+            _rows(version),
+            formats.size(version.size_bytes),
+            ago(version.created_at),
+            version.created_by or formats.UNKNOWN,
+        )
+        for version in versions
+    ]
+    print_table(columns, rows)
+
+
+def print_version(version: "DatasetVersion") -> None:
+    """The fields of a version, its columns and its first rows."""
+    print_fields(
+        [
+            ("version", version.reference),
+            ("file", version.file_name),
+            ("size", formats.size(version.size_bytes)),
+            ("sha256", version.sha256),
+            ("kind", version.kind or formats.UNKNOWN),
+            ("rows", _rows(version)),
+            ("uploaded", f"{ago(version.created_at)} by {version.created_by or formats.UNKNOWN}"),
+            *([("message", version.message)] if version.message else []),
+        ]
+    )
+    if version.columns:
+        typer.echo()
+        _print_columns(version.columns)
+    preview = (version.preview or {}).get("rows") or []
+    if preview:
+        typer.echo()
+        _print_preview(preview[:MAX_ROWS], version.columns or [])
+
+
+def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
+    from ampclient.terminal_table import TableColumn
+
+    heads = (
+        TableColumn("COLUMN"),
+        TableColumn("DTYPE"),
+        TableColumn("SHAPE"),
+        TableColumn("CLASSES"),
+    )
+    rows = [
+        (
+            formats.printable(str(column.get("name", ""))),
+            str(column.get("dtype", formats.UNKNOWN)),
+            _cell(column.get("shape", formats.UNKNOWN)),
+            _cell(column.get("classes", formats.UNKNOWN)),
+        )
+        for column in columns
+    ]
+    print_table(heads, rows)
+
+
+def _print_preview(rows: Sequence[Any], columns: Sequence[Mapping[str, Any]]) -> None:
+    """The rows: objects by column name, or lists in the order of the columns."""
+    from ampclient.terminal_table import TableColumn
+
+    if all(isinstance(row, dict) for row in rows):
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        cells = [[_cell(row.get(name, "")) for name in names] for row in rows]
+    else:
+        lists = [row if isinstance(row, list) else [row] for row in rows]
+        width = max(map(len, lists))
+        names = [str(column.get("name", "")) for column in columns][:width]
+        names += [""] * (width - len(names))
+        cells = [[_cell(value) for value in row] + [""] * (width - len(row)) for row in lists]
+    heads = [TableColumn(formats.printable(name), min_width=6) for name in names]
+    print_table(heads, [tuple(row) for row in cells])
+
+
+def _cell(value: Any) -> str:
+    text = formats.printable(value if isinstance(value, str) else json_text(value))
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
+def _rows(version: "ListedDatasetVersion") -> str:
+    return formats.UNKNOWN if version.rows is None else f"{version.rows:,}"

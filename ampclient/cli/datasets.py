@@ -1,0 +1,135 @@
+"""`ampctl dataset`: upload, list, show, download and delete datasets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from ampclient.cli.dataset_output import print_dataset, print_datasets, print_version
+from ampclient.cli.download_bar import download_bar
+from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.output import print_json
+from ampclient.cli.watch import detach_on_interrupt
+from ampclient.datasets import name_of
+
+group = typer.Typer(help="Upload, list and delete datasets.", no_args_is_help=True)
+
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@N]", help="A dataset, or one of its versions.", show_default=False
+    ),
+]
+
+
+T = TypeVar("T")
+
+
+def _checked(work: Callable[[], T]) -> T:
+    """The result of `work`. Raises BadParameter for a malformed reference."""
+    try:
+        return work()
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+@group.command()
+def push(
+    context: typer.Context,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A file, or a folder, which becomes a zip archive; links in it are left out.",
+            exists=True,
+            show_default=False,
+        ),
+    ],
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the dataset (default: from the file).", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a file as the next version of a dataset; interrupted uploads resume."""
+    datasets = client_of(context).datasets
+    again = "What was sent is kept for a day; run the same command to resume."
+    wanted = name if name is not None else _checked(lambda: name_of(path))
+    with detach_on_interrupt(again), download_bar() as show_bar:
+        version = _checked(
+            lambda: datasets.upload(
+                path, name=wanted, progress=lambda sent, size: show_bar(wanted, sent, size)
+            )
+        )
+    if as_json:
+        print_json(version.to_json())
+    else:
+        typer.echo(version.reference)
+
+
+@group.command(name="list")
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the datasets of the project, each with its newest version."""
+    found = list(client_of(context).datasets.list())
+    if as_json:
+        print_json([dataset.to_json() for dataset in found])
+    elif found:
+        print_datasets(found)
+    else:
+        typer.echo("There are no datasets yet; see `ampctl dataset push --help`.", err=True)
+
+
+@group.command()
+def show(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+    """Show the versions of a dataset, or the columns and first rows of one version."""
+    datasets = client_of(context).datasets
+    if "@" in reference:
+        version = _checked(lambda: datasets.get(reference))
+        if as_json:
+            print_json(version.to_json())
+        else:
+            print_version(version)
+        return
+    versions = _checked(lambda: list(datasets.versions(reference)))
+    if as_json:
+        print_json([version.to_json() for version in versions])
+    else:
+        print_dataset(versions)
+
+
+@group.command()
+def pull(
+    context: typer.Context,
+    reference: Reference,
+    *,
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to download to.")
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Download a version and verify its SHA-256; interrupted downloads resume."""
+    datasets = client_of(context).datasets
+    again = "Partial downloads are kept; run the same command to resume."
+    with detach_on_interrupt(again), download_bar() as show_bar:
+        saved = _checked(
+            lambda: datasets.download(
+                reference, to=folder, progress=lambda done, size: show_bar(reference, done, size)
+            )
+        )
+    if as_json:
+        print_json(str(saved))
+    else:
+        typer.echo(saved)
+
+
+@group.command()
+def delete(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+    """Delete a version, or every version of a dataset, unless an unfinished job uses it."""
+    datasets = client_of(context).datasets
+    _checked(lambda: datasets.delete(reference))
+    if as_json:
+        print_json({"deleted": reference})
+    else:
+        typer.echo(f"Deleted {reference}.", err=True)

@@ -1,0 +1,59 @@
+"""`ampctl evaluations`: the validation metrics of a job, by epoch."""
+
+import csv
+import io
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.options import AsJson, JobId, job_of
+from ampclient.cli.output import print_json, print_table
+from ampclient.formats import UNKNOWN
+
+if TYPE_CHECKING:
+    from ampclient.evaluations import Evaluations
+
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
+
+
+def evaluations(
+    context: typer.Context, job_id: JobId, *, as_csv: AsCsv = False, as_json: AsJson = False
+) -> None:
+    """Print the validation metrics of a job, a row for each evaluation."""
+    if as_csv and as_json:
+        raise typer.BadParameter("give --csv or --json, not both")
+    found = job_of(context, job_id).evaluations()
+    if as_json:
+        print_json(found.to_json())
+    elif as_csv:
+        typer.echo(_csv(found), nl=False)
+    elif found:
+        _print(found)
+    else:
+        typer.echo("The job has not been evaluated.", err=True)
+
+
+def _print(found: "Evaluations") -> None:
+    from ampclient.terminal_table import TableColumn
+
+    names = ("epoch", "step", *found.names)
+    columns = [TableColumn(name.upper(), align_right=True) for name in names[:2]]
+    columns += [TableColumn(formats.printable(name), align_right=True) for name in names[2:]]
+    print_table(columns, [tuple(_cell(row.get(name)) for name in names) for row in found])
+
+
+def _cell(value: int | float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return str(value) if isinstance(value, int) else formats.number(value)
+
+
+def _csv(found: "Evaluations") -> str:
+    """Epoch, step and metrics; empty cells where a value is missing."""
+    text = io.StringIO()
+    names = ["epoch", "step", *found.names]
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()

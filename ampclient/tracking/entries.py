@@ -1,0 +1,48 @@
+"""The entries of an upload: blocks of steps, events and pieces of the log, as they are sent."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ampcore.telemetry import StepBlock, array_codec
+from ampcore.telemetry.json_values import json_safe, storable_text
+
+OVERHEAD_BYTES: Final = 200
+"""The size of an entry besides its values."""
+MAX_TEXT: Final = 20_000
+"""Characters of an entry of the log."""
+
+
+@dataclass(frozen=True)
+class PendingEntry:
+    """An entry as it is sent; `first_step` and `steps` are those of a block, else None and 0."""
+
+    document: Mapping[str, Any]
+    size_bytes: int
+    first_step: int | None = None
+    steps: int = 0
+
+
+def steps_entry(block: StepBlock, scale_health: str) -> PendingEntry:
+    """A block, compressed."""
+    arrays = {name: block[name] for name in block.names}
+    packed = base64.b64encode(array_codec.encode(arrays)).decode()
+    document = {"type": "steps", "first_step": block.first_step, "packed": packed}
+    document["scale_health"] = scale_health
+    return PendingEntry(document, len(packed) + OVERHEAD_BYTES, block.first_step, len(block))
+
+
+def event_entry(event: str, data: Mapping[str, Any], step: int | None = None) -> PendingEntry:
+    """An event. Raises TypeError or ValueError for data that is not JSON."""
+    document = {"type": "event", "event": event, "step": step, "data": json_safe(dict(data))}
+    return PendingEntry(document, len(json.dumps(document)) + OVERHEAD_BYTES)
+
+
+def log_entries(text: str, stream: str) -> Iterator[PendingEntry]:
+    """Pieces of a text of any length."""
+    plain = storable_text(text)
+    for begin in range(0, len(plain), MAX_TEXT):
+        document = {"type": "log", "stream": stream, "text": plain[begin : begin + MAX_TEXT]}
+        yield PendingEntry(document, len(json.dumps(document)) + OVERHEAD_BYTES)

@@ -1,0 +1,111 @@
+"""The entries of a run that are not stored yet: in order, and bounded in bytes."""
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from ampclient.tracking.entries import PendingEntry
+from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
+
+MAX_BATCH_BYTES: Final = 160_000
+"""The size of the entries of an upload; the server accepts bodies of 256 KiB."""
+
+
+@dataclass
+class DroppedEntries:
+    """What was dropped because it did not fit, since it was last reported."""
+
+    entries: int = 0
+    steps: int = 0
+    first_step: int | None = None
+    end_step: int = 0
+
+    def add(self, entry: PendingEntry) -> None:
+        """Count an entry."""
+        self.entries += 1
+        if entry.first_step is not None:
+            self.first_step = entry.first_step if self.first_step is None else self.first_step
+            self.steps += entry.steps
+            self.end_step = entry.first_step + entry.steps
+
+    def __str__(self) -> str:
+        if self.first_step is None:
+            return f"{self.entries} events and log entries"
+        return f"{self.steps} steps between step {self.first_step} and {self.end_step - 1}"
+
+
+class Outbox:
+    """A queue of entries that keeps the newest ones within `capacity_bytes`.
+
+    A batch that was taken stays in it until it is confirmed, and is never dropped: the server may
+    have stored it although no response arrived.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._entries: deque[PendingEntry] = deque()
+        self._bytes = self._in_flight = 0
+        self._dropped = DroppedEntries()
+        self._is_discarded = False
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, entry: PendingEntry) -> bool:
+        """Append an entry; False if older ones had to be dropped for it."""
+        with self._lock:
+            if self._is_discarded:
+                return True
+            self._entries.append(entry)
+            self._bytes += entry.size_bytes
+            fits = self._bytes <= self._capacity_bytes
+            while self._bytes > self._capacity_bytes and len(self._entries) > self._in_flight + 1:
+                self._drop_oldest()
+            return fits
+
+    def take_batch(self) -> list[PendingEntry]:
+        """The entries of the next upload: those that were taken before, or the oldest ones."""
+        with self._lock:
+            if not self._in_flight:
+                self._in_flight = self._batch_length()
+            return [self._entries[index] for index in range(self._in_flight)]
+
+    def confirm_batch(self) -> None:
+        """Remove the batch that was taken."""
+        with self._lock:
+            for _ in range(self._in_flight):
+                self._bytes -= self._entries.popleft().size_bytes
+            self._in_flight = 0
+
+    def take_dropped(self) -> DroppedEntries:
+        """What was dropped since the last call."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, DroppedEntries()
+            return dropped
+
+    def discard(self) -> None:
+        """Drop everything, and ignore later entries."""
+        with self._lock:
+            self._is_discarded = True
+            self._entries.clear()
+            self._bytes = self._in_flight = 0
+
+    def _drop_oldest(self) -> None:
+        # Behind the batch in flight, which is at most one upload long.
+        self._entries.rotate(-self._in_flight)
+        entry = self._entries.popleft()
+        self._entries.rotate(self._in_flight)
+        self._bytes -= entry.size_bytes
+        self._dropped.add(entry)
+
+    def _batch_length(self) -> int:
+        size_bytes = steps = 0
+        for index, entry in enumerate(self._entries):
+            size_bytes += entry.size_bytes
+            steps += entry.steps
+            is_full = size_bytes > MAX_BATCH_BYTES or steps > MAX_STEPS or index >= MAX_ENTRIES
+            if index and is_full:
+                return index
+        return len(self._entries)

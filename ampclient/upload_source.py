@@ -1,0 +1,144 @@
+"""The bytes of an upload: a file, or a folder as a zip archive that is never written to disk.
+
+An archive is computed twice, first for its size and SHA-256, then piece by piece while it is sent.
+Both are equal, because names are sorted, nothing is compressed, and times are left out.
+"""
+
+import hashlib
+import os
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+READ_BYTES: Final = 2**20
+ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip archive can have."""
+FILE_MODE: Final = (stat.S_IFREG | 0o644) << 16
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of the upload: some bytes, or a part of a file."""
+
+    size_bytes: int
+    content: bytes = b""
+    file: Path | None = None
+    offset: int = 0
+    """Where the part begins in the file."""
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """Its bytes from `start` to before `end`. Raises OSError if the file has become shorter."""
+        if self.file is None:
+            yield self.content[start:end]
+            return
+        with self.file.open("rb") as file:
+            file.seek(self.offset + start)
+            left = end - start
+            while left > 0:
+                piece = file.read(min(READ_BYTES, left))
+                if not piece:
+                    raise OSError(f"{self.file} has become shorter during its upload")
+                left -= len(piece)
+                yield piece
+
+
+@dataclass(frozen=True)
+class UploadSource:
+    """The bytes to upload, and the name of the file that they make."""
+
+    file_name: str
+    segments: Sequence[Segment]
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of all bytes."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` to before `end`, in pieces. Raises OSError."""
+        first = 0
+        for segment in self.segments:
+            last = first + segment.size_bytes
+            if start < last and first < end:
+                yield from segment.read(max(start - first, 0), min(end, last) - first)
+            first = last
+
+    def sha256(self) -> str:
+        """The SHA-256 of all bytes. Raises OSError."""
+        digest = hashlib.sha256()
+        for piece in self.read(0, self.size_bytes):
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+def open_source(path: Path) -> UploadSource:
+    """The source for a file or folder. Raises OSError, and ValueError for an unsuitable folder."""
+    if path.is_dir():
+        return _zip_of(path)
+    if not path.is_file():
+        raise FileNotFoundError(2, "expected a file or a folder", str(path))
+    return UploadSource(path.name, [Segment(path.stat().st_size, file=path)])
+
+
+def _zip_of(folder: Path) -> UploadSource:
+    recorder = _Recorder()
+    with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
+        for file in _files(folder):
+            entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), ZIP_TIME)
+            entry.external_attr = FILE_MODE
+            entry.create_system = 3  # Unix, on every system: the archive must be the same
+            entry.file_size = file.stat().st_size
+            with archive.open(entry, "w") as target:
+                recorder.file = file
+                for piece in Segment(entry.file_size, file=file).read(0, entry.file_size):
+                    target.write(piece)
+                recorder.file = None
+    if not archive.filelist:
+        raise ValueError(f"expected a folder with files, received {str(folder)!r}, which has none")
+    return UploadSource(f"{folder.resolve().name}.zip", recorder.segments)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The regular files below a folder, sorted by path; links, pipes and devices are left out."""
+    found = [
+        Path(where) / name
+        for where, _, names in os.walk(folder, followlinks=False, onerror=_raise)
+        for name in names
+    ]
+    for file in sorted(found, key=lambda file: file.relative_to(folder).as_posix()):
+        if stat.S_ISREG(file.lstat().st_mode):
+            try:
+                str(file).encode("utf-8")
+            except UnicodeEncodeError:
+                raise ValueError(f"expected file names in UTF-8, received {str(file)!a}") from None
+            yield file
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class _Recorder:
+    """The file that zipfile writes to: keeps headers, and refers to the files for their content."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.file: Path | None = None
+        """The file whose content is being written; None for headers."""
+
+    def write(self, content: Any) -> int:
+        """Record bytes, as a segment of their own or as a continuation of the last one."""
+        size, last = len(content), self.segments[-1] if self.segments else None
+        if self.file is None:
+            self.segments.append(Segment(size, bytes(content)))
+        elif last is not None and last.file is self.file:
+            self.segments[-1] = Segment(last.size_bytes + size, file=self.file)
+        else:
+            self.segments.append(Segment(size, file=self.file))
+        return size
+
+    def flush(self) -> None:
+        """Nothing is buffered."""

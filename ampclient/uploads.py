@@ -1,0 +1,101 @@
+"""Upload a file or a folder: resumes after broken connections, also of an earlier process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ampclient import requests
+from ampclient._transport import Transport
+from ampclient.errors import AmpcoreError, Conflict, ConnectionFailed, StatusError
+from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
+from ampclient.upload_source import UploadSource, open_source
+from ampcore.api.datasets import DatasetVersion, Upload
+
+OnProgress = Callable[[int, int], object]
+"""Called with the number of bytes sent so far, and of all bytes."""
+
+CHUNK_BYTES: Final = 128 * 2**20
+"""The bytes of one request: what a server that is killed loses."""
+MAX_CHUNKS: Final = 1000
+"""A larger file is sent in larger requests: the server limits their number."""
+MIN_BYTES_PER_S: Final = 10 * 2**20
+"""How fast a server at least stores, hashes and joins what it has received."""
+TIMEOUT_S: Final = 60.0
+
+
+async def upload(
+    transport: Transport, name: str, path: Path, on_progress: OnProgress
+) -> DatasetVersion:
+    """Upload a file, or a folder as a zip archive, as the next version of a dataset.
+
+    Raises StatusError, ConnectionFailed, OSError, and ValueError for a folder without files.
+    """
+    source = await transport.run_in_thread(open_source, path)
+    sha256 = await transport.run_in_thread(source.sha256)
+    size = source.size_bytes
+    started = await transport.send(requests.start_upload(name, source.file_name, size, sha256))
+    if started.version is None:
+        await _send_all(transport, source, started, on_progress)
+        complete = requests.complete_upload(name, started.id)
+        version = await transport.send(complete, timeout=_timeout_s(size))
+    else:
+        version = await transport.send(requests.get_dataset_version(name, started.version))
+    on_progress(size, size)
+    return version
+
+
+async def _send_all(
+    transport: Transport, source: UploadSource, started: Upload, on_progress: OnProgress
+) -> None:
+    """Send what the server does not have yet, over as many connections as needed."""
+    size, offset = source.size_bytes, started.offset
+    position = requests.get_upload(started.dataset, started.id)
+    retries = RetryState(position, POLLING_RETRY_TIMEOUT_S)
+    chunk = max(CHUNK_BYTES, -(-size // MAX_CHUNKS))
+    while offset < size:
+        on_progress(offset, size)
+        try:
+            offset = await _send_chunk(transport, source, started, (offset, chunk), on_progress)
+            retries.reset()
+        except (ConnectionFailed, StatusError) as error:
+            delay_s = retries.next_delay_s(_repeatable(error))
+            await transport.sleep(delay_s)
+            offset = (await transport.send(position)).offset
+
+
+async def _send_chunk(
+    transport: Transport,
+    source: UploadSource,
+    started: Upload,
+    where: tuple[int, int],
+    on_progress: OnProgress,
+) -> int:
+    """Send at most the second number of bytes from the first one on; returns the new offset."""
+    start, most = where
+    end = min(start + most, source.size_bytes)
+
+    def pieces() -> Iterator[bytes]:
+        sent = start
+        for piece in source.read(start, end):
+            yield piece
+            sent += len(piece)
+            on_progress(sent, source.size_bytes)
+
+    request = requests.append_to_upload(started.dataset, started.id, start, end)
+    answer = await transport.send_content(request, pieces(), timeout=_timeout_s(end - start))
+    return answer.offset
+
+
+def _repeatable(error: AmpcoreError) -> AmpcoreError:
+    """The error as one after which the rest may be sent.
+
+    A conflict means that another request has sent these bytes, perhaps this client's own, whose
+    response was lost: the next offset is read again.
+    """
+    if isinstance(error, Conflict):
+        return ConnectionFailed(error.detail)
+    return error
+
+
+def _timeout_s(size_bytes: int) -> float:
+    return TIMEOUT_S + size_bytes / MIN_BYTES_PER_S

@@ -1,0 +1,10 @@
+"""The error of a Keras model that the grammar of layers cannot describe."""
+
+
+class NotConvertible(ValueError):
+    """A part of a Keras model has no place in a spec; `layer` names it, if it is one layer."""
+
+    def __init__(self, layer: str | None, reason: str) -> None:
+        self.layer, self.reason = layer, reason
+        subject = f"The layer {layer!r}" if layer is not None else "The model"
+        super().__init__(f"{subject} cannot be written as a spec: {reason}.")

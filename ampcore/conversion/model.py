@@ -1,0 +1,199 @@
+"""Converts a Keras model and proves the result: the spec's own model gives the same outputs."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.architectures import DataShape, describe_networks
+from ampcore.checkpoint.tensors import encode_tensors
+from ampcore.conversion.errors import NotConvertible
+from ampcore.conversion.graph import Graph, functional, read_graph
+from ampcore.models.building_blocks import build_network
+from ampcore.spec.layers.network import INPUT, infer
+from ampcore.spec.model import Layers
+
+Array = NDArray[Any]
+
+OPEN_SIZE: Final = 16
+"""What stands for an axis of unknown size while the conversion is proved."""
+EXAMPLES: Final = 4
+TOLERANCE: Final = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""By the compute dtype of the original, relative: the spec's model computes in float32, and
+kernels may add up in another order in another graph."""
+_NUMBER: Final = re.compile(r"_\d+(?=/|$)")
+
+
+class ConvertedModel(NamedTuple):
+    """A Keras model as a spec's `model` section, and its weights."""
+
+    model: dict[str, Any]
+    """`{"kind": "layers", …}`, for a JobSpec."""
+    weights: bytes
+    """A safetensors file: arrays by layer and weight, such as `conv2d/kernel`."""
+
+
+def layers_spec_from_keras(model: Any, *, logits: bool = False) -> ConvertedModel:
+    """Convert a functional or sequential Keras model into `model: {kind: layers}`.
+
+    The conversion is proved: the model that a worker would build gets the same weights and must
+    compute the same outputs for random inputs.
+
+    Args:
+        model: A built keras.Model; models inside it become layers with the prefix of their name.
+        logits: Leave out a softmax at the end, since the loss of a job takes logits.
+
+    Returns:
+        The section and the weights, which can be unpacked.
+
+    Raises:
+        NotConvertible: It names the layer that has no place in the grammar, and why.
+    """
+    graph = read_graph(model)
+    softmax = logits and _remove_softmax(graph)
+    section = _section(graph)
+    weights = _prove(model, Layers.model_validate(section), graph, softmax=softmax)
+    return ConvertedModel(section, encode_tensors(weights, {"format": "ampcore-weights-1"}))
+
+
+def _section(graph: Graph) -> dict[str, Any]:
+    """The section of the spec. Raises NotConvertible for inputs or layers that it cannot have."""
+    shapes = _input_shapes(graph)
+    inputs = {
+        name: {"shape": list(shape), "dtype": _dtype(name, graph.inputs[name])}
+        for name, shape in shapes.items()
+        if None not in shape
+    }
+    if len(inputs) < len(shapes):
+        if len(shapes) > 1:
+            raise NotConvertible(None, "with several inputs each needs a fixed shape")
+        # The only input, whose shape the data decides, has the grammar's own name.
+        [name] = shapes
+        for entry in graph.entries:
+            entry["inputs"] = [INPUT if one == name else one for one in entry["inputs"]]
+        graph.inputs = {INPUT: graph.inputs[name]}
+    section = {
+        "kind": "layers",
+        "inputs": inputs,
+        "layers": graph.entries,
+        "outputs": graph.outputs,
+    }
+    network = Layers.model_validate(section).connect()
+    problems = list(network.problems)
+    if not problems:
+        known = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
+        _, problems = infer(network, known, {})
+    if problems:
+        raise NotConvertible(None, str(problems[0]).rstrip("."))
+    return section
+
+
+def _input_shapes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
+    return {name: tuple(tensor.shape[1:]) for name, tensor in graph.inputs.items()}
+
+
+def _closed(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    return tuple(OPEN_SIZE if size is None else size for size in shape)
+
+
+def _dtype(name: str, tensor: Any) -> str:
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if dtype.startswith(("int", "uint")):
+        return "int32"
+    if "float" in dtype:
+        return "float32"
+    raise NotConvertible(name, f"its dtype is {dtype}; expected numbers")
+
+
+def _remove_softmax(graph: Graph) -> bool:
+    """Leave out the softmax of a single output; whether there was one."""
+    if len(graph.outputs) != 1:
+        return False
+    [name] = graph.outputs
+    [entry] = [entry for entry in graph.entries if entry["name"] == name]
+    others = [one for one in graph.entries if name in (*one["inputs"], one.get("reuse"))]
+    if others:
+        return False
+    axis = entry.get("axis", -1)
+    if (entry.get("layer") == "Softmax" and axis == -1) or (
+        entry.get("layer") == "Activation" and entry.get("activation") == "softmax"
+    ):
+        graph.entries.remove(entry)
+        graph.outputs = list(entry["inputs"])
+        del graph.layers[name]
+        return True
+    if entry.get("activation") == "softmax":
+        del entry["activation"]
+        return True
+    return False
+
+
+def _prove(model: Any, spec: Layers, graph: Graph, *, softmax: bool) -> Mapping[str, Array]:
+    """The weights by name, after both models gave the same outputs. Raises NotConvertible."""
+    shapes = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
+    first = next(iter(graph.inputs))
+    data = DataShape(shapes[first], 1, dtype=_dtype(first, graph.inputs[first]))  # type: ignore[arg-type]
+    built = build_network(describe_networks(spec, data)["model"])
+    weights = _copy_weights(built, graph)
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: _examples(rng, shape, _dtype(name, graph.inputs[name]))
+        for name, shape in shapes.items()
+    }
+    network = functional(model)
+    taken = keras.tree.pack_sequence_as(network._inputs_struct, list(inputs.values()))
+    expected = keras.tree.flatten(network(taken, training=False))
+    given = built(inputs if len(inputs) > 1 else inputs[first], training=False)
+    received = [given[name] for name in graph.outputs] if isinstance(given, dict) else [given]
+    if softmax:
+        received = [keras.ops.softmax(received[0])]
+    for name, mine, theirs in zip(graph.outputs, received, expected, strict=True):
+        _compare(name, _float64(mine), _float64(theirs), _tolerance(network))
+    return weights
+
+
+def _copy_weights(built: Any, graph: Graph) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, layer in graph.layers.items():
+        if not isinstance(layer, keras.layers.Layer):
+            continue
+        made = built.get_layer(name)
+        if not made.weights:  # a Normalization has its numbers in the spec
+            continue
+        made.set_weights(layer.get_weights())
+        for variable in made.weights:
+            _, _, below = variable.path.partition(f"{name}/")
+            path = f"{name}/{_NUMBER.sub('', below)}"
+            if path in found:
+                raise NotConvertible(name, f"two of its weights are named {path}")
+            found[path] = np.asarray(variable)
+    return found
+
+
+def _examples(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    # Keys below 2 are in every table.
+    size = (EXAMPLES, *shape)
+    return rng.integers(0, 2, size, np.int32) if dtype == "int32" else rng.random(size, np.float32)
+
+
+def _float64(tensor: Any) -> Array:
+    array: Array = keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64"))
+    return array
+
+
+def _tolerance(network: Any) -> float:
+    dtypes = {layer.compute_dtype for layer in network._flatten_layers()}
+    return max(TOLERANCE.get(dtype, TOLERANCE["float32"]) for dtype in dtypes)
+
+
+def _compare(name: str, received: Array, expected: Array, tolerance: float) -> None:
+    scale = float(np.max(np.abs(expected), initial=1.0))
+    if received.shape != expected.shape or not np.allclose(
+        received, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True
+    ):
+        raise NotConvertible(
+            name, "the model built from the spec computes other outputs; please report this"
+        )

@@ -1,0 +1,11 @@
+"""Readers of data files: rows by number, as NumPy arrays by column, without TensorFlow.
+
+No reader runs code from a file (no pickles), leaves the given folder, or uses more memory or disk
+than its limits allow.
+"""
+
+from ampcore.formats.limits import Limits
+from ampcore.formats.opening import list_splits, open_source
+from ampcore.formats.source import Array, Column, Dtype, Source, Split
+
+__all__ = ["Array", "Column", "Dtype", "Limits", "Source", "Split", "list_splits", "open_source"]

@@ -1,0 +1,124 @@
+"""`python -m ampcore.formats FILE` prints what a data file contains, as one line of JSON.
+
+The process limits its own memory, CPU time and the size of files that it writes. Exit codes: 0
+described, 1 the data is invalid, 2 the command is, 3 a limit was reached or the disk is full. With
+1 and 3 the JSON is `{"error": …}`.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Final
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from ampcore.errors import InvalidData
+from ampcore.spec.file_formats import FormatOptions
+
+INVALID_DATA: Final = 1
+BAD_COMMAND: Final = 2
+OUT_OF_RESOURCES: Final = 3
+MIB: Final = 2**20
+GRACE_S: Final = 10
+"""After the limit of CPU time, until the kernel ends the process."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class OutOfCpuTime(BaseException):
+    """The process has used its CPU time. No `except Exception` of a library catches it."""
+
+
+@app.command()
+def main(
+    file: Annotated[Path, typer.Argument(help="A data file, or a folder of them.")],
+    *,
+    options: Annotated[
+        str | None,
+        typer.Option(help='How to read it, as JSON: {"kind": "csv"}. Default: recognized.'),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the file in messages.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for converted files. Default: temporary.")
+    ] = None,
+    memory: Annotated[int, typer.Option(min=256, help="Memory of the process, in MiB.")] = 2048,
+    cpu: Annotated[int, typer.Option(min=1, help="CPU time, in seconds.")] = 600,
+    disk: Annotated[
+        int, typer.Option(min=1, help="The largest file that it may write, in MiB.")
+    ] = 65_536,
+) -> None:
+    """Print what FILE contains as JSON."""
+    chosen = _parse_options(options)
+    _limit_resources(memory * MIB, cpu, disk * MIB)
+    # Arrow's own allocators reserve more than they use.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    try:
+        from ampcore.formats.description import describe
+
+        description = describe(file, chosen, cache=cache, name=name)
+    except InvalidData as error:
+        _fail(
+            INVALID_DATA,
+            code="invalid_data",
+            source=error.source,
+            field=error.field,
+            expected=error.expected,
+            received=error.received,
+            message=str(error),
+        )
+    except MemoryError:
+        _fail(OUT_OF_RESOURCES, code="memory", message=f"It needs more than {memory:,} MiB.")
+    except OutOfCpuTime:
+        _fail(OUT_OF_RESOURCES, code="cpu", message=f"It needs more than {cpu:,} s of CPU time.")
+    except OSError as error:
+        message = f"Cannot write converted files: {error.strerror or error}."
+        _fail(OUT_OF_RESOURCES, code="disk", message=message)
+    typer.echo(description.model_dump_json())
+
+
+def _parse_options(text: str | None) -> FormatOptions | None:
+    if text is None:
+        return None
+    adapter: TypeAdapter[FormatOptions] = TypeAdapter(FormatOptions)
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        typer.echo(f"--options: {error}", err=True)
+        raise typer.Exit(BAD_COMMAND) from None
+
+
+def _limit_resources(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
+    """Set limits that the process cannot raise again."""
+    signal.signal(signal.SIGXCPU, _out_of_cpu_time)
+    for kind, soft, hard in (
+        (resource.RLIMIT_CORE, 0, 0),
+        # Private memory; files that are mapped into memory do not count.
+        (resource.RLIMIT_DATA, memory_bytes, memory_bytes),
+        (resource.RLIMIT_CPU, cpu_s, cpu_s + GRACE_S),
+        (resource.RLIMIT_FSIZE, file_bytes, file_bytes),
+    ):
+        limits = soft, hard
+        _, highest = resource.getrlimit(kind)
+        if highest != resource.RLIM_INFINITY:
+            limits = min(soft, highest), min(hard, highest)
+        resource.setrlimit(kind, limits)
+
+
+def _out_of_cpu_time(number: int, frame: FrameType | None) -> None:
+    # The kernel repeats the signal each second; a second error would disturb the first one.
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    raise OutOfCpuTime
+
+
+def _fail(exit_code: int, **error: Any) -> None:
+    typer.echo(json.dumps({"error": error}))
+    sys.exit(exit_code)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,138 @@
+"""Recognizes the format of a data file by its content, and the dialect of a CSV file."""
+
+import csv
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from ampcore.errors import InvalidData
+from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
+from ampcore.formats.csv_table import is_csv
+from ampcore.formats.files import DataFile, list_folder, open_file
+from ampcore.formats.image_layout import is_image
+from ampcore.formats.limits import Limits
+from ampcore.formats.npy import MAGIC as NPY
+from ampcore.formats.npz import SUFFIX as NPY_SUFFIX
+from ampcore.formats.parquet_table import is_parquet
+from ampcore.formats.tfrecord import GZIP, starts_like_tfrecord
+from ampcore.formats.tfrecord_table import is_tfrecord
+from ampcore.formats.zip_members import ZipMembers
+from ampcore.spec.file_formats import (
+    CsvOptions,
+    FormatOptions,
+    ImagesOptions,
+    NpyOptions,
+    NpzOptions,
+    ParquetOptions,
+    TextOptions,
+    TfrecordOptions,
+)
+
+SAMPLE_BYTES: Final = 65_536
+ZIP: Final = (b"PK\3\4", b"PK\5\6")
+PARQUET: Final = b"PAR1"
+DELIMITERS: Final = (",", ";", "\t", "|")
+DEFAULT_SEQUENCE: Final = TextOptions().sequence
+EXPECTED: Final = "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images"
+
+
+def guess_options(path: Path, name: str, limits: Limits) -> FormatOptions:
+    """The format of a file or folder. Raises InvalidData if none is recognized."""
+    options = _of_folder(path, name, limits) if path.is_dir() else _of_file(path, name, limits)
+    if options is None:
+        received = "a folder without such files" if path.is_dir() else "a file of another kind"
+        raise InvalidData(name, None, expected=EXPECTED, received=received)
+    return options
+
+
+def _of_folder(path: Path, name: str, limits: Limits) -> FormatOptions | None:
+    for parts in list_folder(path, name, limits.files):
+        if is_image(parts[-1]):
+            return ImagesOptions()
+        if is_parquet(parts[-1]):
+            return ParquetOptions()
+        if is_tfrecord(parts[-1]):
+            return TfrecordOptions()
+        if is_csv(parts[-1]):
+            return _of_file(path.joinpath(*parts), "/".join((name, *parts)), limits)
+    return None
+
+
+def _of_file(path: Path, name: str, limits: Limits) -> FormatOptions | None:
+    file = DataFile(path, name)
+    with open_file(file) as stream:
+        start = stream.read(SAMPLE_BYTES)
+    if start.startswith(ZIP):
+        return _of_archive(file, limits)
+    if start.startswith(NPY):
+        return NpyOptions()
+    if start.startswith(PARQUET):
+        return ParquetOptions()
+    if starts_like_tfrecord(_decompress_start(start)):
+        return TfrecordOptions()
+    return _of_text(start, name)
+
+
+def _of_archive(file: DataFile, limits: Limits) -> FormatOptions:
+    with ZipMembers(file, limits) as archive:
+        is_npz = all(member.name.endswith(NPY_SUFFIX) for member in archive.members)
+    return NpzOptions() if is_npz else ImagesOptions()
+
+
+def _decompress_start(start: bytes) -> bytes:
+    if not start.startswith(GZIP):
+        return start
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, SAMPLE_BYTES)
+    except (zlib.error, gzip.BadGzipFile):
+        return b""
+
+
+def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
+    """CSV by its name, or because all rows have several cells; else text."""
+    # A character may be divided at the end of the sample.
+    cut = start[:-4] if len(start) == SAMPLE_BYTES else start
+    text = cut.decode("utf-8-sig", errors="replace")
+    is_csv_name = name.lower().endswith(CSV_SUFFIXES)
+    if not text or "\0" in text or "\ufffd" in text[:-1]:
+        # The reader says on which line a CSV file is not UTF-8.
+        return CsvOptions() if text and is_csv_name else None
+    if len(start) == SAMPLE_BYTES:  # the last row is incomplete
+        text = text.rpartition("\n")[0] or text
+    dialects = [found for one in DELIMITERS if (found := _rows_of_equal_length(text, one))]
+    if dialects:
+        _, delimiter, header = max(dialects, key=lambda found: found[0])
+        values: dict[str, Any] = {"delimiter": delimiter, "header": header}
+        return CsvOptions(**values)
+    if is_csv_name:
+        has_header = not _is_number(text.partition("\n")[0])
+        is_tsv = name.lower().endswith(".tsv")
+        return CsvOptions(delimiter="\t" if is_tsv else ",", header=has_header)
+    # A short text has at least one window.
+    return TextOptions(sequence=max(1, min(DEFAULT_SEQUENCE, len(text) - 1)))
+
+
+def _rows_of_equal_length(text: str, delimiter: str) -> tuple[int, str, bool] | None:
+    """How many columns there are with this delimiter, and whether the first row names them.
+
+    None if there is only one column or one row, or rows differ in length.
+    """
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        rows = [row for row in reader if row]
+    except csv.Error:
+        return None
+    lengths = {len(row) for row in rows}
+    if len(rows) < 2 or len(lengths) != 1 or len(rows[0]) < 2:
+        return None
+    return len(rows[0]), delimiter, not any(map(_is_number, rows[0]))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""Decodes PNG and JPEG images with Pillow, with checks of their sizes before decoding."""
+
+import io
+import struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from ampcore.errors import InvalidData
+from ampcore.formats.place import Place
+from ampcore.spec.file_formats import ImageOptions
+
+FORMATS: Final = ("PNG", "JPEG")
+FILTERS: Final = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+INVALID: Final = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    struct.error,
+    Image.DecompressionBombError,
+    Image.DecompressionBombWarning,
+)
+"""What Pillow raises for damaged or hostile files."""
+MAX_CLASS: Final = 255
+
+
+def image_size(content: bytes, place: Place, max_pixels: int) -> tuple[int, int]:
+    """Height and width from the image's header. Raises InvalidData."""
+    with _open(content, place, max_pixels) as image:
+        return image.height, image.width
+
+
+def decode_image(
+    content: bytes, options: ImageOptions, place: Place, max_pixels: int
+) -> NDArray[np.uint8]:
+    """The pixels (height, width, channels) of an image, resized if the options say so.
+
+    Images of 16 bits are reduced to their upper 8. Raises InvalidData.
+    """
+    with _open(content, place, max_pixels) as image:
+        try:
+            converted = _convert(image, "L" if options.channels == 1 else "RGB")
+            if options.size is not None:
+                height, width = options.size
+                if converted.size != (width, height):
+                    converted = converted.resize((width, height), FILTERS[options.resample])
+        except INVALID as error:
+            raise _damaged(place, error) from None
+    pixels = np.asarray(converted, np.uint8)
+    return pixels.reshape(*pixels.shape[:2], options.channels)
+
+
+def decode_mask(
+    content: bytes, size: tuple[int, int] | None, place: Place, max_pixels: int
+) -> NDArray[np.uint8]:
+    """The class of each pixel (height, width): values of a grey image, indices of a palette.
+
+    Resized without mixing classes. Raises InvalidData.
+    """
+    with _open(content, place, max_pixels) as image:
+        if image.mode not in ("L", "P", "1"):
+            raise place.invalid(
+                "a mask with one channel of 8 bits or a palette", f"mode {image.mode}"
+            )
+        try:
+            image.load()
+            mask = image.convert("L") if image.mode == "1" else image
+            if size is not None and mask.size != size[::-1]:
+                mask = mask.resize(size[::-1], Image.Resampling.NEAREST)
+        except INVALID as error:
+            raise _damaged(place, error) from None
+        classes = np.array(mask, np.uint8)
+        return classes // MAX_CLASS if image.mode == "1" else classes
+
+
+def thumbnail(content: bytes, max_side: int, place: Place, max_pixels: int) -> bytes:
+    """The image as a PNG file whose sides are at most `max_side`. Raises InvalidData."""
+    with _open(content, place, max_pixels) as image:
+        try:
+            small = _convert(image, "RGB")
+            small.thumbnail((max_side, max_side))
+        except INVALID as error:
+            raise _damaged(place, error) from None
+        return _encode(small)
+
+
+def encode_pixels(pixels: NDArray[np.uint8], max_side: int) -> bytes:
+    """Pixels (h, w), (h, w, 1) or (h, w, 3) as a PNG file whose sides are at most `max_side`."""
+    image = Image.fromarray(pixels.squeeze(-1) if pixels.shape[2:] == (1,) else pixels)
+    image.thumbnail((max_side, max_side))
+    return _encode(image)
+
+
+def _encode(image: Image.Image) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def _open(content: bytes, place: Place, max_pixels: int) -> Image.Image:
+    try:
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError:
+        raise place.invalid("a PNG or JPEG image", "a file of another kind") from None
+    except INVALID as error:
+        raise _damaged(place, error) from None
+    if image.width * image.height > max_pixels:
+        received = f"{image.height} × {image.width}"
+        image.close()
+        raise place.invalid(f"at most {max_pixels:,} pixels", received)
+    return image
+
+
+def _convert(image: Image.Image, mode: str) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits; Pillow would clip them instead of scaling
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert(mode)
+
+
+def _damaged(place: Place, error: Exception) -> InvalidData:
+    return place.invalid("an undamaged image", str(error)[:200] or type(error).__name__)

@@ -1,0 +1,164 @@
+"""Reads images in a folder or a .zip: the columns `image`, and `label` or `mask`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.errors import InvalidData
+from ampcore.formats.cache import converted, digest
+from ampcore.formats.decoding_threads import DecodingThreads
+from ampcore.formats.image_codec import decode_image, decode_mask, image_size
+from ampcore.formats.image_files import FilePath, ImageFiles, open_files
+from ampcore.formats.image_layout import (
+    ImageRows,
+    arrange,
+    by_split,
+    class_names,
+    list_images,
+    splits_of,
+)
+from ampcore.formats.place import Place
+from ampcore.formats.source import (
+    Array,
+    Column,
+    Indices,
+    Request,
+    Source,
+    Split,
+    choose_columns,
+    choose_split,
+)
+from ampcore.spec.file_formats import ImagesOptions
+
+SIZES: Final = "sizes.json"
+
+
+class ImageSource(Source):
+    """Images that are decoded when they are read."""
+
+    def __init__(
+        self, request: Request, options: ImagesOptions, files: ImageFiles, rows: ImageRows
+    ) -> None:
+        """Check the sizes of all images if they are not resized. Raises InvalidData."""
+        self._request, self._options, self._files, self._rows = request, options, files, rows
+        self._threads = DecodingThreads()
+        self.rows = len(rows.images)
+        height, width = options.size or self._common_size()
+        available = {"image": Column((height, width, options.channels), "image")}
+        if rows.classes is not None:
+            available["label"] = Column((), "int32", rows.classes)
+        if rows.masks:
+            available["mask"] = Column((height, width), "uint8")
+        names = choose_columns(request.name, available, request.columns)
+        self.columns = {name: available[name] for name in names}
+
+    def image_bytes(self, column: str, row: int) -> bytes:
+        """The file of an image or mask."""
+        paths = self._rows.masks if column == "mask" else self._rows.images
+        if not paths or column == "label":
+            raise KeyError(column)
+        return self._files.read(paths[row])
+
+    def image_name(self, column: str, row: int) -> str:
+        """The path of an image or mask inside the folder or archive."""
+        paths = self._rows.masks if column == "mask" else self._rows.images
+        return "/".join(paths[row])
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._threads.close()
+        self._files.close()
+
+    def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
+        return {
+            name: self._rows.labels[indices]
+            if name == "label"
+            else self._decode(name, column, indices.tolist())
+            for name, column in columns.items()
+        }
+
+    def _decode(self, name: str, column: Column, rows: list[int]) -> Array:
+        """Images or masks."""
+        values = np.empty((len(rows), *column.shape), np.uint8)
+
+        def decode(at: int) -> None:
+            row = rows[at]
+            pixels = self._mask(row) if name == "mask" else self._image(row)
+            if pixels.shape != column.shape:
+                paths = self._rows.masks if name == "mask" else self._rows.images
+                raise self._place(paths[row]).invalid(
+                    f"{column.shape[0]} × {column.shape[1]} pixels",
+                    f"{pixels.shape[0]} × {pixels.shape[1]}",
+                )
+            values[at] = pixels
+
+        self._threads.run(decode, len(rows))
+        return values
+
+    def _image(self, row: int) -> NDArray[np.uint8]:
+        path = self._rows.images[row]
+        most = self._request.limits.pixels
+        return decode_image(self._files.read(path), self._options, self._place(path), most)
+
+    def _mask(self, row: int) -> NDArray[np.uint8]:
+        path = self._rows.masks[row]
+        most = self._request.limits.pixels
+        return decode_mask(self._files.read(path), self._options.size, self._place(path), most)
+
+    def _common_size(self) -> tuple[int, int]:
+        """The size of all images; (0, 0) for different ones if the request allows them."""
+        key = ("image sizes", digest(self._rows.images), self._files.fingerprint())
+        folder = converted(self._request.cache, key, self._write_sizes)
+        row, common, other = json.loads((folder / SIZES).read_text(encoding="utf-8"))
+        if other == common:
+            return common[0], common[1]
+        if self._request.any_size:
+            return 0, 0
+        first = "/".join(self._rows.images[0])
+        raise self._place(self._rows.images[row]).invalid(
+            f"{common[0]} × {common[1]} pixels like {first}, or the option `size`",
+            f"{other[0]} × {other[1]}",
+        )
+
+    def _write_sizes(self, folder: Path) -> None:
+        """The size of the first image, and the first other size with its row."""
+        common = self._size(0)
+        sizes = ((row, self._size(row)) for row in range(self.rows))
+        row, other = next(((row, size) for row, size in sizes if size != common), (0, common))
+        (folder / SIZES).write_text(json.dumps([row, common, other]), encoding="utf-8")
+
+    def _size(self, row: int) -> tuple[int, int]:
+        path, most = self._rows.images[row], self._request.limits.pixels
+        try:
+            return image_size(self._files.start(path), self._place(path), most)
+        except InvalidData:  # the size may be behind long metadata
+            return image_size(self._files.read(path), self._place(path), most)
+
+    def _place(self, path: FilePath) -> Place:
+        return Place("/".join((self._request.name, *path)), None)
+
+
+def images_splits(request: Request, options: ImagesOptions) -> tuple[Split, ...]:
+    """The splits in the names of folders. Raises InvalidData."""
+    files = open_files(request)
+    try:
+        return splits_of(by_split(list_images(request.name, files.paths)))
+    finally:
+        files.close()
+
+
+def open_images(request: Request, options: ImagesOptions) -> ImageSource:
+    """The images of a split, sorted by class and name. Raises InvalidData."""
+    files = open_files(request)
+    try:
+        parts = by_split(list_images(request.name, files.paths))
+        split = choose_split(request.name, splits_of(parts), request.split)
+        rows = arrange(request.name, parts[split], class_names(parts))
+        return ImageSource(request, options, files, rows)
+    except BaseException:
+        files.close()
+        raise

@@ -1,0 +1,86 @@
+"""Opens a data file by the options of its format."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from ampcore.errors import InvalidData
+from ampcore.formats.limits import Limits
+from ampcore.formats.source import Request, Source, Split
+from ampcore.spec.file_formats import FormatOptions
+
+MODULES: Final = {
+    "npz": "npz",
+    "npy": "npy",
+    "csv": "csv_table",
+    "parquet": "parquet_table",
+    "images": "images",
+    "tfrecord": "tfrecord_table",
+    "text": "text_file",
+}
+"""Each has `open_KIND`, and `KIND_splits` if its data may have splits."""
+
+
+def open_source(
+    path: Path,
+    options: FormatOptions,
+    *,
+    cache: Path,
+    split: Split | None = None,
+    columns: Sequence[str] | None = None,
+    name: str | None = None,
+    limits: Limits | None = None,
+) -> Source:
+    """Open the rows of a data file.
+
+    Args:
+        path: A file, or a folder of images or of files of one format. The caller has checked that
+            it may be read.
+        options: The format, and how to read it.
+        cache: A folder for converted files, for example the work folder of the job. A later open
+            of the same file uses them again.
+        split: Which part to read. None: the training data, or all if there are no splits.
+        columns: The columns to read; None for all.
+        name: The file in messages; by default the last part of `path`.
+        limits: The most that the file may need.
+
+    Raises:
+        InvalidData: The file is damaged, too large, or not of this format; a row is bad; or a
+            split or column does not exist.
+        OSError: The cache cannot be written.
+    """
+    request = Request(path, name or path.name, cache, split, columns, limits or Limits())
+    return open_request(request, options)
+
+
+def list_splits(
+    path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
+) -> tuple[Split, ...]:
+    """The splits that the names of files, folders or arrays tell; empty for data without splits.
+
+    Raises InvalidData.
+    """
+    return splits_of_request(Request(path, name or path.name, cache), options)
+
+
+def open_request(request: Request, options: FormatOptions) -> Source:
+    """Open what a request names. Raises InvalidData."""
+    if not request.path.exists():
+        raise InvalidData(
+            request.name, None, expected="a file or folder", received="no file of this name"
+        )
+    opener: Callable[[Request, Any], Source] = getattr(_module(options), f"open_{options.kind}")
+    return opener(request, options)
+
+
+def splits_of_request(request: Request, options: FormatOptions) -> tuple[Split, ...]:
+    """The splits of what a request names. Raises InvalidData."""
+    find = getattr(_module(options), f"{options.kind}_splits", None)
+    splits: tuple[Split, ...] = find(request, options) if find else ()
+    return splits
+
+
+def _module(options: FormatOptions) -> Any:
+    # Only the libraries of this format are loaded.
+    return import_module(f"ampcore.formats.{MODULES[options.kind]}")

@@ -1,0 +1,81 @@
+"""Reads the framing of TFRecord files: lengths and CRC-32C checksums; also compressed by gzip.
+
+Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+"""
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final, cast
+
+from crc32c import crc32c
+
+from ampcore.errors import InvalidData
+from ampcore.formats.files import DataFile, open_file
+from ampcore.formats.limits import Limits
+
+HEADER: Final = struct.Struct("<QI")
+CHECKSUM: Final = struct.Struct("<I")
+GZIP: Final = b"\x1f\x8b"
+MASK_DELTA: Final = 0xA282EAD8
+
+
+def masked_crc(content: bytes) -> int:
+    """The checksum in TFRecord files: CRC-32C, rotated and with a constant added."""
+    crc = crc32c(content)
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFF_FFFF
+
+
+def starts_like_tfrecord(start: bytes) -> bool:
+    """Whether the bytes are the header of a record with a correct checksum."""
+    if len(start) < HEADER.size:
+        return False
+    _, crc = HEADER.unpack_from(start)
+    return bool(crc == masked_crc(start[:8]))
+
+
+def read_records(file: DataFile, limits: Limits) -> Iterator[bytes]:
+    """The records of a file. Raises InvalidData, which names the number of a bad record."""
+    with open_file(file) as stream, _decompressed(stream, file) as content:
+        number = size = 0
+        while header := content.read(HEADER.size):
+            number += 1
+            place = f"record {number}"
+            if len(header) < HEADER.size or not starts_like_tfrecord(header):
+                raise _invalid(file, place, "a length with its CRC-32C", "other bytes")
+            length = HEADER.unpack(header)[0]
+            size += length
+            if length > limits.record_bytes:
+                expected = f"at most {limits.record_bytes:,} bytes"
+                raise _invalid(file, place, expected, f"{length:,}")
+            if size > limits.cache_bytes:
+                expected = f"at most {limits.cache_bytes:,} bytes in total"
+                raise _invalid(file, place, expected, "more")
+            record = content.read(length + CHECKSUM.size)
+            if len(record) != length + CHECKSUM.size:
+                raise _invalid(file, place, f"{length:,} bytes", "the end of the file")
+            record, checksum = record[:length], record[length:]
+            if CHECKSUM.unpack(checksum)[0] != masked_crc(record):
+                raise _invalid(file, place, "its CRC-32C", "another checksum: it is damaged")
+            yield record
+
+
+@contextmanager
+def _decompressed(stream: BinaryIO, file: DataFile) -> Iterator[BinaryIO]:
+    """The content of a file that may be compressed."""
+    magic = stream.read(len(GZIP))
+    stream.seek(0)
+    if magic != GZIP:
+        yield stream
+        return
+    try:
+        with gzip.open(stream) as content:
+            yield cast(BinaryIO, content)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise _invalid(file, None, "undamaged gzip data", str(error)) from None
+
+
+def _invalid(file: DataFile, place: str | None, expected: str, received: str) -> InvalidData:
+    return InvalidData(file.name, place, expected=expected, received=received)

@@ -1,0 +1,124 @@
+"""How a data file is read: the options of each file format, one class each.
+
+`ampcore.formats` reads files by them.
+"""
+
+import math
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from ampcore.spec.base import SpecModel
+
+MAX_COLUMNS: Final = 10_000
+MAX_SIDE: Final = 4096
+MAX_VALUES: Final = 2**26
+
+ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Number = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bool"]
+CellType = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bool", "string"]
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+Length = Annotated[int, Field(ge=1, le=MAX_VALUES)]
+Missing = Literal["error", "keep"]
+"""`error`: a missing value is an error. `keep`: it is read as NaN, or as None in text."""
+
+
+class ImageOptions(SpecModel):
+    """How PNG and JPEG images become arrays (height, width, channels) of uint8."""
+
+    size: tuple[Side, Side] | None = Field(default=None, strict=False)
+    """Height and width that images are resized to; without it all must have the same size."""
+    channels: Literal[1, 3] = 3
+    """1 grey, 3 red, green and blue. Transparency is dropped."""
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    """The filter for resizing; it covers all pixels when an image becomes smaller."""
+
+
+class NpzOptions(SpecModel):
+    """NumPy's .npz. `x_train` and `x_test` are the column `x` of two splits."""
+
+    kind: Literal["npz"] = "npz"
+    x: ColumnName | None = None
+    """The array that becomes the column `x`."""
+    y: ColumnName | None = None
+    """The array that becomes the column `y`."""
+
+
+class NpyOptions(SpecModel):
+    """NumPy's .npy: one array, the column `x`."""
+
+    kind: Literal["npy"] = "npy"
+
+
+class CsvOptions(SpecModel):
+    """Text with one row per line (RFC 4180, UTF-8)."""
+
+    kind: Literal["csv"] = "csv"
+    delimiter: Literal[",", ";", "\t", "|", " "] = ","
+    header: bool = True
+    """The first row names the columns; else they are `column_1`, `column_2` and so on."""
+    decimal_point: Literal[".", ","] = "."
+    dtypes: dict[ColumnName, CellType] = Field(default_factory=dict, max_length=MAX_COLUMNS)
+    """Types by column; the others are inferred from all rows."""
+    missing_values: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=64)], ...],
+        Field(strict=False, max_length=16),
+    ] = ("",)
+    """Unquoted cells that stand for a missing value."""
+    missing: Missing = "error"
+
+
+class ParquetOptions(SpecModel):
+    """Parquet with flat columns, lists of a fixed length, and images as Hugging Face has them."""
+
+    kind: Literal["parquet"] = "parquet"
+    image: ImageOptions = ImageOptions()
+    missing: Missing = "error"
+
+
+class ImagesOptions(ImageOptions):
+    """A folder or .zip of PNG and JPEG files: a folder per class, or `images` and `masks`."""
+
+    kind: Literal["images"] = "images"
+
+
+class RawBytes(SpecModel):
+    """Bytes that hold an array in row-major order, little endian."""
+
+    dtype: Number
+    shape: Annotated[tuple[Length, ...], Field(strict=False, max_length=4)] = ()
+
+    @model_validator(mode="after")
+    def _limit_values(self) -> Self:
+        if math.prod(self.shape) > MAX_VALUES:
+            raise ValueError(f"shape must have at most {MAX_VALUES:,} values")
+        return self
+
+
+class TfrecordOptions(SpecModel):
+    """TFRecord files of tf.train.Example, also compressed by gzip."""
+
+    kind: Literal["tfrecord"] = "tfrecord"
+    raw: dict[ColumnName, RawBytes] = Field(default_factory=dict, max_length=MAX_COLUMNS)
+    """Features whose bytes are an array."""
+    image: ImageOptions = ImageOptions()
+    missing: Missing = "error"
+
+
+class TextOptions(SpecModel):
+    """UTF-8 text in windows of `sequence` characters: `x`, and `y`, the next characters."""
+
+    kind: Literal["text"] = "text"
+    sequence: int = Field(default=128, ge=1, le=65_536)
+
+
+FormatOptions = Annotated[
+    NpzOptions
+    | NpyOptions
+    | CsvOptions
+    | ParquetOptions
+    | ImagesOptions
+    | TfrecordOptions
+    | TextOptions,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,1 @@
+"""Datasets: receive uploads, create versions from them, delete versions, resolve references."""

@@ -1,0 +1,40 @@
+"""Delete versions of datasets, unless an unfinished job uses them."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from ampcore.spec.dataset_reference import VersionReference
+from server.errors import Conflict, NotFound
+from store import audit, datasets, file_removals
+from store.audit import Actor
+from store.datasets import STORAGE_FOLDER
+from store.file_removals import Removal
+
+
+def delete_versions(
+    session: Session, project: str, wanted: VersionReference, actor: Actor
+) -> Sequence[Removal]:
+    """Delete a version, or all of them without a number; returns the files to delete afterwards.
+
+    Raises NotFound, and Conflict if a job that has not ended uses one of them.
+    """
+    datasets.lock_project(session, project)
+    doomed = datasets.lock_for_deletion(session, project, wanted)
+    if not doomed:
+        raise dataset_not_found(wanted)
+    numbers = [version.number for version in doomed]
+    if (job := datasets.unfinished_job(session, project, wanted.name, numbers)) is not None:
+        job_id, job_name, reference = job
+        raise Conflict(
+            f"Cannot delete {reference}: the job {job_name!r} ({job_id}), which has not ended, "
+            "uses it. Wait for its end, or cancel it."
+        )
+    paths = datasets.delete_versions(session, doomed)
+    audit.record(session, actor, "dataset.delete", str(wanted), project=project, versions=numbers)
+    return file_removals.schedule(session, STORAGE_FOLDER, paths)
+
+
+def dataset_not_found(wanted: VersionReference) -> NotFound:
+    """The error for a dataset or version that does not exist, or is of another project."""
+    return NotFound(f"There is no dataset {str(wanted)[:80]!r}.")

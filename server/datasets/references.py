@@ -1,0 +1,67 @@
+"""Replace the dataset that a spec names by one version of it, which the job keeps."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from ampcore.spec import JobSpec, Problem, SpecValidationError
+from ampcore.spec.dataset_reference import VersionReference
+from ampcore.spec.problems import closest_match, format_value
+from store import datasets
+from store.database import Database
+
+POINTER: Final = "/data/dataset"
+MAX_NAMES: Final = 1000
+SHOWN_NAMES: Final = 5
+
+
+def reference_of(spec: JobSpec) -> VersionReference | None:
+    """The dataset that a spec names, if it names one."""
+    text = getattr(spec.data, "dataset", None)
+    return VersionReference.parse(text) if text is not None else None
+
+
+def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
+    """The spec with `birds` replaced by its newest version, as in `birds@3`.
+
+    A spec without a dataset costs no query. Raises SpecValidationError for an unknown one.
+    """
+    wanted = reference_of(spec)
+    if wanted is None:
+        return spec
+    with database.read() as session:
+        version = datasets.find(session, project, wanted)
+        if version is None:
+            raise SpecValidationError([_unknown(session, wanted, project)])
+    pinned = str(VersionReference(wanted.name, version.number))
+    return spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": pinned})})
+
+
+def lock_datasets(session: Session, jobs: Iterable[tuple[JobSpec, str]]) -> None:
+    """Lock the pinned versions of new jobs, each a spec and its project, until the commit.
+
+    Raises SpecValidationError if one has been deleted since it was pinned.
+    """
+    wanted = {
+        (project, reference.name, reference.number)
+        for spec, project in jobs
+        if (reference := reference_of(spec)) is not None and reference.number is not None
+    }
+    if not wanted:
+        return
+    for project, name, number in sorted(wanted - datasets.lock_versions(session, wanted)):
+        raise SpecValidationError([_unknown(session, VersionReference(name, number), project)])
+
+
+def _unknown(session: Session, wanted: VersionReference, project: str) -> Problem:
+    newest = datasets.find(session, project, VersionReference(wanted.name))
+    if newest is not None:
+        reference = str(VersionReference(wanted.name, newest.number))
+        expected = f"a version of {wanted.name} (the newest is {reference})"
+        return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), reference)
+    names = datasets.names(session, project, limit=MAX_NAMES)
+    listed = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
+    expected = f"a dataset of the project {project} (it has {listed or 'none yet'})"
+    suggestion = closest_match(wanted.name, names)
+    return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), suggestion)

@@ -1,0 +1,40 @@
+"""The spec of a job that continues a finished one for more epochs, from its last checkpoint."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.errors import Conflict
+from server.jobs.actions import EXTEND, refusal
+from server.jobs.cloned_spec import clone_document
+from store import artifacts, evaluations, tables
+
+
+def extended_document(session: Session, job: tables.Job, epochs: int) -> Any:
+    """The spec of a finished job, with more epochs; a job with `train.steps` gets as many steps.
+
+    Raises Conflict if the job has not succeeded, or has no checkpoint of its end.
+    """
+    if job.state not in EXTEND.states:
+        raise refusal(session, EXTEND, job)
+    _check_checkpoint(session, job)
+    train = job.spec["train"]
+    if train["steps"] is None:
+        return clone_document(job, {"train.epochs": train["epochs"] + epochs})
+    steps_per_epoch = evaluations.steps_per_epoch(session, job.id)
+    if steps_per_epoch is None:
+        raise Conflict("Cannot extend the job: its events do not tell the steps of an epoch.")
+    return clone_document(job, {"train.steps": train["steps"] + epochs * steps_per_epoch})
+
+
+def _check_checkpoint(session: Session, job: tables.Job) -> None:
+    saved = [row.step for row in artifacts.checkpoints(session, job.id)]
+    if job.total_steps in saved:
+        return
+    if job.spec["train"]["checkpoint_every_s"] is None:
+        why = "with train.checkpoint_every_s null it saved no checkpoint"
+    elif saved:
+        why = f"its last checkpoint is after {saved[0]} of {job.total_steps} steps"
+    else:
+        why = "none of its checkpoints is stored"
+    raise Conflict(f"Cannot extend the job: {why}. Clone it with more train.epochs instead.")

@@ -1,0 +1,150 @@
+"""Convert the entries of an upload into the rows of a tracked run, with every value checked."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampcore.api.base import NON_FINITE
+from ampcore.api.runs import (
+    MAX_COLUMNS,
+    MAX_STEP,
+    MAX_STEPS,
+    Entry,
+    RunEvent,
+    RunLog,
+    RunSteps,
+    RunUpload,
+)
+from ampcore.spec import Problem
+from ampcore.spec.problems import Location, format_value, json_pointer
+from ampcore.spec.tracked import COLUMN_NAME
+from ampcore.telemetry import COLUMNS, Event, EventType, StepBlock, array_codec
+from server.errors import RequestInvalid
+from store.ingest import EncodedBlock, LogChunk, TelemetryEntry
+from store.tracked_runs import Upload
+
+DEFAULTS: Final[dict[str, float]] = {
+    "loss": np.nan,
+    "loss_scale": 1.0,
+    "skipped": False,
+    "step_time_s": 0.0,
+    "examples": 0,
+}
+"""Values of columns that were left out; other columns are not stored then, and not plotted."""
+MAX_STEP_TIME_S: Final = 1e9
+LATEST: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
+MAX_PACKED_BYTES: Final = 8 * 2**20
+"""The size of the unpacked columns of one entry."""
+
+
+def upload_of(body: RunUpload) -> Upload:
+    """The entries as they are stored. Raises RequestInvalid for the first invalid one."""
+    entries: list[TelemetryEntry] = []
+    steps = 0
+    for index, entry in enumerate(body.entries):
+        at: Location = ("body", "entries", index)
+        entries.append(_stored_entry(entry, at))
+        if isinstance(found := entries[-1], EncodedBlock):
+            steps += found.count
+            if steps > MAX_STEPS:
+                raise _invalid(at, f"at most {MAX_STEPS} steps in an upload", steps)
+    return Upload(body.first_entry, entries, body.total_steps)
+
+
+def _stored_entry(entry: Entry, at: Location) -> TelemetryEntry:
+    match entry:
+        case RunSteps():
+            return _encoded_block(entry, at)
+        case RunEvent():
+            return Event(EventType(entry.event), entry.step, entry.data)
+        case RunLog():
+            return LogChunk(entry.stream, entry.text)
+
+
+def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
+    from ampcore.telemetry.codec import encode  # imports pyarrow, which delays the server's start
+
+    block = StepBlock(entry.first_step, _columns(entry, at))
+    if block.end_step > MAX_STEP:
+        raise _invalid((*at, "first_step"), f"steps below {MAX_STEP}", block.end_step - 1)
+    latest = {name: float(block[name][-1]) for name in LATEST if name in block}
+    return EncodedBlock(
+        first_step=block.first_step,
+        count=len(block),
+        stats=block.stats,
+        payload=encode(block),
+        latest={**latest, "examples_per_s": block.examples_per_s},
+        totals={} if entry.scale_health is None else {"scale_health": entry.scale_health},
+    )
+
+
+def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
+    """The columns in the dtypes of a block, those of every block first."""
+    given, at = _given_columns(entry, at)
+    lengths = {len(values) for values in given.values()}
+    if len(lengths) != 1 or not 0 < (count := lengths.pop()) <= MAX_STEPS:
+        raise _invalid(at, f"columns of one length from 1 to {MAX_STEPS}", sorted(lengths))
+    found = {name: _column(name, values, (*at, name)) for name, values in given.items()}
+    for name, value in DEFAULTS.items():
+        if name not in found:
+            found[name] = np.full(count, value, COLUMNS[name])
+    columns = {name: found[name] for name in (*COLUMNS, *found) if name in found}
+    for name, most in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):
+        values = columns[name]
+        if not ((values >= 0) & (values <= most)).all():
+            raise _invalid((*at, name), "finite numbers of 0 or more", "another number")
+    return columns
+
+
+def _given_columns(
+    entry: RunSteps, at: Location
+) -> tuple[Mapping[str, Sequence[Any] | NDArray[Any]], Location]:
+    if (entry.columns is None) == (entry.packed is None):
+        raise _invalid(at, "either columns or packed", "both or none of them")
+    if entry.columns is not None:
+        return {
+            name: [NON_FINITE[value] if isinstance(value, str) else value for value in values]
+            for name, values in entry.columns.items()
+        }, (*at, "columns")
+    at = (*at, "packed")
+    try:
+        packed = base64.b64decode(entry.packed or "", validate=True)
+        columns = array_codec.decode_untrusted(packed, MAX_PACKED_BYTES)
+    except (binascii.Error, ValueError) as error:
+        raise _invalid(at, "columns encoded in Base64", str(error)) from None
+    unknown = [name for name in columns if not COLUMN_NAME.fullmatch(name)]
+    if unknown or len(columns) > MAX_COLUMNS:
+        expected = f"at most {MAX_COLUMNS} columns with names that match {COLUMN_NAME.pattern}"
+        raise _invalid(at, expected, unknown[:1] or len(columns))
+    return columns, at
+
+
+def _column(name: str, values: Sequence[Any] | NDArray[Any], at: Location) -> NDArray[Any]:
+    if name == "step":
+        raise _invalid(at, "another name: steps are numbered from first_step on", name)
+    dtype = np.dtype(COLUMNS.get(name, np.float32))
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if dtype.kind == "i":
+                return _integers(values)
+            return np.asarray(values, np.float64).astype(dtype)
+    except (OverflowError, ValueError, TypeError):
+        raise _invalid(at, f"numbers that fit into {dtype.name}", "other values") from None
+
+
+def _integers(values: Sequence[Any] | NDArray[Any]) -> NDArray[np.int32]:
+    """As int32. Raises ValueError for other numbers."""
+    exact = np.asarray(values, np.float64)
+    limits = np.iinfo(np.int32)
+    if not ((exact == np.floor(exact)) & (exact >= limits.min) & (exact <= limits.max)).all():
+        raise ValueError
+    return exact.astype(np.int32)
+
+
+def _invalid(at: Location, expected: str, received: object) -> RequestInvalid:
+    problem = Problem(json_pointer(at), "invalid_value", expected, format_value(received))
+    return RequestInvalid([problem])

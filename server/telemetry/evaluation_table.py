@@ -1,0 +1,28 @@
+"""Evaluations as a table, for the formats that steps have."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from server.telemetry.step_table import StepTable
+from store.evaluations import Evaluation
+
+UNKNOWN_EPOCH: Final = -1
+
+
+def evaluation_table(evaluations: Sequence[Evaluation]) -> StepTable:
+    """One row per evaluation: `step`, `epoch` (-1 if unknown), and a column for each metric.
+
+    A metric that an evaluation does not have is NaN.
+    """
+    names = dict.fromkeys(name for one in evaluations for name in one.metrics)
+    epochs = [UNKNOWN_EPOCH if one.epoch is None else one.epoch for one in evaluations]
+    return {
+        "step": np.array([one.step for one in evaluations], np.int64),
+        "epoch": np.array(epochs, np.int64),
+        **{
+            name: np.array([one.metrics.get(name, np.nan) for one in evaluations], np.float64)
+            for name in names
+        },
+    }

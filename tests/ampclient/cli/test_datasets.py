@@ -1,0 +1,126 @@
+"""`ampctl dataset` against the real API."""
+
+import json
+import os
+import re
+
+import pytest
+from sqlalchemy import update
+
+from ampcore.spec import State
+from store.tables import DatasetVersion
+from tests.ampclient.cli.conftest import SPEC
+
+COLUMNS = [
+    {"name": "x_train", "shape": [28, 28], "dtype": "uint8"},
+    {"name": "y_train", "shape": [], "dtype": "int64", "classes": ["cat", "dog"]},
+]
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: this is about the command line."""
+    return sqlite_url
+
+
+@pytest.fixture
+def address(api):
+    """The real API in place of the fake server."""
+    return api.url
+
+
+@pytest.fixture(autouse=True)
+def connection(configured, api):
+    configured.write_text(json.dumps({"url": api.url, "token": api.token}))
+
+
+@pytest.fixture
+def birds(tmp_path):
+    (tmp_path / "Birds.npz").write_bytes(b"content")
+    return str(tmp_path / "Birds.npz")
+
+
+def test_a_file_is_pushed_listed_shown_pulled_and_deleted(ampctl, birds, tmp_path):
+    pushed = ampctl("dataset", "push", birds)
+    assert (pushed.code, pushed.out) == (0, "birds@1\n"), pushed.err
+    again = ampctl("dataset", "push", birds, "--name", "owls", "--json").json()
+    assert (again["dataset"], again["number"], again["size_bytes"]) == ("owls", 1, 7)
+    head, first, second = ampctl("dataset", "list").out.splitlines()
+    assert head.split() == ["DATASET", "NEWEST", "VERSIONS", "KIND", "ROWS", "SIZE", "UPLOADED"]
+    assert (first.split()[0], second.split()[0]) == ("birds", "owls")
+    assert [item["name"] for item in ampctl("dataset", "list", "--json").json()] == [
+        "birds",
+        "owls",
+    ]
+    assert "birds@1" in ampctl("dataset", "show", "birds").out.splitlines()[1]
+    [version] = ampctl("dataset", "show", "birds", "--json").json()
+    assert version["number"] == 1
+    pulled = ampctl("dataset", "pull", "birds", "-o", str(tmp_path / "new"))
+    assert pulled.out == f"{tmp_path / 'new' / 'Birds.npz'}\n"
+    assert (tmp_path / "new" / "Birds.npz").read_bytes() == b"content"
+    deleted = ampctl("dataset", "delete", "birds@1")
+    assert (deleted.code, deleted.err) == (0, "Deleted birds@1.\n")
+    ampctl("dataset", "delete", "owls")
+    empty = ampctl("dataset", "list")
+    assert (empty.out, empty.code) == ("", 0)
+    assert "no datasets yet" in empty.err
+
+
+@pytest.mark.parametrize("rows", [[[1, 0.5], [2, "a\x1b[31m"]], [{"x": 1}, {"x": 2, "y": [3]}]])
+def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds, rows):
+    ampctl("dataset", "push", birds)
+    described = {"kind": "npz", "rows": 60_000, "columns": COLUMNS, "preview": {"rows": rows}}
+    with api.database.write() as session:
+        session.execute(update(DatasetVersion).values(state="described", **described))
+    shown = ampctl("dataset", "show", "birds@1").out
+    assert "rows      60,000" in shown
+    assert re.search(r"x_train +uint8 +\[28, 28\]", shown)
+    assert '["cat", "dog"]' in shown
+    assert "\x1b" not in shown
+    assert ampctl("dataset", "show", "birds@1", "--json").json()["preview"] == {"rows": rows}
+
+
+def test_a_folder_is_pushed_as_an_archive(ampctl, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "1.png").write_bytes(os.urandom(100))
+    pushed = ampctl("dataset", "push", str(tmp_path / "photos"), "--json").json()
+    assert (pushed["dataset"], pushed["file_name"]) == ("photos", "photos.zip")
+
+
+def test_a_job_is_submitted_with_a_dataset_and_keeps_it(ampctl, birds, tmp_path):
+    ampctl("dataset", "push", birds)
+    spec = SPEC.replace("{kind: digits}", "{kind: npz, dataset: birds}")
+    (tmp_path / "job.yaml").write_text(spec)
+    job = ampctl("submit", str(tmp_path / "job.yaml"), "--json").json()
+    assert job["spec"]["data"]["dataset"] == "birds@1"
+    refused = ampctl("dataset", "delete", "birds")
+    assert refused.code == 1
+    assert "the job 'digits-fp16'" in refused.err
+
+
+def test_the_job_that_uses_a_version_is_named(ampctl, birds, make_job):
+    ampctl("dataset", "push", birds)
+    make_job(State.PAUSED, name="my job", data={"kind": "npz", "dataset": "birds@1"})
+    assert "'my job'" in ampctl("dataset", "delete", "birds@1").err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "Birds"],
+        ["show", "birds@x"],
+        ["pull", "@1"],
+        ["delete", "birds@0"],
+        ["push", "/nowhere"],
+        ["push", ".", "--name", "Birds"],
+    ],
+)
+def test_malformed_names_and_missing_files_are_wrong_usage(ampctl, arguments):
+    assert ampctl("dataset", *arguments).code == 2
+
+
+def test_an_unknown_dataset_is_an_error(ampctl):
+    for command in ("show", "pull", "delete"):
+        result = ampctl("dataset", command, "birds")
+        assert result.code == 1
+        assert "There is no dataset 'birds'" in result.err

@@ -1,0 +1,97 @@
+"""`python -m ampcore.formats`: JSON, exit codes, and the limits of the process."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from ampcore.formats.__main__ import app
+from tests.waiting import DEADLINE_S
+
+
+def run(*arguments):
+    """The exit code and the JSON of a run in a child process."""
+    command = [sys.executable, "-m", "ampcore.formats", *map(str, arguments)]
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert finished.stdout.count("\n") == 1, finished.stderr
+    return finished.returncode, json.loads(finished.stdout)
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "birds.csv").write_text("a;b\n1;2\n")
+    return tmp_path / "birds.csv"
+
+
+def test_a_description_is_one_line_of_json(table):
+    code, described = run(table)
+    assert code == 0
+    assert (described["kind"], described["rows"]) == ("csv", 1)
+
+
+def test_options_replace_what_is_recognized(table, tmp_path):
+    options = json.dumps({"kind": "csv", "delimiter": ","})
+    code, described = run(table, "--options", options, "--cache", tmp_path / "cache")
+    assert code == 0
+    assert [column["name"] for column in described["columns"]] == ["a;b"]
+    assert list((tmp_path / "cache").glob("*/table.arrow"))
+
+
+def test_invalid_data_is_json_with_the_place(tmp_path):
+    (tmp_path / "birds.csv").write_text("a,b\n1,2\n3\n")
+    code, result = run(tmp_path / "birds.csv", "--name", "upload", "--options", '{"kind":"csv"}')
+    assert code == 1
+    assert result["error"] == {
+        "code": "invalid_data",
+        "source": "upload",
+        "field": "line 3",
+        "expected": "2 cells, one for each column",
+        "received": "1",
+        "message": "upload, line 3: expected 2 cells, one for each column; received 1.",
+    }
+
+
+def test_a_missing_file_is_invalid_data(tmp_path):
+    code, result = run(tmp_path / "secret" / "birds.csv")
+    assert code == 1
+    assert result["error"]["message"] == (
+        "birds.csv: expected a file; received no file of this name."
+    )
+
+
+@pytest.mark.parametrize("options", ["{", '{"kind": "pickle"}', '{"kind": "csv", "x": 1}'])
+def test_unknown_options_are_a_wrong_command(table, options):
+    # In this process: the command fails before it limits its own.
+    result = CliRunner().invoke(app, [str(table), "--options", options])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("--options: ")
+
+
+def test_memory_is_limited(tmp_path):
+    # One page that decompresses to 150 MB.
+    values = pa.array([b"\x89PNG" + bytes(150_000_000)])
+    pq.write_table(
+        pa.table({"a": values, "b": [1]}), tmp_path / "bomb", compression="zstd", use_dictionary=[]
+    )
+    assert (tmp_path / "bomb").stat().st_size < 1_000_000
+    code, result = run(tmp_path / "bomb", "--memory", 256)
+    assert (code, result["error"]["code"]) == (3, "memory")
+
+
+def test_cpu_time_is_limited(tmp_path):
+    np.savez_compressed(tmp_path / "it.npz", x=np.zeros(2**29, np.uint8))
+    code, result = run(tmp_path / "it.npz", "--cpu", 1)
+    assert (code, result["error"]["code"]) == (3, "cpu")
+
+
+def test_the_disk_is_limited(tmp_path):
+    np.savez_compressed(tmp_path / "it.npz", x=np.zeros(2**22, np.uint8))
+    code, result = run(tmp_path / "it.npz", "--disk", 1)
+    assert (code, result["error"]["code"]) == (3, "disk")

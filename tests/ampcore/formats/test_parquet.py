@@ -1,0 +1,288 @@
+"""Parquet files: columns of supported types come back; the others are refused by name."""
+
+import datetime
+import json
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ampcore.errors import InvalidData
+from ampcore.formats import Limits, list_splits, open_source
+from ampcore.spec.file_formats import ImageOptions, ParquetOptions
+from tests.ampcore.formats.samples import noise, png, png_of
+
+PARQUET = ParquetOptions()
+KEEP = ParquetOptions(missing="keep")
+DTYPES = st.sampled_from(["u1", "i1", "i2", "u2", "i4", "u4", "i8", "f2", "f4", "f8", "?"])
+COLUMNS = st.integers(1, 40).flatmap(
+    lambda rows: st.lists(
+        DTYPES.flatmap(
+            lambda dtype: st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 2, 2)]).flatmap(
+                lambda shape: hnp.arrays(np.dtype(dtype), shape)
+            )
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+
+
+def as_arrow(array):
+    return pa.array(array.tolist(), nested(pa.from_numpy_dtype(array.dtype), array.ndim - 1))
+
+
+def nested(dtype, levels):
+    return dtype if not levels else pa.list_(nested(dtype, levels - 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(COLUMNS, st.sampled_from(["none", "snappy", "zstd", "gzip"]), st.integers(1, 50))
+def test_numbers_and_vectors_are_read_as_they_were_written(arrays, compression, group):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "it.parquet")
+        table = pa.table({f"c{number}": as_arrow(one) for number, one in enumerate(arrays)})
+        pq.write_table(table, path, compression=compression, row_group_size=group)
+        source = open_source(path, PARQUET, cache=Path(folder))
+        read = source.read(np.arange(source.rows))
+        for number, array in enumerate(arrays):
+            column = source.columns[f"c{number}"]
+            assert column.shape == array.shape[1:]
+            assert read[f"c{number}"].dtype == column.dtype
+            np.testing.assert_array_equal(read[f"c{number}"], array)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes birds.parquet."""
+
+    def write_table(columns, **keywords):
+        table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+        pq.write_table(table, tmp_path / "birds.parquet", **keywords)
+        return tmp_path / "birds.parquet"
+
+    return write_table
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        (["a", "é", ""], ["a", "é", ""]),
+        (pa.array(["a", "b"], pa.large_string()), ["a", "b"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        ([datetime.date(2024, 2, 29)], ["2024-02-29"]),
+        (pa.array([Decimal("1.25")]), [1.25]),
+        (pa.array([[1.5, 2.5]], pa.list_(pa.float32(), 2)), [[1.5, 2.5]]),
+        (pa.array([[1, 2]], pa.large_list(pa.int32())), [[1, 2]]),
+    ],
+)
+def test_other_types_are_converted(write, read_all, values, read):
+    assert read_all(write({"a": values}), PARQUET)["a"].tolist() == read
+
+
+def test_images_of_hugging_face_are_decoded(write, open_file):
+    pixels = [noise(5, 4, seed=seed) for seed in range(3)]
+    images = [{"bytes": png_of(one), "path": "a.png"} for one in pixels]
+    source = open_file(write({"image": images}), PARQUET)
+    assert source.columns["image"].shape == (5, 4, 3)
+    np.testing.assert_array_equal(source.read(np.arange(3))["image"], pixels)
+    assert source.image_bytes("image", 2) == images[2]["bytes"]
+
+
+def test_images_as_bytes_are_resized(write, read_all):
+    path = write({"image": [png(4, 6, 9), png(8, 8, 9)], "y": [0, 1]})
+    options = ParquetOptions(image=ImageOptions(size=(2, 3), channels=1))
+    assert read_all(path, options)["image"].tolist() == np.full((2, 2, 3, 1), 9).tolist()
+
+
+def test_images_of_different_sizes_need_the_option_size(write, open_file):
+    with pytest.raises(InvalidData, match="column image: expected images of one size, or"):
+        open_file(write({"image": [png(4, 6), png(8, 8)]}), PARQUET)
+
+
+def test_images_are_checked_before_they_are_decoded(write, open_file):
+    path = write({"image": [png(4, 6), png(200, 200)]})
+    with pytest.raises(InvalidData, match="row 2, column image: expected at most 1,000 pixels"):
+        open_file(path, PARQUET, limits=Limits(pixels=1000))
+
+
+@pytest.mark.parametrize("options", [PARQUET, KEEP])
+@pytest.mark.parametrize("missing", [None, {"bytes": None, "path": "a.png"}])
+def test_a_missing_image_is_an_error(write, open_file, options, missing):
+    images = [{"path": "a.png", "bytes": png(4, 6)}, missing]
+    with pytest.raises(InvalidData, match=r"row 2, column image: expected a value; received none"):
+        open_file(write({"image": images}), options)
+
+
+def test_a_row_that_is_no_image_is_an_error(write, open_file):
+    with pytest.raises(InvalidData, match="row 2, column image: expected a PNG or JPEG image"):
+        open_file(write({"image": [png(4, 6), b"GIF89a"]}), PARQUET)
+
+
+def test_class_names_of_hugging_face_are_kept(write, open_file):
+    features = {"y": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "x": {"dtype": "int64"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    table = pa.table({"x": [1, 2], "y": [0, 1]}).replace_schema_metadata(metadata)
+    columns = open_file(write(table), PARQUET).columns
+    assert (columns["y"].classes, columns["x"].classes) == (("cat", "dog"), None)
+
+
+def test_class_names_can_be_encoded(write, open_file):
+    content = b'{"info": {"features": {"x": {"_type": "ClassLabel", "names": ["\\ud800", 3]}}}}'
+    table = pa.table({"x": [1]}).replace_schema_metadata({b"huggingface": content})
+    assert open_file(write(table), PARQUET).columns["x"].classes == ("?", "3")
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b'{"info": 3}', b"[" * 100_000])
+def test_other_metadata_is_ignored(write, open_file, content):
+    table = pa.table({"x": [1]}).replace_schema_metadata({b"huggingface": content})
+    assert open_file(write(table), PARQUET).columns["x"].classes is None
+
+
+# Missing and bad values.
+
+
+def test_a_missing_value_is_an_error_by_default(write, open_file):
+    path = write({"price": pa.array([*range(9999), None, 1])}, row_group_size=100)
+    with pytest.raises(
+        InvalidData, match=r"birds.parquet, row 10000, column price: expected a value, or"
+    ):
+        open_file(path, PARQUET)
+
+
+def test_kept_missing_values_are_nan_and_none(write, open_file):
+    table = {"i": [1, None], "f": [None, 0.5], "b": [True, None], "t": ["x", None], "j": [1, 2]}
+    source = open_file(write(table), KEEP)
+    assert {name: (one.dtype, one.missing) for name, one in source.columns.items()} == {
+        "i": ("float64", 1),
+        "f": ("float64", 1),
+        "b": ("float64", 1),
+        "t": ("string", 1),
+        "j": ("int64", 0),
+    }
+    read = source.read(np.array([1, 0]))
+    np.testing.assert_array_equal(read["i"], [np.nan, 1])
+    np.testing.assert_array_equal(read["b"], [np.nan, 1])
+    assert read["t"].tolist() == [None, "x"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[1.0], [2.0, 3.0]], "row 2, column a: expected 1 values"),
+        ([[1.0, 2.0], None], "row 2, column a: expected a value"),
+        ([[1.0, 2.0], [1.0, None]], "row 2, column a: expected a value"),
+        ([[[1, 2]], [[1, 2, 3]]], "row 2, column a: expected 2 values"),
+        (pa.array([1, 2**63], pa.uint64()), r"row 2, column a: expected integers below 2\^63"),
+    ],
+)
+@pytest.mark.parametrize("options", [PARQUET, KEEP])
+def test_a_bad_row_is_an_error_with_its_number(write, open_file, values, expected, options):
+    with pytest.raises(InvalidData, match=expected):
+        open_file(write({"a": values}), options)
+
+
+def test_text_that_is_not_utf_8_is_an_error(write, open_file):
+    broken = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    with pytest.raises(InvalidData, match="row 2, column a: expected text in UTF-8"):
+        open_file(write({"a": broken}), PARQUET)
+
+
+# Columns.
+
+UNSUPPORTED = {
+    "struct": [{"a": 1}],
+    "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    "bytes": [b"abc"],
+    "texts": [["a", "b"]],
+    "nothing": pa.nulls(1),
+    "empty": [[]],
+    "deep": [[[[[[1]]]]]],
+}
+
+
+@pytest.mark.parametrize("values", UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_columns_of_other_types_are_left_out_unless_they_are_wanted(write, open_file, values):
+    path = write({"a": [1], "odd": values})
+    assert list(open_file(path, PARQUET).columns) == ["a"]
+    with pytest.raises(InvalidData, match="column odd: expected numbers, booleans, text"):
+        open_file(path, PARQUET, columns=["a", "odd"])
+
+
+def test_only_wanted_columns_are_converted(write, open_file, tmp_path):
+    source = open_file(write({"a": [1], "b": [2]}), PARQUET, columns=["b"])
+    assert list(source.columns) == ["b"]
+    (table,) = (tmp_path / "cache").glob("*/table.arrow")
+    assert pa.ipc.open_file(table).schema.names == ["b"]
+
+
+def test_repeated_names_are_an_error(write, open_file):
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(InvalidData, match="a different name for each column"):
+        open_file(write(table), PARQUET)
+
+
+def test_a_table_without_rows_or_columns_is_an_error(write, open_file):
+    with pytest.raises(InvalidData, match="at least one row"):
+        open_file(write({"a": pa.array([], pa.int64())}), PARQUET)
+    with pytest.raises(InvalidData, match="a column with numbers"):
+        open_file(write({"a": [b"x"]}), PARQUET)
+
+
+# Hostile files.
+
+
+def test_a_damaged_file_is_an_error_at_any_length(write, open_file):
+    path = write({"a": list(range(100)), "t": ["text"] * 100})
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(InvalidData):
+            open_file(path, PARQUET)
+
+
+def test_a_changed_byte_is_an_error_or_changes_a_value_only(write, open_file, tmp_path):
+    path = write({"a": list(range(50)), "t": ["text"] * 50}, write_page_checksum=True)
+    content = path.read_bytes()
+    for position in range(0, len(content), 5):
+        changed = bytearray(content)
+        changed[position] ^= 0xFF
+        path.write_bytes(changed)
+        try:
+            source = open_file(path, PARQUET)
+            source.read(np.arange(source.rows))
+        except InvalidData:
+            continue
+
+
+def test_a_small_file_with_a_huge_table_is_an_error(write, open_file, tmp_path):
+    path = write({"a": pa.array(["x" * 10_000]).take(pa.array([0] * 20_000))})
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InvalidData, match="at most 10,000,000 bytes"):
+        open_file(path, PARQUET, limits=Limits(cache_bytes=10_000_000))
+    assert not list((tmp_path / "cache").rglob("*.arrow"))
+
+
+# Several files.
+
+
+def test_shards_are_joined_by_split(tmp_path, read_all, open_file):
+    folder = tmp_path / "birds"
+    folder.mkdir()
+    for name, values in {"train-00000-of-00002": [1, 2], "train-00001-of-00002": [3]}.items():
+        pq.write_table(pa.table({"a": values}), folder / f"{name}.parquet")
+    (folder / "test").mkdir()
+    pq.write_table(pa.table({"a": [4]}), folder / "test" / "0.parquet")
+    assert list_splits(folder, PARQUET, cache=tmp_path) == ("train", "test")
+    assert read_all(folder, PARQUET)["a"].tolist() == [1, 2, 3]
+    assert read_all(folder, PARQUET, split="test")["a"].tolist() == [4]
+    pq.write_table(pa.table({"a": [0.5]}), folder / "train-2.parquet")
+    with pytest.raises(InvalidData, match=r"train-2.parquet, column a: expected int64"):
+        open_file(folder, PARQUET)

@@ -1,0 +1,52 @@
+"""The pages of a tracked run: its mark, its plots and skips, and a cancel that its program sees."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+
+@pytest.fixture
+def run(stack: Any) -> Iterator[Any]:
+    """A tracked run with 200 steps, of which step 120 was skipped."""
+    with stack.client.runs.track("tracked-run", policy="amp-fp16", model="net") as run:
+        for step in range(200):
+            scale = 1024.0 if step <= 120 else 512.0
+            values = {"loss": 1 / (step + 1), "examples": 32, "accuracy": step / 200}
+            run.log(step, loss_scale=scale, skipped=step == 120, learning_rate=0.1, **values)
+        yield run
+
+
+def test_a_tracked_run_is_watched_and_cancelled(open_signed_in: Any, run: Any) -> None:
+    page = open_signed_in()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="tracked-run"))
+    expect(row.first.get_by_title("Trained elsewhere")).to_have_text("tracked")
+    expect(row.first).to_contain_text("amp-fp16")
+    expect(row.first).to_contain_text("running")
+    expect(row.first.get_by_role("button", name="Pause tracked-run")).to_have_count(0)
+    row.first.get_by_role("link", name="tracked-run").click()
+    expect(page.get_by_text("tracked: a program elsewhere trains it")).to_be_visible()
+    for name in ("Edit and resubmit", "Preflight", "Files"):
+        expect(page.get_by_role("link", name=name)).to_have_count(0)
+    expect(page.get_by_role("group", name="Plot of Gradient norm")).to_have_count(0)
+    for title in ("Loss", "Loss scale", "Learning rate", "accuracy"):
+        plot = page.get_by_role("group", name=f"Plot of {title}", exact=True)
+        expect(plot.locator(".readout")).to_contain_text("last:")
+    page.get_by_role("button", name="Skipped step 120").click()
+    expect(page.get_by_role("dialog")).to_contain_text("overflow")
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("link", name="Attempts").click()
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text("–")
+    page.get_by_role("link", name="Spec").click()
+    expect(page.get_by_role("region", name="Spec as YAML")).to_contain_text("source: tracked")
+    page.get_by_role("button", name="Cancel tracked-run").click()
+    wait_until(lambda: run.cancel_requested, "the program learns that it is cancelled")
+    run.finish()
+    expect(page.locator(".job-head .badge").first).to_have_text("cancelled")
+    expect(page.get_by_role("button", name="Retry tracked-run")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()

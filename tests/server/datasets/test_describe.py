@@ -1,0 +1,76 @@
+"""Descriptions from a child process that may fail in any way."""
+
+import sys
+
+import pytest
+
+from server.datasets.describe import MAX_OUTPUT_BYTES, describe
+from tests.waiting import DEADLINE_S
+
+FULL = {
+    "state": "described",
+    "kind": "npz",
+    "rows": 3,
+    "columns": [{"name": "x", "shape": [2], "dtype": "float32"}],
+    "preview": {"rows": [[1, 2]], "pictures": []},
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Describe a file with a program that is Python code."""
+    (tmp_path / "file").write_bytes(b"content")
+
+    def run(code, timeout_s=DEADLINE_S):
+        program = (sys.executable, "-I", "-c", f"import json, os, sys\n{code}")
+        return describe(tmp_path / "file", program=program, timeout_s=timeout_s)
+
+    return run
+
+
+def test_the_output_of_the_program_is_the_description(run):
+    found = run(f"print(json.dumps({FULL}))")
+    assert vars(found) == {**FULL, "message": None}
+
+
+def test_the_program_gets_the_path_and_no_secret(run, monkeypatch):
+    monkeypatch.setenv("AMPCORE_DATABASE_URL", "postgresql://u:hush@h/d")
+    code = (
+        "seen = open(sys.argv[1]).read() + ' ' + str('AMPCORE_DATABASE_URL' in os.environ)\n"
+        "print(json.dumps({'state': 'invalid', 'message': seen}))"
+    )
+    assert run(code).message == "content False"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "",
+        "print('no JSON')",
+        "print('[' * 100000)",
+        'print(\'{"state": "other"}\')',
+        'print(\'{"state": "described", "rows": -1}\')',
+        "os.kill(os.getpid(), 9)",
+        f"sys.stdout.write('x' * {MAX_OUTPUT_BYTES * 4})",
+    ],
+)
+def test_a_program_that_fails_leaves_the_file_undescribed(run, code):
+    found = run(code)
+    assert (found.state, found.columns) == ("undescribed", None)
+    assert "failed on this file" in found.message
+
+
+def test_a_program_that_hangs_is_killed(run):
+    found = run("os.kill(os.getpid(), 19)", 0.01)  # SIGSTOP
+    assert found.state == "undescribed"
+    assert "within 0.01 s" in found.message
+
+
+def test_text_that_no_database_stores_is_replaced(run):
+    found = run(r"""print('{"state": "invalid", "message": "a\\u0000b\\ud800"}')""")
+    assert found.message == "a\N{REPLACEMENT CHARACTER}b?"
+
+
+def test_the_real_program_describes_or_knows_no_reader(tmp_path):
+    (tmp_path / "file.bin").write_bytes(b"neither an archive nor text \xff\xfe")
+    assert describe(tmp_path / "file.bin").state in ("undescribed", "invalid")
