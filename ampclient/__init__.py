@@ -91,6 +91,9 @@ if TYPE_CHECKING:
     from ampcore.api.events import (
         JobEvent,
     )
+    from ampcore.api.files import (
+        StoredFile,
+    )
     from ampcore.api.jobs import (
         Latest,
         Summary,
@@ -189,6 +192,7 @@ _HOMES = {
     "StepSample": "ampclient.step_sample",
     "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
+    "StoredFile": "ampcore.api.files",
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
@@ -258,6 +262,7 @@ __all__ = [
     "StepSample",
     "StepsEvent",
     "StepsMissing",
+    "StoredFile",
     "Summary",
     "Token",
     "TooManyRequests",

@@ -1,7 +1,8 @@
 """`client.tokens` and `client.projects`: access tokens and project quotas. For admins."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Unpack
+from typing import Any, Unpack
 
 from ampclient import requests
 from ampclient._request_options import RequestOptions
@@ -28,6 +29,7 @@ class BaseTokens:
         name: str,
         *,
         role: str = "member",
+        rights: Sequence[str] = (),
         project: str = "default",
         expires_at: datetime | None = None,
         **options: Unpack[RequestOptions],
@@ -35,9 +37,12 @@ class BaseTokens:
         """Create a token; only this response contains its `secret`.
 
         An admin may do everything in every project, a member submits and controls the jobs
-        of its project, a viewer reads them. A project that does not exist is created.
+        of its project, a viewer reads them. With the right "code" it may submit jobs that run
+        Python code of their own. A project that does not exist is created.
         """
-        given = {"name": name, "role": role, "project": project}
+        given: dict[str, Any] = {"name": name, "role": role, "project": project}
+        if rights:
+            given["rights"] = list(rights)
         if expires_at is not None:
             given["expires_at"] = expires_at.astimezone().isoformat()
         return await self._transport.send(requests.create_token(given), **options)

@@ -23,6 +23,7 @@ from ampclient.admin import (
 from ampclient.comparison import Comparison
 from ampclient.connection import Connection, resolve
 from ampclient.datasets import AsyncDatasets, AsyncRawDatasets, Datasets, RawDatasets
+from ampclient.files import AsyncFiles, AsyncRawFiles, Files, RawFiles
 from ampclient.job_view import JobView
 from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
 from ampclient.runs import AsyncRawRuns, AsyncRuns, RawRuns, Runs
@@ -52,22 +53,32 @@ class BaseClient:
     @operation
     async def models(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of model that a spec can name."""
-        return await self._transport.send(requests.list_models(), **options)
+        return await self._transport.send(requests.list_kinds("models"), **options)
 
     @operation
     async def layers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of layer that `model: {kind: layers}` may list."""
-        return await self._transport.send(requests.list_layers(), **options)
+        return await self._transport.send(requests.list_kinds("layers"), **options)
 
     @operation
     async def data_kinds(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of data that a spec can name."""
-        return await self._transport.send(requests.list_data_kinds(), **options)
+        return await self._transport.send(requests.list_kinds("data-kinds"), **options)
+
+    @operation
+    async def losses(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The losses that `task.loss` can name."""
+        return await self._transport.send(requests.list_kinds("losses"), **options)
+
+    @operation
+    async def metrics(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+        """The metrics that `task.metrics` can name."""
+        return await self._transport.send(requests.list_kinds("metrics"), **options)
 
     @operation
     async def optimizers(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of optimizer that a spec can name."""
-        return await self._transport.send(requests.list_optimizers(), **options)
+        return await self._transport.send(requests.list_kinds("optimizers"), **options)
 
     @operation
     async def policies(self, **options: Unpack[RequestOptions]) -> list[Policy]:
@@ -170,6 +181,7 @@ class RawClient(SyncRaw, BaseClient):
         self.tokens = RawTokens(transport)
         self.projects = RawProjects(transport)
         self.datasets = RawDatasets(transport)
+        self.files = RawFiles(transport)
 
 
 class AsyncRawClient(AsyncRaw, BaseClient):
@@ -183,6 +195,7 @@ class AsyncRawClient(AsyncRaw, BaseClient):
         self.tokens = AsyncRawTokens(transport)
         self.projects = AsyncRawProjects(transport)
         self.datasets = AsyncRawDatasets(transport)
+        self.files = AsyncRawFiles(transport)
 
 
 class Client(Sync, ConnectedClient):
@@ -210,6 +223,7 @@ class Client(Sync, ConnectedClient):
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
         self.datasets = Datasets(self._transport)
+        self.files = Files(self._transport)
         self.with_raw_response = RawClient(self._transport)
 
     def __enter__(self) -> Self:
@@ -244,6 +258,7 @@ class AsyncClient(Async, ConnectedClient):
         self.tokens = AsyncTokens(self._transport)
         self.projects = AsyncProjects(self._transport)
         self.datasets = AsyncDatasets(self._transport)
+        self.files = AsyncFiles(self._transport)
         self.with_raw_response = AsyncRawClient(self._transport)
 
     async def __aenter__(self) -> Self:

@@ -17,13 +17,24 @@ class Evaluations(Sequence[EvaluationRow]):
     evaluation.
     """
 
-    def __init__(self, rows: Iterable[EvaluationRow]) -> None:
-        self._rows = list(rows)
+    def __init__(self, rows: Iterable[EvaluationRow], best_step: int | None = None) -> None:
+        self._rows, self._best_step = list(rows), best_step
 
     @classmethod
     def of(cls, evaluations: Iterable[Evaluation]) -> "Evaluations":
         """The evaluations of a response."""
-        return cls({"epoch": one.epoch, "step": one.step, **one.metrics} for one in evaluations)
+        found = list(evaluations)
+        rows = ({"epoch": one.epoch, "step": one.step, **one.metrics} for one in found)
+        return cls(rows, next((one.step for one in found if one.best), None))
+
+    @property
+    def best(self) -> EvaluationRow | None:
+        """The best evaluation so far; None unless the spec asks for one, as with `train.best`."""
+        return next((row for row in self._rows if self.is_best(row)), None)
+
+    def is_best(self, row: EvaluationRow) -> bool:
+        """Whether this row is the best evaluation so far."""
+        return self._best_step is not None and row["step"] == self._best_step
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,7 +51,7 @@ class Evaluations(Sequence[EvaluationRow]):
     def __getitem__(self, index: slice) -> "Evaluations": ...
     def __getitem__(self, index: int | slice) -> "EvaluationRow | Evaluations":
         if isinstance(index, slice):
-            return Evaluations(self._rows[index])
+            return Evaluations(self._rows[index], self._best_step)
         return self._rows[index]
 
     def __repr__(self) -> str:
@@ -52,7 +63,8 @@ class Evaluations(Sequence[EvaluationRow]):
 
     def to_json(self) -> list[dict[str, Any]]:
         """The rows as JSON values: non-finite numbers as strings."""
-        return [Evaluation.from_json(row).to_json() for row in self._rows]
+        marked = (row | {"best": True} if self.is_best(row) else row for row in map(dict, self))
+        return [Evaluation.from_json(row).to_json() for row in marked]
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame indexed by step; needs pandas installed."""

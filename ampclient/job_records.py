@@ -1,6 +1,6 @@
 """Reads the records of a job: events, attempts, logs and files."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ from ampcore.api.artifacts import Artifact
 from ampcore.api.attempts import Attempt
 from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
+from ampcore.api.initial_weights import LoadedWeights
 from ampcore.api.logs import LogEntry
 
 
@@ -25,16 +26,34 @@ class JobRecords(JobStream):
 
     @operation
     async def events(
-        self, *, after: int | None = None, **options: Unpack[RequestOptions]
+        self,
+        *,
+        after: int | None = None,
+        type: str | Sequence[str] | None = None,  # noqa: A002 - the name in the API
+        **options: Unpack[RequestOptions],
     ) -> list[JobEvent]:
-        """The job's event log in order, after the event with this `seq`."""
+        """The job's event log in order, after the event with this `seq`; of these types only."""
+        types = [type] if isinstance(type, str) else [*(type or ())]
         events: list[JobEvent] = []
         more = True
         while more:
-            page = await self._transport.send(requests.get_events(self.id, after=after), **options)
+            request = requests.get_events(self.id, after=after, types=types)
+            page = await self._transport.send(request, **options)
             events += page.items
             after, more = page.next, page.more and bool(page.items)
         return events
+
+    @operation
+    async def loaded_weights(self, **options: Unpack[RequestOptions]) -> LoadedWeights | None:
+        """Which weights the job has taken from the source that its `init` names.
+
+        None if it names none, or has not begun.
+        """
+        request = requests.get_events(self.id, after=None, types=["weights_loaded"])
+        page = await self._transport.send(request, **options)
+        # A server before 0.6 does not know the type, but has no such jobs either.
+        found = [event for event in page.items if event.type == "weights_loaded"]
+        return LoadedWeights.from_json(found[-1].data) if found else None
 
     @operation
     async def evaluations(

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Unpack
 from uuid import uuid4
 
@@ -9,11 +11,13 @@ from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
 from ampclient._transport import Transport
+from ampclient.code_upload import upload_code, with_code_digest
 from ampclient.job import AsyncJob, Job
 from ampclient.job_view import JobView
 from ampclient.paging import TableList
-from ampclient.spec_input import SpecOptions, SpecSource, split_options
+from ampclient.spec_input import Document, SpecOptions, SpecSource, convert_model, split_options
 from ampclient.wait import POLL_S, J, wait_until
+from ampclient.weights_upload import Weights, has_source, with_weights
 from ampcore.api.validation import Validation
 
 Labels = str | Iterable[str] | Mapping[str, str]
@@ -33,6 +37,8 @@ class BaseJobs(Generic[J]):
         self,
         spec: SpecSource | None = None,
         *,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[SpecOptions],
     ) -> J:
@@ -40,30 +46,48 @@ class BaseJobs(Generic[J]):
 
         Sections may be given as keyword arguments, too: `submit(model=…, data={"kind": "digits"})`.
         As `model`, a functional or sequential Keras model is converted into a list of layers. A
-        softmax at its end is left out, since the loss takes logits, and its weights are not sent:
-        the job draws new ones. The conversion needs Keras and TensorFlow on this machine.
+        softmax at its end is left out, since the loss takes logits. The conversion needs Keras and
+        TensorFlow on this machine.
+
+        `weights` are uploaded, unless the project has them, and become `init.weights`: a
+        safetensors file, or arrays by name, as in `{"conv2d/kernel": array}`. Without them, the
+        job starts from the weights of a Keras model, or from those that `init` in the spec names;
+        with `weights=False` it draws random ones.
+
+        `code` is a folder with the Python modules of a `model: {kind: bundle}`. It is uploaded,
+        unless the project has it, and its SHA-256 becomes `model.bundle`. This needs a token with
+        the right "code". Raises ValueError for a folder with links, or that is too large.
 
         The request is retried with the same key if the response is lost, so one call queues one
         job. With a key of your own, the call itself can be repeated: the same key and spec return
         the same job. Raises InvalidSpec with all mistakes at once, QuotaExceeded when the project's
         queue is full, and OSError for an unreadable file.
         """
-        document, rest = split_options(spec, options)
+        document, rest = await self._document(spec, weights, options, upload=True)
+        if code is not None:
+            document = await upload_code(self._transport, document, Path(code))
         request = requests.submit_job(document, idempotency_key or str(uuid4()))
         return self._bind(await self._transport.send(request, **rest))
 
     @operation
     async def validate(
-        self, spec: SpecSource | None = None, **options: Unpack[SpecOptions]
+        self,
+        spec: SpecSource | None = None,
+        *,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
+        **options: Unpack[SpecOptions],
     ) -> Validation:
         """Validate a spec on the server, without queuing a job; all defaults are filled in.
 
-        It takes what `submit` takes.
+        It takes what `submit` takes; `code` and `weights` are hashed, and not uploaded.
 
         The result estimates the job's parameters, memory and FLOPs, and lists what may go wrong on
         the workers that are online. Raises InvalidSpec.
         """
-        document, rest = split_options(spec, options)
+        document, rest = await self._document(spec, weights, options, upload=False)
+        if code is not None:
+            document = await with_code_digest(self._transport, document, Path(code))
         return await self._transport.send(requests.validate_job(document), **rest)
 
     @operation
@@ -167,6 +191,24 @@ class BaseJobs(Generic[J]):
             raise_on_failure=raise_on_failure,
             poll_s=poll_s,
         )
+
+    async def _document(
+        self,
+        spec: SpecSource | None,
+        weights: Weights | bool | None,
+        options: SpecOptions,
+        *,
+        upload: bool,
+    ) -> tuple[Document, RequestOptions]:
+        """The spec to send, and the options of the request; uploads the initial weights."""
+        source, sections, own = convert_model(spec, options)
+        document, rest = split_options(source, sections)
+        if isinstance(weights, bool) or weights is None:
+            keeps_own = weights is not False and not has_source(document)
+            weights = own if keeps_own else None
+        if weights is not None:
+            document = await with_weights(self._transport, document, weights, upload=upload)
+        return document, rest
 
     def _bind(self, view: JobView) -> J:
         job: J = self._job.bind(view, self._transport)

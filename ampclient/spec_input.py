@@ -25,6 +25,8 @@ class SpecOptions(RequestOptions, total=False):
     model: Any
     """The section, or a functional or sequential keras.Model, which is converted."""
     data: Section
+    task: Section
+    init: Section
     precision: Section
     loss_scale: Section
     optimizer: Section
@@ -50,6 +52,22 @@ def split_options(
         return _json_object(sections or None), rest
     document = spec_document(source)
     return (document | _json_object(sections) if sections else document), rest
+
+
+def convert_model(
+    source: SpecSource | None, options: SpecOptions
+) -> tuple[SpecSource | None, SpecOptions, bytes | None]:
+    """The same with a Keras model replaced by its section, and its weights as safetensors.
+
+    Without a Keras model the weights are None. Raises InvalidSpec.
+    """
+    if _is_keras_model(model := options.get("model")):
+        section, weights = _converted(model)
+        return source, {**options, "model": section}, weights
+    if isinstance(source, Mapping) and _is_keras_model(model := source.get("model")):
+        section, weights = _converted(model)
+        return {**source, "model": section}, options, weights
+    return source, options, None
 
 
 def spec_document(source: SpecSource) -> Document:
@@ -93,7 +111,7 @@ def _json_object(document: object) -> Document:
         problem = Problem("", "wrong_type", "an object", format_value(document))
         raise InvalidSpec.from_problems([problem])
     if _is_keras_model(model := document.get("model")):
-        document = {**document, "model": _converted(model)}
+        document = {**document, "model": _converted(model)[0]}
     problems: list[Problem] = []
     try:
         plain: Document = _json_value(document, (), problems)
@@ -110,12 +128,15 @@ def _is_keras_model(value: object) -> bool:
     return keras is not None and isinstance(value, keras.Model)
 
 
-def _converted(model: object) -> Document:
-    """The section for a Keras model, without a softmax at its end. Raises InvalidSpec."""
+def _converted(model: object) -> tuple[Document, bytes]:
+    """The section for a Keras model, without a softmax at its end, and its weights.
+
+    Raises InvalidSpec.
+    """
     from ampcore.conversion import NotConvertible, layers_spec_from_keras
 
     try:
-        return layers_spec_from_keras(model, logits=True).model
+        return layers_spec_from_keras(model, logits=True)
     except NotConvertible as error:
         received = error.reason if error.layer is None else f"{error.layer!r}: {error.reason}"
         expected = "a Keras model of layers that a spec can describe"

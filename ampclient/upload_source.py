@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +66,16 @@ class UploadSource:
                 yield from segment.read(max(start - first, 0), min(end, last) - first)
             first = last
 
+    def read_reporting(
+        self, start: int, end: int, on_read: Callable[[int], object]
+    ) -> Iterator[bytes]:
+        """The same; `on_read` gets the offset after each piece, once the next one is wanted."""
+        offset = start
+        for piece in self.read(start, end):
+            yield piece
+            offset += len(piece)
+            on_read(offset)
+
     def sha256(self) -> str:
         """The SHA-256 of all bytes. Raises OSError."""
         digest = hashlib.sha256()
@@ -77,16 +87,26 @@ class UploadSource:
 def open_source(path: Path) -> UploadSource:
     """The source for a file or folder. Raises OSError, and ValueError for an unsuitable folder."""
     if path.is_dir():
-        return _zip_of(path)
+        return zip_source(path, list(_files(path)))
     if not path.is_file():
         raise FileNotFoundError(2, "expected a file or a folder", str(path))
+    return file_source(path)
+
+
+def file_source(path: Path) -> UploadSource:
+    """The source for a file. Raises OSError."""
     return UploadSource(path.name, [Segment(path.stat().st_size, file=path)])
 
 
-def _zip_of(folder: Path) -> UploadSource:
+def zip_source(folder: Path, files: Sequence[Path]) -> UploadSource:
+    """The archive of some files below a folder, in this order.
+
+    Raises OSError, and ValueError without files or for a name that is not in UTF-8.
+    """
     recorder = _Recorder()
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
-        for file in _files(folder):
+        for file in files:
+            _check_utf8(file)
             entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), ZIP_TIME)
             entry.external_attr = FILE_MODE
             entry.create_system = 3  # Unix, on every system: the archive must be the same
@@ -110,11 +130,14 @@ def _files(folder: Path) -> Iterator[Path]:
     ]
     for file in sorted(found, key=lambda file: file.relative_to(folder).as_posix()):
         if stat.S_ISREG(file.lstat().st_mode):
-            try:
-                str(file).encode("utf-8")
-            except UnicodeEncodeError:
-                raise ValueError(f"expected file names in UTF-8, received {str(file)!a}") from None
             yield file
+
+
+def _check_utf8(file: Path) -> None:
+    try:
+        str(file).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"expected file names in UTF-8, received {str(file)!a}") from None
 
 
 def _raise(error: OSError) -> None:

@@ -1,6 +1,6 @@
 """Upload a file or a folder: resumes after broken connections, also of an earlier process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ async def upload(
     if started.version is None:
         await _send_all(transport, source, started, on_progress)
         complete = requests.complete_upload(name, started.id)
-        version = await transport.send(complete, timeout=_timeout_s(size))
+        version = await transport.send(complete, timeout=upload_timeout_s(size))
     else:
         version = await transport.send(requests.get_dataset_version(name, started.version))
     on_progress(size, size)
@@ -74,15 +74,9 @@ async def _send_chunk(
     start, most = where
     end = min(start + most, source.size_bytes)
 
-    def pieces() -> Iterator[bytes]:
-        sent = start
-        for piece in source.read(start, end):
-            yield piece
-            sent += len(piece)
-            on_progress(sent, source.size_bytes)
-
+    pieces = source.read_reporting(start, end, lambda sent: on_progress(sent, source.size_bytes))
     request = requests.append_to_upload(started.dataset, started.id, start, end)
-    answer = await transport.send_content(request, pieces(), timeout=_timeout_s(end - start))
+    answer = await transport.send_content(request, pieces, timeout=upload_timeout_s(end - start))
     return answer.offset
 
 
@@ -97,5 +91,6 @@ def _repeatable(error: AmpcoreError) -> AmpcoreError:
     return error
 
 
-def _timeout_s(size_bytes: int) -> float:
+def upload_timeout_s(size_bytes: int) -> float:
+    """How long the server may take to receive and store that many bytes."""
     return TIMEOUT_S + size_bytes / MIN_BYTES_PER_S

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ampcore.callbacks import LossScaleCallback, SkipReport, TelemetryCallback
     from ampcore.conversion import ConvertedModel, NotConvertible, layers_spec_from_keras
     from ampcore.errors import TrainingError
     from ampcore.precision import (
@@ -14,13 +15,10 @@ if TYPE_CHECKING:
         DynamicLossScale,
         FixedLossScale,
         LossScale,
-        LossScaleCallback,
         LossScaleOptimizer,
         LossScaleState,
         NoLossScale,
         Outcome,
-        SkipReport,
-        TelemetryCallback,
         apply_all_if_finite,
         apply_if_finite,
         apply_policy,
@@ -41,16 +39,16 @@ _LAZY_MODULES = {
     "FixedLossScale": "ampcore.precision",
     "JobSpec": "ampcore.spec",
     "LossScale": "ampcore.precision",
-    "LossScaleCallback": "ampcore.precision",
+    "LossScaleCallback": "ampcore.callbacks",
     "LossScaleOptimizer": "ampcore.precision",
     "LossScaleState": "ampcore.precision",
     "NoLossScale": "ampcore.precision",
     "NotConvertible": "ampcore.conversion",
     "Outcome": "ampcore.precision",
-    "SkipReport": "ampcore.precision",
+    "SkipReport": "ampcore.callbacks",
     "SpecValidationError": "ampcore.spec",
     "StepBlock": "ampcore.telemetry",
-    "TelemetryCallback": "ampcore.precision",
+    "TelemetryCallback": "ampcore.callbacks",
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
     "TrainingError": "ampcore.errors",

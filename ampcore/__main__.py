@@ -21,6 +21,8 @@ from ampcore import environment
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.assignments import with_assignments
 from ampcore.spec.dataset_reference import VersionReference
+from ampcore.spec.problems import format_value
+from ampcore.spec.stored_files import DIGEST_PREFIX
 from ampcore.spec.text import plural
 from ampcore.spec.yaml_document import parse_yaml
 from ampcore.telemetry.json_values import json_safe
@@ -29,6 +31,8 @@ FAILED: Final = 1
 BAD_SPEC: Final = 2
 INTERRUPTED: Final = 130
 STDERR: Final = 2
+LOCAL_CODE: Final = f"{DIGEST_PREFIX}{'0' * 64}"
+"""In the place of the SHA-256 of code that was not uploaded."""
 
 SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="Job spec in YAML or JSON; - reads standard input.")
@@ -45,6 +49,18 @@ DatasetFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--dataset", metavar="NAME=FILE", help="The local file of a dataset that the spec names."
+    ),
+]
+
+CodeFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--code",
+        metavar="FOLDER",
+        help="Folder with the Python modules of a model of kind bundle. They run as you do: a "
+        "worker confines them, this command does not.",
+        exists=True,
+        file_okay=False,
     ),
 ]
 
@@ -67,6 +83,15 @@ def run(
     settings: Settings = None,
     data_root: DataRoot = None,
     dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            help="Start from the weights in this safetensors file, such as the "
+            "weights.safetensors of another run.",
+            dir_okay=False,
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
     ] = False,
@@ -77,10 +102,19 @@ def run(
     """Train the job in FILE on this machine."""
     if resume and output is None:
         _exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
-    spec, datasets = _load_spec(file, settings), _parse_datasets(dataset_files or [])
+    spec = _load_spec(file, settings, code)
+    datasets = _parse_datasets(dataset_files or [])
     with _interruptible() as stop, _capture_native_log() as stderr:
         summary, model_file = _train(
-            spec, data_root, output, datasets, resume=resume, stop=stop, stderr=stderr
+            spec,
+            data_root,
+            output,
+            datasets,
+            code=code,
+            init=init,
+            resume=resume,
+            stop=stop,
+            stderr=stderr,
         )
     if as_json:
         typer.echo(json.dumps(json_safe(summary)))
@@ -118,12 +152,29 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _load_spec(file: str, settings: list[str] | None) -> JobSpec:
-    """The spec in a file; exits if it is not valid."""
+def _load_spec(file: str, settings: list[str] | None, code: Path | None = None) -> JobSpec:
+    """The spec in a file; exits if it is not valid. With `code` it need not name a bundle."""
     try:
-        return JobSpec.parse(with_assignments(_read_document(file), settings or ()))
+        document = with_assignments(_read_document(file), settings or ())
+        if code is not None:
+            _name_local_code(document)
+        return JobSpec.parse(document)
     except SpecValidationError as error:
         _exit_with(str(error), BAD_SPEC)
+
+
+def _name_local_code(document: Any) -> None:
+    """Name a bundle where the spec names none: code of this machine has not been uploaded.
+
+    Raises SpecValidationError unless the model is a bundle.
+    """
+    model = document.get("model") if isinstance(document, dict) else None
+    kind = model.get("kind") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or kind != "bundle":
+        expected = "bundle, since a folder with code is given"
+        problem = Problem("/model/kind", "code_without_bundle", expected, format_value(kind))
+        raise SpecValidationError([problem])
+    model.setdefault("bundle", LOCAL_CODE)
 
 
 def _parse_datasets(assignments: list[str]) -> dict[str, Path]:
@@ -158,6 +209,8 @@ def _train(
     output: Path | None,
     datasets: dict[str, Path],
     *,
+    code: Path | None,
+    init: Path | None,
     resume: bool,
     stop: threading.Event,
     stderr: TextIO,
@@ -169,7 +222,9 @@ def _train(
 
     try:
         with RunProgress(spec.name, stderr) as progress:
-            trainer = Trainer(spec, data_root, output, resume=resume, datasets=datasets)
+            trainer = Trainer(
+                spec, data_root, output, resume=resume, datasets=datasets, bundle=code, init=init
+            )
             result = trainer.run(progress.block, progress.event, stop.is_set)
     except TrainingError as error:
         _exit_with(f"{error.reason}: {error}", FAILED, stderr)

@@ -17,6 +17,7 @@ from rich.progress import (
 
 from ampcore.spec.text import plural
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.metrics import metrics_of
 
 PRINT_INTERVAL_S: Final = 5.0
 """Seconds between two plain lines about steps."""
@@ -81,9 +82,13 @@ class RunProgress:
                 self._print(f"{self._name}: engine {event.data['engine']}: {event.data['reason']}")
             case EventType.OVERFLOW if "sentence" in event.data:
                 self._print(f"{self._name}: step {event.step} skipped: {event.data['sentence']}")
+            case EventType.STOPPED_EARLY:
+                self._total = (event.step or 0) + 1
+                self._progress.update(self._task, total=self._total)
+                self._print(f"{self._name}: {event.data['message']}")
             case EventType.ROLLBACK | EventType.FLOAT32_FALLBACK:
                 self._print(f"{self._name}: {event.data['message']}")
-            case EventType.SCALE_TABLE:
+            case EventType.SCALE_TABLE | EventType.WEIGHTS_LOADED:
                 self._print(f"{self._name}: {event.data['sentence']}")
 
     def _is_due(self) -> bool:
@@ -107,14 +112,14 @@ def _columns(*, with_bar: bool) -> list[ProgressColumn]:
     ]
 
 
-def _evaluation(metrics: Mapping[str, float]) -> str:
-    """Validation metrics as text, the loss first."""
-    shown = []
-    for name, value in metrics.items():
+def _evaluation(data: Mapping[str, Any]) -> str:
+    """The data of an evaluation as text, the loss first."""
+    shown, is_best = [], data.get("best") is True
+    for name, value in metrics_of(data).items():
         plain = name.removeprefix("val_")
         is_share = plain.endswith("accuracy")
         shown.append(f"{plain} {value:.1%}" if is_share else f"{plain} {value:.4g}")
-    return f"validation {', '.join(shown)}"
+    return f"validation {', '.join(shown)}{' (the best so far)' if is_best else ''}"
 
 
 def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
@@ -122,8 +127,12 @@ def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
     metrics = summary.get("metrics", {})
     values = {**metrics, **summary, "model_file": model_file}
     values.pop("metrics", None)
-    return [
-        f"{name:<17} {f'{value:.6g}' if isinstance(value, float) else value}"
-        for name, value in values.items()
-        if value is not None
-    ]
+    return [f"{name:<17} {_value(value)}" for name, value in values.items() if value is not None]
+
+
+def _value(value: object) -> str:
+    """A value in one line: an object, such as `best`, without the objects in it."""
+    if isinstance(value, Mapping):
+        plain = {name: each for name, each in value.items() if not isinstance(each, Mapping)}
+        return ", ".join(f"{name} {_value(each)}" for name, each in plain.items())
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -34,6 +34,12 @@ class InvalidModel(TrainingError):
         super().__init__(f"{field}: expected {expected}; received {received}.")
 
 
+class CodeFailed(TrainingError):
+    """The code of a bundle raised an error, or has no such function."""
+
+    reason = Reason.CODE_FAILED
+
+
 class UnsupportedDevice(TrainingError):
     """The device that the job asks for is not available."""
 
@@ -72,6 +78,26 @@ class UnreadableCheckpoint(TrainingError):
     def __init__(self, file: Path, *, expected: str, received: str) -> None:
         self.file, self.expected, self.received = file, expected, received
         super().__init__(f"{file}: expected {expected}; received {received}.")
+
+
+class UnreadableWeights(TrainingError):
+    """A file is not a safetensors file of weights, or is damaged."""
+
+    reason = Reason.INVALID_WEIGHTS
+
+    def __init__(self, file: Path, *, expected: str, received: str) -> None:
+        self.file, self.expected, self.received = file, expected, received
+        super().__init__(f"{file}: expected {expected}; received {received}.")
+
+
+class UnusableWeights(TrainingError):
+    """The weights to start from are readable, but the model cannot take them."""
+
+    reason = Reason.INVALID_WEIGHTS
+
+    def __init__(self, field: str, *, expected: str, received: str) -> None:
+        self.field, self.expected, self.received = field, expected, received
+        super().__init__(f"{field}: expected {expected}; received {received}.")
 
 
 class IncompatibleCheckpoint(TrainingError):

@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ampcore.isolation import (
     Confinement,
@@ -39,6 +39,7 @@ from ampcore.isolation import (
     imported_files,
     kill_all_processes_of,
 )
+from ampcore.isolation.sandboxed_trainer import replace_process
 
 JOB: Final = b"J"
 STANDBY: Final = b"S"
@@ -96,6 +97,14 @@ def set_process_name(name: str) -> None:
     """Set the name that `ps` shows, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
+
+def run_alone(frames_fd: int, train: RunTrainer) -> NoReturn:
+    """Be one trainer, which was started with exec; exits with the exit code of `train`."""
+    os.set_inheritable(frames_fd, False)
+    set_process_name(TRAINER_NAME)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _run_and_exit(lambda: train(frames_fd, False))
 
 
 class _Trainer:
@@ -228,6 +237,8 @@ class _Server:
         self, confinement: Confinement | None, server: int, frames: int, *, is_standby: bool
     ) -> int:
         if confinement is not None:
+            if confinement.bubblewrap is not None:
+                replace_process(confinement, self._imported, self._extra_writable, frames)
             confine(confinement, self._imported, self._extra_writable)
             _die_with_server(server)  # a change of user resets it
         return self._train(frames, is_standby)
@@ -325,7 +336,7 @@ def _raise_oom_score() -> None:
     hide_memory()
 
 
-def _run_and_exit(train: Callable[[], int]) -> None:
+def _run_and_exit(train: Callable[[], int]) -> NoReturn:
     """Run it and exit with its exit code, flushing as Python does at exit."""
     code = 1
     try:

@@ -2,7 +2,8 @@
 
 `python -m ampcore.trainer_process --requests-fd N` is the process that trainers are forked from
 (`ampcore.fork_server`). It imports what a job may need, but neither calls TensorFlow nor looks for
-a device (docs/adr/0029).
+a device (docs/adr/0029). With `--frames-fd N` it is one trainer, in a sandbox
+(`ampcore.isolation.sandboxed_trainer`).
 
 A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; then, after it has
 read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
@@ -24,9 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ampcore import __version__, environment, fork_server
+from ampcore import __version__, environment, fork_server, packages
 from ampcore.spec import JobSpec, Reason, SpecValidationError
-from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry import Event, EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
@@ -41,11 +42,15 @@ def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] =
     `extra_writable` are the paths that a confined trainer may write besides its own folder.
     """
     parser = argparse.ArgumentParser(prog="python -m ampcore.trainer_process", description=__doc__)
-    parser.add_argument("--requests-fd", type=int, required=True)
-    requests = parser.parse_args(arguments).requests_fd
+    descriptor = parser.add_mutually_exclusive_group(required=True)
+    descriptor.add_argument("--requests-fd", type=int)
+    descriptor.add_argument("--frames-fd", type=int)
+    given = parser.parse_args(arguments)
     fork_server.die_with_parent()  # also while it imports
     preload()
-    fork_server.serve(requests, _run, extra_writable=extra_writable)
+    if given.frames_fd is not None:
+        fork_server.run_alone(given.frames_fd, _run)
+    fork_server.serve(given.requests_fd, _run, extra_writable=extra_writable)
     return 0
 
 
@@ -58,6 +63,8 @@ def preload() -> None:
     environment.configure()
     for name in PRELOADED_MODULES:
         import_module(name)
+    # Also for the files that a confined trainer may read: a package may lie anywhere.
+    packages.load_all()
     gc.collect()
     # Hundreds of thousands of objects stay forever. The collector must not traverse them while a #
     # job's graph is traced, nor write into memory pages that all trainers share.
@@ -105,15 +112,17 @@ def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
 
-    frame_writer = _FrameWriter(frames)
     try:
         job = json.loads(line)
+        frame_writer = _FrameWriter(frames, sandboxed=job.get("sandboxed", False))
         trainer = Trainer(
             JobSpec.parse(job["spec"]),
             job["data_root"],
             job["output_dir"],
             resume=job.get("resume", False),
             datasets=job.get("datasets"),
+            bundle=job.get("bundle"),
+            init=job.get("init"),
         )
         frame_writer.scale_health = lambda: trainer.scale_health
         result = trainer.run(frame_writer.block, frame_writer.event, stop.is_set)
@@ -139,10 +148,15 @@ def _failed(reason: Reason, message: str) -> Frame:
 
 
 class _FrameWriter:
-    """Writes the blocks and events of a run as frames."""
+    """Writes the blocks and events of a run as frames.
 
-    def __init__(self, frames: BinaryIO) -> None:
+    In a sandbox blocks are plain arrays, which the worker checks and encodes: it does not trust a
+    process that runs code of a user.
+    """
+
+    def __init__(self, frames: BinaryIO, *, sandboxed: bool) -> None:
         self._frames = frames
+        self._encode = _encode_plainly if sandboxed else encode
         self.scale_health: Callable[[], str | None] = lambda: None
 
     def block(self, block: StepBlock) -> None:
@@ -155,13 +169,17 @@ class _FrameWriter:
             "last": {**last, "examples_per_s": block.examples_per_s},
             "scale_health": self.scale_health(),
         }
-        write_frame(self._frames, Frame(FrameType.STEPS, header, encode(block)))
+        write_frame(self._frames, Frame(FrameType.STEPS, header, self._encode(block)))
 
     def event(self, event: Event) -> None:
         if event.type is EventType.STARTED:
             write_frame(self._frames, Frame(FrameType.RUNNING, event.data))
         header = {"event": event.type, "step": event.step, "data": event.data}
         write_frame(self._frames, Frame(FrameType.EVENT, header))
+
+
+def _encode_plainly(block: StepBlock) -> bytes:
+    return array_codec.encode({name: block[name] for name in block.names})
 
 
 def _read_line() -> bytes | None:

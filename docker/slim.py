@@ -33,6 +33,22 @@ UNUSED_FILES = {
         "numpy/distutils",
         "numpy/f2py",
     ],
+    # Formats other than PNG and JPEG, and drawing text; each part is imported only when it is used.
+    "pillow": [
+        "PIL/_avif*.so",
+        "PIL/_imagingcms*.so",
+        "PIL/_imagingft*.so",
+        "PIL/_imagingtk*.so",
+        "PIL/_webp*.so",
+        "pillow.libs/libavif*",
+        "pillow.libs/libbrotli*",
+        "pillow.libs/libfreetype*",
+        "pillow.libs/libharfbuzz*",
+        "pillow.libs/liblcms2*",
+        "pillow.libs/libpng16*",
+        "pillow.libs/libsharpyuv*",
+        "pillow.libs/libwebp*",
+    ],
     "pyarrow": [
         "pyarrow/include",
         "pyarrow/src",
@@ -42,6 +58,8 @@ UNUSED_FILES = {
         "pyarrow/_gcsfs*",
         "pyarrow/_hdfs*",
         "pyarrow/*_flight*.so*",
+        "pyarrow/_dataset*.so",
+        "pyarrow/_parquet_encryption*.so",
         "pyarrow/_substrait*.so",
         "pyarrow/libarrow_s3.so.*",
         "pyarrow/_s3fs*.so",
@@ -64,6 +82,8 @@ FOR_DEVELOPERS = ["tests/", "*.a", "*.c", "*.h", "*.pxd", "*.pxi", "*.pyi", "*.p
 OUR_PACKAGES = ["ampclient", "ampcore", "migrations", "server", "service", "store", "worker"]
 # Loaded by name.
 LOADED_BY_NAME = [
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
     "kombu.transport.redis",
     "s3fs",
     "sqlalchemy.dialects.postgresql.psycopg",

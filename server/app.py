@@ -23,6 +23,7 @@ from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver, delete_leftovers
 from server.datasets.uploads import Uploads
 from server.dispatch import CeleryDispatcher, Dispatcher
+from server.files.uploads import FileUploads
 from server.http import problem_responses
 from server.http.client_address import ClientAddress
 from server.http.direct_routes import DirectRoutes, direct_routes
@@ -45,6 +46,7 @@ from server.routes import (
     docs,
     evaluations,
     events,
+    files,
     health,
     jobs,
     logs,
@@ -89,7 +91,7 @@ def create_app(
     storage = Storage(settings.artifacts_url)
     reconciler = Reconciler(database, dispatcher, storage=storage, lease_s=settings.lease_s)
     compactor = Compactor(database)
-    dataset_folder = DatasetFolder(settings.datasets_dir)
+    dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
         dispatcher,
@@ -102,6 +104,7 @@ def create_app(
         JobReader(database),
         JobSubmitter(database, dataset_folder, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
+        FileUploads(database, storage),
         BodyReceiver(settings.uploads_dir),
     )
 
@@ -176,7 +179,7 @@ def _router() -> APIRouter:
     # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, uploads, datasets, compare):
+    for module in (logs, stream, artifacts, uploads, datasets, files, compare):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

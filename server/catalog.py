@@ -1,51 +1,88 @@
-"""The catalog: every kind of model, layer, data, optimizer and policy, with its JSON schema."""
+"""The catalog: every kind of each part of a spec with its JSON schema, and every policy."""
 
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
-from ampcore.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
+from ampcore.api.catalog import (
+    ExtensibleKindList,
+    PackageEntry,
+    Policy,
+    PolicyList,
+    SpecKind,
+    SpecKindList,
+)
 from ampcore.spec.base import SpecModel
 from ampcore.spec.data import DataSpec
 from ampcore.spec.layer_dtypes import PURE_16_BIT_POLICIES
+from ampcore.spec.losses import LossSpec
+from ampcore.spec.metrics import MetricSpec
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import OptimizerSpec
+from ampcore.spec.package import EntryPointGroup, PackageReference
 from ampcore.spec.precision import COMPUTE_DTYPE, Precision, default_loss_scale
 from ampcore.spec.precision import Policy as PolicyName
 
 
-@cache
-def models() -> SpecKindList:
-    """Every kind of model."""
-    return _kinds(ModelSpec)
+def _classes_of(union: Any) -> Sequence[type[SpecModel]]:
+    classes: tuple[type[SpecModel], ...] = get_args(get_args(union)[0])
+    return classes
 
 
-@cache
-def layers() -> SpecKindList:
-    """Every kind of layer that `model: {kind: layers}` may list."""
-    # Their classes are imported and their schemas built only when someone asks.
+def _layers() -> Sequence[type[SpecModel]]:
+    # They are imported only when someone asks.
     from ampcore.spec.layers.catalog import LAYERS
 
-    return SpecKindList(
-        items=[
-            SpecKind(
-                kind=kind, description=inspect.getdoc(layer) or "", schema=layer.model_json_schema()
-            )
-            for kind, layer in LAYERS.items()
-        ]
-    )
+    return list(LAYERS.values())
+
+
+CLASSES: Final[Mapping[str, Callable[[], Sequence[type[SpecModel]]]]] = {
+    "models": lambda: _classes_of(ModelSpec),
+    "layers": _layers,
+    "data-kinds": lambda: _classes_of(DataSpec),
+    "losses": lambda: _classes_of(LossSpec),
+    "metrics": lambda: _classes_of(MetricSpec),
+    "optimizers": lambda: _classes_of(OptimizerSpec),
+}
+"""By the last part of its path, the classes of each list of kinds."""
+
+EXTENSIBLE: Final[Mapping[str, EntryPointGroup]] = {
+    name: part.group
+    for name in ("models", "losses", "data-kinds")
+    for part in CLASSES[name]()
+    if issubclass(part, PackageReference)
+}
+"""The lists with a kind `package`, and the group of entry points that it names."""
 
 
 @cache
-def data_kinds() -> SpecKindList:
-    """Every kind of data."""
-    return _kinds(DataSpec)
+def kinds(name: str) -> SpecKindList:
+    """The kinds in one list of `CLASSES`."""
+    return SpecKindList(items=[_kind(part) for part in CLASSES[name]()])
 
 
-@cache
-def optimizers() -> SpecKindList:
-    """Every kind of optimizer."""
-    return _kinds(OptimizerSpec)
+def with_packages(
+    name: str, reported: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> ExtensibleKindList:
+    """The kinds in one list of `CLASSES`, and what packages offer for it.
+
+    Args:
+        name: The list, one of `EXTENSIBLE`.
+        reported: By the id of a worker, what its packages offer, as `python -m ampcore.packages`
+            prints it.
+    """
+    group = EXTENSIBLE[name]
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for worker_id, entries in sorted(reported.items()):
+        for one in entries:
+            if one.get("group") != group:
+                continue
+            key = tuple(str(one.get(part)) for part in ("package", "version", "name"))
+            entry = found.setdefault(key, {"description": "", "schema": {}, **one, "workers": []})
+            entry["workers"].append(worker_id)
+    packages = [PackageEntry.model_validate(found[key]) for key in sorted(found)]
+    return ExtensibleKindList(items=kinds(name).items, packages=packages)
 
 
 @cache
@@ -54,15 +91,10 @@ def policies() -> PolicyList:
     return PolicyList(items=[_policy(name) for name in get_args(PolicyName)])
 
 
-def _kinds(union: Any) -> SpecKindList:
-    classes: tuple[type[SpecModel], ...] = get_args(get_args(union)[0])
-    return SpecKindList(items=[_kind(part) for part in classes])
-
-
 def _kind(part: type[SpecModel]) -> SpecKind:
-    kind = part.model_fields["kind"].default
+    discriminator = "kind" if "kind" in part.model_fields else "layer"
     return SpecKind(
-        kind=kind,
+        kind=part.model_fields[discriminator].default,
         description=inspect.getdoc(part) or "",
         schema=part.model_json_schema(),
     )

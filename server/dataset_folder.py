@@ -1,29 +1,49 @@
-"""Check that a spec's `data.path` names a file or a folder of data sets."""
+"""Check that a spec's `data.path` names a file of data sets, or an allowed object of a store."""
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from ampcore.spec import JobSpec, Problem, SpecValidationError
+from ampcore.spec.object_url import ObjectUrl, is_url
 from ampcore.spec.problems import closest_match, format_value
+from ampcore.spec.text import first_names
 
 FOLDERS: Final = ("csv", "images", "parquet", "tfrecord")
 """The kinds of data that may be a folder of files."""
 MAX_NAMES: Final = 1000
-SHOWN_NAMES: Final = 5
 
 
 class DatasetFolder:
-    """The data sets of a server: the files below one folder."""
+    """The data that a path may name: files below one folder, objects below some prefixes.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Args:
+        folder: The folder of the data sets.
+        prefixes: Those that the operator allows.
+    """
+
+    def __init__(self, folder: Path, prefixes: Sequence[ObjectUrl] = ()) -> None:
+        self._folder, self._prefixes = folder, prefixes
 
     def check(self, spec: JobSpec) -> None:
         """Raise SpecValidationError if the spec's data path is not one in the folder."""
-        path, folders = getattr(spec.data, "path", ""), spec.data.kind in FOLDERS
-        if path and (wrong := self._wrong(path, folders=folders)) is not None:
+        path, folders = getattr(spec.data, "path", None), spec.data.kind in FOLDERS
+        if path is not None and is_url(path):
+            self._check_url(path)
+        elif path and (wrong := self._wrong(path, folders=folders)) is not None:
             raise SpecValidationError([self._problem(path, wrong)])
+
+    def _check_url(self, path: str) -> None:
+        if not ObjectUrl.parse(path).is_below(self._prefixes):
+            allowed = " or ".join(f"{prefix}/" for prefix in self._prefixes)
+            expected = (
+                f"an object below {allowed}"
+                if allowed
+                else "a path or a dataset: this server allows no object stores"
+            )
+            problem = Problem("/data/path", "url_not_allowed", expected, format_value(path))
+            raise SpecValidationError([problem])
 
     def _wrong(self, path: str, *, folders: bool = False) -> str | None:
         """Why a path is refused: a sentence, or "" if there is no file; None if it is valid."""
@@ -41,10 +61,9 @@ class DatasetFolder:
 
     def _problem(self, path: str, wrong: str) -> Problem:
         names = self._names()
-        listed = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
         expected = (
             "a path, relative to the server's datasets folder, of a file in it "
-            f"(it holds {listed or 'no files yet'})"
+            f"(it holds {first_names(names) or 'no files yet'})"
         )
         received = format_value(path) + wrong
         return Problem("/data/path", "no_such_file", expected, received, closest_match(path, names))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Path, Request
 
-from ampcore.api.roles import Role
+from ampcore.api.roles import Right, Role
 from ampcore.spec import JobSpec
 from server.access.authenticator import Authenticator
 from server.access.principal import Principal
@@ -14,6 +14,8 @@ from server.datasets.references import pin_dataset
 from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
 from server.errors import Forbidden, NotFound
+from server.files.initial_weights import check_initial_weights
+from server.files.uploads import FileUploads
 from server.http.json_body import read_body
 from server.metrics.registry import Metrics
 from server.streaming.streams import Streams
@@ -101,6 +103,20 @@ def _allow(principal: Principal, *roles: Role) -> Principal:
     return principal
 
 
+def check_right(principal: Principal, right: Right, what: str) -> None:
+    """Raise Forbidden unless the principal has the right; `what` is what needs it."""
+    if not principal.may(right):
+        raise missing_right(right, what)
+
+
+def missing_right(right: Right, what: str) -> Forbidden:
+    """The error for a principal without the right that `what` needs."""
+    return Forbidden(
+        f"{what} needs a token with the right '{right}', which this one does not have. An admin "
+        f"creates one: ampctl token create NAME --right {right}."
+    )
+
+
 async def _actor(request: Request) -> Actor:
     return actor_of(request, principal_of(request))
 
@@ -136,7 +152,9 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
     spec = JobSpec.parse(document)
     services = services_of(request)
     services.dataset_folder.check(spec)
-    return pin_dataset(services.database, spec, principal_of(request).project)
+    project = principal_of(request).project
+    check_initial_weights(services.database, spec, project)
+    return pin_dataset(services.database, spec, project)
 
 
 DatabaseDep = Annotated[Database, _service("database")]
@@ -146,6 +164,7 @@ StorageDep = Annotated[Storage, _service("storage")]
 MetricsDep = Annotated[Metrics, _service("metrics")]
 StreamsDep = Annotated[Streams, _service("streams")]
 UploadsDep = Annotated[Uploads, _service("uploads")]
+FileUploadsDep = Annotated[FileUploads, _service("file_uploads")]
 BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(_job_id)]

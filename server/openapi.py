@@ -145,6 +145,7 @@ NO_IDEMPOTENCY_KEY: Final = (
     ("/uploads/{upload_id}", ("patch", "delete")),
     ("/uploads/{upload_id}/complete", ("post",)),
     ("/datasets/{name}", ("put",)),
+    ("/files/{kind}/{sha256}", ("put",)),
     ("/runs/{job_id}/steps", ("post",)),
 )
 """Changing routes without the header Idempotency-Key: a repeat has the same effect anyway."""

@@ -81,9 +81,9 @@ def project_from_row(row: tables.Project, load: ProjectLoad, dataset_bytes: int)
     )
 
 
-def dataset_from_row(row: Row[Any], newest: tables.DatasetVersion) -> Dataset:
+def dataset_from_row(row: Row[Any]) -> Dataset:
     """The dataset of a row of `store.datasets.page`, with its newest version."""
-    values = {"newest": dataset_version_from_row(ListedDatasetVersion, newest, row.name)}
+    values = {"newest": dataset_version_from_row(ListedDatasetVersion, row.newest, row.name)}
     return from_row(Dataset, row, values)
 
 

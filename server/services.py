@@ -9,6 +9,7 @@ from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver
 from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
+from server.files.uploads import FileUploads
 from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
@@ -35,5 +36,6 @@ class Services:
     job_reader: JobReader
     submitter: JobSubmitter
     uploads: Uploads
+    file_uploads: FileUploads
     body_receiver: BodyReceiver
     streams: Streams = field(default_factory=Streams)

@@ -189,10 +189,18 @@ def _copy(source: IO[bytes], folder: int, name: str) -> tuple[int, str]:
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
     """Read a file to its end; its size in bytes and its SHA-256."""
     digest = hashlib.sha256()
-    size = 0
-    while piece := source.read(_READ_BYTES):
-        digest.update(piece)
-        size += len(piece)
+    # One buffer: a new block of memory for each read would cost as much time as the read.
+    total, buffer = 0, memoryview(bytearray(_READ_BYTES))
+    while size := source.readinto(buffer):  # type: ignore[attr-defined]
+        digest.update(buffer[:size])
+        total += size
         if target is not None:
-            target.write(piece)
-    return size, digest.hexdigest()
+            write_all(target, buffer[:size])
+    return total, digest.hexdigest()
+
+
+def write_all(file: IO[bytes], content: bytes | memoryview) -> None:
+    """Write all bytes: an unbuffered file may write only some at a time."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from ampcore.spec.object_url import SCHEMES, InvalidUrl, ObjectUrl
 from service.defaults import DEFAULT_DATA_DIR
 from service.log_config import LogFormat
 
@@ -61,6 +62,19 @@ def _check_artifacts_url(text: str) -> str:
     return text
 
 
+def _data_prefixes(given: Any) -> tuple[ObjectUrl, ...]:
+    """Parse a comma-separated list of prefixes in object stores."""
+    if not isinstance(given, str):
+        return tuple(given)
+    try:
+        return tuple(ObjectUrl.parse_prefix(part.strip()) for part in given.split(","))
+    except InvalidUrl:
+        raise ValueError(
+            "expected comma-separated prefixes such as s3://bucket/folder "
+            f"({', '.join(SCHEMES)}), received {given[:MAX_RECEIVED]!r}."
+        ) from None
+
+
 def _scheme(text: str) -> str:
     """The scheme of a valid URL; empty if it is not valid."""
     try:
@@ -97,6 +111,8 @@ class SharedSettings(BaseSettings):
         default_factory=lambda data: (data["data_dir"] / "artifacts").as_uri(), repr=False
     )
     """URL of the storage for files of jobs; default: the folder `artifacts` in the data folder."""
+    data_prefixes: Annotated[tuple[ObjectUrl, ...], NoDecode, PlainValidator(_data_prefixes)] = ()
+    """Prefixes of objects that jobs may name as data, such as s3://bucket/birds."""
     lease_s: float = Field(30.0, ge=0.5, le=3600, description="seconds from 0.5 to 3600")
     """A worker owns its job for this long after its last write or heartbeat."""
     log_format: LogFormat = Field("json", description="text or json")

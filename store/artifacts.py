@@ -18,6 +18,7 @@ CHECKPOINT: Final = "checkpoint"
 MODEL: Final = "model"
 REPORT: Final = "report"
 SIGNATURE: Final = "signature"
+WEIGHTS: Final = "weights"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ def checkpoints(session: Session, job_id: str) -> Sequence[Artifact]:
     """
     statement = select(Artifact).where(Artifact.job_id == job_id, Artifact.kind == CHECKPOINT)
     return session.scalars(statement.order_by(Artifact.seq.desc())).all()
+
+
+def weights(session: Session, job_id: str) -> Artifact | None:
+    """The newest file with the trained weights of a job, or None."""
+    statement = select(Artifact).where(Artifact.job_id == job_id, Artifact.kind == WEIGHTS)
+    return session.scalars(statement.order_by(Artifact.seq.desc()).limit(1)).one_or_none()
 
 
 def forget(session: Session, job_id: str, paths: Collection[str]) -> None:

@@ -15,17 +15,24 @@ from store.leases import LEASE_S
 from store.state_transitions import change_state, end_attempt
 from store.tables import Attempt, Job, Project
 
+BUNDLE: Final = "bundle"
+"""The kind of a model that is a job's own code, for which a worker needs a sandbox."""
 HANDED_BACK: Final = "handed_back"
 MAX_POLICY_LENGTH: Final = 32
 
 
 def claim_next(
-    session: Session, worker_id: str, queues: Collection[str], *, lease_s: float = LEASE_S
+    session: Session,
+    worker_id: str,
+    queues: Collection[str],
+    *,
+    lease_s: float = LEASE_S,
+    with_bundles: bool = True,
 ) -> Job | None:
     """Claim the next job of these queues; None if there is none.
 
     The order is by priority, then by age. Jobs of projects whose quota of running jobs is used up
-    are skipped.
+    are skipped, and without `with_bundles` jobs with their own code.
     """
     next_one = (
         select(Job.id)
@@ -34,6 +41,9 @@ def claim_next(
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(1)
     )
+    if not with_bundles:
+        kind = Job.spec["model"]["kind"].as_string()
+        next_one = next_one.where(kind.is_distinct_from(BUNDLE))
     # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
     # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
@@ -114,15 +124,23 @@ def mark_running(
 
 
 def mark_succeeded(
-    session: Session, job_id: str, attempt: int, summary: dict[str, Any]
+    session: Session,
+    job_id: str,
+    attempt: int,
+    summary: dict[str, Any],
+    metrics: dict[str, float] | None = None,
 ) -> Job | None:
-    """Mark a job as succeeded.
+    """Mark a job as succeeded; one that stopped early has no more steps than it trained.
 
     As every function here that ends an attempt, it returns the updated job (`cancelled` if it was
-    stopping), or None if another attempt owns the job or the job has ended.
+    stopping), or None if another attempt owns the job or the job has ended. `metrics`, by default
+    those of the summary, replace those of the last evaluation.
     """
-    fields = {"summary": json_safe(summary), "reason": None, "message": None}
-    metrics = metrics_of_result(summary)
+    fields: dict[str, Any] = {"summary": json_safe(summary), "reason": None, "message": None}
+    if summary.get("stopped_early") and isinstance(summary.get("steps"), int):
+        # The job is complete: a progress bar must not stay at a part.
+        fields["total_steps"] = summary["steps"]
+    metrics = metrics_of_result(summary) if metrics is None else metrics
     if metrics:
         fields["metrics"] = json_safe(metrics)
     ended = end_attempt(session, job_id, attempt, State.SUCCEEDED, **fields)

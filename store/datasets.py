@@ -1,7 +1,7 @@
 """Datasets and their versions.
 
-Whatever creates or deletes versions of a project holds `lock_project`, so that quotas hold and a
-file that several versions share is deleted with the last of them. A job that names a version
+Every transaction that creates or deletes versions first calls `lock_project`, so that quotas hold
+and a file that several versions share is deleted with the last of them. A job that names a version
 locks that version (`lock_versions`), so that it is not deleted at the same time.
 """
 
@@ -9,13 +9,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Select, delete, func, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, and_, delete, exists, func, select, tuple_
+from sqlalchemy.orm import Session, aliased, defer
+from sqlalchemy.orm.interfaces import ORMOption
 
 from ampcore.spec import TERMINAL
 from ampcore.spec.dataset_reference import VersionReference
 from store.rows import insert_if_absent
-from store.tables import Dataset, DatasetUpload, DatasetVersion, Job, Project, new_id
+from store.tables import (
+    Dataset,
+    DatasetUpload,
+    DatasetVersion,
+    Job,
+    Project,
+    ProjectFile,
+    new_id,
+)
 
 STORAGE_FOLDER: Final = "datasets"
 """The folder of the storage with the files of all versions, by project and SHA-256."""
@@ -67,7 +76,7 @@ def lock_project(session: Session, project: str) -> int | None:
 
 
 def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
-    """The stored bytes of each project and those of its unfinished uploads; of all without names.
+    """The bytes of each project's datasets, unfinished uploads and files; of all without names.
 
     Versions that share a file count once.
     """
@@ -75,8 +84,9 @@ def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
     files = files.join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id).distinct()
     uploads = select(DatasetUpload.project, DatasetUpload.size_bytes)
     uploads = uploads.where(DatasetUpload.number.is_(None))
+    named = select(ProjectFile.project, ProjectFile.size_bytes)  # by their SHA-256
     used: dict[str, int] = {}
-    for statement in (files, uploads):
+    for statement in (files, uploads, named):
         parts = statement.subquery()
         total = select(parts.c.project, func.sum(parts.c.size_bytes)).group_by(parts.c.project)
         if projects:
@@ -94,8 +104,9 @@ def check_quota(session: Session, project: str, more_bytes: int) -> None:
     used = used_bytes(session, project).get(project, 0)
     if used + more_bytes > most:
         raise DatasetQuotaExceeded(
-            f"The project {project!r} has a quota of {most} bytes for datasets; {used} are used, "
-            f"and this upload needs {more_bytes}. Delete versions, or ask an admin for more."
+            f"The project {project!r} has a quota of {most} bytes for datasets and files; {used} "
+            f"are used, and this upload needs {more_bytes}. Delete versions of datasets, or jobs "
+            "that name files, or ask an admin for more."
         )
 
 
@@ -111,8 +122,11 @@ def find(session: Session, project: str, wanted: VersionReference) -> DatasetVer
 def versions(
     session: Session, project: str, name: str, *, before: int | None, limit: int
 ) -> Sequence[DatasetVersion]:
-    """The versions of a dataset, the newest first; only those with a number below `before`."""
-    statement = _versions(project, name)
+    """The versions of a dataset, the newest first; only those with a number below `before`.
+
+    Without columns and previews: one may have megabytes.
+    """
+    statement = _versions(project, name).options(*_without_content(DatasetVersion))
     if before is not None:
         statement = statement.where(DatasetVersion.number < before)
     return session.scalars(statement.order_by(DatasetVersion.number.desc()).limit(limit)).all()
@@ -124,17 +138,18 @@ def page(
     """Datasets by name: those after the name `after`, or only the one called `name`.
 
     A row has the columns of the dataset, `version_count`, `size_bytes` of all its versions, and
-    `newest`, the number of the newest one.
+    `newest`, the newest one without its columns and preview.
     """
     statement = (
         select(
+            Dataset.id,
             Dataset.name,
             Dataset.project,
             Dataset.created_at,
             Dataset.created_by,
             func.count().label("version_count"),
             func.sum(DatasetVersion.size_bytes).label("size_bytes"),
-            func.max(DatasetVersion.number).label("newest"),
+            func.max(DatasetVersion.number).label("newest_number"),
         )
         .join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id)
         .where(Dataset.project == project)
@@ -146,12 +161,18 @@ def page(
         statement = statement.where(Dataset.name == name)
     if after is not None:
         statement = statement.where(Dataset.name > after)
-    return session.execute(statement).all()
+    found = statement.subquery()
+    newest = aliased(DatasetVersion, name="newest")
+    is_newest = and_(newest.dataset_id == found.c.id, newest.number == found.c.newest_number)
+    rows = select(found, newest).join(newest, is_newest).order_by(found.c.name)
+    return session.execute(rows.options(*_without_content(newest))).all()
 
 
 def names(session: Session, project: str, *, limit: int) -> Sequence[str]:
     """The names of the project's datasets, for suggestions."""
-    return [row.name for row in page(session, project, limit=limit)]
+    statement = select(Dataset.name).where(Dataset.project == project).order_by(Dataset.name)
+    has_versions = exists().where(DatasetVersion.dataset_id == Dataset.id)
+    return session.scalars(statement.where(has_versions).limit(limit)).all()
 
 
 def stored_file(session: Session, project: str, sha256: str) -> str | None:
@@ -234,19 +255,25 @@ def lock_for_deletion(
     statement = _versions(project, wanted.name).order_by(DatasetVersion.number)
     if wanted.number is not None:
         statement = statement.where(DatasetVersion.number == wanted.number)
+    statement = statement.options(*_without_content(DatasetVersion))
     statement = statement.with_for_update(of=DatasetVersion)
     return session.scalars(statement.execution_options(populate_existing=True)).all()
 
 
-def delete_versions(session: Session, doomed: Sequence[DatasetVersion]) -> list[str]:
+def delete_versions(session: Session, versions: Sequence[DatasetVersion]) -> list[str]:
     """Delete versions that are locked; returns the paths that no version needs any more."""
-    keys = [(version.dataset_id, version.number) for version in doomed]
+    keys = [(version.dataset_id, version.number) for version in versions]
     key_columns = tuple_(DatasetVersion.dataset_id, DatasetVersion.number)
     statement = delete(DatasetVersion).where(key_columns.in_(keys))
     session.execute(statement.execution_options(synchronize_session=False))
-    paths = {version.path for version in doomed}
+    paths = {version.path for version in versions}
     kept = select(DatasetVersion.path).where(DatasetVersion.path.in_(paths))
     return sorted(paths - set(session.scalars(kept)))
+
+
+def _without_content(version: type[DatasetVersion]) -> tuple[ORMOption, ...]:
+    """Leave out what may have megabytes; reading it is an error."""
+    return (defer(version.columns, raiseload=True), defer(version.preview, raiseload=True))
 
 
 def _versions(project: str, name: str) -> Select[DatasetVersion]:

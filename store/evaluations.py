@@ -16,12 +16,14 @@ from store.tables import EVALUATION_TYPE, EventRow
 class Evaluation:
     """The metrics after a step, which is the last one of `epoch`; both count from 0.
 
-    `epoch` is None if the job's log does not tell the steps of an epoch.
+    `epoch` is None if the job's log does not tell the steps of an epoch. `is_best`: the best one of
+    the whole job so far, by the metric of its `train.best`.
     """
 
     epoch: int | None
     step: int
     metrics: dict[str, float]
+    is_best: bool = False
 
 
 EvaluationsIn = Callable[[int, int], Sequence[Evaluation]]
@@ -48,7 +50,7 @@ def read(
     `attempt`, all are of that one.
     """
     statement = _visible(job_id, after, end, attempt).order_by(EventRow.step).limit(limit)
-    return _evaluations(session, job_id, session.execute(statement))
+    return _evaluations(session, job_id, session.execute(statement), attempt)
 
 
 def sample(
@@ -67,7 +69,8 @@ def sample(
     visible = _visible(job_id, after, end, attempt)
     found = visible.add_columns((left % stride).label("offset")).subquery()
     statement = select(found.c.step, found.c.data).where(found.c.offset == 0)
-    return _evaluations(session, job_id, session.execute(statement.order_by(found.c.step)))
+    rows = session.execute(statement.order_by(found.c.step))
+    return _evaluations(session, job_id, rows, attempt)
 
 
 def steps_per_epoch(session: Session, job_id: str) -> int | None:
@@ -105,9 +108,24 @@ def _visible(
     return statement.where(~replacing.exists())
 
 
-def _evaluations(session: Session, job_id: str, rows: Iterable[Any]) -> list[Evaluation]:
+def _evaluations(
+    session: Session, job_id: str, rows: Iterable[Any], attempt: int | None
+) -> list[Evaluation]:
     per_epoch = steps_per_epoch(session, job_id)
+    best = _best_step(session, job_id, attempt)
     return [
-        Evaluation(row.step // per_epoch if per_epoch else None, row.step, metrics_of(row.data))
+        Evaluation(
+            row.step // per_epoch if per_epoch else None,
+            row.step,
+            metrics_of(row.data),
+            row.step == best,
+        )
         for row in rows
     ]
+
+
+def _best_step(session: Session, job_id: str, attempt: int | None) -> int | None:
+    """The step of the best evaluation: the last one that was better than all before it."""
+    improved = _visible(job_id, -1, None, attempt).where(EventRow.data["best"].as_boolean())
+    found = session.execute(improved.order_by(EventRow.step.desc()).limit(1)).first()
+    return None if found is None else found.step

@@ -11,9 +11,9 @@ from typing import Final
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from store import datasets, files
 from store.clock import after, now
-from store.datasets import STORAGE_FOLDER
-from store.tables import Artifact, DatasetVersion, FileRemoval
+from store.tables import Artifact, DatasetVersion, FileRemoval, ProjectFile
 
 OWN_TURN_S: Final = 60.0
 """The scheduling process has this long to delete the files before the background work does."""
@@ -64,9 +64,12 @@ def is_needed(session: Session, removal: Removal) -> bool:
     """Whether the file has been written and recorded again, so that it must be kept."""
     if removal.path is None:
         return False
-    if removal.job_id == STORAGE_FOLDER:
+    if removal.job_id == datasets.STORAGE_FOLDER:
         used = select(DatasetVersion.number).where(DatasetVersion.path == removal.path).limit(1)
         return session.scalar(used) is not None
+    if removal.job_id == files.STORAGE_FOLDER:
+        own = select(ProjectFile.kind).where(ProjectFile.path == removal.path).limit(1)
+        return session.scalar(own) is not None
     return session.get(Artifact, (removal.job_id, removal.path)) is not None
 
 

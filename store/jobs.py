@@ -85,9 +85,18 @@ def _new_job_values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
 
 
 def queue_of(spec: JobSpec) -> str:
-    """The queue of a job: the one in its spec, else that of its device."""
+    """The queue of a job: the one in its spec, else that of its device; see `package_queue`."""
     runtime = spec.runtime
-    return runtime.queue or (DEFAULT_QUEUE if runtime.device == "auto" else runtime.device)
+    queue = runtime.queue or (DEFAULT_QUEUE if runtime.device == "auto" else runtime.device)
+    return package_queue(queue, spec.package) if spec.package is not None else queue
+
+
+def package_queue(queue: str, package: str) -> str:
+    """The queue of the jobs that need an installed package: only workers that have it serve it.
+
+    The name of no other queue has a slash.
+    """
+    return f"{queue}/{package}"
 
 
 def get(session: Session, job_id: str, *, project: str | None = None) -> Job | None:
@@ -141,6 +150,7 @@ def delete_job(session: Session, job_id: str) -> bool:
 
     False if it is not finished, if an unfinished job extends it, or if it does not exist.
     """
+    _get_for_update(session, job_id)  # waits for an extension that is being submitted
     statement = (
         delete(Job)
         .where(Job.id == job_id, Job.state.in_(TERMINAL), ~_is_extended(job_id))
@@ -148,6 +158,12 @@ def delete_job(session: Session, job_id: str) -> bool:
         .execution_options(synchronize_session=False)
     )
     return session.scalars(statement).one_or_none() is not None
+
+
+def lock_extended(session: Session, ids: Collection[str]) -> set[str]:
+    """Lock jobs against deletion until the transaction ends; returns those that exist."""
+    statement = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
+    return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
 def unfinished_extension(session: Session, job_id: str) -> str | None:

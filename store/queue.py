@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, load_only
 
 from ampcore.spec import ACTIVE, Source, State
 from store import workers
-from store.attempts import is_due
+from store.attempts import BUNDLE, is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
 
@@ -100,6 +100,9 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         if job.most is not None and running.get(job.project, 0) >= job.most:
             sentences[job.id] = _quota_sentence(job)
             continue
+        if capacities[job.queue].has_no_sandbox_for(job.model_kind):
+            sentences[job.id] = _sandbox_sentence(job.queue)
+            continue
         ranked = ranks.get(job.queue, {})
         if not capacities[job.queue].slots or job.id in ranked or MAX_RANKED in ranked.values():
             rank = ranked.get(job.id)
@@ -114,6 +117,12 @@ class _Capacity:
 
     slots: int
     busy: int
+    sandboxes: int
+    """How many of the workers run code of users."""
+
+    def has_no_sandbox_for(self, model_kind: str | None) -> bool:
+        """Whether there are workers, but none that may claim a job with this kind of model."""
+        return model_kind == BUNDLE and self.slots > 0 and self.sandboxes == 0
 
 
 def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
@@ -125,7 +134,11 @@ def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _C
     for queue in queues:
         serving = [worker for worker in online if queue in worker.queues]
         slots = sum(worker.slots for worker in serving)
-        capacities[queue] = _Capacity(slots, sum(busy.get(worker.id, 0) for worker in serving))
+        capacities[queue] = _Capacity(
+            slots,
+            sum(busy.get(worker.id, 0) for worker in serving),
+            sum(worker.sandbox is not None for worker in serving),
+        )
     return capacities
 
 
@@ -152,7 +165,20 @@ def _quota_sentence(job: Row[Any]) -> str:
     )
 
 
+def _sandbox_sentence(queue: str) -> str:
+    return (
+        "The job has its own code, and no online worker that serves the queue "
+        f"{queue!r} has a sandbox for it; `ampctl workers --json` says why."
+    )
+
+
 def _rank_sentence(queue: str, rank: int | None, capacity: _Capacity) -> str:
+    if not capacity.slots and "/" in queue:
+        name, package = queue.split("/", 1)
+        return (
+            f"No online worker of the queue {name!r} has the package {package!r}; install it there "
+            "and restart the worker."
+        )
     if not capacity.slots:
         return (
             f"No online worker serves the queue {queue!r}; start one with "
@@ -177,6 +203,7 @@ _WAITING: Final = (
         Job.id,
         Job.project,
         Job.queue,
+        Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),
         Project.max_running.label("most"),
     )

@@ -8,6 +8,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -368,6 +369,45 @@ class DatasetUpload(Base):
     expires_at: Mapped[datetime]
 
 
+class ProjectFile(Base):
+    """A file of a project that jobs name by its SHA-256: a code bundle, or weights."""
+
+    __tablename__ = "project_files"
+    __table_args__ = (Index(None, "path"), Index(None, "last_used_at"))
+
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    path: Mapped[str] = mapped_column(String(200))
+    """In the storage folder of files."""
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+    last_used_at: Mapped[datetime] = mapped_column(insert_default=now())
+    """When it was uploaded, looked up, or named by a new job."""
+    contents: Mapped[list[Any] | None]
+    """The name and size of each file in a bundle."""
+
+
+class JobFile(Base):
+    """A file that a job's spec names: it cannot be deleted before the job."""
+
+    __tablename__ = "job_files"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["project", "kind", "sha256"],
+            ["project_files.project", "project_files.kind", "project_files.sha256"],
+            name="fk_job_files_project_files",
+        ),
+        Index(None, "project", "kind", "sha256"),
+    )
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    project: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+
+
 class FileRemoval(Base):
     """Files to be deleted from the storage; the row is deleted after them."""
 
@@ -414,7 +454,7 @@ class Project(Base):
     max_queued: Mapped[int | None]
     max_running: Mapped[int | None]
     max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """The stored bytes of its datasets, and those of its unfinished uploads; None: no limit."""
+    """The stored bytes of its datasets, files and unfinished uploads; None: no limit."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
 
 
@@ -427,6 +467,8 @@ class Token(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     role: Mapped[str] = mapped_column(String(16))
+    rights: Mapped[list[str]] = mapped_column(default=list)
+    """What it may do besides what its role allows (ampcore.api.roles.Right)."""
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     created_by: Mapped[str | None] = mapped_column(String(200))

@@ -45,6 +45,7 @@ def create(
     name: str,
     *,
     role: str = MEMBER,
+    rights: Sequence[str] = (),
     project: str = projects.DEFAULT_PROJECT,
     expires_at: datetime | None = None,
     created_by: str | None = None,
@@ -57,7 +58,12 @@ def create(
     """
     token_id = new_id()
     secret = secret_of(token_id) if secret_of else SECRET_PREFIX + secrets.token_urlsafe(32)
-    values = {"role": role, "expires_at": expires_at, "created_by": created_by}
+    values = {
+        "role": role,
+        "rights": list(rights),
+        "expires_at": expires_at,
+        "created_by": created_by,
+    }
     _insert(session, secret, project, id=token_id, name=name, **values)
     return secret
 

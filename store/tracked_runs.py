@@ -16,6 +16,7 @@ from ampcore.spec import ACTIVE, Reason, Source, State
 from ampcore.spec.tracked import TrackedSpec
 from ampcore.telemetry import EventType
 from ampcore.telemetry.json_values import storable_text
+from ampcore.telemetry.metrics import metrics_of, metrics_of_result
 from ampcore.telemetry.summary import StepSummary
 from store import attempts, ingest, leases
 from store.clock import after, now
@@ -167,7 +168,9 @@ def _end(
     session: Session, job: Job, state: State, message: str | None, summary: Mapping[str, Any]
 ) -> Job | None:
     if state is State.SUCCEEDED:
-        return attempts.mark_succeeded(session, job.id, ATTEMPT, dict(summary))
+        # A program reports some of the metrics; the others are those of the last evaluation.
+        metrics = metrics_of(job.metrics) | metrics_of_result(summary)
+        return attempts.mark_succeeded(session, job.id, ATTEMPT, dict(summary), metrics)
     if state is State.FAILED:
         text = message or "The program reported a failure without a message."
         return attempts.mark_failed(session, job.id, ATTEMPT, Reason.RUN_FAILED, text)
@@ -194,7 +197,10 @@ def _lock_active(session: Session, job_id: str) -> Job:
 
 
 def _lock(session: Session, job_id: str) -> Job:
-    return session.get_one(Job, job_id, populate_existing=True, with_for_update=True)
+    job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
+    if job is None:
+        raise RunConflict("The run has been deleted. It accepts no more data.")
+    return job
 
 
 def _is_lost(job: Job) -> bool:

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, case, delete, func, select, update
+from sqlalchemy import Connection, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE
@@ -25,9 +25,19 @@ _STATE: Final = case(
 
 
 # Built once: every read of a queued job executes it.
-_ONLINE: Final = select(Worker.id, Worker.slots, Worker.queues).where(
+_ONLINE: Final = select(Worker.id, Worker.slots, Worker.queues, Worker.hardware).where(
     _STATE == ONLINE, Worker.drain_requested_at.is_(None)
 )
+
+
+class OnlineWorker(NamedTuple):
+    """A worker that is online and not draining."""
+
+    id: str
+    slots: int
+    queues: list[str]
+    sandbox: str | None
+    """The kind of its sandbox; None without one, and until it has reported its hardware."""
 
 
 def register(
@@ -85,13 +95,19 @@ def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
     return (row[0], row[1]) if row is not None else None
 
 
-def online(connection: Connection, queue: str | None = None) -> list[Row[str, int, list[str]]]:
-    """The id, slots and queues of each worker that is online and not draining.
+def online(connection: Connection, queue: str | None = None) -> list[OnlineWorker]:
+    """The workers that are online and not draining; only those that serve `queue`, if given."""
+    return [
+        OnlineWorker(row.id, row.slots, row.queues, _sandbox_in(row.hardware))
+        for row in connection.execute(_ONLINE)
+        if isinstance(row.queues, list) and (queue is None or queue in row.queues)
+    ]
 
-    Only those that serve `queue`, if given.
-    """
-    found = [worker for worker in connection.execute(_ONLINE) if isinstance(worker.queues, list)]
-    return [worker for worker in found if queue is None or queue in worker.queues]
+
+def _sandbox_in(hardware: Any) -> str | None:
+    sandbox = hardware.get("sandbox") if isinstance(hardware, Mapping) else None
+    kind = sandbox.get("kind") if isinstance(sandbox, Mapping) else None
+    return kind if isinstance(kind, str) else None
 
 
 def delete_gone(session: Session, *, gone_s: float) -> None:
@@ -141,3 +157,12 @@ def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:
         for worker, state in listing(session)
         if state == ONLINE and isinstance(worker.hardware, dict)
     ]
+
+
+def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
+    """By the id of each online worker, what it has reported of its packages."""
+    return {
+        worker.id: [one for one in worker.hardware.get("packages") or () if isinstance(one, dict)]
+        for worker, state in listing(session)
+        if state == ONLINE and isinstance(worker.hardware, dict)
+    }

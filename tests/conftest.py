@@ -11,7 +11,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -446,10 +446,14 @@ def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
 
     clients: list[httpx.Client] = []
 
-    def make(role: str = "member", project: str = "default") -> httpx.Client:
+    def make(
+        role: str = "member", project: str = "default", rights: Sequence[str] = ()
+    ) -> httpx.Client:
         with api.database.write() as session:
             projects.ensure(session, project)
-            secret = tokens.create(session, f"{role} of {project}", role=role, project=project)
+            secret = tokens.create(
+                session, f"{role} of {project}", role=role, rights=rights, project=project
+            )
         headers = {"Authorization": f"Bearer {secret}"}
         client = httpx.Client(base_url=api.url, timeout=DEADLINE_S, headers=headers, verify=NO_TLS)
         clients.append(client)

@@ -239,12 +239,13 @@ def test_the_proxy_allows_larger_bodies_than_the_server() -> None:
 
 def test_the_proxy_limits_no_uploads() -> None:
     assert re.search(
-        r"@limited not \{\s+method PUT PATCH\s+path /api/v1/datasets/\*\s+\}\s+"
+        r"@limited not \{\s+method PUT PATCH\s+path /api/v1/datasets/\* /api/v1/files/\*\s+\}\s+"
         r"request_body @limited \{\s+max_size",
         CADDYFILE,
     )
     assert {method for method, _ in UPLOADS} == {"PUT", "PATCH"}
-    assert all(path.pattern.startswith("/api/v1/datasets/") for _, path in UPLOADS)
+    folders = ("/api/v1/datasets/", "/api/v1/files/")
+    assert all(path.pattern.startswith(folders) for _, path in UPLOADS)
 
 
 def test_the_proxy_can_retry_a_post_that_no_server_received() -> None:

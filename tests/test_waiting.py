@@ -19,6 +19,7 @@ FORBIDDEN = {
 ALLOWED = {
     "waiting.py": "defines how tests wait",
     "chaos/programs/control.py": "a trainer that waits for the test",
+    "worker/hostile_code.py": "a trainer that waits for its worker",
     "worker/scripted_trainer.py": "a trainer that waits for the test",
     "chaos/test_cancel_races.py": "shifts the start of a thread; nothing waits for it",
     "worker/test_trainer_process.py": "a timeout of one read in a loop; processes that hang",

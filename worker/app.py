@@ -12,11 +12,12 @@ from service.storage import Storage
 from store.database import Database
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
-from worker import broker, capabilities, usage
+from worker import broker, capabilities, packages, usage
 from worker.context import WorkerContext
 from worker.dataset_cache import FOLDER, DatasetCache
 from worker.isolation_plan import log_isolation, plan_isolation
 from worker.registration import WorkerRegistration
+from worker.sandbox_plan import plan_sandbox
 from worker.settings import Settings
 from worker.standby import Standby
 from worker.tasks import run_queued_jobs
@@ -81,18 +82,29 @@ def create_context(settings: Settings) -> WorkerContext:
     worker_id = new_id()
     datasets = settings.data_dir / "datasets"
     work_dirs = WorkDirs(settings.scratch_dir, worker_id)
+    entries = packages.usable_entries()
+    queues = capabilities.queues_to_serve(settings.worker_queues)
     isolation = plan_isolation(settings.isolation, parent=work_dirs.worker_dir, datasets=datasets)
+    sandbox_plan = plan_sandbox(
+        settings.sandbox,
+        users=settings.trainer_users,
+        parent=work_dirs.worker_dir,
+        datasets=datasets,
+    )
     return WorkerContext(
         worker_id=worker_id,
-        queues=capabilities.queues_to_serve(settings.worker_queues),
+        queues=packages.queues_with_packages(queues, entries),
+        packages=entries,
         database=Database(settings.database_url),
         storage=Storage(settings.artifacts_url),
         work_dirs=work_dirs,
         standby=Standby(isolation=isolation),
         data_root=datasets,
         dataset_cache=DatasetCache(settings.scratch_dir / FOLDER, settings.dataset_cache_bytes),
+        data_prefixes=settings.data_prefixes,
         notifier=Notifier(settings.redis_url),
         isolation=isolation,
+        sandbox_plan=sandbox_plan,
         lease_s=settings.lease_s,
     )
 
@@ -125,6 +137,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
         adopt_orphans()
         context.work_dirs.open()
         log_isolation(context.isolation)
+        context.sandbox_plan.log()
         context.standby.prepare()
         registration.start()
 
@@ -147,4 +160,9 @@ def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:
     if (found := context.standby.hardware()) is None:
         return None
     isolation = context.isolation
-    return {**found, "isolation": isolation.describe() if isolation is not None else None}
+    return {
+        **found,
+        "isolation": isolation.describe() if isolation is not None else None,
+        "sandbox": context.sandbox_plan.describe(),
+        "packages": list(context.packages),
+    }

@@ -23,19 +23,25 @@ from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, MODEL, SIGNATURE, StoredFile
+from store.artifacts import CHECKPOINT, MODEL, SIGNATURE, WEIGHTS, StoredFile
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 
 log = logging.getLogger(__name__)
 
 ARTIFACT_KINDS: Final = {EventType.CHECKPOINT_SAVED: CHECKPOINT, EventType.MODEL_SAVED: MODEL}
+MAX_FILES_NAMED: Final = 10_000
+"""With `max_bytes`, files that later events name are not uploaded."""
 CHECKPOINTS_KEPT: Final = 2
 """Recorded checkpoints of a job, over all its attempts."""
 
 INITIAL_BACKOFF_S: Final = 0.5
 MAX_BACKOFF_S: Final = 30.0
 FAILURES_BEFORE_WARNING: Final = 3
+
+
+class TooManyBytes(Exception):
+    """A job stores more than it may."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,11 @@ class Upload:
     step: int | None = None
     folder: Path | None = None
     """None: the trainer's output folder."""
+
+
+def _counts(upload: Upload) -> bool:
+    """Whether an upload counts: the worker's own files and checkpoints do not."""
+    return upload.folder is None and upload.kind != CHECKPOINT
 
 
 def upload_failed_event(upload: Upload, cause: str) -> Event:
@@ -66,6 +77,8 @@ class ArtifactUploader:
         lease: The attempt that the files belong to.
         folder: The trainer's output folder.
         on_warning: Called with a warning event for each file that cannot be uploaded.
+        max_bytes: The most that it stores besides checkpoints, of which two are kept; None: no
+            limit.
         initial_backoff_s: Wait after the first failure; it doubles up to `MAX_BACKOFF_S`.
     """
 
@@ -74,7 +87,10 @@ class ArtifactUploader:
     lease: Lease
     folder: Path
     on_warning: Callable[[Event], object]
+    max_bytes: int | None = None
     initial_backoff_s: float = INITIAL_BACKOFF_S
+    _stored_bytes: int = field(default=0, init=False)
+    _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _current: Upload | None = field(default=None, init=False)
@@ -92,11 +108,18 @@ class ArtifactUploader:
         self._thread.start()
 
     def on_event(self, event: Event) -> None:
-        """Upload the file that a committed event names, if it names one."""
-        if kind := ARTIFACT_KINDS.get(event.type):
+        """Upload the files that a committed event names, if it names some."""
+        kind, signature = ARTIFACT_KINDS.get(event.type), event.data.get("signature")
+        if self.max_bytes is not None and (kind or signature):
+            self._files_named += 1
+            if self._files_named > MAX_FILES_NAMED:  # each takes memory, and lines of the log
+                return
+        if kind:
             self.enqueue(Upload(kind, event.data["file"], event.step))
-        if signature := event.data.get("signature"):
+        if signature:
             self.enqueue(Upload(SIGNATURE, signature, event.step))
+        if event.type is EventType.MODEL_SAVED and (weights := event.data.get("weights")):
+            self.enqueue(Upload(WEIGHTS, weights, event.step))
 
     def enqueue(self, upload: Upload) -> None:
         """Upload a file after those already in the queue."""
@@ -175,7 +198,10 @@ class ArtifactUploader:
         job_id = self.lease.job_id
         path = check_path(f"attempt-{self.lease.attempt}/{upload.file}")
         with self._path_without_links(upload) as file:
+            self._check_size(upload, file)
             size_bytes, sha256 = self.storage.put(job_id, path, file)
+            if _counts(upload):
+                self._stored_bytes += size_bytes
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
             stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
@@ -183,6 +209,16 @@ class ArtifactUploader:
             file.unlink(missing_ok=True)
         if removals:
             self._remove(removals)
+
+    def _check_size(self, upload: Upload, file: Path) -> None:
+        """Raise TooManyBytes if the job may not store so much more."""
+        if self.max_bytes is None or not _counts(upload):
+            return
+        with suppress(FileNotFoundError):  # storing it reports that
+            if self._stored_bytes + file.stat().st_size > self.max_bytes:
+                raise TooManyBytes(
+                    f"the job may store {self.max_bytes:,} bytes besides its checkpoints."
+                )
 
     def _folder(self, upload: Upload) -> Path:
         return upload.folder if upload.folder is not None else self.folder

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,20 +14,28 @@ from typing import Any, Final
 from ampcore.spec import Reason
 from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
+from service.storage import Storage
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
+from worker import sandboxed_frames
 from worker.artifact_uploader import ArtifactUploader
 from worker.background_thread import run_in_background
+from worker.bundle_download import BundleMissing, JobBundle, fetch_bundle, place_bundle
 from worker.checkpoint_download import ExtendedCheckpointMissing, fetch_latest_checkpoint
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
 from worker.dataset_download import DatasetMissing, JobDataset, fetch_dataset, place_dataset
 from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
+from worker.object_download import data_url, fetch_object
 from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.sandbox import needs_sandbox
+from worker.sandbox_monitor import SandboxMonitor, Violation
+from worker.sandbox_plan import SandboxMissing
 from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
+from worker.weights_download import WeightsMissing, fetch_initial_weights
 from worker.write_buffer import WriteBuffer
 
 log = logging.getLogger(__name__)
@@ -37,6 +46,18 @@ OUTPUT_DIR: Final = "output"
 FETCHED_DIR: Final = "fetched"
 """In an attempt's folder: the checkpoint downloaded from earlier attempts."""
 FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """What was downloaded for an attempt."""
+
+    resume: bool
+    """Whether there is a checkpoint to resume from."""
+    init: str | None
+    """The path of the initial weights in the trainer's output folder; None without any."""
+    dataset: JobDataset | None
+    bundle: JobBundle | None
 
 
 class JobAttempt:
@@ -62,11 +83,15 @@ class JobAttempt:
         )
         self._output = folder / OUTPUT_DIR
         self._trainer_folder: TrainerFolder | None = None
-        self._downloads: Future[tuple[bool, JobDataset | None]] | None = None
+        self._monitor: SandboxMonitor | None = None
+        self._downloads: Future[Downloads] | None = None
         enqueue = self._writer.enqueue
         self._uploader = ArtifactUploader(
             context.storage, self._database, lease, self._output, enqueue
         )
+        self._sandbox = context.sandbox_plan.sandbox if needs_sandbox(job.spec) else None
+        if self._sandbox is not None:
+            self._uploader.max_bytes = self._sandbox.limits.disk_bytes
         self._timeout_s: float | None = job.spec["runtime"]["timeout_s"]
         remaining_s = math.inf if self._timeout_s is None else self._timeout_s - used_s
         self._stop_conditions = StopConditions(
@@ -96,7 +121,7 @@ class JobAttempt:
                 self._trainer_folder.close()
             if self._downloads is not None:
                 # Also a download that still runs, because the attempt did not wait for it.
-                self._downloads.add_done_callback(_release_dataset)
+                self._downloads.add_done_callback(_release_files)
 
     def _on_event_committed(self, event: Event) -> None:
         self._uploader.on_event(event)
@@ -107,6 +132,12 @@ class JobAttempt:
             trainer_exit = self._run_trainer()
         except ExtendedCheckpointMissing as error:
             return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_CHECKPOINT, str(error))
+        except WeightsMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_WEIGHTS, str(error))
+        except BundleMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_SPEC, str(error))
+        except SandboxMissing as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.NO_SANDBOX, str(error))
         except DatasetMissing as error:
             return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_DATA, str(error))
         except Exception as error:
@@ -116,22 +147,47 @@ class JobAttempt:
         return result_of(trainer_exit, self._timeout_s)
 
     def _run_trainer(self) -> TrainerExit:
+        self._check_sandbox()
         fetched = self._folder / FETCHED_DIR
         fetched.mkdir(parents=True)
         self._downloads = downloads = run_in_background(partial(self._download, fetched))
         if (stop_reason := self._wait_for(downloads)) is not None:
             return TrainerExit(None, 0, stop_reason)
-        resume, dataset = downloads.result()
-        process = self._context.standby.take()
+        downloaded = downloads.result()
+        process = self._take_process()
         try:
             self._place_checkpoints(process, list(fetched.iterdir()))
-            placing = run_in_background(partial(self._place_dataset, process, dataset))
+            placing = run_in_background(partial(self._place_files, process, downloaded))
             if (stop_reason := self._wait_for(placing)) is not None:
                 return TrainerExit(None, 0, stop_reason)
-            process.assign(self._assignment(resume=resume, datasets=placing.result()))
+            self._monitor = self._start_monitor(process)
+            process.assign(self._assignment(placing.result(), downloaded))
             return self._supervise(process)
         finally:
             process.end(grace_s=0)
+            if self._monitor is not None:
+                self._monitor.stop()
+
+    def _check_sandbox(self) -> None:
+        if needs_sandbox(self._job.spec) and self._sandbox is None:
+            raise SandboxMissing(
+                "The job has its own code, and its worker has no sandbox to run it in. "
+                + " ".join(self._context.sandbox_plan.missing)
+            )
+
+    def _take_process(self) -> TrainerProcess:
+        """The process for the job; in a sandbox if the job has its own code."""
+        if self._sandbox is None:
+            return self._context.standby.take()
+        return self._context.standby.request_sandboxed(self._sandbox.new_folder())
+
+    def _start_monitor(self, process: TrainerProcess) -> SandboxMonitor | None:
+        """Watch the limits of a sandboxed trainer, before it has its job."""
+        if self._sandbox is None:
+            return None
+        monitor = SandboxMonitor(process, self._sandbox.limits)
+        monitor.start()
+        return monitor
 
     def _wait_for(self, work: Future[Any]) -> StopReason | None:
         """Wait for background work; the reason to stop the attempt if there is one before."""
@@ -143,25 +199,45 @@ class JobAttempt:
             done = _is_done(work)
         return None
 
-    def _download(self, folder: Path) -> tuple[bool, JobDataset | None]:
-        """Download the checkpoint to resume from, and the dataset; whether there is each."""
+    def _download(self, folder: Path) -> Downloads:
+        """Download the checkpoint or the initial weights, the dataset and the bundle, if any."""
         enqueue, storage = self._writer.enqueue, self._context.storage
         resume = fetch_latest_checkpoint(
             storage, self._database, self._lease, folder, enqueue, extends=self._job.extends
         )
-        dataset = fetch_dataset(
-            self._context.dataset_cache, storage, self._database, self._job.project, self._job.spec
-        )
-        return resume, dataset
+        # A checkpoint has all weights: their source may be gone.
+        init = None if resume else fetch_initial_weights(storage, self._database, self._job, folder)
+        dataset = self._fetch_data(storage)
+        cache, job = self._context.dataset_cache, self._job
+        try:
+            bundle = fetch_bundle(cache, storage, self._database, job.project, job.spec)
+        except BaseException:
+            if dataset is not None:
+                dataset.cached.close()
+            raise
+        return Downloads(resume, init, dataset, bundle)
 
-    def _place_dataset(self, process: TrainerProcess, dataset: JobDataset | None) -> dict[str, str]:
-        """Where the trainer reads its dataset, by its name in the spec."""
-        if dataset is None:
-            return {}
-        return {dataset.reference: str(place_dataset(dataset, process.folder, self._folder))}
+    def _fetch_data(self, storage: Storage) -> JobDataset | None:
+        job = self._job
+        if (url := data_url(job.spec)) is not None:
+            return fetch_object(self._context, self._database, job, url, self._writer.enqueue)
+        return fetch_dataset(
+            self._context.dataset_cache, storage, self._database, job.project, job.spec
+        )
+
+    def _place_files(self, process: TrainerProcess, downloaded: Downloads) -> dict[str, Any]:
+        """Where the trainer reads its dataset, by its name in the spec, and its own code."""
+        found: dict[str, Any] = {"datasets": {}}
+        if (dataset := downloaded.dataset) is not None:
+            path = place_dataset(dataset, process.folder, self._folder)
+            found["datasets"] = {dataset.reference: str(path)}
+        if downloaded.bundle is not None:
+            path = place_bundle(downloaded.bundle, process.folder, self._folder)
+            found["bundle"] = str(path)
+        return found
 
     def _place_checkpoints(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
-        """Move the downloaded checkpoints into the trainer's output folder."""
+        """Move downloaded checkpoints and weights into the trainer's output folder."""
         self._trainer_folder = process.folder
         if process.folder is None:
             self._output.mkdir()
@@ -172,22 +248,24 @@ class JobAttempt:
         for path in fetched:
             process.folder.move_in(path)
 
-    def _assignment(self, *, resume: bool, datasets: dict[str, str]) -> dict[str, Any]:
+    def _assignment(self, files: dict[str, Any], downloaded: Downloads) -> dict[str, Any]:
         return {
             "job_id": self._job.id,
             "attempt": self._job.attempt,
             "spec": self._job.spec,
             "data_root": str(self._context.data_root),
-            "datasets": datasets,
             "output_dir": str(self._output),
-            "resume": resume,
+            "resume": downloaded.resume,
+            "init": downloaded.init and str(self._output / downloaded.init),
+            "sandboxed": self._monitor is not None,
+            **files,
         }
 
     def _supervise(self, process: TrainerProcess) -> TrainerExit:
         """Forward frames and log output until the trainer ends or its time to stop is over."""
         pending_stop, last, oom_kills = NOT_STOPPED, None, self._context.new_oom_kill_counter()
         ready_by = time.monotonic() + self._context.ready_timeout_s
-        while process.has_more_frames and not pending_stop.is_due(time.monotonic()):
+        while process.has_more_frames and not self._must_end(pending_stop):
             last = self._enqueue(process, self._read_frames(process)) or last
             if process.ready is None and time.monotonic() > ready_by:
                 raise TimeoutError(
@@ -199,6 +277,8 @@ class JobAttempt:
             pending_stop.remaining_s(time.monotonic(), at_most=self._context.grace_s)
         )
         last = self._enqueue(process, remaining_frames, at_end=True) or last
+        if self._monitor is not None:
+            self._monitor.stop()
         self._ready = process.ready or {}
         return TrainerExit(
             last,
@@ -207,7 +287,14 @@ class JobAttempt:
             last_line=process.log_capture.last_line(),
             # When the fork server was killed, this job need not have used too much memory.
             oom_killed=oom_kills.has_increased() and not process.died_with_server,
+            violation=self._violation(),
         )
+
+    def _violation(self) -> Violation | None:
+        return self._monitor.violation if self._monitor is not None else None
+
+    def _must_end(self, pending_stop: PendingStop) -> bool:
+        return self._violation() is not None or pending_stop.is_due(time.monotonic())
 
     def _read_frames(self, process: TrainerProcess) -> list[Frame]:
         """The next frames; none while the write buffer is full, so that the trainer blocks."""
@@ -222,6 +309,9 @@ class JobAttempt:
         """Queue frames and log output for the database; returns the final frame if present."""
         if self._writer.error is not None:
             raise self._writer.error
+        if self._monitor is not None:
+            self._monitor.count_telemetry(sum(frame.size_bytes for frame in frames))
+            frames = [sandboxed_frames.checked(frame) for frame in frames]
         self._writer.enqueue_frames(frames)
         self._writer.enqueue(*process.log_capture.take(now=at_end))
         if any(frame.type is FrameType.STEPS for frame in frames):
@@ -240,12 +330,13 @@ class JobAttempt:
         return updated
 
 
-def _release_dataset(downloads: Future[tuple[bool, JobDataset | None]]) -> None:
-    """Allow the deletion of a downloaded dataset from the cache."""
+def _release_files(downloads: Future[Downloads]) -> None:
+    """Allow the deletion of downloaded files from the cache."""
     if downloads.exception() is None:
-        _, dataset = downloads.result()
-        if dataset is not None:
-            dataset.cached.close()
+        downloaded = downloads.result()
+        for found in (downloaded.dataset, downloaded.bundle):
+            if found is not None:
+                found.cached.close()
 
 
 def _is_done(future: Future[Any]) -> bool:

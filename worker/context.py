@@ -1,9 +1,11 @@
 """WorkerContext: what all attempts of one worker share, from its database to its time limits."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ampcore.spec.object_url import ObjectUrl
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
@@ -11,6 +13,8 @@ from store.leases import LEASE_S, SELF_FENCE_S
 from worker.dataset_cache import DatasetCache
 from worker.isolation import Isolation
 from worker.oom_kills import OomKillCounter, memory_events_file
+from worker.packages import PackageEntry
+from worker.sandbox_plan import SandboxPlan
 from worker.standby import READY_TIMEOUT_S, Standby
 from worker.stop_reason import GRACE_S
 from worker.usage import WorkerMetrics
@@ -31,8 +35,14 @@ class WorkerContext:
     data_root: Path
     dataset_cache: DatasetCache
     notifier: Notifier
+    data_prefixes: Sequence[ObjectUrl] = ()
+    """Prefixes of objects that jobs may name as data."""
+    packages: Sequence[PackageEntry] = ()
+    """What installed packages offer on it."""
     isolation: Isolation | None = None
     """How its trainers are isolated; None: not at all."""
+    sandbox_plan: SandboxPlan = field(default_factory=SandboxPlan)
+    """The sandbox of jobs with their own code; such jobs go to workers that have one."""
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S

@@ -54,7 +54,7 @@ class DatasetCache:
     """
 
     def __init__(self, folder: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._folder, self._max_bytes = folder, max_bytes
+        self._folder, self.max_bytes = folder, max_bytes
 
     def acquire(
         self,
@@ -114,7 +114,7 @@ class DatasetCache:
         used = {lock: self._size(lock) for lock in self._folder.glob(f"*{LOCK_SUFFIX}")}
         total = sum(used.values())
         for lock in sorted((lock for lock in used if used[lock]), key=_modified_at):
-            if total + size_bytes <= self._max_bytes:
+            if total + size_bytes <= self.max_bytes:
                 return
             if self._delete(lock.stem):
                 total -= used[lock]

@@ -88,7 +88,8 @@ def place_dataset(dataset: JobDataset, trainer: TrainerFolder | None, folder: Pa
         folder: the attempt's folder, for a trainer that is not isolated.
     """
     data = (trainer.path if trainer is not None else folder) / DATA_DIR
-    data.mkdir(mode=0o755)
+    data.mkdir()
+    data.chmod(0o755)  # for the trainer's user, whatever the umask is
     target = data / dataset.file_name
     # A trainer that runs as this user could change a linked file for all later jobs.
     may_link = trainer is None or trainer.user is not None
@@ -107,7 +108,10 @@ def _copy(source: Path, target: Path) -> None:
         with source.open("rb") as here, target.open("xb") as there:
             left = os.fstat(here.fileno()).st_size
             while left > 0:
-                left -= os.copy_file_range(here.fileno(), there.fileno(), left)
+                copied = os.copy_file_range(here.fileno(), there.fileno(), left)
+                if copied == 0:
+                    raise OSError("no bytes were copied")
+                left -= copied
     except OSError:  # not between these file systems
         target.unlink(missing_ok=True)
         shutil.copyfile(source, target)

@@ -108,8 +108,14 @@ def attempt_report(job: Job, result: AttemptResult, ready: dict[str, Any]) -> di
         "message": result.message,
         "summary": result.summary,
         "spec": job.spec,
-        "versions": {"ampcore": ampcore.__version__, **ready.get("versions", {})},
+        "versions": {"ampcore": ampcore.__version__, **_versions(ready)},
         "hardware": ready.get("hardware"),
     }
     plain: dict[str, Any] = json_safe(document)
     return plain
+
+
+def _versions(ready: dict[str, Any]) -> dict[str, Any]:
+    """The versions of libraries, as far as a trainer reported any."""
+    versions = ready.get("versions")
+    return versions if isinstance(versions, dict) else {}

@@ -4,6 +4,7 @@ The trainer applies them to itself (`ampcore.isolation`); `worker.isolation_plan
 them this machine supports.
 """
 
+import logging
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -12,7 +13,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 from ampcore.isolation import TEMP_FOLDER, Confinement, landlock
+from worker.process_status import end_processes_of
 from worker.trainer_users import TrainerUser, claim_user
+
+log = logging.getLogger(__name__)
 
 OPEN_TO_ENTER: Final = 0o711
 
@@ -31,7 +35,11 @@ class TrainerFolder:
         path.rename(self.path / path.name)
 
     def close(self) -> None:
-        """Remove the folder and release the user, after all of its processes have ended."""
+        """End all processes of the user, remove the folder, and release the user."""
+        if self.user is not None and not end_processes_of(self.user.number):
+            # The user stays claimed: its processes must not meet those of another job.
+            log.warning("processes of the user %d do not end", self.user.number)
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         if self.user is not None:
             self.user.release()

@@ -67,7 +67,7 @@ def plan_isolation(
         return None
     abi = landlock.abi()
     scratch = parent.parent  # not checked: the worker opens it to other users itself
-    closed = _closed_to_others([*_program_folders(), scratch.parent, datasets])
+    closed = closed_to_others([*program_folders(), scratch.parent, datasets])
     is_root, may_switch = os.geteuid() == 0, can_run_as(settings.users)
     missing = tuple(_missing(abi, is_root=is_root, may_switch=may_switch, closed=closed))
     if settings.mode is IsolationMode.REQUIRED and missing:
@@ -81,7 +81,7 @@ def plan_isolation(
         users=settings.users if may_switch and closed is None else None,
         landlock_abi=abi,
         processes=settings.processes,
-        memory_bytes=settings.memory_bytes or _available_memory_bytes() + RESERVED_BYTES,
+        memory_bytes=settings.memory_bytes or available_memory_bytes() + RESERVED_BYTES,
         missing=missing,
     )
 
@@ -144,12 +144,12 @@ def _missing(abi: int, *, is_root: bool, may_switch: bool, closed: Path | None) 
         )
 
 
-def _program_folders() -> list[Path]:
+def program_folders() -> list[Path]:
     """The folders that a trainer imports from."""
     return [Path(sys.prefix), Path(sys.base_prefix), Path(ampcore.__file__).parent]
 
 
-def _closed_to_others(folders: list[Path]) -> Path | None:
+def closed_to_others(folders: list[Path]) -> Path | None:
     """The first of these folders, or of their parents, that other users cannot enter.
 
     None: there is none. Folders that do not exist yet are skipped.
@@ -162,7 +162,7 @@ def _closed_to_others(folders: list[Path]) -> Path | None:
     return None
 
 
-def _available_memory_bytes() -> int:
+def available_memory_bytes() -> int:
     """The bytes of memory of this machine, or of this container where that has less."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if (events := memory_events_file()) is None:

@@ -3,14 +3,18 @@
 import signal
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Reason
 from ampcore.telemetry.frames import Frame, FrameType
 from store import attempts
+from worker.sandbox_monitor import Violation
 from worker.stop_reason import StopReason
+
+MAX_MESSAGE: Final = 8192
+REASONS: Final = frozenset(Reason)
 
 
 class AttemptOutcome(StrEnum):
@@ -59,6 +63,8 @@ class TrainerExit:
     """The last line of its log."""
     oom_killed: bool = False
     """The OOM killer killed a process of this cgroup at about that time."""
+    violation: Violation | None = None
+    """The limit of its sandbox that it exceeded."""
 
     def __str__(self) -> str:
         last_message = self.frame.type if self.frame is not None else "none"
@@ -73,12 +79,21 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
     match trainer_exit:
         case TrainerExit(stop_reason=StopReason.FENCED | StopReason.SELF_FENCE):
             return None
-        case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header=header)):
-            return AttemptResult(AttemptOutcome.SUCCEEDED, summary=header["summary"])
+        case TrainerExit(violation=Violation(reason=reason, message=message)):
+            return AttemptResult(AttemptOutcome.FAILED, reason, message)
+        case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header={"summary": dict(summary)})):
+            return _success(trainer_exit, summary)
         case TrainerExit(stop_reason=StopReason.CANCEL):
             return AttemptResult(AttemptOutcome.CANCELLED)
-        case TrainerExit(frame=Frame(type=FrameType.FAILED, header=header)):
-            return AttemptResult(AttemptOutcome.FAILED, Reason(header["reason"]), header["message"])
+        case TrainerExit(
+            frame=Frame(
+                type=FrameType.FAILED, header={"reason": str(word), "message": str(message)}
+            )
+        ) if word in REASONS:
+            return AttemptResult(AttemptOutcome.FAILED, Reason(word), message[:MAX_MESSAGE])
+        case TrainerExit(frame=Frame(type=FrameType.FAILED | FrameType.SUCCEEDED)):
+            message = "The trainer process reported a result that is not valid."
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
         case TrainerExit(stop_reason=StopReason.TIMEOUT):
             return AttemptResult(
                 AttemptOutcome.FAILED, Reason.TIMEOUT, _timeout_message(timeout_s or 0)
@@ -92,6 +107,15 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
             return AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, message)
         case _:
             return AttemptResult(AttemptOutcome.FAILED, *_crash_reason(trainer_exit))
+
+
+def _success(trainer_exit: TrainerExit, summary: dict[str, Any]) -> AttemptResult:
+    if trainer_exit.exit_code > 0:  # killed while it ended is still a success
+        message = (
+            f"The trainer process reported success, but exited with code {trainer_exit.exit_code}."
+        )
+        return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
+    return AttemptResult(AttemptOutcome.SUCCEEDED, summary=summary)
 
 
 def failed_in_worker(error: Exception) -> AttemptResult:

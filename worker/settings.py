@@ -1,14 +1,19 @@
 """The worker's settings, read once from environment variables."""
 
+from importlib.util import find_spec
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, field_validator
 from pydantic_settings import NoDecode
 
+from ampcore.spec.object_url import ObjectUrl
 from ampcore.spec.training import QueueName
 from service.settings import AbsolutePath, SharedSettings
+from worker.data_object import PACKAGES
 from worker.dataset_cache import DEFAULT_MAX_BYTES
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
+from worker.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
+from worker.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 
 
 def _users(given: Any) -> range:
@@ -60,6 +65,38 @@ class Settings(SharedSettings):
         None, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
     )
     """None: the machine's memory plus what a trainer only reserves."""
+
+    @field_validator("data_prefixes")
+    @classmethod
+    def _check_packages(cls, prefixes: tuple[ObjectUrl, ...]) -> tuple[ObjectUrl, ...]:
+        """Raise ValueError if the package for a store is not installed."""
+        for prefix in prefixes:
+            package = PACKAGES[prefix.scheme]
+            if find_spec(package) is None:
+                raise ValueError(f"{prefix.scheme}:// needs the package {package}.")
+        return prefixes
+
+    bundle_sandbox: SandboxMode = Field(SandboxMode.AUTO, description=" or ".join(SandboxMode))
+    bundle_memory_bytes: Annotated[int | None, AfterValidator(lambda size: size or None)] = Field(
+        None, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
+    )
+    """None: a share of the machine's memory."""
+    bundle_processes: int = Field(
+        DEFAULT_BUNDLE_PROCESSES, ge=1, le=2**22, description=f"a number from 1 to {2**22}"
+    )
+    bundle_disk_bytes: int = Field(
+        DEFAULT_DISK_BYTES, ge=1, le=2**62, description=f"a number from 1 to {2**62}"
+    )
+
+    @property
+    def sandbox(self) -> SandboxSettings:
+        """The settings about the sandbox of jobs with their own code."""
+        return SandboxSettings(
+            self.bundle_sandbox,
+            self.bundle_memory_bytes,
+            self.bundle_processes,
+            self.bundle_disk_bytes,
+        )
 
     @property
     def isolation(self) -> IsolationSettings:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from worker.fork_server import ForkServer
-from worker.isolation import Isolation
+from worker.isolation import Isolation, TrainerFolder
 from worker.process_group_tracker import ProcessGroupTracker
 from worker.trainer_process import PROGRAM, TrainerProcess
 
@@ -63,6 +63,14 @@ class Standby:
             self._process = None
             return process
 
+    def request_sandboxed(self, folder: TrainerFolder) -> TrainerProcess:
+        """A new process for a job with its own code; never the standby, which has less isolation.
+
+        Raises OSError when the fork server cannot be started.
+        """
+        with self._lock:
+            return self._request_in(folder, is_standby=False)
+
     def hardware(self) -> dict[str, Any] | None:
         """The hardware that a standby process has reported; None until one has.
 
@@ -100,6 +108,9 @@ class Standby:
 
     def _request_process(self, *, is_standby: bool) -> TrainerProcess:
         folder = self._isolation.new_folder() if self._isolation is not None else None
+        return self._request_in(folder, is_standby=is_standby)
+
+    def _request_in(self, folder: TrainerFolder | None, *, is_standby: bool) -> TrainerProcess:
         try:
             return TrainerProcess(self._server, self._tracker, folder, is_standby=is_standby)
         except OSError:

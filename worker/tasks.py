@@ -32,7 +32,11 @@ def _claim(context: WorkerContext) -> tuple[Job, float] | None:
     try:
         with context.database.write() as session:
             job = attempts.claim_next(
-                session, context.worker_id, context.queues, lease_s=context.lease_s
+                session,
+                context.worker_id,
+                context.queues,
+                lease_s=context.lease_s,
+                with_bundles=context.sandbox_plan.sandbox is not None,
             )
             return (job, attempts.used_s(session, job.id)) if job is not None else None
     except SQLAlchemyError as error:

@@ -30,6 +30,8 @@ READ_BYTES: Final = 1 << 16
 PIPE_BYTES: Final = 1 << 20
 """Larger than any spec, so that writing the job never blocks on the child."""
 POLL_S: Final = 0.02
+SIGNAL_EXIT_CODE: Final = 128
+"""bubblewrap ends with this plus the number of the signal that ended the trainer."""
 
 
 class TrainerProcess:
@@ -62,6 +64,7 @@ class TrainerProcess:
         self._pipes = selectors.DefaultSelector()
         self._is_registered = self._is_abandoned = self._is_ended = False
         self._job: bytes | None = None
+        self._must_end = False
         with ExitStack() as ours, ExitStack() as theirs:
             ours.enter_context(self._pipes)
             connection = self._open(ours, theirs, STANDBY if is_standby else JOB)
@@ -86,7 +89,11 @@ class TrainerProcess:
         The fork server's exit code when that exited before it forked the trainer.
         """
         code = self._status.exit_code
-        return -signal.SIGKILL if code is None else code
+        if code is None:
+            return -signal.SIGKILL
+        if self._is_in_bubblewrap and code > SIGNAL_EXIT_CODE:
+            return SIGNAL_EXIT_CODE - code
+        return code
 
     @property
     def died_with_server(self) -> bool:
@@ -131,6 +138,10 @@ class TrainerProcess:
             self._unregister_pipes()
         return frames
 
+    def end_without_grace(self) -> None:
+        """Make a call of `end`, in another thread, stop waiting for the process."""
+        self._must_end = True
+
     def terminate(self) -> None:
         """Send SIGTERM to the group; a process that does not exist yet never gets the job."""
         self._poll_status()
@@ -147,7 +158,7 @@ class TrainerProcess:
             return []
         remaining_frames: list[Frame] = []
         deadline = time.monotonic() + grace_s
-        while self.is_alive and not self._is_abandoned and time.monotonic() < deadline:
+        while self._may_continue() and time.monotonic() < deadline:
             remaining_frames += self._read_frames_if_valid(POLL_S)
         if self.pid is not None:
             remaining_frames += self._end_group(self.pid)
@@ -161,6 +172,13 @@ class TrainerProcess:
         self.end(grace_s=0)
         if self.folder is not None:
             self.folder.close()
+
+    def _may_continue(self) -> bool:
+        return self.is_alive and not self._is_abandoned and not self._must_end
+
+    @property
+    def _is_in_bubblewrap(self) -> bool:
+        return self.folder is not None and self.folder.confinement.bubblewrap is not None
 
     def _open(self, ours: ExitStack, theirs: ExitStack, kind: bytes) -> socket.socket:
         """Create the pipes, and request a process that gets their other ends."""

@@ -91,7 +91,7 @@ def print_version(version: "DatasetVersion") -> None:
     preview = (version.preview or {}).get("rows") or []
     if preview:
         typer.echo()
-        _print_preview(preview[:MAX_ROWS], version.columns or [])
+        _print_preview(preview[:MAX_ROWS])
 
 
 def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
@@ -115,21 +115,12 @@ def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
     print_table(heads, rows)
 
 
-def _print_preview(rows: Sequence[Any], columns: Sequence[Mapping[str, Any]]) -> None:
-    """The rows: objects by column name, or lists in the order of the columns."""
+def _print_preview(rows: Sequence[Mapping[str, Any]]) -> None:
     from ampclient.terminal_table import TableColumn
 
-    if all(isinstance(row, dict) for row in rows):
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        cells = [[_cell(row.get(name, "")) for name in names] for row in rows]
-    else:
-        lists = [row if isinstance(row, list) else [row] for row in rows]
-        width = max(map(len, lists))
-        names = [str(column.get("name", "")) for column in columns][:width]
-        names += [""] * (width - len(names))
-        cells = [[_cell(value) for value in row] + [""] * (width - len(row)) for row in lists]
+    names = list(dict.fromkeys(name for row in rows for name in row))
     heads = [TableColumn(formats.printable(name), min_width=6) for name in names]
-    print_table(heads, [tuple(row) for row in cells])
+    print_table(heads, [tuple(_cell(row.get(name, "")) for name in names) for row in rows])
 
 
 def _cell(value: Any) -> str:

@@ -40,7 +40,12 @@ def _print(found: "Evaluations") -> None:
     names = ("epoch", "step", *found.names)
     columns = [TableColumn(name.upper(), align_right=True) for name in names[:2]]
     columns += [TableColumn(formats.printable(name), align_right=True) for name in names[2:]]
-    print_table(columns, [tuple(_cell(row.get(name)) for name in names) for row in found])
+    rows = [tuple(_cell(row.get(name)) for name in names) for row in found]
+    if found.best is not None:
+        columns.append(TableColumn("BEST"))
+        marks = ["best" if found.is_best(row) else "" for row in found]
+        rows = [(*cells, mark) for cells, mark in zip(rows, marks, strict=True)]
+    print_table(columns, rows)
 
 
 def _cell(value: int | float | None) -> str:

@@ -14,6 +14,8 @@ VALIDATION_LOSS: Final = "val_loss"
 
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
+    from ampcore.api.initial_weights import LoadedWeights
+    from ampcore.api.jobs import Summary
     from ampcore.api.validation import Validation
 
 
@@ -65,14 +67,14 @@ def print_jobs(
     print_table(columns, rows)
 
 
-def print_job(job: "JobView") -> None:
-    """Print one job, a line per field."""
+def print_job(job: "JobView", loaded: "LoadedWeights | None" = None) -> None:
+    """Print one job, a line per field, and which weights it has `loaded`."""
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
     if job.unreadable:
         facts.append(("unreadable", f"{', '.join(job.unreadable)}; see the server's log"))
-    facts += [*_origin(job), *_progress(job), *_outcome(job), *_times(job)]
+    facts += [*_origin(job), *_weights(job, loaded), *_progress(job), *_outcome(job), *_times(job)]
     print_fields(facts)
 
 
@@ -107,6 +109,16 @@ def _origin(job: "JobView") -> list[tuple[str, str]]:
         ("extends", job.extends),
     )
     return facts + [(name, value) for name, value in known if value]
+
+
+def _weights(job: "JobView", loaded: "LoadedWeights | None") -> list[tuple[str, str]]:
+    """The source of the job's initial weights, and what was taken from it."""
+    init = (job.spec or {}).get("init")
+    if not init:
+        return []
+    source = f"job {init['job']}" if init.get("job") else str(init.get("weights"))
+    facts = [("starts from", source)]
+    return [*facts, ("weights", formats.printable(loaded.sentence))] if loaded else facts
 
 
 def _progress(job: "JobView") -> list[tuple[str, str]]:
@@ -147,10 +159,28 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
             ("loss scale", _with_health(job.latest.loss_scale, health)),
         ]
     facts += _metrics(job)
+    if summary is not None:
+        facts += _best(summary)
     facts.append(("examples/s", formats.rate(job.examples_per_s)))
     if summary is not None and summary.model_file:
         path = f"attempt-{job.attempt}/{summary.model_file}"
         facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
+    if summary is not None and summary.best_model_file:
+        facts.append(("best model", f"attempt-{job.attempt}/{summary.best_model_file}"))
+    return facts
+
+
+def _best(summary: "Summary") -> list[tuple[str, str]]:
+    """The best evaluation, and where the job stopped early."""
+    facts = []
+    if (best := summary.best) is not None:
+        value = formats.metric(best.metric, best.value)
+        facts.append(("best", f"{formats.metric_label(best.metric)} {value} in epoch {best.epoch}"))
+    if (stop := summary.stopped_early) is not None:
+        label = formats.metric_label(stop.metric)
+        facts.append(
+            ("stopped early", f"after epoch {stop.epoch}, because {label} no longer improved")
+        )
     return facts
 
 

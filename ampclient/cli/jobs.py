@@ -151,4 +151,4 @@ def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     if as_json:
         print_json(job.to_json())
     else:
-        print_job(job)
+        print_job(job, job.loaded_weights() if (job.spec or {}).get("init") else None)

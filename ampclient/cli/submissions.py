@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from ampclient.cli.error_output import error_lines
 from ampclient.cli.grid import Variant
 from ampclient.errors import InvalidSpec
+from ampcore.spec.stored_files import DIGEST_PREFIX
 
 if TYPE_CHECKING:
     from ampclient.client import Client
@@ -64,6 +66,49 @@ def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Su
         return replace(submission, document={**submission.document, "name": name})
 
     return _each(submissions, named, lambda submission: submission.source)
+
+
+def with_code(
+    client: "Client", submissions: Sequence[Submission], folder: Path, *, upload: bool
+) -> list[Submission]:
+    """Name the code of a folder in each spec; with `upload`, the server has it afterwards.
+
+    Raises typer.BadParameter for an unsuitable folder, and InvalidSpec for another kind of model.
+    """
+    from ampclient.code_bundle import bundle_source
+    from ampclient.code_upload import name_code
+
+    try:
+        source = bundle_source(folder)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.", param_hint="--code") from None
+    reference = f"{DIGEST_PREFIX}{source.sha256()}"
+    named = [
+        replace(submission, document=name_code(submission.document, reference))
+        for submission in submissions
+    ]
+    if upload:
+        client.files.upload_bundle(folder)
+    return named
+
+
+def with_weights(
+    client: "Client", submissions: Sequence[Submission], file: Path, *, upload: bool
+) -> list[Submission]:
+    """Let each job start from the weights in a file; with `upload`, the server has it afterwards.
+
+    Raises InvalidSpec for a spec with another source of weights.
+    """
+    from ampclient.weights_upload import name_weights, weights_source
+
+    reference = f"{DIGEST_PREFIX}{weights_source(file).sha256()}"
+    named = [
+        replace(submission, document=name_weights(submission.document, reference))
+        for submission in submissions
+    ]
+    if upload:
+        client.files.upload_weights(file)
+    return named
 
 
 def parse_spec_file(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:

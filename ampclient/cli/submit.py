@@ -1,6 +1,7 @@
 """`ampctl submit` and `validate`: queue jobs, or only validate a spec."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ from ampclient.cli.submissions import (
     build_submissions,
     parse_spec_file,
     validate_all,
+    with_code,
+    with_weights,
 )
 from ampclient.cli.watch import Watch, all_succeeded, followed, print_several, watch_to_the_end
 from ampclient.errors import AmpcoreError
@@ -62,6 +65,28 @@ Grid = Annotated[
         show_default=False,
     ),
 ]
+CodeFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--code",
+        metavar="FOLDER",
+        exists=True,
+        file_okay=False,
+        help="Folder with the Python modules of a model of kind bundle; uploaded if it is new.",
+        show_default=False,
+    ),
+]
+WeightsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="Start from the weights in this safetensors file; uploaded if it is new.",
+        show_default=False,
+    ),
+]
 IdempotencyKey = Annotated[
     str | None,
     typer.Option(
@@ -80,6 +105,12 @@ def submit(
     assignments: Assignments = None,
     grid: Grid = None,
     key: IdempotencyKey = None,
+    code: CodeFolder = None,
+    weights: WeightsFile = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Validate and print what would be queued; queue nothing."),
+    ] = False,
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
@@ -91,16 +122,34 @@ def submit(
         named = [(file.name, file.read()) for file in files]
         submissions = build_submissions(named, assignments or (), variants(grid or ()))
         client = client_of(context)
-        if len(submissions) > 1 or submissions[0].suffix:
+        if code is not None:
+            submissions = with_code(client, submissions, code, upload=not dry_run)
+        if weights is not None:
+            submissions = with_weights(client, submissions, weights, upload=not dry_run)
+        if dry_run or len(submissions) > 1 or submissions[0].suffix:
             submissions = validate_all(client, submissions)
     except SpecsInvalid as refused:
         _print_problems(refused)
         raise typer.Exit(1) from None
-    if len(submissions) == 1:
+    if dry_run:
+        _print_dry_run(submissions, as_json=as_json)
+    elif len(submissions) == 1:
         job = client.jobs.submit(submissions[0].document, idempotency_key=key)
         print_posted(job, watch=watch, as_json=as_json)
     else:
         _print_all(_submitted(client, submissions, key), watch=watch, as_json=as_json)
+
+
+def _print_dry_run(submissions: Sequence[Submission], *, as_json: bool) -> None:
+    if as_json:
+        documents = [submission.document for submission in submissions]
+        print_json(documents[0] if len(documents) == 1 else documents)
+        return
+    for submission in submissions:
+        model = submission.document.get("model")
+        bundle = model.get("bundle") if isinstance(model, dict) else None
+        typer.echo(f"{submission.source}: valid{f', {bundle}' if bundle else ''}")
+    typer.echo("Nothing was queued.", err=True)
 
 
 def print_posted(job: "Job", *, watch: bool, as_json: bool) -> None:

@@ -17,6 +17,12 @@ group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 
 
+class Right(StrEnum):
+    """What a token may do besides what its role allows."""
+
+    CODE = "code"
+
+
 class Role(StrEnum):
     """The role of a token."""
 
@@ -47,6 +53,14 @@ def create(
     ],
     *,
     role: Annotated[Role, typer.Option(help="Role of the token.")] = Role.MEMBER,
+    right: Annotated[
+        list[Right] | None,
+        typer.Option(
+            help="Right besides those of the role; code: submit jobs that run Python code of "
+            "their own. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     project: Annotated[str, typer.Option(help="Project the token belongs to.")] = "default",
     expires_at: Annotated[
         datetime | None,
@@ -62,15 +76,17 @@ def create(
 ) -> None:
     """Create a token and print its secret (shown only once)."""
     tokens = client_of(context).tokens
-    token = tokens.create(name, role=role, project=project, expires_at=expires_at)
+    rights = sorted(set(right or ()))
+    token = tokens.create(name, role=role, rights=rights, project=project, expires_at=expires_at)
     if as_json:
         print_json(token.to_json())
         return
     typer.echo(token.secret)
     until = f" until {formats.moment(token.expires_at)}" if token.expires_at else ""
+    extra = f" with the right {', '.join(token.rights)}" if token.rights else ""
     typer.echo(
-        f"Token {token.id}: {token.role} of {token.project}{until}. Keep the secret above: it is "
-        "not shown again. To use it, set AMPCORE_URL and AMPCORE_TOKEN.",
+        f"Token {token.id}: {token.role}{extra} of {token.project}{until}. Keep the secret above: "
+        "it is not shown again. To use it, set AMPCORE_URL and AMPCORE_TOKEN.",
         err=True,
     )
 

@@ -1,5 +1,6 @@
 """Requests for the events, attempts, logs and files of a job."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from ampclient.requests.request import JsonRequest, Request, items_of, job_path, params, quote_path
@@ -13,12 +14,17 @@ ENTRIES_PER_PAGE: Final = 1_000
 EVALUATIONS_PER_PAGE: Final = 10_000
 
 
-def get_events(job_id: str, *, after: int | None) -> JsonRequest[EventPage]:
-    """A page of the event log."""
+def get_events(
+    job_id: str, *, after: int | None, types: Sequence[str] = ()
+) -> JsonRequest[EventPage]:
+    """A page of the event log, of all types without `types`."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "events"),
-        params=params(after=after, limit=ENTRIES_PER_PAGE),
+        params=[
+            *params(after=after, limit=ENTRIES_PER_PAGE),
+            *(("type", each) for each in types),
+        ],
         read=EventPage.from_json,
     )
 

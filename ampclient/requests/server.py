@@ -42,24 +42,9 @@ def drain_worker(worker_id: str) -> JsonRequest[Worker]:
     )
 
 
-def list_models() -> JsonRequest[list[SpecKind]]:
-    """The kinds of model that a spec can name."""
-    return JsonRequest(method="GET", path="/models", read=items_of(SpecKindList))
-
-
-def list_layers() -> JsonRequest[list[SpecKind]]:
-    """The kinds of layer that own models are built from."""
-    return JsonRequest(method="GET", path="/layers", read=items_of(SpecKindList))
-
-
-def list_data_kinds() -> JsonRequest[list[SpecKind]]:
-    """The kinds of data that a spec can name."""
-    return JsonRequest(method="GET", path="/data-kinds", read=items_of(SpecKindList))
-
-
-def list_optimizers() -> JsonRequest[list[SpecKind]]:
-    """The kinds of optimizer that a spec can name."""
-    return JsonRequest(method="GET", path="/optimizers", read=items_of(SpecKindList))
+def list_kinds(name: str) -> JsonRequest[list[SpecKind]]:
+    """The kinds of a part of a spec: of `models`, `layers`, `losses`, …, as its path is named."""
+    return JsonRequest(method="GET", path=f"/{name}", read=items_of(SpecKindList))
 
 
 def list_policies() -> JsonRequest[list[Policy]]:

@@ -16,23 +16,30 @@ MAX_BATCH_BYTES: Final = 160_000
 class DroppedEntries:
     """What was dropped because it did not fit, since it was last reported."""
 
-    entries: int = 0
     steps: int = 0
+    others: int = 0
+    """Events and log entries."""
     first_step: int | None = None
     end_step: int = 0
 
     def add(self, entry: PendingEntry) -> None:
         """Count an entry."""
-        self.entries += 1
-        if entry.first_step is not None:
-            self.first_step = entry.first_step if self.first_step is None else self.first_step
-            self.steps += entry.steps
-            self.end_step = entry.first_step + entry.steps
+        if entry.first_step is None:
+            self.others += 1
+            return
+        self.first_step = entry.first_step if self.first_step is None else self.first_step
+        self.steps += entry.steps
+        self.end_step = entry.first_step + entry.steps
 
     def __str__(self) -> str:
-        if self.first_step is None:
-            return f"{self.entries} events and log entries"
-        return f"{self.steps} steps between step {self.first_step} and {self.end_step - 1}"
+        """Empty if nothing was dropped."""
+        parts = []
+        if self.steps:
+            last = self.end_step - 1
+            parts.append(f"{self.steps} steps between step {self.first_step} and {last}")
+        if self.others:
+            parts.append(f"{self.others} events and log entries")
+        return " and ".join(parts)
 
 
 class Outbox:

@@ -85,6 +85,9 @@ class Sender:
                     return
                 if is_last:  # `close` waits, so do not hurry
                     time.sleep(min(self._delay_s(), FIRST_DELAY_S))
+        except RuntimeError as error:  # httpx: the client was closed before the run
+            log.warning("tracking has stopped: %s", error)
+            self._stop()
         except Exception:  # a bug here must not end the training, nor pass unseen
             log.exception("tracking has stopped because of an unexpected error")
             self._stop()
@@ -168,7 +171,7 @@ class Sender:
 
     def _report_dropped(self) -> bool:
         """Queue a warning about what was dropped, once all the rest is sent; False if nothing."""
-        if not (dropped := self._outbox.take_dropped()).entries:
+        if not (dropped := str(self._outbox.take_dropped())):
             return False
         text = f"{dropped} were dropped: the server could not be reached for too long."
         data = {"code": "telemetry_dropped", "message": text}

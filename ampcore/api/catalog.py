@@ -21,6 +21,25 @@ class SpecKindList(ApiModel):
     items: list[SpecKind]
 
 
+class PackageEntry(ApiModel):
+    """What a Python package that is installed on workers offers for a part of a spec."""
+
+    package: str
+    version: str
+    name: str
+    description: str
+    json_schema: dict[str, Any] = Field(alias="schema", description="JSON schema of its options.")
+    workers: list[str] = Field(description="The ids of the online workers that have it.")
+
+
+class ExtensibleKindList(SpecKindList):
+    """All kinds of one part of a spec, and what packages offer for its kind `package`."""
+
+    packages: list[PackageEntry] = Field(
+        default=[], description="For `kind: package`; those of online workers."
+    )
+
+
 class Policy(ApiModel):
     """One precision policy that a spec can name."""
 

@@ -1,20 +1,33 @@
 """Datasets, their versions and their uploads."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from ampcore.api.base import ApiModel, StoredModel
 from ampcore.spec.dataset_reference import DATASET_NAME
+
+MAX_FILE_NAME_BYTES: Final = 200
+"""File systems allow 255; programs that write the file add endings of their own."""
+
+
+def _check_length(name: str) -> str:
+    if (size := len(name.encode())) > MAX_FILE_NAME_BYTES:
+        raise ValueError(f"Expected at most {MAX_FILE_NAME_BYTES} bytes of UTF-8, received {size}.")
+    return name
+
 
 DatasetName = Annotated[str, StringConstraints(pattern=f"^{DATASET_NAME}$")]
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 FileName = Annotated[
     str,
     StringConstraints(
-        min_length=1, max_length=255, pattern=r"^[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]*$"
+        min_length=1,
+        max_length=MAX_FILE_NAME_BYTES,
+        pattern=r"^[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]*$",
     ),
+    AfterValidator(_check_length),
 ]
 """A plain file name: no path, no control characters, not hidden."""
 
@@ -32,7 +45,7 @@ class UploadRequest(BaseModel):
 
 
 class ListedDatasetVersion(StoredModel):
-    """A version of a dataset, without its preview."""
+    """A version of a dataset, without its columns and its preview."""
 
     dataset: str = Field(description="The name of the dataset.")
     number: int
@@ -45,9 +58,6 @@ class ListedDatasetVersion(StoredModel):
     message: str | None = Field(description="Why the file is invalid or could not be described.")
     kind: str | None = Field(description="The format of the file, if a reader supports it.")
     rows: int | None
-    columns: list[dict[str, Any]] | None = Field(
-        description="The columns or arrays: name, shape, dtype, and classes of labels."
-    )
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that uploaded it.")
 
@@ -60,6 +70,9 @@ class ListedDatasetVersion(StoredModel):
 class DatasetVersion(ListedDatasetVersion):
     """A version of a dataset."""
 
+    columns: list[dict[str, Any]] | None = Field(
+        description="The columns or arrays: name, shape, dtype, and classes of labels."
+    )
     preview: dict[str, Any] | None = Field(
         description="`rows` as values by column, and `pictures` as small PNG files in base64."
     )

@@ -15,6 +15,10 @@ class Evaluation(ApiModel):
         description="The epoch of the step, counted from 0. Null if its length is unknown."
     )
     step: int = Field(description="The last step before the evaluation, counted from 0.")
+    best: bool = Field(
+        default=False,
+        description="Whether it is the best evaluation so far, by the metric of `train.best`.",
+    )
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -28,6 +28,24 @@ class Latest(ApiModel):
     skipped: int | None = Field(default=None, description="The number of steps skipped so far.")
 
 
+class BestEvaluation(ApiModel):
+    """The evaluation with the best value of the metric in `train.best`."""
+
+    metric: str
+    value: Number
+    epoch: int = Field(description="Counted from 0.")
+    steps: int = Field(description="The completed steps at the evaluation.")
+    metrics: dict[str, Number] = Field(description="All metrics of the evaluation.")
+
+
+class EarlyStop(ApiModel):
+    """Why a job ended before its last epoch: its evaluations no longer improved."""
+
+    epoch: int = Field(description="The last epoch that was trained, counted from 0.")
+    metric: str
+    best: Number | None = Field(description="Its best value; null if none was finite.")
+
+
 class Summary(ApiModel):
     """Totals over the steps of a job so far, and the results of a job that succeeded.
 
@@ -77,6 +95,15 @@ class Summary(ApiModel):
     )
     weights_digest: str | None = None
     model_file: str | None = None
+    best: BestEvaluation | None = Field(
+        default=None, description="The best evaluation; null unless the spec asks for it."
+    )
+    stopped_early: EarlyStop | None = Field(
+        default=None, description="Null if the job trained to its end."
+    )
+    best_model_file: str | None = Field(
+        default=None, description="With `train.keep: both`, the model with the best weights."
+    )
 
 
 class JobFields(StoredModel):

@@ -34,7 +34,9 @@ class Project(ApiModel):
     queued: int
     running: int
     max_dataset_bytes: int | None
-    dataset_bytes: int = Field(description="Of its stored datasets and unfinished uploads.")
+    dataset_bytes: int = Field(
+        description="Of its stored datasets and files, and of its unfinished uploads."
+    )
     created_at: datetime
 
 

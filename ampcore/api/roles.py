@@ -1,4 +1,4 @@
-"""The roles of tokens; needs no pydantic, so that `ampserver` starts quickly."""
+"""The roles and rights of tokens; needs no pydantic, so that `ampserver` starts quickly."""
 
 from enum import StrEnum
 
@@ -12,3 +12,10 @@ class Role(StrEnum):
     """Submit and control the jobs of its project."""
     VIEWER = "viewer"
     """Read the jobs of its project."""
+
+
+class Right(StrEnum):
+    """What a token may do besides what its role allows; an admin may do all of it."""
+
+    CODE = "code"
+    """Submit jobs that run Python code of their own."""

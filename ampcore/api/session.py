@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import Field
 
 from ampcore.api.base import ApiModel
-from ampcore.api.roles import Role
+from ampcore.api.roles import Right, Role
 
 AnyRole = Annotated[Role | str, Field(union_mode="left_to_right")]
-"""A newer server may have roles that this version does not know."""
+AnyRight = Annotated[Right | str, Field(union_mode="left_to_right")]
+"""A newer server may have roles and rights that this version does not know."""
 
 
 class Session(ApiModel):
@@ -18,5 +19,8 @@ class Session(ApiModel):
     token_id: str
     token_name: str
     role: AnyRole
+    rights: list[AnyRight] = Field(
+        default_factory=list, description="What it may do besides what its role allows."
+    )
     project: str
     expires_at: datetime | None = None

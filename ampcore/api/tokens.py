@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from ampcore.api.base import ApiModel, StoredModel
 from ampcore.api.projects import DEFAULT_PROJECT, ProjectName
-from ampcore.api.roles import Role
-from ampcore.api.session import AnyRole
+from ampcore.api.roles import Right, Role
+from ampcore.api.session import AnyRight, AnyRole
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -29,6 +29,11 @@ class TokenRequest(BaseModel):
 
     name: Name = Field(description="The name of the token, for example its owner's.")
     role: Role = Role.MEMBER
+    rights: list[Right] = Field(
+        default_factory=list,
+        max_length=len(Right),
+        description="What it may do besides what its role allows; an admin needs none.",
+    )
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
 
@@ -39,6 +44,9 @@ class Token(StoredModel):
     id: str
     name: str
     role: AnyRole
+    rights: list[AnyRight] = Field(
+        default_factory=list, description="What it may do besides what its role allows."
+    )
     project: str
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that created it.")

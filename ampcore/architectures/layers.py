@@ -48,7 +48,7 @@ class LayerConfig:
     spec: Layer | None = None
     """The layer of the spec that it was made from, if the spec describes layers."""
     shares: str | None = None
-    """The name of the layer above whose weights it has, if it is another call of that layer."""
+    """The name of the layer whose weights it has, if it is another call of that layer."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ CHANGEABLE_FIELDS: Final = (
     "train.steps",
     "train.eval_every_epochs",
     "train.checkpoint_every_s",
+    "train.best",
+    "train.early_stopping",
+    "train.keep",
 )
 """The fields that a job may change between two runs, including everything in them."""
 
@@ -87,7 +90,7 @@ def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, A
     result = {}
     for name, array in found.items():
         shape, dtype = expected_arrays[name]
-        fitted = _cast_to_expected(array, tuple(shape), np.dtype(dtype))
+        fitted = cast_array(array, tuple(shape), np.dtype(dtype))
         if isinstance(fitted, str):
             problems.append(f"{name} {fitted}")
         else:
@@ -95,6 +98,22 @@ def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, A
     if problems:
         _refuse(problems)
     return result
+
+
+def cast_array(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | str:
+    """The array in the dtype, or what is wrong with it; a float is cast to another float."""
+    if array.shape != shape:
+        return f"has the shape {list(array.shape)} instead of {list(shape)}"
+    if array.dtype == dtype:
+        return array
+    if not {array.dtype, dtype} <= FLOATS:
+        return f"is {array.dtype.name} instead of {dtype.name}"
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    # An infinity in the weights would look like an overflow of the first step.
+    if (np.isfinite(array) & ~np.isfinite(cast)).any():
+        return f"has values too large for {dtype.name}"
+    return cast
 
 
 def _with_expected_names(arrays: Arrays, expected_arrays: ExpectedArrays) -> Arrays:
@@ -110,22 +129,6 @@ def _refuse(problems: list[str]) -> NoReturn:
     raise IncompatibleCheckpoint(
         f"The checkpoint does not match this job: {join_names(problems, MAX_NAMED)}."
     )
-
-
-def _cast_to_expected(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | str:
-    """The array in the dtype, or what is wrong with it."""
-    if array.shape != shape:
-        return f"has the shape {list(array.shape)} instead of {list(shape)}"
-    if array.dtype == dtype:
-        return array
-    if not {array.dtype, dtype} <= FLOATS:
-        return f"is {array.dtype.name} instead of {dtype.name}"
-    with np.errstate(over="ignore"):
-        cast = array.astype(dtype)
-    # An infinity in the weights would look like an overflow of the first step.
-    if (np.isfinite(array) & ~np.isfinite(cast)).any():
-        return f"has values too large for {dtype.name}"
-    return cast
 
 
 def _normalised(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:

@@ -24,15 +24,15 @@ FORMAT_PREFIX: Final = "ampcore-checkpoint-"
 FORMAT: Final = f"{FORMAT_PREFIX}1"
 FORMAT_WITH_GOOD_STATE: Final = f"{FORMAT_PREFIX}2"
 """Holds the arrays of a second state, which readers of the first format do not know."""
-FORMATS: Final = (FORMAT, FORMAT_WITH_GOOD_STATE)
+FORMAT_WITH_BEST_MODEL: Final = f"{FORMAT_PREFIX}3"
+"""Holds the weights of the best evaluation, and perhaps a second state."""
+FORMATS: Final = (FORMAT, FORMAT_WITH_GOOD_STATE, FORMAT_WITH_BEST_MODEL)
 GOOD_STATE: Final = "good_state:"
 """The prefix of the names of that state's arrays."""
-METADATA: Final = "__metadata__"
+BEST_MODEL: Final = "best_model:"
+"""The prefix of the names of those weights."""
 DIGEST: Final = "__sha256__"
 DIGEST_SIZE: Final = hashlib.sha256().digest_size
-LENGTH_SIZE: Final = 8
-MAX_HEADER_SIZE: Final = 100_000_000
-"""The limit of the safetensors library, in bytes."""
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "BOOL": np.dtype(np.bool_),
@@ -57,9 +57,11 @@ class Checkpoint:
     """The state of a run: its manifest, and its arrays by name (of the dtypes in `DTYPES`).
 
     `good_arrays` are the arrays of an earlier state for a rollback; None when that is this state,
-    or no rollback state is kept.
+    or no rollback state is kept. `best_arrays` are the weights of the best evaluation; None unless
+    the run keeps them.
     """
 
     manifest: Manifest
     arrays: dict[str, Array]
     good_arrays: dict[str, Array] | None = None
+    best_arrays: dict[str, Array] | None = None

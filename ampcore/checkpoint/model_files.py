@@ -1,4 +1,4 @@
-"""Saves the trained models and their signature; a file gets its final name once it is complete."""
+"""Saves the trained models, their weights and signature; a file gets its name once complete."""
 
 import json
 import os
@@ -7,30 +7,55 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import keras
+import numpy as np
 
+from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, write_tensors
 from ampcore.models.augmentation import without_augmentation
 from ampcore.models.task import Network
+from ampcore.models.weight_names import named_weights
 
 SIGNATURE_FILE: Final = "signature.json"
 """Names, shapes and dtypes of inputs and outputs, beside the model."""
+WEIGHTS_FILE: Final = "weights.safetensors"
+"""The weights of all networks, for jobs that start from them."""
 
 
 def save_models(
-    networks: Sequence[Network], folder: Path, preprocessing: Any | None = None
+    networks: Sequence[Network],
+    folder: Path,
+    preprocessing: Any | None = None,
+    *,
+    suffix: str = "",
 ) -> Iterator[Path]:
-    """Save each network as `<name>.keras` in the folder, which is created if needed.
+    """Save each network as `<name><suffix>.keras` in the folder, which is created if needed.
 
     Args:
         networks: The trained networks.
         folder: Where to save them.
         preprocessing: A Keras model from raw data to the inputs of a network, saved in front of it.
+        suffix: Follows the name of the network.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for network in networks:
         model = without_augmentation(network.model)
         if preprocessing is not None:
             model = with_preprocessing(model, preprocessing)
-        yield _save(folder, f"{network.name}.keras", model.save)
+        yield _save(folder, f"{network.name}{suffix}.keras", model.save)
+
+
+def save_weights(networks: Sequence[Network], folder: Path) -> Path:
+    """Save the weights of all networks as safetensors, by the paths of their layers.
+
+    Another job can start from them. Layers of preprocessing are not among them.
+    """
+    arrays = {
+        weight.name: np.asarray(weight.variable.value.numpy()) for weight in named_weights(networks)
+    }
+
+    def write(file: Path) -> None:
+        write_tensors(file, arrays, {"format": WEIGHTS_FORMAT})
+
+    return _save(folder, WEIGHTS_FILE, write)
 
 
 def save_signature(document: Mapping[str, Any], folder: Path) -> Path:

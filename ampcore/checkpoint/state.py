@@ -55,6 +55,32 @@ def capture(
     return arrays | capture_scales(networks, states)
 
 
+def capture_model(networks: Sequence[Network], weights: Sequence[Sequence[Any]]) -> Arrays:
+    """Copy the models to the host, with these values of their trainable variables."""
+    values = {
+        id(variable): value
+        for network, own in zip(networks, weights, strict=True)
+        for variable, value in zip(network.model.trainable_variables, own, strict=True)
+    }
+    return {
+        name: np.array(values.get(id(variable), variable.value).numpy())
+        for name, variable in model_variables(networks)
+    }
+
+
+def restore_model(networks: Sequence[Network], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Assign what `capture_model` copied."""
+    for name, variable in model_variables(networks):
+        variable.assign(arrays[name])
+
+
+def model_variables(networks: Sequence[Network]) -> Iterator[tuple[str, Any]]:
+    """The variables of the models by the names of `capture_model`."""
+    for network in networks:
+        for number, variable in enumerate(network.model.variables):
+            yield f"{network.name}/model/{number}/{stable_path(variable)}", variable
+
+
 def capture_scales(networks: Sequence[Network], states: LossScaleStates) -> Arrays:
     """Copy the states of the loss scales to the host."""
     return {

@@ -1,15 +1,33 @@
-"""Encodes arrays as a plain safetensors file, such as the weights of a model.
+"""Plain safetensors files of arrays, such as the weights of a model: written and read.
+
+A file is only read as far as its header has been checked: it executes no code, and memory is
+allocated only for arrays that fill the file exactly.
 
 Source: https://github.com/huggingface/safetensors#format
 """
 
-import json
-from collections.abc import Mapping
-from typing import Any, Final
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from ampcore.checkpoint.file_format import DTYPES, LENGTH_SIZE, METADATA, Array
+from ampcore.checkpoint.file_format import DTYPES, Array
+from ampcore.errors import UnreadableWeights
+from ampcore.spec.tensor_header import (
+    METADATA,
+    TensorEntry,
+    TensorFormatError,
+    encode_header,
+    read_weights_header,
+)
+
+WEIGHTS_FORMAT: Final = "ampcore-weights-1"
+"""The format of a file of weights, in its metadata; other files are read as well."""
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -19,22 +37,85 @@ def encode_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> 
 
     Raises ValueError for a name or a dtype that it cannot hold.
     """
+    return b"".join(_pieces(arrays, metadata))
+
+
+def write_tensors(file: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write the same to a file, one array after another. Raises ValueError and OSError."""
+    with file.open("wb") as stream:
+        for piece in _pieces(arrays, metadata):
+            stream.write(piece)
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """An open file, whose header has been checked."""
+
+    path: Path
+    entries: Mapping[str, TensorEntry]
+    _stream: BufferedReader
+    _data_offset: int
+
+    def read(self, name: str) -> Array:
+        """One array. Raises UnreadableWeights."""
+        entry = self.entries[name]
+        with _explained(self.path):
+            self._stream.seek(self._data_offset + entry.data_offsets[0])
+            return tensor_from(read_bytes(self._stream, entry.size_bytes), entry)
+
+
+@contextmanager
+def open_tensors(file: Path) -> Iterator[TensorFile]:
+    """Open a file of weights. Raises UnreadableWeights, also for one that is no such file."""
+    with _explained(file):
+        if not file.is_file():  # opening a named pipe would block forever
+            received = "something else" if file.exists() else "no such file"
+            raise TensorFormatError("a regular file", received)
+        stream = file.open("rb")
+    with stream:
+        with _explained(file):
+            size = os.fstat(stream.fileno()).st_size
+            entries = read_weights_header(stream, size)
+            data_offset = stream.tell()
+        yield TensorFile(file, entries, stream, data_offset)
+
+
+def read_bytes(stream: BufferedReader, size: int) -> Array:
+    """The next bytes of a file. Raises TensorFormatError if there are fewer, and OSError."""
+    buffer = np.empty(size, np.uint8)
+    received = stream.readinto(buffer.data)
+    if received != size:
+        raise TensorFormatError(f"{size} more bytes", received)
+    return buffer
+
+
+def tensor_from(buffer: Array, entry: TensorEntry) -> Array:
+    """The array of an entry, in the memory of its bytes. Raises TensorFormatError."""
+    try:
+        return buffer.view(DTYPES[entry.dtype]).reshape(entry.shape)
+    except ValueError as error:  # with a dimension of 0, the others may be arbitrarily large
+        raise TensorFormatError("a shape that NumPy can hold", error) from None
+
+
+def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[bytes]:
+    """The bytes of a file, in parts."""
     # Wide dtypes first, so that every array is aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
-    header: dict[str, Any] = {METADATA: dict(metadata)}
-    end = 0
     for name, array in ordered:
         if name == METADATA or array.dtype not in _NAMES:
             raise ValueError(f"Expected an array of numbers, received {name}: {array.dtype}.")
-        begin, end = end, end + array.nbytes
-        dtype, shape = _NAMES[array.dtype], list(array.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % LENGTH_SIZE)
-    return b"".join(
-        (
-            len(text).to_bytes(LENGTH_SIZE, "little"),
-            text,
-            *(np.ascontiguousarray(array).tobytes() for _, array in ordered),
-        )
-    )
+    entries = [(name, _NAMES[array.dtype], array.shape, array.nbytes) for name, array in ordered]
+    yield encode_header(entries, metadata)
+    for _, array in ordered:
+        yield np.ascontiguousarray(array).tobytes()
+
+
+@contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except TensorFormatError as error:
+        raise UnreadableWeights(file, expected=error.expected, received=error.received) from None
+    except OSError as error:
+        received = error.strerror or repr(error)
+        raise UnreadableWeights(file, expected="a readable file", received=received) from error

@@ -11,18 +11,19 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ampcore.checkpoint.file_format import (
+    BEST_MODEL,
     DIGEST,
     DIGEST_SIZE,
     DTYPES,
     FORMAT,
+    FORMAT_WITH_BEST_MODEL,
     FORMAT_WITH_GOOD_STATE,
     GOOD_STATE,
-    LENGTH_SIZE,
-    METADATA,
     Array,
     Checkpoint,
 )
 from ampcore.checkpoint.manifest import Manifest
+from ampcore.spec.tensor_header import LENGTH_SIZE, METADATA
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 _DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)
@@ -39,8 +40,7 @@ class CheckpointWriter:
         """The file of a checkpoint. Raises ValueError for a name or dtype that it cannot hold."""
         # Wide dtypes first, as in the safetensors library, so that every array is aligned.
         arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
-        format_ = FORMAT if checkpoint.good_arrays is None else FORMAT_WITH_GOOD_STATE
-        header = _header(format_, checkpoint.manifest, arrays)
+        header = _header(_format(checkpoint), checkpoint.manifest, arrays)
         length = len(header).to_bytes(LENGTH_SIZE, "little")
         return cls((memoryview(length), memoryview(header), *(_bytes(a) for _, a in arrays)))
 
@@ -59,13 +59,28 @@ class CheckpointWriter:
         _write_all(descriptor, memoryview(digest.digest()))
 
 
+def _format(checkpoint: Checkpoint) -> str:
+    """The oldest format that can hold the checkpoint."""
+    if checkpoint.best_arrays is not None:
+        return FORMAT_WITH_BEST_MODEL
+    return FORMAT if checkpoint.good_arrays is None else FORMAT_WITH_GOOD_STATE
+
+
 def _all_arrays(checkpoint: Checkpoint) -> list[tuple[str, Array]]:
-    if reserved := next((name for name in checkpoint.arrays if name.startswith(GOOD_STATE)), None):
+    prefixes = (GOOD_STATE, BEST_MODEL)
+    if reserved := next((name for name in checkpoint.arrays if name.startswith(prefixes)), None):
         raise ValueError(
             f"A checkpoint array cannot be named {reserved!r}: the prefix is reserved."
         )
-    good = (checkpoint.good_arrays or {}).items()
-    return [*checkpoint.arrays.items(), *((f"{GOOD_STATE}{name}", array) for name, array in good)]
+    further = {GOOD_STATE: checkpoint.good_arrays, BEST_MODEL: checkpoint.best_arrays}
+    return [
+        *checkpoint.arrays.items(),
+        *(
+            (f"{prefix}{name}", array)
+            for prefix, arrays in further.items()
+            for name, array in (arrays or {}).items()
+        ),
+    ]
 
 
 def _header(format_: str, manifest: Manifest, arrays: Iterable[tuple[str, Array]]) -> bytes:

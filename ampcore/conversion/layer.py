@@ -61,8 +61,10 @@ def layer_for_shapes(layer: Any) -> Layer | None:
     It lacks what shapes do not depend on, and so exists for subclasses and own activations, too.
     """
     kind = next((_kinds()[base] for base in type(layer).__mro__ if base in _kinds()), None)
-    if kind is None or isinstance(layer, keras.layers.Bidirectional):
-        inner = layer_for_shapes(layer.forward_layer) if kind is not None else None
+    if kind is None:
+        return None
+    if isinstance(layer, keras.layers.Bidirectional):
+        inner = layer_for_shapes(layer.forward_layer)
         return None if inner is None else _bidirectional(layer, inner)
     without = {"layer", "name", "inputs", "activation", "recurrent_activation"}
     try:
@@ -138,7 +140,7 @@ def _both_directions(layer: Any) -> dict[str, Any]:
     )
     backward.pop("go_backwards", None)
     if forward != backward:
-        raise NotConvertible(layer.name, LEFT_OUT_ARGUMENTS["backward_layer"])
+        raise NotConvertible(layer.name, "its backward_layer has other arguments than its layer")
     return forward
 
 
@@ -151,7 +153,7 @@ def _check_left_out(layer: Any, kind: str, config: Mapping[str, Any]) -> None:
         default = parameters[name].default
         if name == "data_format":
             default = "channels_last" if value != "channels_first" else default
-        if value not in (default, None) and value != default:
+        if value is not None and value != default:
             reason = LEFT_OUT_ARGUMENTS.get(name, "it has no field in the grammar")
             raise NotConvertible(layer.name, f"{kind} has {name}={value!r}, but {reason}")
 

@@ -1,20 +1,22 @@
 """Converts a Keras model and proves the result: the spec's own model gives the same outputs."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import keras
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from ampcore.architectures import DataShape, describe_networks
-from ampcore.checkpoint.tensors import encode_tensors
+from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, encode_tensors
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.graph import Graph, functional, read_graph
 from ampcore.models.building_blocks import build_network
+from ampcore.models.weight_names import weights_of_model
 from ampcore.spec.layers.network import INPUT, infer
 from ampcore.spec.model import Layers
+from ampcore.spec.problems import from_pydantic
 
 Array = NDArray[Any]
 
@@ -24,7 +26,6 @@ EXAMPLES: Final = 4
 TOLERANCE: Final = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """By the compute dtype of the original, relative: the spec's model computes in float32, and
 kernels may add up in another order in another graph."""
-_NUMBER: Final = re.compile(r"_\d+(?=/|$)")
 
 
 class ConvertedModel(NamedTuple):
@@ -44,7 +45,7 @@ def layers_spec_from_keras(model: Any, *, logits: bool = False) -> ConvertedMode
 
     Args:
         model: A built keras.Model; models inside it become layers with the prefix of their name.
-        logits: Leave out a softmax at the end, since the loss of a job takes logits.
+        logits: Leave out a softmax at the end of an output, since the loss of a job takes logits.
 
     Returns:
         The section and the weights, which can be unpacked.
@@ -53,10 +54,10 @@ def layers_spec_from_keras(model: Any, *, logits: bool = False) -> ConvertedMode
         NotConvertible: It names the layer that has no place in the grammar, and why.
     """
     graph = read_graph(model)
-    softmax = logits and _remove_softmax(graph)
+    softmax = _remove_softmax(graph) if logits else set()
     section = _section(graph)
-    weights = _prove(model, Layers.model_validate(section), graph, softmax=softmax)
-    return ConvertedModel(section, encode_tensors(weights, {"format": "ampcore-weights-1"}))
+    weights = _prove(model, _layers(section), graph, softmax=softmax)
+    return ConvertedModel(section, encode_tensors(weights, {"format": WEIGHTS_FORMAT}))
 
 
 def _section(graph: Graph) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _section(graph: Graph) -> dict[str, Any]:
         "layers": graph.entries,
         "outputs": graph.outputs,
     }
-    network = Layers.model_validate(section).connect()
+    network = _layers(section).connect()
     problems = list(network.problems)
     if not problems:
         known = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
@@ -89,6 +90,15 @@ def _section(graph: Graph) -> dict[str, Any]:
     if problems:
         raise NotConvertible(None, str(problems[0]).rstrip("."))
     return section
+
+
+def _layers(section: Mapping[str, Any]) -> Layers:
+    """The section, checked. Raises NotConvertible."""
+    try:
+        return Layers.model_validate(section)
+    except ValidationError as error:
+        [problem, *_] = from_pydantic(error, Layers)
+        raise NotConvertible(None, str(problem).rstrip(".")) from None
 
 
 def _input_shapes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
@@ -108,30 +118,39 @@ def _dtype(name: str, tensor: Any) -> str:
     raise NotConvertible(name, f"its dtype is {dtype}; expected numbers")
 
 
-def _remove_softmax(graph: Graph) -> bool:
-    """Leave out the softmax of a single output; whether there was one."""
-    if len(graph.outputs) != 1:
-        return False
-    [name] = graph.outputs
-    [entry] = [entry for entry in graph.entries if entry["name"] == name]
+def _remove_softmax(graph: Graph) -> set[str]:
+    """Leave out the softmax at the end of each output; the names of outputs that had one."""
+    found = [_logits(graph, name) for name in [*graph.outputs]]
+    return {name for name in found if name is not None}
+
+
+def _logits(graph: Graph, name: str) -> str | None:
+    """The output with the logits of an output; None if it has no softmax at its end."""
+    entry = next((entry for entry in graph.entries if entry["name"] == name), None)
     others = [one for one in graph.entries if name in (*one["inputs"], one.get("reuse"))]
-    if others:
-        return False
-    axis = entry.get("axis", -1)
-    if (entry.get("layer") == "Softmax" and axis == -1) or (
+    if entry is None or others:  # an input, or something else needs the probabilities
+        return None
+    is_layer = (entry.get("layer") == "Softmax" and entry.get("axis", -1) == -1) or (
         entry.get("layer") == "Activation" and entry.get("activation") == "softmax"
-    ):
+    )
+    if is_layer and len(graph.outputs) == 1:
         graph.entries.remove(entry)
-        graph.outputs = list(entry["inputs"])
+        [before] = graph.outputs = list(entry["inputs"])
         del graph.layers[name]
-        return True
+        return str(before)
+    if is_layer:  # it stays, since the task names the outputs
+        entry.pop("axis", None)
+        entry |= {"layer": "Activation", "activation": "linear"}
+        return name
     if entry.get("activation") == "softmax":
         del entry["activation"]
-        return True
-    return False
+        return name
+    return None
 
 
-def _prove(model: Any, spec: Layers, graph: Graph, *, softmax: bool) -> Mapping[str, Array]:
+def _prove(
+    model: Any, spec: Layers, graph: Graph, *, softmax: Collection[str]
+) -> Mapping[str, Array]:
     """The weights by name, after both models gave the same outputs. Raises NotConvertible."""
     shapes = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
     first = next(iter(graph.inputs))
@@ -148,15 +167,13 @@ def _prove(model: Any, spec: Layers, graph: Graph, *, softmax: bool) -> Mapping[
     expected = keras.tree.flatten(network(taken, training=False))
     given = built(inputs if len(inputs) > 1 else inputs[first], training=False)
     received = [given[name] for name in graph.outputs] if isinstance(given, dict) else [given]
-    if softmax:
-        received = [keras.ops.softmax(received[0])]
     for name, mine, theirs in zip(graph.outputs, received, expected, strict=True):
-        _compare(name, _float64(mine), _float64(theirs), _tolerance(network))
+        probabilities = keras.ops.softmax(mine) if name in softmax else mine
+        _compare(name, _float64(probabilities), _float64(theirs), _tolerance(network))
     return weights
 
 
 def _copy_weights(built: Any, graph: Graph) -> dict[str, Array]:
-    found: dict[str, Array] = {}
     for name, layer in graph.layers.items():
         if not isinstance(layer, keras.layers.Layer):
             continue
@@ -164,13 +181,7 @@ def _copy_weights(built: Any, graph: Graph) -> dict[str, Array]:
         if not made.weights:  # a Normalization has its numbers in the spec
             continue
         made.set_weights(layer.get_weights())
-        for variable in made.weights:
-            _, _, below = variable.path.partition(f"{name}/")
-            path = f"{name}/{_NUMBER.sub('', below)}"
-            if path in found:
-                raise NotConvertible(name, f"two of its weights are named {path}")
-            found[path] = np.asarray(variable)
-    return found
+    return {name: np.asarray(variable) for name, _, variable in weights_of_model(built)}
 
 
 def _examples(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:

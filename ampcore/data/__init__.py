@@ -1,6 +1,6 @@
 """Loads datasets by `kind`; each module registers its loader."""
 
-from ampcore.data import digits, file_data, synthetic, synthetic_clicks, text
+from ampcore.data import digits, file_data, package_data, synthetic, synthetic_clicks, text
 from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.examples import ArrayExamples, Batch, Examples
 from ampcore.data.registry import LOADERS, load
@@ -15,6 +15,7 @@ __all__ = [
     "digits",
     "file_data",
     "load",
+    "package_data",
     "synthetic",
     "synthetic_clicks",
     "text",

@@ -81,6 +81,8 @@ class TensorFlowSource(BatchSource):
         self.can_rewind = not self._is_endless
         super().__init__(batch, steps_per_epoch or self._whole_batches(dataset, count, batch))
         self._dataset = dataset
+        # A dataset of unknown length may have no end either.
+        self._limit = steps_per_epoch
         self._endless: Iterator[Any] | None = None
 
     def epoch(self, number: int, first: int) -> Iterator[Batch]:
@@ -89,7 +91,8 @@ class TensorFlowSource(BatchSource):
             self._endless = self._endless or iter(self._dataset)
             items: Iterable[Any] = islice(self._endless, self.batches - first)
         else:
-            items = self._dataset.skip(first)
+            limit = None if self._limit is None else self._limit - first
+            items = islice(self._dataset.skip(first), limit)
         for index, item in enumerate(items, start=first):
             yield self.check(as_batch(_to_numpy(item), SOURCE), index)
 
@@ -167,10 +170,9 @@ class GeneratorSource(BatchSource):
             else:
                 item = next(self._items, None)
                 if item is None:
-                    _refuse(index, f"{self.batches} batches in an epoch", "the end of the data")
+                    return
                 batch = as_batch(item, SOURCE)
-            if len(batch.parts[0]) == self.batch_size:
-                yield self.check(batch, index)
+            yield self.check(batch, index)
 
 
 def batch_source(

@@ -11,7 +11,7 @@ from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
 from ampcore.data.targets import OUTPUT, Encoding
-from ampcore.spec.rules import train_examples
+from ampcore.spec.data_rules import train_examples
 
 InputDtype = Literal["float32", "int32"]
 

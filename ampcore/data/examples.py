@@ -1,6 +1,6 @@
 """Examples: random access to the inputs, targets and weights of training or validation examples."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -36,6 +36,11 @@ class Batch(NamedTuple):
         """The batch with every array or tensor replaced by the function's result."""
         mapped: Batch = tf.nest.map_structure(function, self)
         return mapped
+
+
+def single_or_all(parts: Mapping[str, Any]) -> Any:
+    """The only part, or all parts by name: the form in which Keras has inputs and outputs."""
+    return dict(parts) if len(parts) > 1 else next(iter(parts.values()))
 
 
 class Examples(Protocol):

@@ -8,9 +8,9 @@ import numpy as np
 from ampcore.data.arrays import as_batch
 from ampcore.data.batches import BatchSource, batch_source
 from ampcore.data.dataset import Dataset
-from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
+from ampcore.data.examples import ArrayExamples, Batch, Examples, HasSpec, Structure
 from ampcore.errors import InvalidData
-from ampcore.spec.rules import train_examples
+from ampcore.spec.data_rules import train_examples
 
 DEFAULT_BATCH_SIZE = 32
 """That of `keras.Model.fit`."""
@@ -38,7 +38,7 @@ class LocalDataset:
     @property
     def example(self) -> Structure:
         """Inputs of one example, all zero."""
-        return _zeros(self.train.spec).x
+        return zero_example(self.train)
 
     def dataset(self) -> Dataset:
         """The examples as a run takes them."""
@@ -144,5 +144,7 @@ def _check_same(train: Batch, validation: Batch) -> None:
         )
 
 
-def _zeros(spec: Batch) -> Batch:
-    return spec.map(lambda one: np.zeros((1, *one.shape), one.dtype.as_numpy_dtype))
+def zero_example(examples: HasSpec) -> Structure:
+    """The inputs of one example, all zero."""
+    spec = examples.spec.map(lambda one: np.zeros((1, *one.shape), one.dtype.as_numpy_dtype))
+    return spec.x

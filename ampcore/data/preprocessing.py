@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras import layers, ops
 from numpy.typing import NDArray
 
+from ampcore.data.examples import single_or_all
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
 from ampcore.spec.preprocessing import Preprocessing, Rescaling, Tokens
@@ -230,6 +231,7 @@ class PreparedInputs:
     Attributes:
         model: From the raw columns by name to the inputs, one or a dictionary.
         vocabulary: For each input of integers, the number of different ones; else None.
+        key_limits: By column of keys, the number of keys in the vocabulary of its input.
     """
 
     def __init__(
@@ -251,10 +253,16 @@ class PreparedInputs:
             name: plan.prepare(raw[name], statistics[name]) for name, plan in self.plans.items()
         }
         outputs = {name: _join(name, plans, prepared) for name, plans in self._inputs.items()}
-        self.model = keras.Model(_one_or_all(raw), _one_or_all(outputs), name="preprocessing")
+        self.model = keras.Model(single_or_all(raw), single_or_all(outputs), name="preprocessing")
         self.vocabulary = {
             name: max((plan.vocabulary(statistics[plan.name]) or 0) for plan in plans) or None
             for name, plans in self._inputs.items()
+        }
+        self.key_limits = {
+            plan.name: limit
+            for name, plans in self._inputs.items()
+            for plan in plans
+            if plan.options.keys and (limit := self.vocabulary[name]) is not None
         }
         self._call = tf.function(self.model, autograph=False, reduce_retracing=True)
 
@@ -276,7 +284,7 @@ class PreparedInputs:
         """The inputs of these rows, as NumPy arrays: one or a dictionary."""
         with tf.device("CPU:0"):
             raw = {name: plan.raw_values(rows[name]) for name, plan in self.plans.items()}
-            outputs = self._call(_one_or_all(raw))
+            outputs = self._call(single_or_all(raw))
         return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
 
 
@@ -304,10 +312,6 @@ def _join(name: str, plans: Sequence[ColumnPlan], prepared: Mapping[str, Any]) -
     if len(tensors) == 1:
         return tensors[0]
     return layers.Concatenate(name=f"{name}_joined")(tensors)
-
-
-def _one_or_all(values: dict[str, Any]) -> Any:
-    return values if len(values) > 1 else next(iter(values.values()))
 
 
 def _vectorization(name: str, tokens: Tokens, statistics: ColumnStatistics) -> Any:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from ampcore.data.dataset import Dataset
 from ampcore.errors import InvalidData
-from ampcore.spec.data import DataSpec, FileData
+from ampcore.spec.data import DataSpec, FileData, PackageData
 from ampcore.spec.dataset_reference import VersionReference
+from ampcore.spec.object_url import is_url
 from ampcore.spec.task import TaskSpec
 
 RESIDENT_BYTES: Final = 4 * 2**30
@@ -20,16 +21,16 @@ class LoadOptions:
     """What a loader needs besides the data section of a spec.
 
     Attributes:
+        memory_bytes: Examples that need more memory are not kept in it.
         seed: That of the job.
         data_root: The folder that a path is relative to and cannot leave; None: any path.
         task: What the targets are; None: decided by the kind of model.
-        memory_bytes: Examples that need more memory are not kept in it.
     """
 
+    memory_bytes: float
     seed: int = 0
     data_root: Path | None = None
     task: TaskSpec | None = None
-    memory_bytes: float = RESIDENT_BYTES
 
 
 Loader = Callable[[Any, LoadOptions], Dataset]
@@ -63,10 +64,10 @@ def load(
     allowed. A dataset in the spec is read from its file in `dataset_files`. Raises InvalidData.
     """
     spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
-    dataset = LOADERS[spec.kind](spec, LoadOptions(seed, data_root, task))
+    dataset = LOADERS[spec.kind](spec, LoadOptions(RESIDENT_BYTES, seed, data_root, task))
     if spec.batch_size > len(dataset.train):
         raise InvalidData(
-            getattr(spec, "path", spec.kind),
+            _name(spec),
             "batch_size",
             expected=f"at most {len(dataset.train)}, the number of training examples "
             f"with validation_split {spec.validation_split or 0:g}",
@@ -74,7 +75,7 @@ def load(
         )
     if spec.batch_size * accumulate > len(dataset.train):
         raise InvalidData(
-            getattr(spec, "path", spec.kind),
+            _name(spec),
             "train.accumulate",
             expected=f"at most {len(dataset.train) // spec.batch_size}, the number of whole "
             f"batches of {spec.batch_size} in {len(dataset.train)} training examples",
@@ -83,20 +84,30 @@ def load(
     return dataset
 
 
+def _name(spec: DataSpec) -> str:
+    if isinstance(spec, PackageData):
+        return spec.label
+    return spec.file_reference if isinstance(spec, FileData) else spec.kind
+
+
 def _with_local_file(
     spec: DataSpec, data_root: Path | None, dataset_files: Mapping[str, Path]
 ) -> tuple[DataSpec, Path | None]:
     """The spec with the path of its dataset's file, and the folder that the path is relative to.
 
-    A file for all versions (`birds`) is used for each of them (`birds@3`).
+    A file for all versions (`birds`) is used for each of them (`birds@3`). An object of a store is
+    read from a file that a worker has downloaded.
     """
-    if not isinstance(spec, FileData) or spec.dataset is None:
+    if not isinstance(spec, FileData) or (spec.dataset is None and not is_url(spec.path)):
         return spec, data_root
-    name = VersionReference.parse(spec.dataset).name
-    file = dataset_files.get(spec.dataset) or dataset_files.get(name)
+    reference = spec.file_reference
+    name = VersionReference.parse(reference).name if spec.dataset is not None else reference
+    file = dataset_files.get(reference) or dataset_files.get(name)
     if file is None:
         known = ", ".join(dataset_files) or "no datasets"
-        expected = "a dataset with a local file, as in --dataset name=FILE"
-        raise InvalidData(spec.dataset, "dataset", expected=expected, received=known)
+        field, expected = "dataset", "a dataset with a local file, as in --dataset name=FILE"
+        if spec.dataset is None:
+            field, expected = "path", "a local path: only workers download objects of a store"
+        raise InvalidData(reference, field, expected=expected, received=known)
     file = file.resolve()
     return spec.model_copy(update={"path": file.name, "dataset": None}), file.parent

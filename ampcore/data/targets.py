@@ -1,10 +1,11 @@
 """Targets: classes, labels and numbers from the columns of a file, in the form of the losses."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
@@ -12,6 +13,8 @@ from ampcore.formats import Column
 from ampcore.spec.task import TargetKind
 
 Array = NDArray[Any]
+Pieces = Iterable[tuple[NDArray[np.int64], Array]]
+"""The row numbers and values of a column, piece by piece."""
 MAX_CLASSES: Final = 100_000
 OUTPUT: Final = "output"
 """The name of the only output of a task that names none."""
@@ -40,6 +43,13 @@ class Encoding:
     def output_shape(self) -> tuple[int, ...]:
         """The shape of a model's output for one example."""
         return (*self.shape, self.size)
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        """The shape and dtype of the targets of one example."""
+        if self.kind == "class":
+            return tf.TensorSpec(self.shape, tf.int32)
+        return tf.TensorSpec(self.output_shape, tf.float32)
 
     def __call__(self, values: Array, source: str, field: str) -> Array:
         """The targets: int32 classes, or float32 labels or numbers.
@@ -75,14 +85,14 @@ class Encoding:
         return _without_column_axis(values).astype(np.int32)
 
 
-def encode(
-    kind: TargetKind, values: Array, column: Column, source: str, field: str
-) -> tuple[Array, Encoding]:
-    """The targets of the training examples, and their encoding.
+def find_encoding(
+    kind: TargetKind, pieces: Pieces, column: Column, source: str, field: str
+) -> Encoding:
+    """How the values of the training examples become targets.
 
     Args:
         kind: What they are.
-        values: The values of all training examples.
+        pieces: The row numbers and values of all training examples, at least one.
         column: Their shape and dtype; the names of classes where the format has them.
         source: The name of the data in errors.
         field: The name of the column in errors.
@@ -90,38 +100,85 @@ def encode(
     Raises:
         InvalidData: They are not targets of this kind.
     """
-    if kind == "class":
-        encoding = _classes(values, column, source, field)
-    else:
-        _check_numbers(values, kind, source, field)
-        encoding = Encoding(kind, int(values.shape[-1]) if values.ndim > 1 else 1)
-    targets = encoding(values, source, field)
-    positions = targets.shape[1:] if kind == "class" else targets.shape[1:-1]
-    return targets, replace(encoding, shape=tuple(positions))
+    if kind != "class":
+        shape: tuple[int, ...] = ()
+        for rows, values in pieces:
+            _check_numbers(rows, values, kind, source, field)
+            shape = values.shape[1:]
+        return Encoding(kind, shape[-1] if shape else 1, shape=tuple(shape[:-1]))
+    found = _ClassValues(source, field)
+    for _, values in pieces:
+        found.add(values)
+    return found.encoding(column)
 
 
-def _classes(values: Array, column: Column, source: str, field: str) -> Encoding:
-    if column.dtype == "string":
-        if any(value is None for value in values.reshape(-1)):
-            raise InvalidData(
-                source, field, expected="a class in every row", received="a missing value"
+def check_targets(encoding: Encoding, pieces: Pieces, source: str, field: str) -> None:
+    """Check the values of validation examples.
+
+    Raises:
+        InvalidData: A number is not finite, or no training example has the class.
+    """
+    for rows, values in pieces:
+        if encoding.kind == "class":
+            encoding(values, source, field)
+        else:
+            _check_numbers(rows, values, encoding.kind, source, field)
+
+
+class _ClassValues:
+    """The classes that occur in a column, gathered piece by piece."""
+
+    def __init__(self, source: str, field: str) -> None:
+        self._source, self._field = source, field
+        self._names: set[Any] = set()
+        self._is_one_hot = True
+        self._first: Array | None = None
+        self._low, self._high = 0, 0
+
+    def add(self, values: Array) -> None:
+        """Take account of the values of more rows."""
+        self._first = values if self._first is None else self._first
+        if values.dtype == object:
+            self._names.update(values.reshape(-1).tolist())
+            _checked_count(max(len(self._names), 1), self._source, self._field)
+            return
+        self._is_one_hot = self._is_one_hot and _is_one_hot(values)
+        if values.dtype.kind in "iub":
+            self._low = min(self._low, int(values.min(initial=0)))
+            self._high = max(self._high, int(values.max(initial=0)))
+
+    def encoding(self, column: Column) -> Encoding:
+        """The encoding of all values. Raises InvalidData if they are no classes."""
+        values = self._first
+        if values is None:
+            raise InvalidData(self._source, self._field, expected="a row", received="none")
+        if column.dtype == "string":
+            if None in self._names:
+                raise self._invalid("a class in every row", "a missing value")
+            names = tuple(sorted(self._names))
+            return Encoding("class", self._count(len(names)), names, shape=values.shape[1:])
+        if self._is_one_hot:
+            return Encoding("class", values.shape[-1], one_hot=True)
+        if values.dtype.kind not in "iub":
+            raise self._invalid(
+                "classes: integers from 0, names, or one-hot rows (or task.kind: regression)",
+                f"dtype {values.dtype}",
             )
-        names = tuple(sorted(set(values.reshape(-1))))
-        return Encoding("class", _checked_count(len(names), source, field), names)
-    if _is_one_hot(values):
-        return Encoding("class", values.shape[-1], one_hot=True)
-    if values.dtype.kind not in "iub":
-        raise InvalidData(
-            source,
-            field,
-            expected="classes: integers from 0, names, or one-hot rows (or task.kind: regression)",
-            received=f"dtype {values.dtype}",
-        )
-    if column.classes is not None:
-        return Encoding("class", len(column.classes), tuple(column.classes))
-    if values.min() < 0:
-        raise InvalidData(source, field, expected="classes from 0", received=f"{int(values.min())}")
-    return Encoding("class", _checked_count(int(values.max()) + 1, source, field))
+        positions = _without_column_axis(values).shape[1:]
+        if self._low < 0:
+            raise self._invalid("classes from 0", f"{self._low}")
+        if column.classes is None:
+            return Encoding("class", self._count(self._high + 1), shape=positions)
+        named = column.classes
+        if self._high >= len(named):
+            raise self._invalid(f"classes from 0 to {len(named) - 1}", f"{self._high}")
+        return Encoding("class", len(named), tuple(named), shape=positions)
+
+    def _count(self, classes: int) -> int:
+        return _checked_count(classes, self._source, self._field)
+
+    def _invalid(self, expected: str, received: str) -> InvalidData:
+        return InvalidData(self._source, self._field, expected=expected, received=received)
 
 
 def _checked_count(count: int, source: str, field: str) -> int:
@@ -138,19 +195,21 @@ def _is_one_hot(values: Array) -> bool:
     return bool(((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all())
 
 
-def _check_numbers(values: Array, kind: TargetKind, source: str, field: str) -> None:
+def _check_numbers(
+    rows: NDArray[np.int64], values: Array, kind: TargetKind, source: str, field: str
+) -> None:
     if values.dtype.kind not in "iubf":
         received = f"dtype {values.dtype}"
         raise InvalidData(source, field, expected="numbers", received=received)
-    wrong = ~np.isfinite(values.astype(np.float32))
+    with np.errstate(over="ignore"):
+        wrong = ~np.isfinite(values.astype(np.float32, copy=False))
     expected = "numbers that are finite in float32"
     if kind == "labels":
         wrong, expected = (values != 0) & (values != 1), "labels that are 0 or 1"
     if wrong.any():
-        row = tuple(int(index) for index in np.argwhere(wrong)[0])
-        raise InvalidData(
-            source, field, expected=expected, received=f"{values[row]} in row {row[0]}"
-        )
+        first = tuple(np.argwhere(wrong)[0])
+        received = f"{values[first]} in row {rows[first[0]] + 1}"
+        raise InvalidData(source, field, expected=expected, received=received)
 
 
 def _check_range(values: Array, size: int, source: str, field: str) -> None:

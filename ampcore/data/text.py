@@ -19,11 +19,11 @@ def text(spec: Text, options: LoadOptions) -> Dataset:
     The vocabulary is every character of the file, in the order of their code points. Raises
     InvalidData.
     """
-    ids, vocabulary = _characters(spec.path, options.data_root)
+    ids, vocabulary = _characters(spec.file_reference, options.data_root)
     windows = (len(ids) - 1) // spec.sequence
     if windows < 1:
         raise InvalidData(
-            spec.path,
+            spec.file_reference,
             "sequence",
             expected=f"at most {max(len(ids) - 1, 0)}, since the file has {len(ids)} characters "
             "and the last one is used only as a label",

@@ -7,31 +7,23 @@ described, 1 the data is invalid, 2 the command is, 3 a limit was reached or the
 
 import json
 import os
-import resource
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
 from ampcore.errors import InvalidData
+from ampcore.isolation.process_limits import OutOfCpuTime, limit_resources
 from ampcore.spec.file_formats import FormatOptions
 
 INVALID_DATA: Final = 1
 BAD_COMMAND: Final = 2
 OUT_OF_RESOURCES: Final = 3
 MIB: Final = 2**20
-GRACE_S: Final = 10
-"""After the limit of CPU time, until the kernel ends the process."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class OutOfCpuTime(BaseException):
-    """The process has used its CPU time. No `except Exception` of a library catches it."""
 
 
 @app.command()
@@ -54,7 +46,7 @@ def main(
 ) -> None:
     """Print what FILE contains as JSON."""
     chosen = _parse_options(options)
-    _limit_resources(memory * MIB, cpu, disk * MIB)
+    limit_resources(memory * MIB, cpu, disk * MIB)
     # Arrow's own allocators reserve more than they use.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     try:
@@ -90,29 +82,6 @@ def _parse_options(text: str | None) -> FormatOptions | None:
     except ValidationError as error:
         typer.echo(f"--options: {error}", err=True)
         raise typer.Exit(BAD_COMMAND) from None
-
-
-def _limit_resources(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """Set limits that the process cannot raise again."""
-    signal.signal(signal.SIGXCPU, _out_of_cpu_time)
-    for kind, soft, hard in (
-        (resource.RLIMIT_CORE, 0, 0),
-        # Private memory; files that are mapped into memory do not count.
-        (resource.RLIMIT_DATA, memory_bytes, memory_bytes),
-        (resource.RLIMIT_CPU, cpu_s, cpu_s + GRACE_S),
-        (resource.RLIMIT_FSIZE, file_bytes, file_bytes),
-    ):
-        limits = soft, hard
-        _, highest = resource.getrlimit(kind)
-        if highest != resource.RLIM_INFINITY:
-            limits = min(soft, highest), min(hard, highest)
-        resource.setrlimit(kind, limits)
-
-
-def _out_of_cpu_time(number: int, frame: FrameType | None) -> None:
-    # The kernel repeats the signal each second; a second error would disturb the first one.
-    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
-    raise OutOfCpuTime
 
 
 def _fail(exit_code: int, **error: Any) -> None:

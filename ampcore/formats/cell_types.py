@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ampcore.formats.arrow_table import ARROW_TYPES
 from ampcore.spec.file_formats import CellType
 
 INFERRED: Final[tuple[CellType, ...]] = ("bool", "int64", "float64")
@@ -19,16 +20,6 @@ EXPECTED: Final[dict[CellType, str]] = {
     "float64": "a number",
     "bool": "true or false",
     "string": "text",
-}
-STORED: Final[dict[CellType, pa.DataType]] = {
-    "uint8": pa.uint8(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "bool": pa.uint8(),
-    "string": pa.binary(),
 }
 FALSE_AND_TRUE: Final = ("false", "true")
 ZERO_AND_ONE: Final = ("0", "1")
@@ -92,7 +83,7 @@ def parse_cells(cells: Any, dtype: CellType, decimal_point: str) -> Any:
 
 def _parse(cells: Any, dtype: CellType, decimal_point: str) -> Any | None:
     """The cells as this type; None if one is not of it."""
-    stored = STORED[dtype]
+    stored = ARROW_TYPES[dtype]
     if dtype == "string":
         return cells.cast(stored)
     trimmed = pc.ascii_trim_whitespace(cells)

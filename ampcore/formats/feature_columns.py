@@ -112,14 +112,14 @@ class BytesColumn(FeatureColumn):
     def check(self, feature: Feature, place: Place) -> Any:
         """The bytes."""
         value = _single_value(feature, place)
+        if len(self._lengths) < 2:
+            self._lengths.add(len(value))
         if self._is_image and is_encoded_image(value):
             self._is_text = False
             self._sizes.add(value, place)
             return value
         self._is_image = False
         self._is_text = self._is_text and _is_utf8(value)
-        if len(self._lengths) < 2:
-            self._lengths.add(len(value))
         return value
 
     def finish(self, missing: int) -> Column:

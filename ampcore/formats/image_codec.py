@@ -121,6 +121,9 @@ def _open(content: bytes, place: Place, max_pixels: int) -> Image.Image:
 def _convert(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits; Pillow would clip them instead of scaling
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode == mode and "transparency" not in image.info:
+        image.load()
+        return image
     return image.convert(mode)
 
 

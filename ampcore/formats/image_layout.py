@@ -86,7 +86,7 @@ def by_split(images: Sequence[ImagePath]) -> Parts:
 
 
 def splits_of(parts: Parts) -> tuple[Split, ...]:
-    """The splits that there are."""
+    """The splits of the images, in order."""
     return in_order({split for split in parts if split is not None})
 
 

@@ -1,6 +1,7 @@
 """Reads images in a folder or a .zip: the columns `image`, and `label` or `mask`."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -96,7 +97,8 @@ class ImageSource(Source):
                 )
             values[at] = pixels
 
-        self._threads.run(decode, len(rows))
+        pixels = None if self._options.size else math.prod(column.shape[:2])
+        self._threads.run(decode, len(rows), pixels=pixels)
         return values
 
     def _image(self, row: int) -> NDArray[np.uint8]:

@@ -15,6 +15,8 @@ from ampcore.formats.source import Column, Dtype
 
 MAX_INT64: Final = 2**63 - 1
 MAX_DIMENSIONS: Final = 4
+MAX_MESSAGE: Final = 200
+"""Characters of an error of Arrow."""
 NUMBERS: Final[dict[str, Dtype]] = {
     "bool": "bool",
     "uint8": "uint8",
@@ -134,7 +136,11 @@ def _scalars(values: Any, column: Column, invalid: Invalid) -> Any:
 
 def _text(values: Any, invalid: Invalid) -> Any:
     """Text and dates as bytes; Parquet files may contain text that is not UTF-8."""
-    encoded = values.cast(pa.string()).cast(pa.binary())
+    try:
+        encoded = values.cast(pa.string()).cast(pa.binary())
+    except pa.ArrowInvalid as error:
+        expected = "text, or times in a known time zone"
+        raise invalid(0, expected, str(error)[:MAX_MESSAGE]) from None
     try:
         encoded.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,5 +1,6 @@
 """TableSource: random access to the rows of a converted table."""
 
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -123,7 +124,8 @@ class TableSource(Source):
             place = Place(self._request.name, f"row {rows[at] + 1}, column {name}")
             pixels[at] = decode_image(contents[at], self._image, place, most)
 
-        self._threads.run(decode, len(rows))
+        stored = math.prod(self._stored[name].shape[:2]) or None
+        self._threads.run(decode, len(rows), pixels=stored)
         return pixels
 
     def _column(self, name: str, stored: Column) -> Column:

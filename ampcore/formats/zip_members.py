@@ -123,16 +123,19 @@ class ZipMembers:
                 yield block
                 continue
             while block:
-                try:
-                    yield inflater.decompress(block, BLOCK)
-                except zlib.error as error:
-                    raise self._invalid("deflated data", str(error), member) from None
+                yield self._decompress(inflater, block, member)
                 block = inflater.unconsumed_tail
         while inflater is not None and not inflater.eof:
-            rest = inflater.decompress(b"", BLOCK)
+            rest = self._decompress(inflater, b"", member)
             if not rest:
                 return
             yield rest
+
+    def _decompress(self, inflater: "zlib._Decompress", block: bytes, member: Member) -> bytes:
+        try:
+            return inflater.decompress(block, BLOCK)
+        except zlib.error as error:
+            raise self._invalid("deflated data", str(error), member) from None
 
     def _count_members(self, limits: Limits) -> int:
         """The number of members, checked before zipfile allocates memory for each."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.isolation import files, landlock
+from ampcore.isolation import files, landlock, seccomp
 
 SET_DUMPABLE: Final = 4  # linux/prctl.h
 CAPBSET_DROP: Final = 24
@@ -37,15 +37,27 @@ class Confinement:
     """How many processes and threads its user may have besides the existing ones."""
     memory_bytes: int | None = None
     """How much private memory each of its processes may allocate."""
+    file_bytes: int | None = None
+    """How large a file that it writes may become."""
+    open_files: int | None = None
+    """How many files each of its processes may have open."""
+    is_sandbox: bool = False
+    """Run code of users: filter system calls, and hide other processes and CUDA MPS."""
+    bubblewrap: Path | None = None
+    """Start the trainer with this program, in namespaces of its own, instead of by a fork."""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON values that are sent to the fork server."""
-        return vars(self) | {"folder": str(self.folder), "datasets": str(self.datasets)}
+        paths = {"folder": str(self.folder), "datasets": str(self.datasets)}
+        program = str(self.bubblewrap) if self.bubblewrap is not None else None
+        return vars(self) | paths | {"bubblewrap": program}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Confinement":
         """The confinement that `to_json` wrote."""
-        paths = {name: Path(values[name]) for name in ("folder", "datasets")}
+        paths: dict[str, Any] = {name: Path(values[name]) for name in ("folder", "datasets")}
+        if (program := values["bubblewrap"]) is not None:
+            paths["bubblewrap"] = Path(program)
         return cls(**values | paths)
 
 
@@ -65,19 +77,17 @@ def confine(
     """
     if confinement.restrict_files and (threads := len(os.listdir("/proc/self/task"))) > 1:
         raise RuntimeError(f"Expected a process with one thread. Received: {threads} threads.")
-    os.chdir(confinement.folder)
     _set_home_and_tmpdir(confinement.folder)
     _set_limits(confinement)
     if confinement.user is not None:
         _switch_user(confinement.user)
     elif os.geteuid() == 0:
         _give_up_capabilities()
+    os.chdir(confinement.folder)  # as its owner: root may lack the right to enter it
     if confinement.restrict_files:
-        landlock.restrict(
-            readable=[*files.system_files(), *imported, confinement.datasets],
-            usable=[*files.devices(), Path(f"/proc/{os.getpid()}")],
-            writable=[confinement.folder, *extra_writable],
-        )
+        _restrict_files(confinement, imported, extra_writable)
+    if confinement.is_sandbox:
+        seccomp.restrict()
     hide_memory()
 
 
@@ -88,6 +98,21 @@ def hide_memory(*, hidden: bool = True) -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_DUMPABLE, int(not hidden), 0, 0, 0)
+
+
+def _restrict_files(
+    confinement: Confinement, imported: Sequence[Path], extra_writable: Sequence[Path]
+) -> None:
+    system, shared = files.system_files(), [files.mps_folder()]
+    if confinement.is_sandbox:
+        shared = []
+        # In a sandbox of bubblewrap, /proc shows its own processes only.
+        system = system if confinement.bubblewrap else files.without_processes(system)
+    landlock.restrict(
+        readable=[*system, *imported, confinement.datasets],
+        usable=[*files.devices(), *shared, Path(f"/proc/{os.getpid()}")],
+        writable=[confinement.folder, *extra_writable],
+    )
 
 
 def _set_home_and_tmpdir(folder: Path) -> None:
@@ -105,6 +130,10 @@ def _set_limits(confinement: Confinement) -> None:
         _limit(resource.RLIMIT_NPROC, existing + confinement.processes)
     if confinement.memory_bytes is not None:
         _limit(resource.RLIMIT_DATA, confinement.memory_bytes)
+    if confinement.file_bytes is not None:
+        _limit(resource.RLIMIT_FSIZE, confinement.file_bytes)
+    if confinement.open_files is not None:
+        _limit(resource.RLIMIT_NOFILE, confinement.open_files)
 
 
 def _limit(kind: int, most: int) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,14 @@ SYSTEM_PATHS: Final = tuple(
     )
 )  # fmt: skip
 """Programs, libraries and kernel files; no user files."""
-DEVICE_NAMES: Final = ("null", "zero", "full", "random", "urandom", "dxg", "kfd", "dri")
+DEVICE_NAMES: Final = ("null", "zero", "full", "random", "urandom")
+GPU_DEVICE_NAMES: Final = ("dxg", "kfd", "dri")
 GPU_DEVICE_PATTERN: Final = "nvidia*"
+PROC_FILES: Final = (
+    "cpuinfo", "devices", "driver", "filesystems", "loadavg", "meminfo", "modules", "stat",
+    "sys/kernel", "sys/vm", "uptime", "version",
+)  # fmt: skip
+"""Files of /proc about the machine; the others are about processes."""
 PATH_VARIABLES: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
 """Environment variables with folders that trainers may read."""
 
@@ -44,18 +50,30 @@ def system_files() -> list[Path]:
         for part in os.environ.get(name, "").split(os.pathsep)
         if part
     ]
-    return [*SYSTEM_PATHS, *map(Path, configured)]
+    return [*SYSTEM_PATHS, *(Path(part).absolute() for part in configured)]
+
+
+def without_processes(paths: Iterable[Path]) -> list[Path]:
+    """The same files, but of /proc only those about the machine."""
+    proc = Path("/proc")
+    machine = [proc / name for name in PROC_FILES]
+    return [one for path in paths for one in (machine if path == proc else [path])]
 
 
 def devices() -> list[Path]:
-    """Devices for reading, writing and ioctl, and the pipe folder of CUDA MPS."""
+    """Devices for reading, writing and ioctl."""
+    return [*(Path("/dev") / name for name in DEVICE_NAMES), *gpu_devices()]
+
+
+def gpu_devices() -> list[Path]:
+    """The devices of GPUs."""
     folder = Path("/dev")
-    shared = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # noqa: S108 - CUDA's
-    return [
-        *(folder / name for name in DEVICE_NAMES),
-        *folder.glob(GPU_DEVICE_PATTERN),
-        Path(shared),
-    ]
+    return [*(folder / name for name in GPU_DEVICE_NAMES), *folder.glob(GPU_DEVICE_PATTERN)]
+
+
+def mps_folder() -> Path:
+    """The pipe folder of CUDA MPS, through which processes share a GPU."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")  # noqa: S108 - CUDA's
 
 
 def _module_paths(module: object) -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """Losses of Keras, by name, as objects or as functions; all are computed in float32."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor], name: str | None = None):
-        super().__init__(name=name or getattr(function, "__name__", "loss"))
+        super().__init__(name=_scope_name(name or str(getattr(function, "__name__", "loss"))))
         self._function = function
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -58,6 +59,11 @@ def as_loss(given: object, field: str = "loss") -> Loss:
         "(targets, predictions)",
         received=repr(given),
     )
+
+
+def _scope_name(name: str) -> str:
+    """A name that TensorFlow accepts for a scope, which `<lambda>` and `_loss` are not."""
+    return re.sub(r"[^A-Za-z0-9_]", "", name).lstrip("_") or "loss"
 
 
 def example_losses(loss: Loss, targets: Tensor, predictions: Tensor) -> Tensor:

@@ -1,14 +1,14 @@
 """The losses that a spec can name, on logits and plain values, float32."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import keras
 import tensorflow as tf
 
+from ampcore.losses.package_loss import package_loss
 from ampcore.spec import losses as specs
 
-SMALLEST_SHARE: Final = 1e-7
+EPSILON: Final = 1e-7
 
 Tensor = Any
 Loss = Any
@@ -16,7 +16,7 @@ Loss = Any
 
 
 class CrossEntropy(keras.losses.Loss):  # type: ignore[misc]
-    """Softmax cross-entropy of integer classes, with label smoothing, weights and focus.
+    """Softmax cross-entropy of classes, with label smoothing, class weights and a focal factor.
 
     The loss of a position is -w_c (1 - p_c)^gamma log p_c, and with smoothing s
     (1 - s) times that plus s times the mean of -log p over all classes.
@@ -54,7 +54,7 @@ class CrossEntropy(keras.losses.Loss):  # type: ignore[misc]
 
 
 class BinaryCrossEntropy(keras.losses.Loss):  # type: ignore[misc]
-    """Sigmoid cross-entropy of labels that are 0 or 1, with smoothing, weights and focus.
+    """Sigmoid cross-entropy of labels, with label smoothing, a weight of ones and a focal factor.
 
     Args:
         label_smoothing: s: the targets are s / 2 and 1 - s / 2.
@@ -97,40 +97,25 @@ class Dice(keras.losses.Loss):  # type: ignore[misc]
 
     def __init__(self, smooth: float, cross_entropy: float, *, has_classes: bool) -> None:
         super().__init__(name="dice")
-        self._smooth, self._share, self._has_classes = smooth, cross_entropy, has_classes
+        self._smooth, self._has_classes = smooth, has_classes
+        self._cross_entropy_weight = cross_entropy
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of the batch, a scalar, or of each position with a cross-entropy."""
         if self._has_classes:
             classes = tf.cast(y_true, tf.int32)
             targets = tf.one_hot(classes, y_pred.shape[-1])
-            shares, entropy = tf.nn.softmax(y_pred), CrossEntropy()
+            probabilities, entropy = tf.nn.softmax(y_pred), CrossEntropy()
         else:
             targets = _like(y_true, y_pred)
-            shares, entropy = tf.sigmoid(y_pred), BinaryCrossEntropy()
+            probabilities, entropy = tf.sigmoid(y_pred), BinaryCrossEntropy()
         axes = list(range(y_pred.shape.rank - 1))
-        both = tf.reduce_sum(targets * shares, axis=axes)
-        sizes = tf.reduce_sum(targets, axis=axes) + tf.reduce_sum(shares, axis=axes)
+        both = tf.reduce_sum(targets * probabilities, axis=axes)
+        sizes = tf.reduce_sum(targets, axis=axes) + tf.reduce_sum(probabilities, axis=axes)
         loss = 1.0 - tf.reduce_mean((2.0 * both + self._smooth) / (sizes + self._smooth))
-        return loss + self._share * entropy.call(y_true, y_pred) if self._share else loss
-
-
-class Difference(keras.losses.Loss):  # type: ignore[misc]
-    """The mean over the numbers of each example of a function of their differences.
-
-    Args:
-        function: Differences to losses, in the same shape.
-        name: The name of the loss.
-    """
-
-    def __init__(self, function: Callable[[Tensor], Tensor], name: str) -> None:
-        super().__init__(name=name)
-        self._function = function
-
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """The loss of each example or position: (n, …, numbers) to (n, …)."""
-        values = self._function(_like(y_true, y_pred) - y_pred)
-        return tf.reduce_mean(values, axis=-1)
+        if self._cross_entropy_weight:
+            loss += self._cross_entropy_weight * entropy.call(y_true, y_pred)
+        return loss
 
 
 def build_loss(spec: specs.LossSpec, *, has_classes: bool) -> Loss:
@@ -147,21 +132,18 @@ def build_loss(spec: specs.LossSpec, *, has_classes: bool) -> Loss:
         case specs.Dice():
             return Dice(spec.smooth, spec.cross_entropy, has_classes=has_classes)
         case specs.MeanSquaredError():
-            return Difference(tf.square, "mse")
+            return keras.losses.MeanSquaredError(name="mse")
         case specs.MeanAbsoluteError():
-            return Difference(tf.abs, "mae")
+            return keras.losses.MeanAbsoluteError(name="mae")
         case specs.Huber():
-            return Difference(lambda values: _huber(values, spec.delta), "huber")
+            return keras.losses.Huber(spec.delta, name="huber")
+        case specs.PackageLoss():
+            return package_loss(spec)
 
 
-def _power(share: Tensor, gamma: float) -> Tensor:
-    """share^gamma; for a gamma below 1 the derivative at 0 would be infinite."""
-    return tf.pow(tf.maximum(share, SMALLEST_SHARE), gamma)
-
-
-def _huber(values: Tensor, delta: float) -> Tensor:
-    size = tf.abs(values)
-    return tf.where(size <= delta, 0.5 * tf.square(values), delta * (size - 0.5 * delta))
+def _power(base: Tensor, gamma: float) -> Tensor:
+    """base^gamma; for a gamma below 1 the derivative at 0 would be infinite."""
+    return tf.pow(tf.maximum(base, EPSILON), gamma)
 
 
 def _like(targets: Tensor, predictions: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from ampcore.models import (
     lenet5,
     mlp,
     own_layers,
+    package_model,
     resnet,
 )
 from ampcore.models.registry import BUILDERS, build
@@ -27,5 +28,6 @@ __all__ = [
     "lenet5",
     "mlp",
     "own_layers",
+    "package_model",
     "resnet",
 ]

@@ -10,9 +10,9 @@ from ampcore.architectures import DataShape, LayerConfig, NetworkConfig, describ
 from ampcore.architectures.images import image_shape
 from ampcore.architectures.layers import POSITION_NUMBERS
 from ampcore.data.dataset import Signature
+from ampcore.data.examples import single_or_all
 from ampcore.errors import InvalidModel
-from ampcore.spec.layers.base import Layer
-from ampcore.spec.layers.network import default_name
+from ampcore.spec.layers.base import Layer, default_name
 from ampcore.spec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 from ampcore.spec.model import ModelSpec
 
@@ -59,7 +59,7 @@ def build_network(network: NetworkConfig) -> Any:
             made[layer.name] = keras_layer(layer.kind, layer.arguments, layer.name)
         tensors[layer.name] = _call(made[layer.shares or layer.name], layer, taken)
     outputs = {name: tensors[name] for name in network.outputs}
-    return keras.Model(_one_or_all(inputs), _one_or_all(outputs), name=network.name)
+    return keras.Model(single_or_all(inputs), single_or_all(outputs), name=network.name)
 
 
 def keras_layer(kind: str, arguments: Mapping[str, Any], name: str) -> Any:
@@ -79,10 +79,6 @@ def _keras_argument(value: Any) -> Any:
         case Layer():
             return keras_layer(value.layer, value.keras_arguments, default_name(value.layer))
     return value
-
-
-def _one_or_all(tensors: dict[str, Any]) -> Any:
-    return tensors if len(tensors) > 1 else next(iter(tensors.values()))
 
 
 def _call(made: Any, layer: LayerConfig, inputs: list[Any]) -> Any:

@@ -1,7 +1,8 @@
 """The architectures of keras.applications, with random weights."""
 
 import inspect
-from typing import Any
+import re
+from typing import Any, Final
 
 import keras
 from keras import layers
@@ -14,13 +15,14 @@ from ampcore.models.registry import register
 from ampcore.spec.model import KerasApplication
 
 PIXEL_MAX = 255
+AUTO_NAME: Final = re.compile(r"(?P<stem>.+?)(?:_(?P<number>\d+))?")
 
 
 @register("keras_application", Classification)
 def keras_application(spec: KerasApplication, signature: Signature) -> Any:
     """The named architecture over the data's images, ending in logits.
 
-    Its layers have the names that Keras gives them; some Keras numbers anew in each process.
+    Its layers have the names that Keras gives them in a new process, where its counters are 0.
     """
     inputs, x = image_input(signature)
     _check_size(spec, signature.input_shape)
@@ -39,7 +41,23 @@ def keras_application(spec: KerasApplication, signature: Signature) -> Any:
         classifier_activation=None,
         **arguments,
     )
+    _number_from_zero(model)
     return keras.Model(inputs, _logits(model), name=model.name)
+
+
+def _number_from_zero(model: Any) -> None:
+    """Rename unnamed layers, so that each process finds the same weights in a file."""
+    unnamed = []
+    for layer in model.layers:
+        match = AUTO_NAME.fullmatch(layer.name)
+        if match and match["stem"].replace("_", "") == type(layer).__name__.lower():
+            unnamed.append((layer, match["stem"], int(match["number"] or 0)))
+    first: dict[str, int] = {}
+    for _, stem, number in unnamed:
+        first[stem] = min(first.get(stem, number), number)
+    for layer, stem, number in unnamed:
+        left = number - first[stem]
+        layer.name = f"{stem}_{left}" if left else stem
 
 
 def _logits(model: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from typing import Any, Final
 
+import tensorflow as tf
+
 from ampcore.data.dataset import Signature
-from ampcore.data.targets import OUTPUT
+from ampcore.data.targets import OUTPUT, Encoding
 from ampcore.errors import InvalidModel
-from ampcore.losses import build_loss
+from ampcore.losses import build_loss, check_package_loss
 from ampcore.metrics import build_metric
 from ampcore.models.supervised import Objective
-from ampcore.spec.losses import CrossEntropy, Focal, LossSpec
+from ampcore.spec.losses import CrossEntropy, Focal, LossSpec, PackageLoss
 from ampcore.spec.task import (
     Autoencoding,
     Classification,
@@ -45,10 +47,12 @@ def objectives(task: TaskSpec, model: Any, signature: Signature) -> dict[str, Ob
     Raises:
         InvalidModel: The task does not fit the model or the data.
     """
+    # A subclassed model does not know its output before it is called.
+    outputs = getattr(model, "outputs", None) or [None]
     if isinstance(task, Outputs):
         return {
-            name: _objective(task.outputs[name].task, signature.targets[name].size, weight=weight)
-            for name, weight in _weights(task, model).items()
+            name: _objective(task.outputs[name].task, signature.targets[name], output, weight)
+            for (name, weight), output in zip(_weights(task, model).items(), outputs, strict=True)
         }
     encoding = signature.targets[OUTPUT]
     if task.target != encoding.kind:
@@ -57,7 +61,7 @@ def objectives(task: TaskSpec, model: Any, signature: Signature) -> dict[str, Ob
             expected=f"a task for targets of the kind {encoding.kind}, as the data has",
             received=task.kind,
         )
-    return {OUTPUT: _objective(task, encoding.size)}
+    return {OUTPUT: _objective(task, encoding, outputs[0])}
 
 
 def _weights(task: Outputs, model: Any) -> dict[str, float]:
@@ -73,16 +77,34 @@ def _weights(task: Outputs, model: Any) -> dict[str, float]:
     return {name: task.outputs[name].weight for name in names}
 
 
-def _objective(task: OneOutput, size: int, *, weight: float = 1.0) -> Objective:
-    loss, has_classes = loss_of(task), task.target == "class"
-    _check_class_weights(loss, size)
+def _objective(
+    task: OneOutput, encoding: Encoding, output: Any | None, weight: float = 1.0
+) -> Objective:
+    """The objective of an output, a symbolic tensor of Keras if it is known."""
+    spec, has_classes = loss_of(task), task.target == "class"
+    _check_class_weights(spec, encoding.size)
+    loss = build_loss(spec, has_classes=has_classes)
+    if isinstance(spec, PackageLoss):
+        _check_package_loss(spec, loss, encoding, output)
     return Objective(
-        build_loss(loss, has_classes=has_classes),
+        loss,
         weight,
         metrics=tuple(
-            build_metric(metric, size, has_classes=has_classes) for metric in metrics_of(task)
+            build_metric(metric, encoding.size, has_classes=has_classes)
+            for metric in metrics_of(task)
         ),
+        reshape_targets=task.target == "input",
     )
+
+
+def _check_package_loss(spec: PackageLoss, loss: Any, encoding: Encoding, output: Any) -> None:
+    if encoding.kind != "input":
+        predictions = tf.TensorSpec(encoding.output_shape, tf.float32)
+        check_package_loss(spec, loss, encoding.spec, predictions)
+    elif output is not None:
+        # An autoencoder may return its input in another shape, which the targets get, too.
+        predictions = tf.TensorSpec(output.shape[1:], tf.float32)
+        check_package_loss(spec, loss, predictions, predictions)
 
 
 def _check_class_weights(loss: LossSpec, classes: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ampcore.data.dataset import Signature
+from ampcore.errors import InvalidModel
 from ampcore.models.augmentation import with_augmentation
 from ampcore.models.objectives import default_task, objectives
 from ampcore.models.supervised import SupervisedTask
@@ -66,6 +67,12 @@ def build(
     Raises:
         InvalidModel: The model or the task does not support the data.
     """
+    if spec.kind not in BUILDERS:
+        raise InvalidModel(
+            "model.kind",
+            expected=f"a model that the spec alone describes: {', '.join(BUILDERS)}",
+            received=f"{spec.kind}, which only a run builds",
+        )
     kind = BUILDERS[spec.kind]
     made = kind.build(spec, signature)
     models = made if isinstance(made, dict) else {"model": made}

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
+from ampcore.errors import InvalidModel
 from ampcore.losses import example_losses
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
 
@@ -21,11 +22,14 @@ class Objective:
         loss: A keras.losses.Loss; None for an output without a loss.
         weight: Its factor in the total loss.
         metrics: Instances of keras.metrics.Metric with their variables.
+        reshape_targets: Whether targets get the shape of the output: an autoencoder may return its
+            input in another one.
     """
 
     loss: Any | None
     weight: float = 1.0
     metrics: tuple[Any, ...] = ()
+    reshape_targets: bool = False
 
 
 class SupervisedTask(Task):
@@ -41,14 +45,17 @@ class SupervisedTask(Task):
     Attributes:
         metrics: "loss", with several outputs also "OUTPUT_loss", and the names of the metrics,
             with several outputs as "OUTPUT_METRIC".
+
+    Raises:
+        InvalidModel: Two metrics have the same name.
     """
 
     def __init__(self, network: Network, objectives: Mapping[str, Objective]) -> None:
         super().__init__([network])
         self._objectives = dict(objectives)
-        self._has_several = len(self._objectives) > 1
-        self._trackers = dict(_trackers(self._objectives))
-        self.metrics = (LOSS, *self._loss_names().values(), *self._trackers)
+        self._loss_names = _loss_names(objectives)
+        self._trackers = trackers(objectives)
+        self.metrics = (LOSS, *self._loss_names.values(), *self._trackers)
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
@@ -64,7 +71,7 @@ class SupervisedTask(Task):
     ) -> dict[str, Tensor]:
         """The loss of each example, without the losses of layers and sample weights."""
         outputs, _, _ = self._call(weights, non_trainable, batch, training=False)
-        targets = by_output(batch.y, list(self._objectives))
+        targets = self._targets(batch, outputs)
         return {
             LOSS: tf.add_n(
                 [
@@ -77,7 +84,7 @@ class SupervisedTask(Task):
 
     def initial_metrics(self) -> MetricStates:
         """Sums of losses, float64, and the variables of the Keras metrics."""
-        sums = {name: tf.constant(0.0, tf.float64) for name in (LOSS, *self._loss_names().values())}
+        sums = {name: tf.constant(0.0, tf.float64) for name in (LOSS, *self._loss_names.values())}
         states = {
             name: [tf.convert_to_tensor(value) for value in metric.stateless_reset_state()]
             for name, (_, metric) in self._trackers.items()
@@ -95,18 +102,15 @@ class SupervisedTask(Task):
             [*(self._objectives[name].weight * loss for name, loss in found.items()), *of_layers]
         )
         losses = {LOSS: total} | {
-            shown: found[name] for name, shown in self._loss_names().items() if name in found
+            shown: found[name] for name, shown in self._loss_names.items() if name in found
         }
         size = tf.cast(tf.shape(batch.parts[0])[0], tf.float64)
         sums = {name: sums[name] + size * tf.cast(losses[name], tf.float64) for name in sums}
-        targets = by_output(batch.y, list(self._objectives))
-        sample_weights = by_output(batch.sample_weight, list(self._objectives))
+        targets = self._targets(batch, outputs)
         variables = {
+            # As `fit` does, sample weights apply to losses alone.
             name: metric.stateless_update_state(
-                variables[name],
-                targets[output],
-                outputs[output],
-                sample_weight=sample_weights.get(output),
+                variables[name], targets[output], _float32(outputs[output])
             )
             for name, (output, metric) in self._trackers.items()
         }
@@ -124,6 +128,12 @@ class SupervisedTask(Task):
                 found |= {f"{name}_{index}": value for index, value in enumerate(values)}
         return found
 
+    def better(self, name: str) -> Literal["min", "max"] | None:
+        """The direction that a metric of Keras states; most of them do."""
+        _, metric = self._trackers.get(name, (None, None))
+        directions: dict[str | None, Literal["min", "max"]] = {"up": "max", "down": "min"}
+        return directions.get(getattr(metric, "_direction", None))
+
     def _call(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, *, training: bool
     ) -> tuple[dict[str, Tensor], list[Tensor], list[Tensor]]:
@@ -135,9 +145,8 @@ class SupervisedTask(Task):
         return named, after, [tf.cast(loss, tf.float32) for loss in losses]
 
     def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        names = list(self._objectives)
-        targets = by_output(batch.y, names)
-        sample_weights = by_output(batch.sample_weight, names)
+        targets = self._targets(batch, outputs)
+        sample_weights = by_output(batch.sample_weight, list(self._objectives))
         return {
             name: tf.cast(
                 objective.loss(targets[name], outputs[name], sample_weights.get(name)), tf.float32
@@ -146,12 +155,20 @@ class SupervisedTask(Task):
             if objective.loss is not None
         }
 
-    def _loss_names(self) -> dict[str, str]:
-        """With several outputs: the metric that is the loss of each."""
-        if not self._has_several:
-            return {}
-        with_loss = (name for name, each in self._objectives.items() if each.loss is not None)
-        return {name: f"{name}_{LOSS}" for name in with_loss}
+    def _targets(self, batch: Batch, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The targets of each output."""
+        given = by_output(batch.y, list(self._objectives))
+        return {
+            name: tf.reshape(target, tf.shape(outputs[name]))
+            if self._objectives[name].reshape_targets
+            else target
+            for name, target in given.items()
+        }
+
+
+def _float32(tensor: Tensor) -> Tensor:
+    """Floats as float32, in which metrics are computed."""
+    return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating else tensor
 
 
 def flat_outputs(outputs: Any) -> list[Tensor]:
@@ -170,10 +187,29 @@ def by_output(values: Any, names: Sequence[str]) -> dict[str, Tensor]:
     return dict.fromkeys(names, values)
 
 
-def _trackers(objectives: Mapping[str, Objective]) -> list[tuple[str, tuple[str, Any]]]:
+def trackers(objectives: Mapping[str, Objective]) -> dict[str, tuple[str, Any]]:
+    """By its name in the results, each metric and the output that it belongs to.
+
+    Raises:
+        InvalidModel: Two metrics have the same name, or one has that of a loss.
+    """
     prefix = len(objectives) > 1
-    return [
-        (f"{output}_{metric.name}" if prefix else metric.name, (output, metric))
-        for output, objective in objectives.items()
-        for metric in objective.metrics
-    ]
+    found: dict[str, tuple[str, Any]] = {}
+    for output, objective in objectives.items():
+        for metric in objective.metrics:
+            name = f"{output}_{metric.name}" if prefix else metric.name
+            if name in found or name in {LOSS, *_loss_names(objectives).values()}:
+                raise InvalidModel(
+                    "metrics",
+                    expected="a different name for each metric, and none of a loss",
+                    received=f"{name!r} twice",
+                )
+            found[name] = output, metric
+    return found
+
+
+def _loss_names(objectives: Mapping[str, Objective]) -> dict[str, str]:
+    """With several outputs: the metric that is the loss of each."""
+    if len(objectives) == 1:
+        return {}
+    return {name: f"{name}_{LOSS}" for name, each in objectives.items() if each.loss is not None}

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import tensorflow as tf
 
@@ -111,6 +111,10 @@ class Task(ABC):
         sums, count = states
         return {name: total / count for name, total in sums.items()}
 
+    def better(self, name: str) -> Literal["min", "max"] | None:
+        """Whether lower or higher values of this metric are better, if its name does not say it."""
+        return None
+
     def examples_per_step(self, batch_size: int) -> int:
         """The examples that throughput counts for a step on a batch of this size."""
         return batch_size
@@ -148,8 +152,8 @@ def _call_stateless(
 ) -> tuple[Any, list[Tensor], list[Tensor]]:
     # Keras would read the variables again, so that unchanged values could not be recognised.
     before = [tf.convert_to_tensor(value) for value in non_trainable]
-    outputs, after, losses = model.stateless_call(
-        weights, before, x, training=training, return_losses=True
-    )
+    # As in `fit`: a subclassed model need not have the argument.
+    named = {"training": training} if model._call_has_training_arg else {}
+    outputs, after, losses = model.stateless_call(weights, before, x, return_losses=True, **named)
     rows = zip(non_trainable, before, after, strict=True)
     return outputs, [given if new is old else new for given, old, new in rows], losses

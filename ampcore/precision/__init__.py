@@ -21,14 +21,12 @@ from ampcore.precision.loss_scale import (
     from_spec,
     resolve_loss_scale,
 )
-from ampcore.precision.loss_scale_callback import LossScaleCallback, SkipReport
 from ampcore.precision.overwrite_with_gradient import (
     is_overwritten,
     only_overwrites,
     without_overwrites,
 )
 from ampcore.precision.policy import LayerPolicies, apply_policy, layer_policies
-from ampcore.precision.telemetry_callback import TelemetryCallback
 from ampcore.precision.transaction import Outcome, apply_all_if_finite, apply_if_finite
 
 __all__ = [
@@ -37,14 +35,11 @@ __all__ = [
     "FixedLossScale",
     "LayerPolicies",
     "LossScale",
-    "LossScaleCallback",
     "LossScaleOptimizer",
     "LossScaleState",
     "LossScaleStates",
     "NoLossScale",
     "Outcome",
-    "SkipReport",
-    "TelemetryCallback",
     "all_finite",
     "apply_all_if_finite",
     "apply_if_finite",

@@ -9,15 +9,9 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.spec.layer_dtypes import LayerInfo
+from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
-SHAPE_ONLY_LAYERS: Final = (
-    keras.layers.Flatten,
-    keras.layers.Identity,
-    keras.layers.Permute,
-    keras.layers.Reshape,
-)
-"""Layers that only reshape: the output is computed by the layer before them."""
+_SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
 
 Layer = Any
 Model = Any
@@ -121,7 +115,7 @@ def _output_layers(model: Model) -> set[int]:
         if isinstance(operation, keras.layers.Layer):
             found.add(id(operation))
         if not isinstance(operation, keras.layers.Layer) or isinstance(
-            operation, SHAPE_ONLY_LAYERS
+            operation, _SHAPE_ONLY_CLASSES
         ):
             tensors += operation._inbound_nodes[node_index].input_tensors
     return found
@@ -170,7 +164,7 @@ def _layers_that_return(
     for layer, inputs, results in returned:
         if any(result is tensor for result in results):
             found.add(id(layer))
-            if isinstance(layer, SHAPE_ONLY_LAYERS):
+            if isinstance(layer, _SHAPE_ONLY_CLASSES):
                 for given in inputs:
                     found |= _layers_that_return(given, returned)
     return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ampcore.architectures import DataShape
 from ampcore.spec.data import DataSpec, Digits, Synthetic, SyntheticClicks
-from ampcore.spec.rules import DIGITS_EXAMPLES, DIGITS_SHAPE, train_examples
+from ampcore.spec.data_rules import DIGITS_SHAPE, known_train_examples
 from ampcore.spec.training import Train
 
 
@@ -31,12 +31,7 @@ def total_steps(data: DataSpec, train: Train) -> int | None:
     """The steps of a run; None when it depends on data that has to be read first."""
     if train.steps is not None:
         return train.steps
-    match data:
-        case Digits():
-            examples = DIGITS_EXAMPLES
-        case Synthetic() | SyntheticClicks():
-            examples = data.examples
-        case _:
-            return None
-    batches = train_examples(examples, data.validation_split) // data.batch_size
-    return train.epochs * (batches // train.accumulate)
+    examples = known_train_examples(data)
+    if examples is None:
+        return None
+    return train.epochs * (examples // data.batch_size // train.accumulate)

@@ -1,5 +1,9 @@
 """The layer tables of a job's networks from its spec alone, before there is any data."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ampcore.architectures import ARCHITECTURES, DataShape, describe_networks
 from ampcore.preflight.data import NotYetKnown, data_shape
 from ampcore.preflight.layer_rows import table_from_network
@@ -20,7 +24,21 @@ def tables_from_spec(
             f"The layers of {spec.model.kind} models are known only once the job starts."
         )
     shape = data_shape(spec.data) if data is None else data
-    return shape if isinstance(shape, NotYetKnown) else tables_from_model_spec(spec.model, shape)
+    if isinstance(shape, NotYetKnown):
+        return shape
+    freeze = spec.init.freeze if spec.init is not None else ()
+    return tuple(_frozen(table, freeze) for table in tables_from_model_spec(spec.model, shape))
+
+
+def _frozen(table: LayerTable, patterns: Sequence[str]) -> LayerTable:
+    """The table, where the layers that one of the regular expressions matches are not trained."""
+    rows = (
+        replace(row, trainable=0, frozen=row.parameters)
+        if any(re.search(pattern, row.path) for pattern in patterns)
+        else row
+        for row in table.layers
+    )
+    return replace(table, layers=tuple(rows))
 
 
 def tables_from_model_spec(model: ModelSpec, data: DataShape) -> tuple[LayerTable, ...]:

@@ -18,6 +18,11 @@ def with_default_kind(section: Any, kind: str, field: str = "kind") -> Any:
     return section
 
 
+def from_name(value: Any) -> Any:
+    """A kind given by its name alone, as a document."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
 Units = Annotated[int, Field(ge=1, le=65_536)]
 LayerSizes = Annotated[tuple[Units, ...], Field(strict=False, max_length=64)]
 Probability = Annotated[float, Field(ge=0, lt=1)]

@@ -1,6 +1,6 @@
 """The kinds of data that a job can train on, one class each."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -16,11 +16,16 @@ from ampcore.spec.file_formats import (
     ParquetOptions,
     TfrecordOptions,
 )
+from ampcore.spec.package import EntryPointGroup, PackageReference
 from ampcore.spec.preprocessing import AnyAugmentation, Preprocessing
 
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
 
 
 ColumnNames = Annotated[
@@ -67,19 +72,27 @@ class Synthetic(SplitData):
 class FileData(Data):
     """The kinds of data that are read from a file: `path` or `dataset` names it."""
 
-    path: str = Field(default="", max_length=1024, exclude_if=lambda path: not path)
-    """A file in the workers' folder of data sets. Empty: `dataset` names the data."""
+    path: Annotated[str | None, BeforeValidator(_none_if_empty)] = Field(
+        default=None, max_length=1024, exclude_if=lambda path: path is None
+    )
+    """A file in the workers' folder of data sets, or the URL of an object below a prefix that the
+    server allows: `s3://bucket/birds.npz`. Null: `dataset` names the data."""
     dataset: DatasetReference | None = Field(
         default=None, exclude_if=lambda dataset: dataset is None
     )
     """An uploaded dataset: `birds` for its newest version, or `birds@3`. Null: `path` names it."""
 
+    @property
+    def file_reference(self) -> str:
+        """The path or dataset that names the file."""
+        return self.path or self.dataset or ""
 
-class ColumnData(FileData):
-    """The kinds of files whose columns can be inputs and targets."""
+
+class Columns(Data):
+    """The kinds of data whose columns can be inputs and targets."""
 
     validation_split: Probability | None = None
-    """The share of examples for validation. Null, or 0: the file's own validation or test data;
+    """The share of examples for validation. Null, or 0: the data's own validation or test part;
     without them, null stands for 0.2."""
     validation_rows: Literal["last", "random"] = "random"
     """Which examples are for validation: the last ones, or some that the seed decides."""
@@ -95,6 +108,10 @@ class ColumnData(FileData):
     """By input column, the layers in front of the model; `*` stands for all others."""
     augmentation: Annotated[tuple[AnyAugmentation, ...], Field(strict=False, max_length=16)] = ()
     """Layers that vary the training images at random, in this order."""
+
+
+class ColumnData(Columns, FileData):
+    """The kinds of files whose columns can be inputs and targets."""
 
 
 class Npz(ColumnData, NpzOptions):
@@ -153,10 +170,29 @@ class SyntheticClicks(SplitData):
     examples: int = Field(default=10_000, ge=1, le=100_000_000)
 
 
+class PackageData(Columns, PackageReference):
+    """A dataset of a Python package that the operator has installed on workers."""
+
+    group: ClassVar[EntryPointGroup] = "ampcore.datasets"
+    section: ClassVar[str] = "data"
+    kind: Literal["package"] = "package"
+    validation_rows: Literal["last", "random"] = "last"
+
+
 AnyFile = Npz | Npy | Csv | Parquet | Images | Tfrecord
-"""The kinds of data whose columns can be inputs and targets."""
+"""The kinds of files whose columns can be inputs and targets."""
 
 DataSpec = Annotated[
-    Digits | Synthetic | SyntheticClicks | Npz | Npy | Csv | Parquet | Images | Tfrecord | Text,
+    Digits
+    | Synthetic
+    | SyntheticClicks
+    | Npz
+    | Npy
+    | Csv
+    | Parquet
+    | Images
+    | Tfrecord
+    | Text
+    | PackageData,
     Field(discriminator="kind"),
 ]

@@ -7,8 +7,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from ampcore.spec.base import SpecModel, with_default_kind
 from ampcore.spec.data import DataSpec
+from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam, OptimizerSpec
+from ampcore.spec.package_rules import package_references
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
@@ -41,6 +43,8 @@ class JobSpec(SpecModel):
     data: DataSpec
     task: TaskSpec | None = None
     """What to predict, with which loss and metrics; null: decided by the model's kind."""
+    init: Init | None = Field(default=None, exclude_if=lambda init: init is None)
+    """Trained weights to start from; null: random ones."""
     precision: Precision = Precision()
     loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
     optimizer: OptimizerSpec = Adam()
@@ -91,6 +95,12 @@ class JobSpec(SpecModel):
     def from_file(cls, path: str | Path) -> Self:
         """Read a YAML or JSON file. Raises OSError, or SpecValidationError."""
         return cls.parse(parse_yaml(Path(path).read_text(encoding="utf-8")))
+
+    @property
+    def package(self) -> str | None:
+        """The installed package that the job needs; None: it needs none."""
+        references = package_references({"model": self.model, "data": self.data, "task": self.task})
+        return next((one.package for one in references.values()), None)
 
     def to_json(self) -> dict[str, Any]:
         """The normalised document, with all defaults filled in."""

@@ -28,6 +28,9 @@ INPUT_LAYERS: Final = frozenset(
 )
 """Layers of raw inputs: pixels and features would be rounded before the model sees them."""
 
+SHAPE_ONLY_LAYERS: Final = frozenset({"Flatten", "Identity", "Permute", "Reshape"})
+"""Layers that only reshape: the output is computed by the layer before them."""
+
 MATMUL_LAYERS: Final = (
     "AdditiveAttention", "Attention", "Bidirectional", "Conv", "Dense", "Depthwise", "EinsumDense",
     "GRU", "GroupQueryAttention", "GroupedQueryAttention", "LSTM", "MultiHeadAttention", "RNN",

@@ -3,11 +3,12 @@
 The outputs of a model are logits for classes and labels, and plain values for numbers.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ampcore.spec.base import Probability, SpecModel
+from ampcore.spec.base import Probability, SpecModel, from_name
+from ampcore.spec.package import EntryPointGroup, PackageReference
 
 ClassWeights = Annotated[
     tuple[Annotated[float, Field(ge=0, le=1e6)], ...],
@@ -55,7 +56,7 @@ class Focal(SpecModel):
 class Dice(SpecModel):
     """1 - the mean Dice coefficient of the classes in a batch (Milletari et al. 2016, V-Net).
 
-    `cross_entropy` adds this share of the cross-entropy, which makes its gradients smoother.
+    `cross_entropy` is the factor of a cross-entropy that is added, which makes gradients smoother.
     """
 
     kind: Literal["dice"] = "dice"
@@ -82,9 +83,12 @@ class Huber(SpecModel):
     delta: float = Field(default=1.0, gt=0, le=1e6)
 
 
-def from_name(value: Any) -> Any:
-    """A kind given by its name alone, as a document."""
-    return {"kind": value} if isinstance(value, str) else value
+class PackageLoss(PackageReference):
+    """A loss of a Python package that the operator has installed on workers."""
+
+    group: ClassVar[EntryPointGroup] = "ampcore.losses"
+    section: ClassVar[str] = "task.loss"
+    kind: Literal["package"] = "package"
 
 
 LossSpec = Annotated[
@@ -95,7 +99,8 @@ LossSpec = Annotated[
         | Dice
         | MeanSquaredError
         | MeanAbsoluteError
-        | Huber,
+        | Huber
+        | PackageLoss,
         Field(discriminator="kind"),
     ],
     BeforeValidator(from_name),

@@ -1,14 +1,15 @@
 """The metrics that a spec can name, one class per kind; all accumulate in float32."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ampcore.spec.base import SpecModel
-from ampcore.spec.losses import from_name
+from ampcore.spec.base import SpecModel, from_name
 
 Average = Literal["macro", "micro"]
-"""macro: the mean over the classes that occur; micro: over all examples together."""
+"""macro: the mean over the classes that occur; micro: over all examples together, and
+the name of the metric ends in `_micro`."""
 
 
 class Accuracy(SpecModel):
@@ -100,4 +101,33 @@ MetricSpec = Annotated[
     BeforeValidator(from_name),
 ]
 """A metric: its kind alone, or with its options."""
+
+_HIGHER_IS_BETTER: Final = frozenset({"accuracy", "acc", "precision", "recall", "f1", "iou", "auc"})
+_LOWER_IS_BETTER: Final = frozenset({"loss", "mae", "mse", "rmse", "perplexity"})
+MICRO: Final = "_micro"
+"""Ends the name of a metric with a micro average."""
+_TOP_K: Final = re.compile(r"(?:^|_)top_\d+$")
+
+
+def metric_name(metric: MetricSpec) -> str:
+    """The name of a metric in evaluations, without `val_`."""
+    if isinstance(metric, TopK):
+        return f"top_{metric.k}"
+    is_micro = getattr(metric, "average", "macro") == "micro"
+    return f"{metric.kind}{MICRO}" if is_micro else metric.kind
+
+
+def better(name: str) -> Literal["min", "max"] | None:
+    """Whether lower or higher values of a metric are better; None for unknown names.
+
+    The metric of one of several outputs is named `OUTPUT_METRIC`, the loss of a network
+    `loss/NETWORK`.
+    """
+    whole = name.partition("/")[0].removesuffix(MICRO)
+    kinds = {whole.rpartition("_")[2], name.removeprefix("val_")}
+    if kinds & _LOWER_IS_BETTER:
+        return "min"
+    return "max" if kinds & _HIGHER_IS_BETTER or _TOP_K.search(name) else None
+
+
 Metrics = Annotated[tuple[MetricSpec, ...], Field(strict=False, max_length=32)]

@@ -6,11 +6,13 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticKnownError
 
 from ampcore.spec.base import LayerSizes, Probability, SpecModel, Units
+from ampcore.spec.bundle import BundleReference, EntryPoint, Options
 from ampcore.spec.layers.base import InputNames
 from ampcore.spec.layers.entry import LayerEntry
 from ampcore.spec.layers.fields import LayerName, Sizes
 from ampcore.spec.layers.inference import MAX_RANK
 from ampcore.spec.layers.network import Network, connect
+from ampcore.spec.package import EntryPointGroup, PackageReference
 
 Activation = Literal["relu", "gelu", "tanh", "sigmoid", "elu", "selu", "silu", "linear"]
 
@@ -198,13 +200,36 @@ class Layers(Model):
         Field(strict=False, max_length=1024, json_schema_extra={"minItems": 1}),
         AfterValidator(_check_not_empty),
     ]
-    """The layers, or calls of a layer above, `{reuse: NAME}`: see [layers](layers.md)."""
+    """The layers, and further calls of them, `{reuse: NAME}`: see [layers](layers.md)."""
     outputs: InputNames | None = None
     """The names of the layers whose outputs are those of the model; by default the last."""
 
     def connect(self) -> Network:
         """The calls of the layers in the order of their inputs, or the problems with them."""
         return connect(self.layers, tuple(self.inputs), self.outputs or ())
+
+
+class Bundle(Model):
+    """A Keras model that Python code of your own builds, in a sandbox.
+
+    It needs a token with the right `code`: see [own models](../guides/own-models.md).
+    """
+
+    kind: Literal["bundle"] = "bundle"
+    bundle: BundleReference
+    """The SHA-256 of the code; `ampctl submit --code FOLDER` fills it in."""
+    build: EntryPoint = "net:build"
+    """The module and its function that returns the model."""
+    options: Options = Field(default_factory=dict)
+    """The first argument of that function: a JSON object of up to 16 KiB and 8 levels."""
+
+
+class Package(Model, PackageReference):
+    """A model of a Python package that the operator has installed on workers."""
+
+    group: ClassVar[EntryPointGroup] = "ampcore.models"
+    section: ClassVar[str] = "model"
+    kind: Literal["package"] = "package"
 
 
 ModelSpec = Annotated[
@@ -217,6 +242,8 @@ ModelSpec = Annotated[
     | LstmLm
     | TransformerLm
     | KerasApplication
-    | Layers,
+    | Layers
+    | Bundle
+    | Package,
     Field(discriminator="kind"),
 ]

@@ -5,6 +5,7 @@ jmp and DeepSpeed and a maximum at which float32 arithmetic stays finite.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -66,16 +67,25 @@ def _check_regex(pattern: str) -> str:
     return pattern
 
 
+LayerPattern = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_regex)]
+"""A regular expression that is searched in the path of a layer."""
+
+
 class Override(SpecModel):
     """A dtype for the layers whose path matches a regular expression; the last match wins."""
 
-    layers: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_regex)]
+    layers: LayerPattern
     dtype: Dtype
 
 
-def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
-    if matching_is_slow(override.layers for override in overrides):
+def check_matching_cost(patterns: Iterable[str]) -> None:
+    """Raise ValueError if matching all the regular expressions could take over a second."""
+    if matching_is_slow(patterns):
         raise ValueError("regular expressions that can all be matched within a second")
+
+
+def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
+    check_matching_cost(override.layers for override in overrides)
     return overrides
 
 

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from ampcore.spec.text import plural
 
 Location = tuple[int | str, ...]
+Parts = dict[str, Any]
+"""The valid sections of a spec by name."""
 MAX_RECEIVED = 80
 MAX_PROBLEMS = 100
 """Beyond this number problems are only counted, because suggestions take time to compute."""

@@ -13,15 +13,15 @@ TargetKind = Literal["class", "labels", "numbers", "input"]
 input itself."""
 
 LOSSES: Final[dict[TargetKind, tuple[str, ...]]] = {
-    "class": ("cross_entropy", "focal", "dice"),
-    "labels": ("binary_cross_entropy", "focal", "dice"),
-    "numbers": ("mse", "mae", "huber"),
-    "input": ("mse", "mae", "huber", "binary_cross_entropy"),
+    "class": ("cross_entropy", "focal", "dice", "package"),
+    "labels": ("binary_cross_entropy", "focal", "dice", "package"),
+    "numbers": ("mse", "mae", "huber", "package"),
+    "input": ("mse", "mae", "huber", "binary_cross_entropy", "package"),
 }
 """The losses of each kind of target; the first is the default."""
 
 METRICS: Final[dict[TargetKind, tuple[str, ...]]] = {
-    "class": (*("accuracy", "top_k", "precision", "recall", "f1", "iou", "auc", "perplexity"),),
+    "class": ("accuracy", "top_k", "precision", "recall", "f1", "iou", "auc", "perplexity"),
     "labels": ("accuracy", "precision", "recall", "f1", "iou", "auc"),
     "numbers": ("mae", "mse", "rmse"),
     "input": ("mae", "mse", "rmse"),
@@ -142,3 +142,10 @@ TaskSpec = Annotated[
     | Outputs,
     Field(discriminator="kind"),
 ]
+
+
+def tasks_by_pointer(task: TaskSpec | None) -> dict[str, SingleTask]:
+    """By its JSON pointer in the spec, what each output predicts."""
+    if isinstance(task, Outputs):
+        return {f"/task/outputs/{name}/task": output.task for name, output in task.outputs.items()}
+    return {"/task": task} if task is not None else {}

@@ -1,6 +1,6 @@
 """Counts and lists of names for messages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 MAX_NAMES: Final = 5
@@ -16,3 +16,8 @@ def join_names(names: Iterable[object], max_names: int = MAX_NAMES) -> str:
     every = list(names)
     more = len(every) - max_names
     return ", ".join(map(str, every[:max_names])) + (f" and {more} more" if more > 0 else "")
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first names of a list that may itself be incomplete, so that the rest is not counted."""
+    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")

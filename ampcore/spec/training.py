@@ -7,6 +7,27 @@ from pydantic import Field
 from ampcore.spec.base import SpecModel
 
 
+class Best(SpecModel):
+    """What makes an evaluation the best one."""
+
+    metric: str = Field(default="val_loss", pattern="^val_.", max_length=200)
+    """`val_loss`, or `val_` and a metric of the task; for one of several outputs,
+    `val_OUTPUT_METRIC`."""
+    mode: Literal["auto", "min", "max"] = "auto"
+    """Whether lower or higher values are better; auto: decided by the metric."""
+
+
+class EarlyStopping(SpecModel):
+    """Ends the training when evaluations no longer improve."""
+
+    patience: int = Field(default=3, ge=1, le=1_000_000)
+    """The evaluations in a row without improvement after which the training ends."""
+    min_delta: float = Field(default=0.0, ge=0, le=1e12)
+    """A value counts as an improvement if it is better by more than this."""
+    start_epoch: int = Field(default=0, ge=0, le=10_000_000)
+    """Evaluations in the first epochs, so many, do not count."""
+
+
 class Train(SpecModel):
     """The length of the training, evaluation and checkpoints."""
 
@@ -18,6 +39,20 @@ class Train(SpecModel):
     eval_every_epochs: int = Field(default=1, ge=1, le=10_000_000)
     checkpoint_every_s: float | None = Field(default=60.0, gt=0)
     """Seconds between two checkpoints; null: save one only when the run is stopped or fails."""
+    best: Best | None = None
+    """Marks the evaluation with the best value of a metric. Null: of `val_loss`, if
+    `early_stopping` or `keep` needs one."""
+    early_stopping: EarlyStopping | None = None
+    """Null: train to the end."""
+    keep: Literal["last", "best", "both"] = "last"
+    """Which weights become the trained model: the last ones, those of the best evaluation, or the
+    last ones and, in a second file, the best ones."""
+
+    @property
+    def best_by(self) -> Best | None:
+        """How the best evaluation is found; None if nothing asks for it."""
+        is_needed = self.early_stopping is not None or self.keep != "last"
+        return self.best or (Best() if is_needed else None)
 
 
 class Guard(SpecModel):

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, Final
 
 _LENGTHS: Final = struct.Struct(">II")
 MAX_FRAME_BYTES: Final = 64 * 2**20
+MAX_HEADER_BYTES: Final = 8 * 2**20
+"""Parsed JSON takes up to twenty times as much memory."""
 
 
 class FrameType(StrEnum):
@@ -59,13 +61,25 @@ class FrameReader:
         while len(self._buffer) >= _LENGTHS.size:
             header_size, payload_size = _LENGTHS.unpack_from(self._buffer)
             end = _LENGTHS.size + header_size + payload_size
-            if end > MAX_FRAME_BYTES:
+            if end > MAX_FRAME_BYTES or header_size > MAX_HEADER_BYTES:
                 raise ValueError(
-                    f"expected a frame of at most {MAX_FRAME_BYTES} bytes, received {end}"
+                    f"expected a frame of at most {MAX_FRAME_BYTES} bytes with a header of at "
+                    f"most {MAX_HEADER_BYTES}, received {end} and {header_size}"
                 )
             if len(self._buffer) < end:
                 return
             body = bytes(self._buffer[_LENGTHS.size : end])
             del self._buffer[:end]
-            header = json.loads(body[:header_size])
-            yield Frame(FrameType(header.pop("type")), header, body[header_size:], end)
+            frame_type, header = _parse_header(body[:header_size])
+            yield Frame(frame_type, header, body[header_size:], end)
+
+
+def _parse_header(data: bytes) -> tuple[FrameType, dict[str, Any]]:
+    """The type and the other fields. Raises ValueError on anything that is not a header."""
+    try:
+        header = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("expected a header, received deeply nested JSON") from error
+    if not isinstance(header, dict) or "type" not in header:
+        raise ValueError("expected a header with a type, received other JSON")
+    return FrameType(header.pop("type")), header

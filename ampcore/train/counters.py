@@ -8,6 +8,7 @@ from ampcore import __version__
 from ampcore.checkpoint import Manifest
 from ampcore.errors import IncompatibleCheckpoint
 from ampcore.spec.text import plural
+from ampcore.train.best_evaluation import BestState
 from ampcore.train.totals import Totals
 
 
@@ -36,6 +37,8 @@ class RunCounters(BaseModel):
     in_float32: bool = False
     """Whether the run has fallen back to float32."""
     diagnosis: dict[str, Any] = Field(default_factory=dict)
+    best: BestState | None = None
+    """The best evaluation, if the run looks for one."""
     good_state: GoodStateCounters | None = None
     """The counters of the rollback state, if the checkpoint contains its arrays."""
 

@@ -6,6 +6,7 @@ window with the whole epoch; larger data is streamed with tf.data, with prefetch
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -13,9 +14,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import ArrayExamples, Batch, Examples
-from ampcore.data.batches import BatchSource
+from ampcore.data.batches import SOURCE, BatchSource
 from ampcore.data.examples import example_bytes
-from ampcore.errors import IncompatibleCheckpoint
+from ampcore.errors import IncompatibleCheckpoint, InvalidData
 
 # Salts the generator, so that other users of the job's seed draw other numbers.
 SEED_SALT = 2
@@ -158,6 +159,8 @@ class StreamedFeed:
         self._windows = -(-order.steps // self._window_steps)
         self._ordered: tuple[int, NDArray[np.int64]] | None = None
         self._stream: Iterator[Any] | None = None
+        self._error: Exception | None = None
+        """An error while reading, which tf.data would replace by one of its own."""
         self._current: tuple[int, Batch] | None = None
 
     def window(self, epoch: int, batch: int) -> Window:
@@ -172,7 +175,12 @@ class StreamedFeed:
         follows = self._current is not None and number == self._current[0] + 1
         if self._stream is None or not follows:
             self._stream = iter(self._dataset(number))
-        parts = next(self._stream)
+        try:
+            parts = next(self._stream)
+        except tf.errors.OpError:
+            if self._error is None:
+                raise
+            raise self._error from None
         window: Batch = tf.nest.pack_sequence_as(self._examples.spec, parts)
         return window
 
@@ -195,6 +203,13 @@ class StreamedFeed:
         )
 
     def _read(self, number: int) -> list[NDArray[Any]]:
+        try:
+            return self._parts(number)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _parts(self, number: int) -> list[NDArray[Any]]:
         epoch = int(number) // self._windows
         if self._ordered is None or self._ordered[0] != epoch:
             self._ordered = (epoch, self.order.of_epoch(epoch))
@@ -278,15 +293,44 @@ class BatchFeed:
         while True:
             first = window * self._window_steps
             batches = self._source.epoch(epoch, first * self._step_batches)
-            for steps in self._steps_of_windows(first):
-                yield self._joined([next(batches) for _ in range(steps * self._step_batches)])
+            for start, steps in self._steps_of_windows(first):
+                index = start * self._step_batches
+                yield self._joined(self._whole(batches, index, steps * self._step_batches))
             # The rest of the epoch is read, since a source may act at its end.
             deque(batches, maxlen=0)
             epoch, window = epoch + 1, 0
 
-    def _steps_of_windows(self, first: int) -> Iterator[int]:
+    def _steps_of_windows(self, first: int) -> Iterator[tuple[int, int]]:
+        """The first step of each window from this step on, and how many it has."""
         for start in range(first, self.order.steps, self._window_steps):
-            yield min(self._window_steps, self.order.steps - start)
+            yield start, min(self._window_steps, self.order.steps - start)
+
+    def _whole(self, batches: Iterator[Batch], first: int, count: int) -> list[Batch]:
+        """The next `count` batches of an epoch, from the one with index `first` on.
+
+        Raises:
+            InvalidData: The epoch ends before, or a batch is smaller than the first one.
+        """
+        found = list(islice(batches, count))
+        size = self._source.batch_size
+        for index, batch in enumerate(found, start=first):
+            if (rows := len(batch.parts[0])) != size:
+                raise InvalidData(
+                    SOURCE,
+                    f"batch {index}",
+                    expected=f"{size} examples, as in the first batch (one smaller batch after the "
+                    "last step of an epoch is left out: lower steps_per_epoch, or make batches "
+                    "with drop_remainder=True)",
+                    received=str(rows),
+                )
+        if len(found) < count:
+            raise InvalidData(
+                SOURCE,
+                f"batch {first + len(found)}",
+                expected=f"{self._source.batches} batches in an epoch, as steps_per_epoch says",
+                received="the end of the data",
+            )
+        return found
 
     def _joined(self, batches: list[Batch]) -> tuple[NDArray[Any], ...]:
         size = self._window_steps * self.order.step_examples

@@ -1,4 +1,4 @@
-"""Makes a KerasJob of what a program gives to `Trainer.from_keras`."""
+"""Builds a KerasJob from the arguments of `Trainer.from_keras`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +11,7 @@ from ampcore.data.local import LocalDataset, local_dataset
 from ampcore.errors import InvalidData, InvalidModel
 from ampcore.losses import as_loss
 from ampcore.metrics import as_metric
-from ampcore.models.supervised import Objective, by_output, flat_outputs
+from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
 from ampcore.spec.optimizer import Optimizer
 from ampcore.train.keras_job import KerasJob
 from ampcore.train.local_spec import KerasOptimizer, LocalSpec
@@ -51,7 +51,9 @@ def keras_job(
         shuffle=shuffle,
         seed=seed if isinstance(seed, int) else 0,
     )
-    made = objectives(model, examples, loss, loss_weights, metrics)
+    targets = examples.train.spec.y
+    given = {"loss": loss, "loss_weights": loss_weights, "metrics": metrics}
+    made = objectives(model, examples.example, targets, **given)
     spec = LocalSpec.parse(
         {
             **sections,
@@ -123,7 +125,7 @@ def optimizer_section(given: object) -> tuple[Any, Any | None]:
         given: A name, the section of a spec, or an optimizer of Keras.
 
     Raises:
-        InvalidModel: It is none of these.
+        InvalidModel: It is none of these, or an optimizer that cannot be copied.
     """
     if isinstance(given, Optimizer):
         return given.model_dump(), None
@@ -155,19 +157,24 @@ def optimizer_section(given: object) -> tuple[Any, Any | None]:
 
 
 def objectives(
-    model: Any,
-    data: LocalDataset,
-    loss: Any,
-    loss_weights: Any,
-    metrics: Any,
+    model: Any, example: Any, y: Any, *, loss: Any, loss_weights: Any, metrics: Any
 ) -> dict[str, Objective]:
     """The loss and the metrics of each output, by the name of the output.
 
+    Args:
+        model: A built keras.Model.
+        example: The inputs of one example.
+        y: The tf.TensorSpec of each target of one example.
+        loss: As of `Trainer.from_keras`, and so are the others.
+        loss_weights: The factor of each output's loss.
+        metrics: The metrics of each output.
+
     Raises:
-        InvalidModel: A loss or metric is unknown, or belongs to no output.
-        InvalidData: The targets do not match the outputs.
+        InvalidModel: A loss or metric is unknown, or belongs to no output, or two metrics have
+            the same name.
+        InvalidData: The inputs do not match those of the model, or the targets its outputs.
     """
-    outputs = model(data.example)
+    outputs = _call(model, example)
     predictions = [
         tf.TensorSpec(tensor.shape[1:], tensor.dtype) for tensor in flat_outputs(outputs)
     ]
@@ -176,11 +183,11 @@ def objectives(
         name: None if given is None else as_loss(given, f"loss[{name!r}]")
         for name, given in _for_outputs(loss, names, "loss").items()
     }
-    targets = by_output(data.train.spec.y, names)
+    targets = by_output(y, names)
     _check_targets(names, losses, targets)
     weights = _for_outputs(loss_weights, names, "loss_weights")
     given_metrics = _for_outputs(metrics, names, "metrics", lists_are_values=True)
-    return {
+    made = {
         name: Objective(
             losses[name],
             1.0 if weights[name] is None else float(weights[name]),
@@ -191,6 +198,23 @@ def objectives(
         )
         for name, prediction in zip(names, predictions, strict=True)
     }
+    trackers(made)  # checks the names before the run
+    return made
+
+
+def _call(model: Any, example: Any) -> Any:
+    """The outputs for an example of the data."""
+    try:
+        return model(example)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        given = tf.nest.map_structure(lambda part: (None, *part.shape[1:]), example)
+        known = getattr(model, "input_shape", None)
+        raise InvalidData(
+            "data",
+            "x",
+            expected=f"inputs that the model can be called on{f', {known}' if known else ''}",
+            received=str(given),
+        ) from error
 
 
 def output_names(model: Any, outputs: Any) -> list[str]:
@@ -268,10 +292,17 @@ def _check_targets(
 
 
 def _describe(optimizer: Any) -> KerasOptimizer:
-    config = dict(optimizer.get_config())
-    rate = config.pop("learning_rate", None)
     probe = keras.Variable([0.0])
-    copy = type(optimizer).from_config(optimizer.get_config())
+    try:
+        config = dict(optimizer.get_config())
+        copy = type(optimizer).from_config(optimizer.get_config())
+    except (TypeError, ValueError) as error:
+        raise InvalidModel(
+            "optimizer",
+            expected="an optimizer with a get_config that returns the arguments of its constructor",
+            received=type(optimizer).__name__,
+        ) from error
+    rate = config.pop("learning_rate", None)
     before = len(copy.variables)
     copy.build([probe])
     constant = float(rate) if isinstance(rate, int | float) else 1.0

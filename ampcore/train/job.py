@@ -1,19 +1,28 @@
 """What a run trains: its settings, and how its data, task and optimizers are made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 from ampcore import data, models, optimizers
 from ampcore.data import Dataset
+from ampcore.errors import TrainingError, UnusableWeights
+from ampcore.models.frozen_layers import freeze_layers
+from ampcore.models.initial_weights import take_weights
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.spec import JobSpec
+from ampcore.spec.initial_weights import Init
 from ampcore.spec.precision import NoScale, Precision
 from ampcore.spec.run import RunSpec
+from ampcore.spec.text import join_names
+from ampcore.telemetry import Event, EventType
 from ampcore.train.clip import Clip
+
+MAX_NAMED = 4
+"""The maximum number of names in a warning."""
 
 
 class TrainingJob(ABC):
@@ -37,12 +46,24 @@ class TrainingJob(ABC):
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer of a network, not built yet, and the limits of its gradients."""
 
+    def set_initial_weights(self, task: Task) -> Sequence[Event]:
+        """Replace the random weights of a run that begins; not called for one that is resumed.
+
+        Returns:
+            The events that tell what was replaced.
+        """
+        return ()
+
     def in_float32(self) -> "TrainingJob":
         """The same job in float32, without a loss scale."""
         plain = {"precision": Precision(), "loss_scale": NoScale()}
         changed = copy(self)
         changed.spec = self.spec.model_copy(update=plain)
         return changed
+
+    def explain(self, error: Exception) -> TrainingError | None:
+        """An unexpected error in the words of what the run trains; None if it has none."""
+        return None
 
     def on_success(self, task: Task) -> None:  # noqa: B027 - most jobs have nothing to do
         """Called with the trained task at the end of a complete run."""
@@ -56,6 +77,7 @@ class SpecJob(TrainingJob):
         data_root: The folder that a path in the spec is relative to and cannot leave; None: any
             path is allowed.
         datasets: The local file of each dataset that the spec may name.
+        init: The local safetensors file of the initial weights.
     """
 
     def __init__(
@@ -63,9 +85,11 @@ class SpecJob(TrainingJob):
         spec: JobSpec,
         data_root: Path | None = None,
         datasets: Mapping[str, Path] | None = None,
+        *,
+        init: Path | None = None,
     ) -> None:
         self.spec: JobSpec = spec
-        self._data_root, self._datasets = data_root, datasets
+        self._data_root, self._datasets, self._init = data_root, datasets, init
 
     def load_data(self) -> Dataset:
         """The data that the spec names."""
@@ -83,7 +107,31 @@ class SpecJob(TrainingJob):
         """The model that the spec names, for this data."""
         spec, signature = self.spec, dataset.require_signature()
         augmentation = getattr(spec.data, "augmentation", ())
-        return models.build(spec.model, signature, policies, spec.task, augmentation)
+        return self.freeze(models.build(spec.model, signature, policies, spec.task, augmentation))
+
+    def freeze(self, task: Task) -> Task:
+        """The task, whose layers that the spec freezes are not trained."""
+        freeze_layers(task, self.spec.init.freeze if self.spec.init is not None else ())
+        return task
+
+    def set_initial_weights(self, task: Task) -> Sequence[Event]:
+        """Take the weights of the file, as `init` in the spec says.
+
+        Raises UnreadableWeights, UnusableWeights and InvalidModel.
+        """
+        if self._init is None:
+            if self.spec.init is None:
+                return ()
+            raise UnusableWeights(
+                "init", expected="a local file of weights (--init FILE)", received="none"
+            )
+        report = take_weights(task.networks, self._init, self.spec.init or Init())
+        events = [Event(EventType.WEIGHTS_LOADED, None, report.to_json())]
+        if report.frozen_at_random:
+            names = join_names(report.frozen_at_random, MAX_NAMED)
+            message = f"Frozen weights keep their random values: {names}."
+            events.append(Event.warning("frozen_at_random", message))
+        return events
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer that the spec names for this network."""

@@ -18,6 +18,18 @@ NETWORK: Final = "model"
 """The name of the network, and of its file."""
 
 
+def copied_network(model: Any, example: Any, policies: LayerPolicies) -> Network:
+    """A network with a copy of a model, in the policy's dtypes.
+
+    A subclassed model without a get_config is not copied, but given its dtypes when it is called.
+    """
+    if not can_recreate(model):
+        return Network(NETWORK, model, policies.in_place(model, example))
+    converted = policies.apply(model, example)
+    copied = copy_model(model, example) if converted is model else converted
+    return Network(NETWORK, copied)
+
+
 class KerasJob(TrainingJob):
     """A Keras model that is trained on given data.
 
@@ -54,13 +66,7 @@ class KerasJob(TrainingJob):
 
         A subclassed model without a get_config is not copied: all tasks have its variables.
         """
-        model, example = self.model, self._data.example
-        if not can_recreate(model):
-            network = Network(NETWORK, model, policies.in_place(model, example))
-        else:
-            converted = policies.apply(model, example)
-            copied = copy_model(model, example) if converted is model else converted
-            network = Network(NETWORK, copied)
+        network = copied_network(self.model, self._data.example, policies)
         return SupervisedTask(network, self._objectives)
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:

@@ -16,8 +16,8 @@ from ampcore.spec.optimizer import (
 )
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import SpecValidationError, from_pydantic
-from ampcore.spec.rules import loss_scale_bounds, nesterov_needs_momentum
 from ampcore.spec.training import Guard, Runtime, Train
+from ampcore.spec.training_rules import loss_scale_bounds, nesterov_needs_momentum
 
 
 class KerasModel(SpecModel):

@@ -27,6 +27,8 @@ class GoodState:
     """The counters for a checkpoint of this state; None if it was read from a checkpoint."""
     rollbacks: int = 0
     """The number of rollbacks to it."""
+    best: Arrays | None = None
+    """The weights of the best evaluation until then, if the run keeps them."""
 
 
 class Recovery:

@@ -13,7 +13,11 @@ from ampcore.models.task import Network
 class TrainResult:
     """The outcome of a run; `val_loss` and `val_accuracy` are None without validation data.
 
-    `metrics` has the values of the last evaluation, by name: `val_loss` and all others.
+    `metrics` has the values of an evaluation of the saved model, by name: `val_loss` and all
+    others. It is the last evaluation, or with `train.keep: best` the best one. `best` tells which
+    evaluation was the best: its `metric`, `value`, `epoch` (from 0), `steps` and `metrics`; None
+    unless the spec asks for it. `stopped_early` has `epoch`, `metric` and `best` of a run that
+    early stopping ended; else None.
     `final_loss` is the loss of the last applied step. `weights_digest` is the SHA-256 of
     all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
     compilation) when there is more than one. `peak_memory_bytes` is the device's where TensorFlow
@@ -37,6 +41,10 @@ class TrainResult:
     model_files: tuple[Path, ...] = ()
     stopped: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
+    best: Mapping[str, Any] | None = None
+    stopped_early: Mapping[str, Any] | None = None
+    best_model_files: tuple[Path, ...] = ()
+    """With `train.keep: both`, the models with the best weights."""
 
     @property
     def model_file(self) -> Path | None:
@@ -62,6 +70,9 @@ class TrainResult:
             "scale_health": self.scale_health,
             "weights_digest": self.weights_digest,
             "model_file": self.model_file.name if self.model_file else None,
+            "best": None if self.best is None else dict(self.best),
+            "stopped_early": None if self.stopped_early is None else dict(self.stopped_early),
+            "best_model_file": self.best_model_files[0].name if self.best_model_files else None,
         }
 
 

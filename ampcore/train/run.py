@@ -1,6 +1,7 @@
 """One run of a job: trains block by block; evaluates, saves and recovers between blocks."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,10 @@ from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, StepBlock
 from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
+from ampcore.train.best_evaluation import BestEvaluation, BestState, best_evaluation
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import GoodStateCounters, RunCounters
-from ampcore.train.evaluate import Evaluator
+from ampcore.train.evaluate import Evaluation, Evaluator
 from ampcore.train.feed import Feed
 from ampcore.train.guard import (
     DamagedState,
@@ -74,7 +76,12 @@ class Run:
         self._warned_unsaved = False
         """Whether a warning was emitted that the current state is too damaged to be saved."""
         self._engine_before = "graph"
+        self.best_arrays: Arrays | None = None
+        """The weights of the best evaluation, if the spec keeps them."""
         self._use_session(context.build_session(float32=float32))
+        self.best = best_evaluation(
+            self._spec.train, self.session.task, has_validation=self._evaluator is not None
+        )
 
     def _use_session(self, session: Session) -> None:
         self.session = session
@@ -96,18 +103,25 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps of the plan are completed."""
-        return self.steps_left <= 0
+        """Whether all steps of the plan are completed, or the run has stopped early."""
+        return self.steps_left <= 0 or self.has_stopped_early
+
+    @property
+    def has_stopped_early(self) -> bool:
+        """Whether the run has ended because its evaluations no longer improved."""
+        return self.best is not None and self.best.has_stopped
 
     @property
     def steps_left(self) -> int:
         """The number of remaining steps of the plan."""
         return self._plan.total_steps - self.totals.steps
 
-    def start(self) -> None:
-        """Begin at the first step."""
+    def start(self) -> Sequence[Event]:
+        """Begin at the first step, with the job's initial weights; returns what they are."""
+        events = self._context.job.set_initial_weights(self.session.task)
         if self._needs_snapshots:
             self._keep_snapshot(self.session.capture())
+        return events
 
     def advance(self) -> None:
         """Train one block: report it, explain a skip, recover, evaluate, save."""
@@ -151,6 +165,8 @@ class Run:
             found = f"the last loss is {loss}"
         elif self.guard.damage is not None:
             found = self.guard.damage
+        elif self.best_arrays is not None and (names := nonfinite_names(self.best_arrays)):
+            found = f"{join_names(names)} of the best evaluation hold non-finite values"
         else:
             return
         raise NonFiniteResult(
@@ -170,12 +186,13 @@ class Run:
             good = None  # the same state
         self._warned_unsaved = False
         counters = self._counters(good).to_json()
-        self._save(self.totals.steps, arrays, counters, good.arrays if good else None)
+        good_arrays = good.arrays if good else None
+        self._save(self.totals.steps, arrays, counters, good_arrays, self.best_arrays)
 
     def _save_good_state(self, damage: str) -> None:
         good, saved = self.recovery.good, self._saver.saved_steps
         if good is not None and good.counters is not None and (saved is None or good.steps > saved):
-            self._save(good.steps, good.arrays, good.counters)
+            self._save(good.steps, good.arrays, good.counters, best=good.best)
         if not self._warned_unsaved:
             self._warned_unsaved = True
             left = self._saver.saved_steps
@@ -191,7 +208,12 @@ class Run:
             )
 
     def _save(
-        self, steps: int, arrays: Arrays, counters: dict[str, Any], good: Arrays | None = None
+        self,
+        steps: int,
+        arrays: Arrays,
+        counters: dict[str, Any],
+        good: Arrays | None = None,
+        best: Arrays | None = None,
     ) -> None:
         # A resumed run does not report the steps before its checkpoint again.
         self._callback_buffer.flush()
@@ -199,7 +221,7 @@ class Run:
         # A run that was already complete when it was resumed has no engine.
         engine = self.session.engine or self._engine_before
         made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
-        self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good)))
+        self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good, best)))
         if not self._needs_snapshots:
             self.recovery.discard()
 
@@ -220,7 +242,8 @@ class Run:
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
 
     def _keep_snapshot(self, arrays: Arrays) -> None:
-        self.recovery.keep(GoodState(arrays, self.totals.steps, self._counters().to_json()))
+        counters = self._counters().to_json()
+        self.recovery.keep(GoodState(arrays, self.totals.steps, counters, best=self.best_arrays))
 
     def restore(self, found: Checkpoint) -> None:
         """Resume from a checkpoint. Raises IncompatibleCheckpoint."""
@@ -234,8 +257,19 @@ class Run:
         self.guard.consecutive_bad_steps = counters.guard_row if counters.guard_row < limit else 0
         self._warned_of_damage = counters.warned_of_damage
         self.diagnostics.restore(counters.diagnosis)
+        self._restore_best(counters.best, found.best_arrays)
         if self.recovery.can_recover:
             self.recovery.keep(self._restored_good_state(found, counters.good_state))
+
+    def _restore_best(self, saved: BestState | None, arrays: Arrays | None) -> None:
+        if self.best is None:
+            return
+        epochs, _ = self._plan.position(self.totals.steps)
+        is_used = self.best.restore(
+            saved, steps=self.totals.steps, epochs=epochs, has_weights=arrays is not None
+        )
+        if is_used and self.best.keeps_weights:
+            self.best_arrays = arrays
 
     def _restored_good_state(
         self, found: Checkpoint, counters: GoodStateCounters | None
@@ -254,6 +288,7 @@ class Run:
             warned_of_damage=self._warned_of_damage,
             in_float32=self.recovery.in_float32,
             diagnosis=self.diagnostics.to_json(),
+            best=self.best.state if self.best is not None else None,
             good_state=kept,
         )
 
@@ -290,7 +325,29 @@ class Run:
     def _evaluate(self) -> None:
         if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
             evaluation = self._evaluator(self.session.evaluation_weights())
-            self._callback_buffer.event(self.totals.keep(evaluation))
+            is_best = self.best is not None and self._is_best(self.best, evaluation)
+            self._callback_buffer.event(self.totals.keep(evaluation, is_best=is_best))
+            if self.best is not None and self.best.has_stopped:
+                self._callback_buffer.event(
+                    self.best.stopped_event(
+                        self.last_epoch(self.best.state.steps), self.last_epoch(self.totals.steps)
+                    )
+                )
+
+    def _is_best(self, best: BestEvaluation, evaluation: Evaluation) -> bool:
+        """Whether the evaluation is the best so far; then its weights are kept if needed."""
+        epochs, _ = self._plan.position(self.totals.steps)
+        is_best = best.observe(
+            evaluation, steps=self.totals.steps, epochs=epochs, is_last=self.steps_left <= 0
+        )
+        if is_best and best.keeps_weights:
+            self.best_arrays = self.session.capture_model()
+        return is_best
+
+    def last_epoch(self, done: int) -> int:
+        """The epoch of the last of `done` steps, counted from 0."""
+        epoch, _ = self._plan.position(max(done - 1, 0))
+        return epoch
 
     def _recover(self, failure: GuardFailure) -> Arrays | None:
         """Roll back to the good state; returns the state that replaces it, if any."""

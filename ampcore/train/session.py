@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore import optimizers, precision
-from ampcore.checkpoint import array_is_finite, state
+from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
@@ -209,6 +209,20 @@ class Session:
     def capture(self) -> state.Arrays:
         """Copy everything that the next step depends on to the host."""
         return state.capture(self.networks, self.optimizers, self.states)
+
+    def capture_model(self) -> state.Arrays:
+        """Copy the models to the host as they are evaluated: with averages as their weights."""
+        return state.capture_model(self.networks, self.evaluation_weights())
+
+    def restore_model(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Assign what `capture_model` copied, perhaps in another precision.
+
+        Raises:
+            IncompatibleCheckpoint: The arrays are not those of the models.
+        """
+        variables = state.model_variables(self.networks)
+        expected = {name: (tuple(each.shape), each.dtype) for name, each in variables}
+        state.restore_model(self.networks, match_arrays(arrays, expected))
 
     def expected_arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """The shape and dtype of every variable that `restore` needs, by name."""

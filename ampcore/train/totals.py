@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,11 @@ class Totals:
         self.epoch = Epoch()
         return event
 
-    def keep(self, evaluation: Evaluation) -> Event:
-        """Keep the evaluation after the steps so far; returns its event."""
+    def keep(self, evaluation: Evaluation, *, is_best: bool = False) -> Event:
+        """Keep the evaluation after the steps so far; returns its event.
+
+        The event has `best: true` if the evaluation is better than all before it.
+        """
         self.evaluation = dict(evaluation)
-        return Event(EventType.EVALUATION, self.steps - 1, dict(evaluation))
+        data: dict[str, Any] = {**evaluation, **({"best": True} if is_best else {})}
+        return Event(EventType.EVALUATION, self.steps - 1, data)

@@ -10,7 +10,6 @@ import keras
 import tensorflow as tf
 
 from ampcore.checkpoint import Checkpoint
-from ampcore.checkpoint.model_files import save_models, save_signature
 from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
 from ampcore.data import Dataset
 from ampcore.diagnostics import hardware
@@ -20,8 +19,10 @@ from ampcore.errors import OutOfMemory, TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.model import Bundle
 from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, EventType
+from ampcore.train.bundle_job import BundleJob
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
@@ -29,12 +30,12 @@ from ampcore.train.feed import feed_for
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.loop import EngineName, engine_name
+from ampcore.train.model_selection import ModelSelection
 from ampcore.train.plan import Plan
 from ampcore.train.result import TrainResult, weights_digest
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run, RunContext
 from ampcore.train.session import parameters
-from ampcore.train.signature import signature_document
 
 ShouldStop = Callable[[], bool]
 
@@ -58,6 +59,10 @@ class Trainer:
         output_dir: The folder for the trained model and the checkpoints; None: they are not saved.
         resume: Resume from the newest checkpoint in `output_dir`; from the beginning without one.
         datasets: The local file of each dataset that the spec may name.
+        bundle: The folder with the code of a `model: {kind: bundle}`. It is imported as it is:
+            only a worker confines it.
+        init: A local safetensors file with the weights to start from, such as the
+            `weights.safetensors` of another run; `init` in the spec says which layers take them.
 
     Raises:
         TypeError: `job` is neither a spec nor another kind of job.
@@ -71,9 +76,17 @@ class Trainer:
         *,
         resume: bool = False,
         datasets: Mapping[str, str | Path] | None = None,
+        bundle: str | Path | None = None,
+        init: str | Path | None = None,
     ) -> None:
         files = {name: Path(file) for name, file in (datasets or {}).items()}
-        self._job = _training_job(job, None if data_root is None else Path(data_root), files)
+        self._job = _training_job(
+            job,
+            data_root=None if data_root is None else Path(data_root),
+            datasets=files,
+            bundle=None if bundle is None else Path(bundle),
+            init=None if init is None else Path(init),
+        )
         self.spec = self._job.spec
         self._resume = resume
         self._output_dir = None if output_dir is None else Path(output_dir)
@@ -94,6 +107,9 @@ class Trainer:
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
         epochs: int = 1,
+        best: Mapping[str, Any] | None = None,
+        early_stopping: Mapping[str, Any] | None = None,
+        keep: Literal["last", "best", "both"] = "last",
         shuffle: bool = True,
         policy: Policy = "float32",
         overrides: Sequence[Any] = (),
@@ -137,8 +153,13 @@ class Trainer:
             validation_data: Examples for validation, in one of the forms of `data`.
             validation_split: The share of arrays that is split off at the end for validation.
             batch_size: For arrays, the examples of a micro-batch; None: 32.
-            steps_per_epoch: For endless batches and generators, the batches of an epoch.
+            steps_per_epoch: For endless batches and generators, the batches of an epoch, all of
+                one size.
             epochs: How often the data is trained on.
+            best: The `metric` that decides which evaluation is the best, and its `mode`.
+            early_stopping: `patience`, `min_delta` and `start_epoch`, as in a spec.
+            keep: Which weights the model gets: the `last` ones, the `best` ones, or the last ones
+                with the best ones saved in a second file (`both`).
             shuffle: Whether arrays, and the batches of a PyDataset, have a new order in each epoch.
             policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`, …
             overrides: Mappings with `layers`, a regular expression, and `dtype`.
@@ -170,7 +191,13 @@ class Trainer:
             sections={
                 "precision": {"policy": policy, "overrides": list(overrides)},
                 **({} if loss_scale is None else {"loss_scale": loss_scale_section(loss_scale)}),
-                "train": {"epochs": epochs, **(train or {})},
+                "train": {
+                    "epochs": epochs,
+                    "keep": keep,
+                    **({} if best is None else {"best": dict(best)}),
+                    **({} if early_stopping is None else {"early_stopping": dict(early_stopping)}),
+                    **(train or {}),
+                },
                 "guard": dict(guard or {}),
                 "runtime": dict(runtime or {}),
             },
@@ -205,6 +232,12 @@ class Trainer:
         with _memory_errors():
             try:
                 return self._run(callback_buffer, should_stop or (lambda: False))
+            except (TrainingError, tf.errors.ResourceExhaustedError, MemoryError):
+                raise
+            except Exception as error:
+                if (explained := self._job.explain(error)) is None:
+                    raise
+                raise explained from error
             finally:
                 callback_buffer.flush()
 
@@ -257,12 +290,13 @@ class Trainer:
             and not precision_changed
         )
         run = Run(context, saver, callback_buffer, float32=float32)
+        loaded: Sequence[Event] = ()
         if saved:
             run.restore(saved)
         else:
-            run.start()
+            loaded = run.start()
         callback_buffer.event(_started_event(context, run))
-        for event in (*_preflight(context, run), *warnings):
+        for event in (*_preflight(context, run), *warnings, *loaded):
             callback_buffer.event(event)
         if found:
             callback_buffer.event(resumed_event(found, differences))
@@ -275,30 +309,23 @@ class Trainer:
         self, run: Run, train_s: float, peak_memory_bytes: int, callback_buffer: CallbackBuffer
     ) -> TrainResult:
         session, totals = run.session, run.totals
+        selection = ModelSelection(run, self.spec.train.keep, callback_buffer)
         if run.is_done:
-            session.assign_averages()
+            selection.assign()
             self._job.on_success(session.task)
-        files = []
+        files: tuple[Path, ...] = ()
+        best_files: tuple[Path, ...] = ()
         if run.is_done and self._output_dir is not None:
-            prepared = run.dataset.prepared
-            layers = prepared.model if prepared is not None else None
-            document = signature_document(run.dataset, session.networks)
-            signature = save_signature(document, self._output_dir)
-            for file in save_models(session.networks, self._output_dir, layers):
-                files.append(file)
-                facts = {
-                    "file": file.name,
-                    "size_bytes": file.stat().st_size,
-                    "signature": signature.name,
-                }
-                callback_buffer.event(Event(EventType.MODEL_SAVED, totals.steps - 1, facts))
+            files = tuple(selection.save(self._output_dir))
+            best_files = tuple(selection.save_best(self._output_dir))
+        metrics = selection.metrics() if run.is_done else totals.evaluation
         return TrainResult(
             steps=totals.steps,
             skipped=totals.skipped,
             final_loss=totals.final_loss,
             final_loss_scale=session.smallest_scale,
-            val_loss=totals.evaluation.get("val_loss"),
-            val_accuracy=totals.evaluation.get("val_accuracy"),
+            val_loss=metrics.get("val_loss"),
+            val_accuracy=metrics.get("val_accuracy"),
             examples_per_s=totals.examples_per_s,
             parameters=parameters(session.task),
             train_s=train_s,
@@ -307,9 +334,12 @@ class Trainer:
             engine=session.engine,
             scale_health=run.diagnostics.scale_health,
             weights_digest=weights_digest(session.networks),
-            model_files=tuple(files),
+            model_files=files,
             stopped=not run.is_done,
-            metrics=totals.evaluation,
+            metrics=metrics,
+            best=selection.best_json(),
+            stopped_early=selection.stopped_json(),
+            best_model_files=best_files,
         )
 
 
@@ -368,10 +398,21 @@ def _started_event(context: RunContext, run: Run) -> Event:
     return Event(EventType.STARTED, None, facts)
 
 
-def _training_job(job: object, data_root: Path | None, datasets: Mapping[str, Path]) -> TrainingJob:
+def _training_job(
+    job: object,
+    *,
+    data_root: Path | None,
+    datasets: Mapping[str, Path],
+    bundle: Path | None,
+    init: Path | None,
+) -> TrainingJob:
     if isinstance(job, JobSpec):
-        return SpecJob(job, data_root, datasets)
+        if isinstance(job.model, Bundle):
+            return BundleJob(job, data_root, datasets, bundle, init=init)
+        return SpecJob(job, data_root, datasets, init=init)
     if isinstance(job, TrainingJob):
+        if init is not None:
+            raise TypeError("Trainer: init is for a JobSpec; an own model has its weights already.")
         return job
     hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""
     raise TypeError(f"Trainer: expected a JobSpec; received {type(job).__name__}{hint}.")

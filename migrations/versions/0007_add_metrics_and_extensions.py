@@ -6,8 +6,8 @@ Create Date: 2026-11-23 16:40:00.000000
 """
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -165,4 +165,6 @@ def _metrics(text: str | None) -> dict[str, Any]:
 def _is_metric(name: str, value: Any) -> bool:
     if METRIC.fullmatch(name) is None or isinstance(value, bool):
         return False
-    return value in NON_FINITE or (isinstance(value, int | float) and math.isfinite(value))
+    if isinstance(value, int | float):
+        return abs(value) <= sys.float_info.max  # false for NaN; an integer may be larger
+    return value in NON_FINITE

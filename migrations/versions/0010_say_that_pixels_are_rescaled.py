@@ -8,7 +8,7 @@ Create Date: 2026-11-23 18:00:00.000000
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ depends_on: str | Sequence[str] | None = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(astext_type=sa.Text()), "postgresql")
 JOBS = sa.table("jobs", sa.column("id", sa.String), sa.column("spec", JSON))
+JOBS_PER_BATCH = 500
 PIXELS = {"x": {"rescaling": "pixels"}}
 
 
@@ -39,22 +40,25 @@ def downgrade() -> None:
             _store(job_id, {**spec, "data": data})
 
 
-def _jobs_with_archives() -> list[tuple[str, dict[str, Any]]]:
+def _jobs_with_archives() -> Iterator[tuple[str, dict[str, Any]]]:
     """The ids and specs of jobs that train on an .npz archive; damaged specs stay as they are."""
     text = sa.cast(JOBS.c.spec, sa.Text)
-    rows = op.get_bind().execute(
-        sa.select(JOBS.c.id, text).where(text.like('%"npz"%')).order_by(JOBS.c.id)
-    )
-    found = []
-    for job_id, document in rows:
-        try:
-            spec = json.loads(document)
-        except ValueError:
-            continue
-        data = spec.get("data") if isinstance(spec, dict) else None
-        if isinstance(data, dict) and data.get("kind") == "npz":
-            found.append((job_id, spec))
-    return found
+    archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%')).order_by(JOBS.c.id)
+    after = ""
+    while rows := _first_rows(archives.where(JOBS.c.id > after)):
+        for job_id, document in rows:
+            try:
+                spec = json.loads(document)
+            except (ValueError, RecursionError):
+                continue
+            data = spec.get("data") if isinstance(spec, dict) else None
+            if isinstance(data, dict) and data.get("kind") == "npz":
+                yield job_id, spec
+        after = rows[-1][0]
+
+
+def _first_rows(statement: sa.Select[Any]) -> Sequence[Any]:
+    return op.get_bind().execute(statement.limit(JOBS_PER_BATCH)).all()
 
 
 def _store(job_id: str, spec: dict[str, Any]) -> None:

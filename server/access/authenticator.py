@@ -177,4 +177,11 @@ def principal_of_token(valid: ValidToken) -> Principal:
             f"Expected a token with the role {', '.join(Role)}, received one with the role "
             f"{token.role!r}, which this version of the server does not know."
         )
-    return Principal(token.id, token.name, Role(token.role), token.project, valid.expires_at)
+    return Principal(
+        token.id,
+        token.name,
+        Role(token.role),
+        token.project,
+        valid.expires_at,
+        frozenset(token.rights),
+    )

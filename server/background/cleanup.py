@@ -1,10 +1,10 @@
-"""Delete what has expired: stopped workers, idempotency keys, browser sessions, uploads."""
+"""Delete what has expired or is unused: workers, keys, browser sessions, uploads, files."""
 
 from typing import Final
 
 from server.file_removal import remove_files
 from service.storage import Storage
-from store import browser_sessions, dataset_uploads, file_removals, idempotency, workers
+from store import browser_sessions, dataset_uploads, file_removals, files, idempotency, workers
 from store.database import Database
 from store.file_removals import Removal
 
@@ -28,4 +28,12 @@ def delete_expired_uploads(database: Database, storage: Storage) -> None:
         for upload_id in dataset_uploads.expired(session):
             dataset_uploads.remove(session, upload_id)
             removals += file_removals.schedule(session, dataset_uploads.folder_of(upload_id))
+    remove_files(database, storage, removals)
+
+
+def delete_unused_files(database: Database, storage: Storage) -> None:
+    """Delete files that no job names, a day after their last use."""
+    with database.write() as session:
+        paths = files.remove_unused(session)
+        removals = file_removals.schedule(session, files.STORAGE_FOLDER, paths)
     remove_files(database, storage, removals)

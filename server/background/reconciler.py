@@ -89,12 +89,13 @@ class Reconciler:
             log.warning("job %s is %s: %s", job.id, job.state, job.message)
 
     def clean_up(self) -> None:
-        """Delete expired rows and uploads, and files whose removal is due."""
+        """Delete expired rows and uploads, unused files, and files whose removal is due."""
         if self._clock() - self._cleaned_at >= CLEANUP_INTERVAL_S:
             self._cleaned_at = self._clock()
             cleanup.delete_expired_rows(self._database)
             if self._storage is not None:
                 cleanup.delete_expired_uploads(self._database, self._storage)
+                cleanup.delete_unused_files(self._database, self._storage)
                 remove_due_files(self._database, self._storage)
 
     def _run(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ampcore.api.roles import Role
+from ampcore.api.roles import Right, Role
 from server.cli.terminal import fail, read_settings, table
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def create(
             "read-only."
         ),
     ] = Role.MEMBER,
+    right: Annotated[
+        list[Right] | None,
+        typer.Option(help="code: submit jobs that run Python code of their own. May be repeated."),
+    ] = None,
     project: Annotated[str, typer.Option(help="Created if it does not exist.")] = "default",
     expires_in: Annotated[
         timedelta | None,
@@ -99,10 +103,13 @@ def create(
     expires_at = None if expires_in is None else datetime.now(UTC) + expires_in
     _check_project(project)
     with _transaction() as (session, actor):
-        secret = tokens.create(session, name, role=role, project=project, expires_at=expires_at)
+        rights = sorted(set(right or ()))
+        secret = tokens.create(
+            session, name, role=role, rights=rights, project=project, expires_at=expires_at
+        )
         token = tokens.get_by_secret(session, secret)
         assert token is not None  # noqa: S101 - created in this transaction
-        details = {"name": name, "role": role}
+        details = {"name": name, "role": role, "rights": rights}
         audit.record(session, actor, "token.create", token.id, project=project, **details)
     typer.echo(secret)
 
@@ -114,8 +121,11 @@ def list_tokens() -> None:
 
     with _transaction() as (session, _actor):
         found = tokens.listing(session)
-    rows = [(row.id, row.name, row.role, row.project, _token_state(row)) for row in found]
-    typer.echo(table(("ID", "NAME", "ROLE", "PROJECT", "STATE"), *rows))
+    rows = [
+        (row.id, row.name, row.role, " ".join(row.rights), row.project, _token_state(row))
+        for row in found
+    ]
+    typer.echo(table(("ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"), *rows))
 
 
 @token_app.command()

@@ -1,14 +1,17 @@
 """Assemble the parts of an upload into one file."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
+from service.folder_store import open_regular_file, write_all
 from service.storage import FileDamaged, Storage
 
 READ_BYTES: Final = 2**20
+FILE_NAME: Final = ".assembled"
+"""No uploaded file has this name: theirs do not start with a dot."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,9 @@ def assemble(
     """
     if len(parts) == 1 and (local := storage.local_file(folder, parts[0].name)) is not None:
         return AssembledFile(local, parts[0].sha256)
-    target, digest = work_folder / "assembled", hashlib.sha256()
-    with target.open("xb") as file:
+    target, digest = work_folder / FILE_NAME, hashlib.sha256()
+    # Unbuffered: pieces are large.
+    with target.open("xb", buffering=0) as file:
         for part in parts:
             _append(storage, folder, part, file, digest, check=check_parts)
     return AssembledFile(target, digest.hexdigest())
@@ -57,10 +61,25 @@ def _append(
     storage: Storage, folder: str, part: Part, file: IO[bytes], digest: Any, *, check: bool
 ) -> None:
     own = hashlib.sha256()
-    for piece in storage.read(folder, part.name, 0, part.size_bytes):
-        file.write(piece)
+    for piece in _pieces(storage, folder, part):
+        write_all(file, piece)
         digest.update(piece)
         if check:
             own.update(piece)
     if check and own.hexdigest() != part.sha256:
         raise FileDamaged(f"The part {part.name} of an upload has changed since it was stored.")
+
+
+def _pieces(storage: Storage, folder: str, part: Part) -> Iterator[bytes | memoryview]:
+    """The bytes of a part. Of a local file they are in one buffer, valid until the next piece."""
+    local = storage.local_file(folder, part.name)
+    if local is None:
+        yield from storage.read(folder, part.name, 0, part.size_bytes)
+        return
+    buffer, left = memoryview(bytearray(READ_BYTES)), part.size_bytes
+    with open_regular_file(local) as source:
+        while left > 0 and (size := source.readinto(buffer[:left])):  # type: ignore[attr-defined]
+            left -= size
+            yield buffer[:size]
+    if left:
+        raise FileDamaged(f"The part {part.name} of an upload is {left} bytes too short.")

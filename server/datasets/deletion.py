@@ -20,17 +20,17 @@ def delete_versions(
     Raises NotFound, and Conflict if a job that has not ended uses one of them.
     """
     datasets.lock_project(session, project)
-    doomed = datasets.lock_for_deletion(session, project, wanted)
-    if not doomed:
+    versions = datasets.lock_for_deletion(session, project, wanted)
+    if not versions:
         raise dataset_not_found(wanted)
-    numbers = [version.number for version in doomed]
+    numbers = [version.number for version in versions]
     if (job := datasets.unfinished_job(session, project, wanted.name, numbers)) is not None:
         job_id, job_name, reference = job
         raise Conflict(
             f"Cannot delete {reference}: the job {job_name!r} ({job_id}), which has not ended, "
             "uses it. Wait for its end, or cancel it."
         )
-    paths = datasets.delete_versions(session, doomed)
+    paths = datasets.delete_versions(session, versions)
     audit.record(session, actor, "dataset.delete", str(wanted), project=project, versions=numbers)
     return file_removals.schedule(session, STORAGE_FOLDER, paths)
 

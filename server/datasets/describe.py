@@ -3,10 +3,13 @@
 import json
 import logging
 import os
+import selectors
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +20,21 @@ from store.datasets import DESCRIBED, INVALID, UNDESCRIBED, Description
 
 log = logging.getLogger(__name__)
 
-PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.file_description")
+PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.describe_untrusted_file")
 """Isolated mode: neither environment variables nor the current folder select what is imported."""
 TIMEOUT_S: Final = 60.0
 MAX_OUTPUT_BYTES: Final = 2 * 2**20
 ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
 """All that the child sees of the environment: the server's own contains passwords."""
+
+
+class _Preview(BaseModel):
+    """Rows by column name, and PNG files in base64."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    rows: list[dict[str, Any]]
+    pictures: list[str]
 
 
 class _Output(BaseModel):
@@ -35,7 +47,7 @@ class _Output(BaseModel):
     kind: str | None = Field(None, max_length=32)
     rows: int | None = Field(None, ge=0, le=2**62)
     columns: list[dict[str, Any]] | None = None
-    preview: dict[str, Any] | None = None
+    preview: _Preview | None = None
 
 
 def describe(
@@ -44,9 +56,11 @@ def describe(
     """The description of a file; without content if the child fails or takes too long.
 
     The child writes converted data into a folder beside the file, which is removed.
+
+    Raises OSError if the folder cannot be created, or the child cannot be started.
     """
     with tempfile.TemporaryDirectory(dir=file.parent, prefix="describe-") as cache:
-        output, exit_code = _run((*program, str(file), cache), timeout_s)
+        output, exit_code = run_program((*program, str(file), cache), timeout_s)
     if output is None:
         return Description(message=f"The file could not be described within {timeout_s:g} s.")
     try:
@@ -58,8 +72,12 @@ def describe(
     return Description(**found.model_dump())
 
 
-def _run(command: tuple[str, ...], timeout_s: float) -> tuple[bytes | None, int]:
-    """The output of a program and its exit code; no output if it was killed after the timeout."""
+def run_program(command: tuple[str, ...], timeout_s: float) -> tuple[bytes | None, int]:
+    """The output of a program and its exit code; no output if it was killed after the timeout.
+
+    Processes that it has started may keep the output open: they are killed, too, and nothing waits
+    for one that has left the process group.
+    """
     environment = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
     process = subprocess.Popen(
         command,
@@ -70,19 +88,26 @@ def _run(command: tuple[str, ...], timeout_s: float) -> tuple[bytes | None, int]
         cwd="/",
         start_new_session=True,
     )
-    is_late = threading.Event()
-
-    def kill() -> None:
-        is_late.set()
-        process.kill()
-
-    timer = threading.Timer(timeout_s, kill)
-    timer.start()
     with process:
         try:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
-            output = process.stdout.read(MAX_OUTPUT_BYTES + 1)
-        finally:
-            timer.cancel()
-            process.kill()  # it has closed its output, printed too much, or is late
-    return None if is_late.is_set() else output, process.returncode
+            output = _read(process.stdout.fileno(), time.monotonic() + timeout_s)
+        finally:  # it has closed its output, printed too much, or is late
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return output, process.returncode
+
+
+def _read(pipe: int, deadline: float) -> bytes | None:
+    """What a pipe contains, up to one byte too many; None if it is still open at the deadline."""
+    output = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) <= MAX_OUTPUT_BYTES:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+            piece = os.read(pipe, MAX_OUTPUT_BYTES + 1 - len(output))
+            if not piece:
+                break
+            output += piece
+    return output

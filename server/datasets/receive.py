@@ -5,7 +5,7 @@ import hashlib
 import secrets
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from server.errors import PayloadTooLarge, Unauthorized
 from server.streaming.stream_limits import OpenStreams, StreamLimit, owner_of
 from server.streaming.streams import AUTH_CHECK_S
+from service.folder_store import write_all
 from service.storage import StorageFailed
 
 WRITE_BYTES: Final = 2**20
@@ -72,9 +73,9 @@ class BodyReceiver:
         """
         check_declared_length(request, max_bytes)
         with self._open.one(owner_of(request)):
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             path = self.folder / f"{secrets.token_hex(8)}.part"
             try:
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 # Unbuffered: pieces are collected here.
                 with path.open("xb", buffering=0) as opened:
                     file = _HashedFile(opened)
@@ -96,40 +97,37 @@ class BodyReceiver:
     ) -> bool:
         """Write the body; whether its end has arrived."""
         check_at = anyio.current_time() + AUTH_CHECK_S
-        received, pieces, waiting = 0, list[bytes](), 0
+        received, waiting = 0, _Collected()
         async with aclosing(_pieces(request)) as body, self._writing(file) as write:
             async for piece in body:
                 if piece is None or is_stopping():
                     break
-                pieces.append(piece)
-                waiting += len(piece)
                 received += len(piece)
                 if received > max_bytes:
                     raise too_large(max_bytes)
-                if waiting >= WRITE_BYTES:
-                    await write(b"".join(pieces))
-                    pieces, waiting = [], 0
+                for full in waiting.add(piece):
+                    await write(full)
                 if anyio.current_time() >= check_at:
                     check_at = anyio.current_time() + AUTH_CHECK_S
                     if not await allowed():
                         raise Unauthorized("The token is no longer valid.", ["Bearer"])
             else:
-                await write(b"".join(pieces))
+                await write(waiting.rest())
                 return True
-            await write(b"".join(pieces))
+            await write(waiting.rest())
             return False
 
     @asynccontextmanager
     async def _writing(
         self, file: "_HashedFile"
-    ) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+    ) -> AsyncIterator[Callable[[memoryview], Awaitable[None]]]:
         """A function that writes in another thread, and returns while the bytes are written.
 
         It waits for the bytes before them, so that at most two pieces are in memory.
         """
         pending: asyncio.Future[None] | None = None
 
-        async def write(content: bytes) -> None:
+        async def write(content: memoryview) -> None:
             nonlocal pending
             if pending is not None:
                 await pending
@@ -143,6 +141,34 @@ class BodyReceiver:
                 await pending
 
 
+class _Collected:
+    """Collects pieces in two buffers, which are used again: one is filled, one written.
+
+    A new block of memory for each write would cost as much time as the write.
+    """
+
+    def __init__(self) -> None:
+        self._buffers = [memoryview(bytearray(WRITE_BYTES)) for _ in range(2)]
+        self._filled = 0
+
+    def add(self, piece: bytes) -> Iterator[memoryview]:
+        """Take a piece; yields each buffer that it fills, valid until the next but one is full."""
+        left = memoryview(piece)
+        while left:
+            size = min(len(left), WRITE_BYTES - self._filled)
+            self._buffers[0][self._filled : self._filled + size] = left[:size]
+            self._filled, left = self._filled + size, left[size:]
+            if self._filled == WRITE_BYTES:
+                yield self.rest()
+
+    def rest(self) -> memoryview:
+        """What is collected; the next pieces go into the other buffer."""
+        full = self._buffers[0][: self._filled]
+        self._buffers.reverse()
+        self._filled = 0
+        return full
+
+
 class _HashedFile:
     """A file that is written from its beginning, and its SHA-256."""
 
@@ -150,13 +176,11 @@ class _HashedFile:
         self._file, self._digest = file, hashlib.sha256()
         self.size_bytes = 0
 
-    def write(self, content: bytes) -> None:
-        """Write all bytes: an unbuffered file may write only some at a time."""
+    def write(self, content: memoryview) -> None:
+        """Write and hash bytes."""
         self._digest.update(content)
         self.size_bytes += len(content)
-        view = memoryview(content)
-        while view:
-            view = view[self._file.write(view) :]
+        write_all(self._file, content)
 
     @property
     def sha256(self) -> str:

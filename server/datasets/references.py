@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.dataset_reference import VersionReference
 from ampcore.spec.problems import closest_match, format_value
+from ampcore.spec.text import first_names
 from store import datasets
 from store.database import Database
 
 POINTER: Final = "/data/dataset"
 MAX_NAMES: Final = 1000
-SHOWN_NAMES: Final = 5
 
 
 def reference_of(spec: JobSpec) -> VersionReference | None:
@@ -61,7 +61,6 @@ def _unknown(session: Session, wanted: VersionReference, project: str) -> Proble
         expected = f"a version of {wanted.name} (the newest is {reference})"
         return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), reference)
     names = datasets.names(session, project, limit=MAX_NAMES)
-    listed = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
-    expected = f"a dataset of the project {project} (it has {listed or 'none yet'})"
+    expected = f"a dataset of the project {project} (it has {first_names(names) or 'none yet'})"
     suggestion = closest_match(wanted.name, names)
     return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), suggestion)

@@ -9,7 +9,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -83,17 +83,33 @@ class Uploads:
             raise too_large(self.max_bytes)
 
     def start(
-        self, session: Session, project: str, new: NewUpload, created_by: str | None
+        self,
+        session: Session,
+        project: str,
+        new: NewUpload,
+        created_by: str | None,
+        *,
+        is_shared: bool = True,
     ) -> DatasetUpload:
         """Reserve the bytes, or return an unfinished upload of the same file, to continue it.
 
         An upload of the newest version's bytes is complete at once.
+
+        Args:
+            session: of a transaction that the caller commits.
+            project: whose quota has room for the bytes.
+            new: what the client says about the file.
+            created_by: the name of the client's token.
+            is_shared: whether several clients may continue the upload. If not, its row has no
+                SHA-256, by which others find it: the caller checks that of the bytes.
 
         Raises PayloadTooLarge, DatasetQuotaExceeded and TooManyUploads.
         """
         self.check_size(new.size_bytes)
         newest = datasets.find(session, project, VersionReference(new.name))
         is_known = newest is not None and _is_same(newest, new)
+        if not is_known and not is_shared:
+            new = replace(new, sha256=None)
         if not is_known and (begun := dataset_uploads.unfinished(session, project, new)):
             return begun
         row = dataset_uploads.start(session, project, new, created_by, reserve=not is_known)
@@ -181,38 +197,39 @@ class Uploads:
                 f"Expected all {upload.size_bytes} bytes of the file, received "
                 f"{upload.offset_bytes} so far. Send the rest with PATCH."
             )
-        self._work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=self._work_folder, prefix="assemble-") as folder:
-            file = self._assemble(upload, Path(folder))
-            self._check_digest(upload, key, file)
-            named = Path(folder) / upload.file_name  # readers look at the ending of the name
-            _link(file.path, named)
-            description = self._describe(named)
-            while True:
-                stored = self._store(upload, file)
-                completed = self._create_version(upload, key, actor, stored, description)
-                if completed is not None:
-                    return completed
+        try:
+            self._work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(dir=self._work_folder, prefix="assemble-") as folder:
+                return self._complete_in(Path(folder), upload, key, actor)
+        except OSError as error:  # the disk is full
+            raise StorageFailed(f"an upload cannot be completed: {error}") from error
+
+    def _complete_in(
+        self, folder: Path, upload: DatasetUpload, key: UploadKey, actor: Actor
+    ) -> Completed:
+        file = self._assemble(upload, folder)
+        self._check_digest(upload, key, file)
+        named = folder / upload.file_name  # readers look at the ending of the name
+        _link(file.path, named)
+        description = self._describe(named)
+        while True:
+            stored = self._store(upload, file)
+            completed = self._create_version(upload, key, actor, stored, description)
+            if completed is not None:
+                return completed
 
     def _assemble(self, upload: DatasetUpload, folder: Path) -> AssembledFile:
         parts = [Part(*part) for part in upload.parts]
-        try:
-            return assemble(
-                self._storage,
-                folder_of(upload.id),
-                parts,
-                folder,
-                check_parts=upload.sha256 is None,
-            )
-        except OSError as error:  # the disk is full
-            raise StorageFailed(f"an upload cannot be assembled: {error}") from error
+        check_parts = upload.sha256 is None
+        stored = folder_of(upload.id)
+        return assemble(self._storage, stored, parts, folder, check_parts=check_parts)
 
     def _check_digest(self, upload: DatasetUpload, key: UploadKey, file: AssembledFile) -> None:
-        if upload.sha256 not in (None, file.sha256):
+        try:
+            check_digest(upload.sha256, file.sha256)
+        except RequestInvalid:
             self.delete(key)
-            raise RequestInvalid(
-                [Problem("/sha256", "digest_mismatch", str(upload.sha256), file.sha256)]
-            )
+            raise
 
     def _store(self, upload: DatasetUpload, file: AssembledFile) -> StoredDataset:
         """Store the file, unless the project has stored the same bytes before."""
@@ -261,6 +278,12 @@ class Uploads:
             removals = file_removals.schedule(session, folder_of(upload.id))
         remove_files(self._database, self._storage, removals)
         return Completed(newest, is_new)
+
+
+def check_digest(expected: str | None, received: str) -> None:
+    """Raise RequestInvalid if the bytes have another SHA-256 than the client said, if it did."""
+    if expected not in (None, received):
+        raise RequestInvalid([Problem("/sha256", "digest_mismatch", str(expected), received)])
 
 
 def _link(file: Path, name: Path) -> None:

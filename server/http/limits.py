@@ -23,6 +23,7 @@ MAX_HEADERS: Final = 100
 UPLOADS: Final = (
     ("PATCH", re.compile(r"/api/v1/datasets/[^/]+/uploads/[^/]+")),
     ("PUT", re.compile(r"/api/v1/datasets/[^/]+")),
+    ("PUT", re.compile(r"/api/v1/files/[^/]+/[^/]+")),
 )
 """Requests whose body may be of any size. Their routes limit it, and never keep it in memory."""
 

@@ -19,12 +19,35 @@ def extended_document(session: Session, job: tables.Job, epochs: int) -> Any:
         raise refusal(session, EXTEND, job)
     _check_checkpoint(session, job)
     train = job.spec["train"]
+    if isinstance(job.summary, dict) and job.summary.get("stopped_early"):
+        return _continued_document(session, job, epochs)
     if train["steps"] is None:
         return clone_document(job, {"train.epochs": train["epochs"] + epochs})
-    steps_per_epoch = evaluations.steps_per_epoch(session, job.id)
-    if steps_per_epoch is None:
-        raise Conflict("Cannot extend the job: its events do not tell the steps of an epoch.")
+    steps_per_epoch = _steps_per_epoch(session, job)
     return clone_document(job, {"train.steps": train["steps"] + epochs * steps_per_epoch})
+
+
+def _continued_document(session: Session, job: tables.Job, epochs: int) -> Any:
+    """The spec of a job that stopped early, with N more epochs than it trained.
+
+    Its patience begins again: otherwise the new job would stop at once.
+    """
+    train, done = job.spec["train"], job.total_steps or 0
+    steps_per_epoch = _steps_per_epoch(session, job)
+    done_epochs = done // steps_per_epoch
+    changes: dict[str, Any] = {"train.early_stopping.start_epoch": done_epochs}
+    if train["steps"] is None:
+        changes["train.epochs"] = done_epochs + epochs
+    else:
+        changes["train.steps"] = done + epochs * steps_per_epoch
+    return clone_document(job, changes)
+
+
+def _steps_per_epoch(session: Session, job: tables.Job) -> int:
+    found = evaluations.steps_per_epoch(session, job.id)
+    if found is None:
+        raise Conflict("Cannot extend the job: its events do not tell the steps of an epoch.")
+    return found
 
 
 def _check_checkpoint(session: Session, job: tables.Job) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.api.base import NON_FINITE
 from ampcore.api.runs import (
     MAX_COLUMNS,
     MAX_STEP,
@@ -23,6 +22,7 @@ from ampcore.spec import Problem
 from ampcore.spec.problems import Location, format_value, json_pointer
 from ampcore.spec.tracked import COLUMN_NAME
 from ampcore.telemetry import COLUMNS, Event, EventType, StepBlock, array_codec
+from ampcore.telemetry.json_values import column_from_json
 from server.errors import RequestInvalid
 from store.ingest import EncodedBlock, LogChunk, TelemetryEntry
 from store.tracked_runs import Upload
@@ -106,10 +106,10 @@ def _given_columns(
     if (entry.columns is None) == (entry.packed is None):
         raise _invalid(at, "either columns or packed", "both or none of them")
     if entry.columns is not None:
-        return {
-            name: [NON_FINITE[value] if isinstance(value, str) else value for value in values]
-            for name, values in entry.columns.items()
-        }, (*at, "columns")
+        return {name: column_from_json(values) for name, values in entry.columns.items()}, (
+            *at,
+            "columns",
+        )
     at = (*at, "packed")
     try:
         packed = base64.b64decode(entry.packed or "", validate=True)

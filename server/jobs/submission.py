@@ -18,11 +18,15 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ampcore.api.jobs import Job
+from ampcore.api.roles import Right
 from ampcore.spec import JobSpec, SpecValidationError
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
-from server.deps import actor_of, member_of, services_of
+from server.deps import actor_of, member_of, missing_right, services_of
 from server.dispatch import Dispatcher, dispatch_jobs
+from server.errors import NotFound
+from server.files.initial_weights import check_initial_weights
+from server.files.references import lock_files, record_files, runs_own_code
 from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
@@ -42,6 +46,7 @@ from store.tables import AuditEntry
 SINGLE_JOB_ERRORS: Final = (
     QuotaExceeded,
     KeyReused,
+    NotFound,
     SpecValidationError,
     DataError,
     IntegrityError,
@@ -68,6 +73,7 @@ class Submission:
     """The action in the audit log."""
     actor: Actor
     idempotent_request: IdempotentRequest | None = None
+    may_run_code: bool = False
 
 
 # ---- From the request
@@ -82,9 +88,9 @@ async def submit_spec(request: Request) -> Response:
     idempotent_request = await read_idempotency_key(request)
     draft = JobDraft(await read_body(request), principal.project)
     actor = actor_of(request, principal)
-    return await _submit(
-        request, Submission(lambda: draft, "job.submit", actor, idempotent_request)
-    )
+    may_run_code = principal.may(Right.CODE)
+    submission = Submission(lambda: draft, "job.submit", actor, idempotent_request, may_run_code)
+    return await _submit(request, submission)
 
 
 async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]) -> Response:
@@ -127,10 +133,14 @@ async def _submit_from(
             check_has_worker(action, job)
             return draft(session, job)
 
-    actor = actor_of(request, principal)
-    return await _submit(
-        request, Submission(draft_from_job, f"job.{action.name}", actor, idempotent_request)
+    submission = Submission(
+        draft_from_job,
+        f"job.{action.name}",
+        actor_of(request, principal),
+        idempotent_request,
+        principal.may(Right.CODE),
     )
+    return await _submit(request, submission)
 
 
 async def _submit(request: Request, submission: Submission) -> Response:
@@ -207,8 +217,12 @@ class JobSubmitter:
         try:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
+            if runs_own_code(spec) and not submission.may_run_code:
+                raise missing_right(Right.CODE, "A job with a bundle")
             self._datasets.check(spec)
             spec = pin_dataset(self._database, spec, draft.project)
+            if draft.extends is None:  # an extension starts from a checkpoint
+                check_initial_weights(self._database, spec, draft.project)
         except Exception as error:
             return error
         actor = submission.actor
@@ -279,9 +293,13 @@ def _create_jobs(
     jobs_by_project = Counter(one.origin.project for one in valid)
     for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
         projects.check_queue_quota(session, project, jobs_by_project[project])
-    lock_datasets(session, [(one.spec, one.origin.project) for one in valid])
+    specs = [(one.spec, one.origin.project) for one in valid]
+    lock_datasets(session, specs)
+    lock_files(session, specs)
+    _lock_extended(session, {one.origin.extends for one in valid if one.origin.extends})
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
     created = [job_from_row(row) for row in rows]
+    record_files(session, [(*spec, job.id) for spec, job in zip(specs, created, strict=True)])
     submissions = [one.submission for one in valid]
     entries = [
         audit.entry_values(submission.actor, submission.action, job.id, project=job.project)
@@ -293,3 +311,9 @@ def _create_jobs(
         if submission.idempotent_request is not None:
             idempotency.store_response(session, submission.idempotent_request, result.response)
     return results
+
+
+def _lock_extended(session: Session, ids: set[str]) -> None:
+    """Lock the jobs that new jobs extend. Raises NotFound if one was deleted meanwhile."""
+    for job_id in sorted(ids - jobs.lock_extended(session, ids)) if ids else ():
+        raise NotFound(f"There is no job {job_id!r} to extend: it was deleted meanwhile.")

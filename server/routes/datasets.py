@@ -1,7 +1,7 @@
 """List, read, download and delete datasets and their versions."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -117,7 +117,7 @@ def listing(
     """List the datasets of the token's project by name, each with its newest version."""
     with database.read() as session:
         rows = datasets.page(session, project, after=cursor, limit=limit + 1)
-        items = [dataset_from_row(row, newest_of(session, row)) for row in rows[:limit]]
+        items = [dataset_from_row(row) for row in rows[:limit]]
     following = items[-1].name if len(rows) > limit else None
     page = DatasetPage(items=items, next_cursor=following)
     return respond_unless_body_cached(request, ModelResponse(page))
@@ -133,9 +133,9 @@ def read(name: Name, project: ProjectDep, database: DatabaseDep, request: Reques
     """Read a dataset with its newest version."""
     with database.read() as session:
         rows = datasets.page(session, project, name=name, limit=1)
-        if not rows:
-            raise dataset_not_found(VersionReference(name))
-        dataset = dataset_from_row(rows[0], newest_of(session, rows[0]))
+    if not rows:
+        raise dataset_not_found(VersionReference(name))
+    dataset = dataset_from_row(rows[0])
     return respond_unless_body_cached(request, ModelResponse(dataset))
 
 
@@ -154,7 +154,7 @@ def versions(
     cursor: Annotated[int | None, Query(ge=1, description="From the page before.")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """List the versions of a dataset, the newest first, without their previews."""
+    """List the versions of a dataset, the newest first, without columns and previews."""
     with database.read() as session:
         rows = datasets.versions(session, project, name, before=cursor, limit=limit + 1)
         if not rows and cursor is None:
@@ -227,14 +227,6 @@ def delete(name: Name, remove: RemoveDep) -> Response:
 def delete_version(name: Name, number: Number, remove: RemoveDep) -> Response:
     """Delete a version and its file; 409 while an unfinished job uses it."""
     return remove(VersionReference(name, number))
-
-
-def newest_of(session: Session, row: Any) -> tables.DatasetVersion:
-    """The newest version of a row of `datasets.page`."""
-    version = datasets.find(session, row.project, VersionReference(row.name, row.newest))
-    if version is None:
-        raise dataset_not_found(VersionReference(row.name))
-    return version
 
 
 def _find(database: Database, project: str, wanted: VersionReference) -> tables.DatasetVersion:

@@ -102,7 +102,9 @@ def _response(
         pieces = writer(form)([evaluation_table(listed)])
         return Response(b"".join(pieces), media_type=FORMATS[form].media_type)
     items = [
-        Evaluation.model_validate({"epoch": one.epoch, "step": one.step, **one.metrics})
+        Evaluation.model_validate(
+            {"epoch": one.epoch, "step": one.step, "best": one.is_best, **one.metrics}
+        )
         for one in listed
     ]
     last = listed[-1].step if listed else after

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampcore.api.datasets import DatasetVersion, FileName, Sha256, Upload, UploadRequest
-from server.datasets.receive import check_declared_length
-from server.datasets.uploads import Completed, UploadKey
+from server.datasets.receive import ReceivedBody, check_declared_length
+from server.datasets.uploads import Completed, UploadKey, Uploads, check_digest
 from server.deps import (
     ActorDep,
     AuthenticatorDep,
@@ -211,7 +211,7 @@ async def put(
 
     def start_upload() -> UploadKey:
         with database.write() as session:
-            row = uploads.start(session, project, new, member.token_name)
+            row = uploads.start(session, project, new, member.token_name, is_shared=False)
         return UploadKey(project, name, row.id)
 
     key = await run_sync(start_upload)
@@ -223,15 +223,24 @@ async def put(
                 allowed=authorization_check(request, authenticator),
                 is_stopping=streams.shutting_down.is_set,
             )
-            await run_sync(uploads.append, key, 0, body)
-            if not body.is_whole:
-                raise Unavailable("The upload ended before the end of the file; send it again.")
+            await run_sync(_append_whole, uploads, key, body, sha256)
         completed = await run_sync(uploads.complete, key, actor, limiter=receiver.completions)
     except BaseException:
         with CancelScope(shield=True):  # also when the server stops
             await run_sync(uploads.discard, key)
         raise
     return _version_response(completed, name)
+
+
+def _append_whole(uploads: Uploads, key: UploadKey, body: ReceivedBody, sha256: str | None) -> None:
+    """Append the body of a request that sends all bytes. Raises Unavailable and RequestInvalid."""
+    try:
+        if not body.is_whole:
+            raise Unavailable("The upload ended before the end of the file; send it again.")
+        check_digest(sha256, body.sha256)
+        uploads.append(key, 0, body)
+    finally:
+        body.file.unlink(missing_ok=True)
 
 
 def _upload_response(row: tables.DatasetUpload) -> Response:

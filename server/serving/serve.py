@@ -87,6 +87,7 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     import uvicorn
 
     from server.app import create_app
+    from server.serving.buffered_reads import buffered
     from server.serving.connections import connection_class
 
     app = create_app(settings)
@@ -111,12 +112,12 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
             app.state.services.streams.shutting_down.set()
             await super().shutdown(sockets=sockets)
 
+    connections = OpenConnections(_connection_limits(), trusted_checker(settings.trusted_proxies))
     config = uvicorn.Config(
         app,
         access_log=False,
-        http=connection_class(
-            OpenConnections(_connection_limits(), trusted_checker(settings.trusted_proxies))
-        ),
+        # uvicorn only calls it.
+        http=buffered(connection_class(connections)),  # type: ignore[arg-type]
         log_config=None,
         loop="uvloop",
         proxy_headers=False,  # server.http.client_address reads them

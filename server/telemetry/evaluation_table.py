@@ -9,6 +9,8 @@ from server.telemetry.step_table import StepTable
 from store.evaluations import Evaluation
 
 UNKNOWN_EPOCH: Final = -1
+MAX_COLUMNS: Final = 256
+"""The metrics of a table, in the order of their first evaluation; more are left out."""
 
 
 def evaluation_table(evaluations: Sequence[Evaluation]) -> StepTable:
@@ -16,7 +18,8 @@ def evaluation_table(evaluations: Sequence[Evaluation]) -> StepTable:
 
     A metric that an evaluation does not have is NaN.
     """
-    names = dict.fromkeys(name for one in evaluations for name in one.metrics)
+    every = dict.fromkeys(name for one in evaluations for name in one.metrics)
+    names = list(every)[:MAX_COLUMNS]
     epochs = [UNKNOWN_EPOCH if one.epoch is None else one.epoch for one in evaluations]
     return {
         "step": np.array([one.step for one in evaluations], np.int64),

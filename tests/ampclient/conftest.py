@@ -61,6 +61,8 @@ FIXED = {
     "/models": {"items": [KIND]},
     "/layers": {"items": [KIND]},
     "/data-kinds": {"items": [KIND]},
+    "/losses": {"items": [KIND]},
+    "/metrics": {"items": [KIND]},
     "/optimizers": {"items": [KIND]},
     "/policies": {"items": [POLICY]},
     "/version": {"version": "9.8.7", "api": "v1", "schema": None},
@@ -468,7 +470,12 @@ class FakeServer:
 
     def _events(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
         after = int(params.get("after", "0"))
-        found = [event for event in self.events.get(job_id, []) if event["seq"] > after]
+        types = params.get_list("type")
+        found = [
+            event
+            for event in self.events.get(job_id, [])
+            if event["seq"] > after and (not types or event["type"] in types)
+        ]
         page = found[: min(2, int(params["limit"]))]
         document = {
             "items": page,

@@ -6,10 +6,12 @@ from ampclient import Client
 
 
 def test_kinds_policies_and_the_version_are_read(client):
-    assert [kind.kind for kind in client.models()] == ["cnn"]
-    assert [kind.kind for kind in client.layers()] == ["cnn"]
-    assert [kind.kind for kind in client.data_kinds()] == ["cnn"]
-    assert [kind.kind for kind in client.optimizers()] == ["cnn"]
+    lists = (
+        client.models, client.layers, client.data_kinds,
+        client.losses, client.metrics, client.optimizers,
+    )  # fmt: skip
+    for kinds in lists:
+        assert [kind.kind for kind in kinds()] == ["cnn"]
     assert [policy.compute_dtype for policy in client.policies()] == ["float16"]
     version = client.version()
     assert (version.version, version.api, version.schema_revision) == ("9.8.7", "v1", None)

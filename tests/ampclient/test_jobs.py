@@ -385,7 +385,7 @@ def test_a_keras_model_is_sent_as_layers_without_the_softmax_at_its_end(client):
     import keras
 
     model = keras_model(keras.layers.Dense(10, activation="softmax", name="logits"))
-    section = client.jobs.submit({"model": model, "data": DIGITS}).spec["model"]
+    section = client.jobs.submit({"model": model, "data": DIGITS}, weights=False).spec["model"]
     assert section["kind"] == "layers"
     assert section["layers"][-1] == {
         "layer": "Dense",
@@ -431,3 +431,26 @@ def test_a_list_is_requested_by_metrics(client, server):
     params = server.requests[0].url.params
     assert params["sort"] == "-val_accuracy"
     assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]
+
+
+def test_the_report_of_loaded_weights_is_read_from_its_event(client, server, events):
+    server.add_job("a")
+    assert client.jobs.get("a").loaded_weights() is None
+    report = {
+        "source": "job b",
+        "matched": 1,
+        "of": 2,
+        "unmatched_in_model": ["head/kernel"],
+        "shape_differs": [{"name": "c/bias", "model": [3], "source": [2]}],
+        "unused_in_source": [],
+        "counts": {"unmatched_in_model": 1, "shape_differs": 1, "unused_in_source": 0},
+        "sentence": "1 of 2 weights start from job b.",
+    }
+    server.events["a"] = [
+        *events,
+        {**events[0], "seq": 9, "type": "weights_loaded", "data": report},
+    ]
+    job = client.jobs.get("a")
+    assert job.loaded_weights().to_json() == report
+    assert [event.seq for event in job.events(type="weights_loaded")] == [9]
+    assert server.requests[-1].url.params.get_list("type") == ["weights_loaded"]

@@ -14,10 +14,15 @@ from ampcore.__main__ import app
 from tests.waiting import DEADLINE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+OPTIONS = {
+    "pictures": ("--dataset", "shapes=shapes"),
+    "bundle": ("--code", str(EXAMPLES / "bundle/code"), "--dataset", "points=points.npz"),
+}
 LEAST = {
     "table": ("val_mae", 40.0),
     "pictures": ("val_accuracy", 0.6),
     "segmentation": ("val_accuracy", 0.9),
+    "bundle": ("val_accuracy", 0.9),
 }
 
 
@@ -43,8 +48,7 @@ def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(name, tmp_
     python(tmp_path, EXAMPLES / name / "make_data.py")
     job = str(EXAMPLES / name / "job.yaml")
     options = ["--output", "out", "--json", "--set", "runtime.engine=graph"]
-    datasets = ["--dataset", "shapes=shapes"] if name == "pictures" else []
-    done = CliRunner().invoke(app, ["run", job, *options, *datasets])
+    done = CliRunner().invoke(app, ["run", job, *options, *OPTIONS.get(name, ())])
     assert done.exit_code == 0, done.output
     metrics = json.loads(done.stdout)["metrics"]
     metric, limit = LEAST[name]
@@ -55,9 +59,33 @@ def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(name, tmp_
     assert found == pytest.approx(metrics[metric], rel=0.02)
 
 
+def test_a_job_starts_from_the_weights_of_another_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = EXAMPLES / "transfer"
+    python(tmp_path, folder / "make_data.py")
+
+    def train(name, *options):
+        command = ["run", str(folder / f"{name}.yaml"), "--output", name, "--json"]
+        done = CliRunner().invoke(app, [*command, "--set", "runtime.engine=graph", *options])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["metrics"]["val_accuracy"]
+
+    assert train("first") > 0.85
+    accuracy = train("second", "--init", "first/weights.safetensors")
+    assert accuracy > 0.6
+    [found] = map(float, re.findall(r"\d+\.\d+", python(tmp_path, folder / "predict.py", "second")))
+    assert found == pytest.approx(accuracy, rel=0.02)
+
+
 def test_an_own_keras_model_with_two_inputs_and_outputs_is_trained_locally(tmp_path):
-    shown = python(tmp_path, EXAMPLES / "own-keras-model" / "train.py", "out")
-    found = dict(re.findall(r"^(val_\w+): (\S+)$", shown, re.MULTILINE))
-    assert float(found["val_rented_accuracy"]) > 0.85
-    assert float(found["val_price_mae"]) < 0.5
-    assert (tmp_path / "out" / "model.keras").is_file()
+    folder = EXAMPLES / "own-keras-model"
+    trained = metrics_in(python(tmp_path, folder / "train.py", "out"))
+    assert trained["val_rented_accuracy"] > 0.85
+    assert trained["val_price_mae"] < 0.5
+    predicted = metrics_in(python(tmp_path, folder / "predict.py", "out"))
+    assert predicted == pytest.approx({name: trained[name] for name in predicted}, abs=0.01)
+    assert len(predicted) == 2
+
+
+def metrics_in(text):
+    return {name: float(value) for name, value in re.findall(r"^(val_\w+): (\S+)$", text, re.M)}

@@ -28,7 +28,8 @@ def test_an_example_trains_with_generated_data_and_with_a_data_file(name, monkey
 def test_there_is_an_example_of_every_model():
     from ampcore.models import BUILDERS
 
-    assert {JobSpec.from_file(file).model.kind for file in EXAMPLES} == set(BUILDERS)
+    files = [*EXAMPLES, ROOT / "examples" / "own-package" / "job.yaml"]
+    assert {JobSpec.from_file(file).model.kind for file in files} == set(BUILDERS)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

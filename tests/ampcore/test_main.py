@@ -90,6 +90,12 @@ def test_input_that_is_not_a_spec_exits_with_2(cli, content, text):
     assert "problem" in result.stderr
 
 
+def test_code_for_another_kind_of_model_exits_with_2(cli, spec_file, tmp_path):
+    result = cli(spec_file, "--code", str(tmp_path))
+    assert result.exit_code == 2
+    assert "/model/kind: Expected bundle, since a folder with code is given" in result.stderr
+
+
 def test_a_missing_file_exits_with_2(cli, tmp_path):
     result = cli(str(tmp_path / "none.yaml"))
     assert result.exit_code == 2
@@ -204,3 +210,14 @@ def test_a_missing_or_malformed_dataset_file_is_an_error(
     result = cli(spec_file, *SMALL, *NPZ, *options)
     assert result.exit_code in (1, 2)
     assert message in result.stderr + capfd.readouterr().err
+
+
+def test_the_best_evaluation_and_an_early_end_are_printed(cli, spec_file, capfd):
+    stopping = "train.early_stopping={patience: 1, min_delta: 1000.0}"
+    model = ["--set", "model.kind=mlp", "--set", "runtime.engine=graph"]
+    result = cli(spec_file, *model, "--set", "train.epochs=9", "--set", stopping)
+    progress = capfd.readouterr().err
+    assert "Stopped early after epoch 1: val_loss has not improved in 1 evaluation;" in progress
+    assert "(the best so far)" in progress
+    [best] = [line for line in result.stdout.splitlines() if line.startswith("best ")]
+    assert best.split()[1:3] == ["metric", "val_loss,"]

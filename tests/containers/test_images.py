@@ -9,7 +9,7 @@ from tests.containers.compose import ROOT
 from tests.containers.conftest import PASSWORDS
 from tests.test_compose import SERVICES, TLS, VARIABLE
 
-SERVER_MB = 350
+SERVER_MB = 360
 CADDY = "docker.io/library/caddy:2.11.4-alpine"
 
 

@@ -16,6 +16,43 @@ from ampcore.fork_server import TRAINER_NAME
 from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
 
+AMPCTL = Path(sys.executable).with_name("ampctl")
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Runs commands in a folder, as a user of a running stack does."""
+
+    folder: Path
+    connection: Path
+    """The stack's connection file."""
+
+    def run(self, program: str | Path, *arguments: str) -> str:
+        """Run a program, which must succeed; returns its output."""
+        done = subprocess.run(
+            [str(program), *arguments],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "AMPCORE_CONNECTION": str(self.connection),
+                "KERAS_BACKEND": "tensorflow",
+            },
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def python(self, script: str | Path, *arguments: str) -> str:
+        """Run a Python script."""
+        return self.run(sys.executable, str(script), *arguments)
+
+    def ampctl(self, *arguments: str) -> str:
+        """Run an `ampctl` command."""
+        return self.run(AMPCTL, *arguments)
+
 
 @dataclass
 class Stack:
@@ -81,3 +118,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def start() -> Callable[..., Stack]:
     return start_stack
+
+
+@pytest.fixture
+def terminal(stack: Stack, tmp_path: Path) -> Terminal:
+    """A terminal in an empty folder."""
+    return Terminal(tmp_path, stack.data / "connection.json")

@@ -20,6 +20,7 @@ from tests.waiting import DEADLINE_S
 pytestmark = pytest.mark.xdist_group("stack")
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "examples" / "own-package" / "pyproject.toml"
 PLACEHOLDER = re.compile(r"\bID\b")
 EXAMPLES = ("examples/digits-float16.yaml", "examples/digits.yaml")
 """The examples that several documents train."""
@@ -40,7 +41,12 @@ RUN_BY_OTHER_TESTS = {
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
     "python -m ampcore.formats birds.zip": "tests/ampcore/formats/test_command.py",
+    ".venv/bin/pip install ./examples/own-package    # on each worker that may run such jobs": (
+        "tests/worker/test_packages.py"
+    ),
     "cd examples/table": "tests/ampcore/test_example_folders.py",
+    "cd examples/bundle": "tests/e2e/test_own_code.py",
+    "cd examples/transfer": "tests/ampcore/test_example_folders.py",
     "ampctl dataset push shapes": "tests/e2e/test_own_pictures.py",
     # In containers, by `make containers`.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
@@ -102,6 +108,15 @@ def blocks_of(root: Path, document: str) -> Iterator[Block]:
             yield Block(document, text.count("\n", 0, found.start()) + 1, found[1], found[2])
 
 
+def check_yaml(document: Any) -> None:
+    """It is a job spec, or changes services of the Compose file."""
+    if set(document) == {"services"}:
+        services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+        assert set(document["services"]) <= set(services["services"])
+    else:
+        JobSpec.parse(document)
+
+
 @dataclass
 class DocRunner:
     """Runs code blocks as a reader would, in a folder with the stack's data."""
@@ -123,7 +138,9 @@ class DocRunner:
             case "python":
                 self._call([sys.executable, "-c", block.text], block)
             case "yaml":
-                JobSpec.parse(yaml.safe_load(block.text))
+                check_yaml(yaml.safe_load(block.text))
+            case "toml":  # of the example's project file
+                assert block.text.strip() in PACKAGE.read_text(encoding="utf-8")
             case _:
                 pytest.fail(f"{block}: no test runs blocks in {block.language}")
 

@@ -37,7 +37,7 @@ EVENTS = [
     (EVALUATED, 2, "evaluation", '{"val_loss": 0.5, "val_accuracy": 0.8}'),
     (EVALUATED, 3, "evaluation", '{"val_loss": 0.25, "val_auc": "NaN", "note": 7}'),
     (DAMAGED, 1, "started", "[]"),
-    (DAMAGED, 2, "evaluation", "[1]"),
+    (DAMAGED, 2, "evaluation", f'{{"val_loss": {10**400}}}'),
 ]
 
 

@@ -29,6 +29,8 @@ JOB = {
     "created_at": MOMENT,
     "updated_at": MOMENT,
 }
+
+
 SPECS = {
     "a" * 12: {"name": "x", "data": {"kind": "npz", "path": "a.npz"}},
     "b" * 12: {"name": "npz", "data": {"kind": "digits"}},
@@ -37,10 +39,14 @@ SPECS = {
 }
 
 
+TOO_DEEP = '{"npz": ' + "[" * 2000 + "]" * 2000 + "}"
+"""Python's JSON decoder refuses it; PostgreSQL and SQLite store it."""
+
+
 def specs(database):
     with database.engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT id, CAST(spec AS TEXT) AS spec FROM jobs"))
-        return {row.id: json.loads(row.spec) for row in rows}
+        return {row.id: json.loads(row.spec) for row in rows if row.id != "e" * 12}
 
 
 def move(database, step, revision):
@@ -56,6 +62,7 @@ def database(empty_url, insert):
         command.upgrade(alembic_config(connection), "0009")
         for job_id, spec in SPECS.items():
             insert(connection, "jobs", {**JOB, "id": job_id, "spec": json.dumps(spec)})
+        insert(connection, "jobs", {**JOB, "id": "e" * 12, "spec": TOO_DEEP})
     yield database
     database.close()
 

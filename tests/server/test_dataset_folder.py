@@ -1,6 +1,7 @@
 import pytest
 
 from ampcore.spec import SpecValidationError
+from ampcore.spec.object_url import ObjectUrl
 from server.dataset_folder import DatasetFolder
 
 
@@ -123,3 +124,29 @@ def test_a_submitted_job_may_name_a_file_in_the_folder(api):
     (api.data_dir / "datasets" / "mnist.npz").touch()
     spec = {"model": {"kind": "mlp"}, "data": {"kind": "npz", "path": "mnist.npz"}}
     assert api.client.post("/api/v1/jobs", json=spec).status_code == 201
+
+
+PREFIXES = [ObjectUrl.parse_prefix("s3://bucket/birds"), ObjectUrl.parse_prefix("gs://other")]
+
+
+def test_an_object_below_an_allowed_prefix_is_accepted(folder, make_spec):
+    spec = make_spec(data={"kind": "npz", "path": "s3://bucket/birds/all.npz"})
+    DatasetFolder(folder, PREFIXES).check(spec)
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "expected"),
+    [
+        (PREFIXES, "an object below s3://bucket/birds/ or gs://other/"),
+        ([], "a path or a dataset: this server allows no object stores"),
+    ],
+)
+def test_any_other_object_is_refused_with_the_allowed_prefixes(
+    folder, make_spec, prefixes, expected
+):
+    spec = make_spec(data={"kind": "npz", "path": "s3://bucket/birds2/all.npz"})
+    with pytest.raises(SpecValidationError) as caught:
+        DatasetFolder(folder, prefixes).check(spec)
+    [problem] = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/data/path", "url_not_allowed")
+    assert problem.detail == f'Expected {expected}; received "s3://bucket/birds2/all.npz".'

@@ -124,6 +124,8 @@ def test_responses_match_the_document(api, document, make_job, make_block):
         "workers",
         "models",
         "data-kinds",
+        "losses",
+        "metrics",
         "datasets",
         "policies",
         "optimizers",

@@ -103,3 +103,18 @@ def test_an_s3_url_without_s3fs_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr("service.settings.find_spec", lambda name: None)
     with pytest.raises(SettingsInvalid, match=r"ARTIFACTS_URL: .*s3fs.*ampcore\[s3\]"):
         shared(AMPCORE_ARTIFACTS_URL="s3://bucket")
+
+
+def test_no_object_store_is_allowed_by_default():
+    assert shared().data_prefixes == ()
+
+
+def test_prefixes_of_data_are_separated_by_commas():
+    settings = shared(AMPCORE_DATA_PREFIXES="s3://bucket/birds/, gs://other")
+    assert [str(prefix) for prefix in settings.data_prefixes] == ["s3://bucket/birds", "gs://other"]
+
+
+@pytest.mark.parametrize("text", ["bucket", "https://host/folder", "s3://a,,s3://b", "s3://"])
+def test_an_invalid_prefix_of_data_is_refused(text):
+    with pytest.raises(SettingsInvalid, match="DATA_PREFIXES: expected comma-separated prefixes"):
+        shared(AMPCORE_DATA_PREFIXES=text)

@@ -1,6 +1,8 @@
 import threading
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import InvalidRequestError
 
 from ampcore.spec import State
 from ampcore.spec.dataset_reference import VersionReference
@@ -52,8 +54,8 @@ def delete(database):
         with database.write() as session:
             datasets.lock_project(session, project)
             wanted = VersionReference.parse(text)
-            doomed = datasets.lock_for_deletion(session, project, wanted)
-            return datasets.delete_versions(session, doomed)
+            versions = datasets.lock_for_deletion(session, project, wanted)
+            return datasets.delete_versions(session, versions)
 
     return delete
 
@@ -95,7 +97,7 @@ def test_datasets_are_listed_by_name_with_sizes_and_newest_version(database, add
     delete("c")
     with database.read() as session:
         rows = datasets.page(session, "default", limit=9)
-        assert [(r.name, r.version_count, r.size_bytes, r.newest) for r in rows] == [
+        assert [(r.name, r.version_count, r.size_bytes, r.newest.number) for r in rows] == [
             ("a", 2, 15, 2),
             ("b", 1, 10, 1),
         ]
@@ -104,6 +106,36 @@ def test_datasets_are_listed_by_name_with_sizes_and_newest_version(database, add
         newest = datasets.versions(session, "default", "a", before=None, limit=1)
         rest = datasets.versions(session, "default", "a", before=2, limit=9)
         assert ([v.number for v in newest], [v.number for v in rest]) == ([2], [1])
+
+
+@pytest.fixture
+def queries(database):
+    """The queries that have been executed."""
+    executed = []
+
+    def record(connection, cursor, statement, *_):
+        if statement.startswith("SELECT"):
+            executed.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", record)
+    yield executed
+    event.remove(database.engine, "before_cursor_execute", record)
+
+
+def test_pages_are_one_query_without_columns_and_previews(database, add, queries):
+    for name in ("a", "b"):
+        add(name)
+    with database.read() as session:
+        queries.clear()
+        [page, _] = datasets.page(session, "default", limit=9)
+        [version] = datasets.versions(session, "default", "a", before=None, limit=9)
+        [locked] = datasets.lock_for_deletion(session, "default", VersionReference("b"))
+        assert len(queries) == 3
+        for listed in (page.newest, version, locked):
+            for name in ("columns", "preview"):
+                with pytest.raises(InvalidRequestError):
+                    getattr(listed, name)
+        assert len(queries) == 3
 
 
 def test_shared_files_and_unfinished_uploads_count_once_in_the_used_bytes(database, add):

@@ -1,9 +1,12 @@
+import threading
+
 import pytest
 
 from ampcore.spec import TERMINAL, Reason, State
 from store import attempts, events, jobs, leases
 from store.jobs import Origin
 from store.tables import Artifact, Attempt, EventRow, Job, LogRow, StepBlockRow
+from tests.waiting import join
 
 
 def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
@@ -203,6 +206,22 @@ def test_only_a_job_that_has_ended_can_be_deleted(database, in_transaction, make
     assert in_transaction(jobs.delete_job, job_id) == (state in TERMINAL)
     with database.read() as session:
         assert (jobs.get(session, job_id) is None) == (state in TERMINAL)
+
+
+def test_a_job_that_is_being_extended_is_deleted_only_after_the_commit_and_then_stays(
+    database, in_transaction, make_job, make_spec, until_blocked
+):
+    job_id, deleted = make_job(State.SUCCEEDED).id, []
+    thread = threading.Thread(
+        target=lambda: deleted.append(in_transaction(jobs.delete_job, job_id))
+    )
+    with database.write() as session:
+        assert jobs.lock_extended(session, {job_id, "0" * 12}) == {job_id}
+        thread.start()
+        until_blocked(thread)
+        jobs.create(session, make_spec(), jobs.Origin("default", extends=job_id))
+    join(thread)
+    assert deleted == [False]
 
 
 def test_deleting_a_job_deletes_all_its_rows(database, in_transaction, make_job, make_block):

@@ -119,6 +119,22 @@ def test_the_reason_names_a_queue_that_no_worker_serves(make_job, why, register)
     )
 
 
+def test_the_reason_says_that_no_worker_has_a_sandbox(in_transaction, make_job, put, why, register):
+    job = make_job()
+    put(job.id, spec={**job.spec, "model": {"kind": "bundle"}})
+    sentence = (
+        "The job has its own code, and no online worker that serves the queue 'default' has a "
+        "sandbox for it; `ampctl workers --json` says why."
+    )
+    register()
+    assert why(job.id) == sentence  # it has not reported its hardware
+    in_transaction(workers.heartbeat, "w", hardware={"sandbox": {"kind": None, "missing": ["x"]}})
+    assert why(job.id) == sentence
+    assert why(make_job().id).startswith("It is number 2")
+    in_transaction(workers.heartbeat, "w", hardware={"sandbox": {"kind": "landlock"}})
+    assert why(job.id).startswith("It is number 1")
+
+
 def test_the_reason_gives_the_rank_in_the_queue(in_transaction, make_job, put, why, register):
     register(slots=2)
     first, second, last = make_job(), make_job(runtime={"priority": 7}), make_job()

@@ -1,8 +1,11 @@
 """Run attempts on a real database, with real trainer processes that follow a script."""
 
+import hashlib
+import io
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ import pytest
 from sqlalchemy import update
 
 from ampcore.fork_server import TRAINER_NAME
+from ampcore.spec.stored_files import FileKind
 from service.notify import Notifier
 from service.storage import Storage
-from store import artifacts, events, jobs, steps
+from store import artifacts, events, files, jobs, steps
 from store import logs as stored_logs
 from store.database import Database
+from store.files import STORAGE_FOLDER, FileKey
 from store.tables import Artifact, EventRow, Job
 from tests.processes import children_of, command_of, name_of
 from tests.waiting import join
@@ -36,7 +41,7 @@ def program(script: str) -> tuple[str, ...]:
 
 def fork_servers() -> list[psutil.Process]:
     """The fork servers of scripted trainers that this process has started."""
-    return [child for child in psutil.Process().children() if SCRIPT.name in command_of(child)]
+    return [child for child in psutil.Process().children() if str(SCRIPT) in command_of(child)]
 
 
 def scripted_trainers() -> list[psutil.Process]:
@@ -165,3 +170,36 @@ def until_running(wait_until: Callable[..., None]) -> Callable[[Running], None]:
         wait_until(lambda: running.job().step >= 10, "the job runs")
 
     return wait
+
+
+def bundle_archive(
+    files: Iterable[tuple[str, str]] = (("net.py", "code"), ("parts/layer.py", "more")),
+) -> bytes:
+    """A bundle of these files, each a name and a text."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as target:
+        for name, text in files:
+            target.writestr(name, text)
+    return content.getvalue()
+
+
+@pytest.fixture
+def make_bundle_job(
+    database: Database, make_job: Callable[..., Any], tmp_path: Path
+) -> Callable[..., Job]:
+    """Creates a job whose bundle is stored, as after its upload."""
+
+    def make(storage: Storage, content: bytes | None = None, project: str = "default") -> Job:
+        content = bundle_archive() if content is None else content
+        key = FileKey(project, FileKind.BUNDLE, hashlib.sha256(content).hexdigest())
+        file, path = tmp_path / "bundle.zip", files.storage_path(key)
+        file.write_bytes(content)
+        size, _ = storage.put(STORAGE_FOLDER, path, file)
+        file.unlink()
+        with database.write() as session:
+            files.add(session, key, path=path, size_bytes=size, created_by=None)
+        model = {"kind": "bundle", "bundle": f"sha256:{key.sha256}"}
+        job: Job = make_job(model=model, runtime={"max_attempts": 1})
+        return job
+
+    return make

@@ -91,7 +91,8 @@ class Trainer:
 
     def save_model(self) -> None:
         (self.folder / "model.keras").write_text("a model")
-        self.event("model_saved", 29, file="model.keras")
+        (self.folder / "weights.safetensors").write_text("weights")
+        self.event("model_saved", 29, file="model.keras", weights="weights.safetensors")
 
 
 def good(trainer: Trainer) -> None:
@@ -107,6 +108,14 @@ def read_dataset(trainer: Trainer) -> Path:
     file = Path(path)
     print(name, file.name, file.read_text())
     return file
+
+
+def reads_weights(trainer: Trainer) -> None:
+    """Print the initial weights, and save a checkpoint at the end."""
+    trainer.begin(trainer.saved_step())
+    print("init:", trainer.job["init"] and Path(trainer.job["init"]).read_text())
+    trainer.save(30)
+    trainer.succeed()
 
 
 def reads_dataset(trainer: Trainer) -> None:
@@ -131,6 +140,26 @@ def attacks_dataset(trainer: Trainer) -> None:
         except OSError:
             continue
         print("could", what)
+    trainer.succeed()
+
+
+def reads_bundle(trainer: Trainer) -> None:
+    """Print the files of the bundle; whether it can be changed; and what the assignment lacks."""
+    trainer.begin()
+    folder = Path(trainer.job["bundle"])
+    for file in sorted(folder.rglob("*.py")):
+        print(file.relative_to(folder).as_posix(), file.read_text().strip())
+    try:
+        (folder / "net.py").write_text("changed")
+        print("could write")
+    except OSError:
+        pass
+    trainer.succeed()
+
+
+def has_no_bundle(trainer: Trainer) -> None:
+    trainer.begin()
+    print("bundle" in trainer.job)
     trainer.succeed()
 
 
@@ -310,8 +339,12 @@ def trainer(script: str) -> fork_server.RunTrainer:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("script")
-    parser.add_argument("--requests-fd", type=int, required=True)
+    descriptor = parser.add_mutually_exclusive_group(required=True)
+    descriptor.add_argument("--requests-fd", type=int)
+    descriptor.add_argument("--frames-fd", type=int)  # in a sandbox with exec
     arguments = parser.parse_args()
+    if arguments.frames_fd is not None:
+        fork_server.run_alone(arguments.frames_fd, trainer(arguments.script))
     fork_server.serve(arguments.requests_fd, trainer(arguments.script))
 
 

@@ -59,7 +59,8 @@ def test_a_successful_run_is_stored_completely(start: Start) -> None:
 def test_the_model_and_a_report_are_uploaded(start: Start, tmp_path: Path) -> None:
     running = start("good")
     job = running.ended()
-    model, report = running.files()
+    model, weights, report = running.files()
+    assert (weights.path, weights.kind) == ("attempt-1/weights.safetensors", "weights")
     assert (model.path, model.kind, model.step) == ("attempt-1/model.keras", "model", 30)
     assert (report.path, report.kind) == ("attempt-1/report.json", "report")
     folder = tmp_path / "artifacts" / job.id

@@ -12,7 +12,9 @@ from store.tables import DatasetVersion
 from tests.worker import test_isolation
 from tests.worker.conftest import program
 from tests.worker.test_isolation import KINDS
-from worker.dataset_cache import FOLDER, DatasetCache
+from worker.dataset_cache import FOLDER, CachedFile, DatasetCache
+from worker.dataset_download import JobDataset, place_dataset
+from worker.isolation import TrainerFolder
 from worker.standby import Standby
 
 DATA = {"kind": "text", "dataset": "poems@1"}
@@ -101,6 +103,22 @@ def test_a_dataset_is_downloaded_once_for_several_jobs(
 def make_job_later(publish, make_dataset_job, tmp_path):
     publish(Storage((tmp_path / "artifacts").as_uri()))
     return make_dataset_job()
+
+
+@pytest.mark.parametrize("copied", [0, OSError("not between these file systems")])
+def test_a_dataset_is_copied_where_the_kernel_cannot_do_it(copied, tmp_path, monkeypatch):
+    def copy_file_range(*_):
+        if copied:
+            raise copied
+        return copied
+
+    monkeypatch.setattr("os.copy_file_range", copy_file_range)
+    (tmp_path / "content").write_text("roses are red")
+    trainer = TrainerFolder(tmp_path / "trainer", confinement=None)
+    trainer.path.mkdir()
+    cached = CachedFile(tmp_path / "content", -1)
+    placed = place_dataset(JobDataset("poems@1", "poems.txt", cached), trainer, tmp_path)
+    assert placed.read_text() == "roses are red"
 
 
 def test_a_job_whose_dataset_was_deleted_fails_once_with_the_reason(

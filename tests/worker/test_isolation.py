@@ -2,10 +2,7 @@
 
 import json
 import os
-import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +14,13 @@ import pytest
 import ampcore
 from ampcore.isolation import Confinement, confine, landlock
 from service.settings import SettingsInvalid
-from service.storage import Storage
 from store.artifacts import CHECKPOINT
 from store.tables import Artifact
 from tests.environment import settings_from
 from tests.waiting import wait_until
-from tests.worker.conftest import WORKER, Start
+from tests.worker.conftest import Start
 from tests.worker.hostile_trainer import MARK
+from tests.worker.protected_data import ProtectedData
 from worker import isolation_plan
 from worker.isolation import Isolation
 from worker.isolation_plan import (
@@ -35,7 +32,6 @@ from worker.isolation_plan import (
 from worker.settings import Settings
 from worker.standby import Standby
 from worker.trainer_users import claim_user
-from worker.work_dirs import WorkDirs
 
 HOSTILE = Path(__file__).with_name("hostile_trainer.py")
 USERS = range(60_800, 60_810)
@@ -68,28 +64,8 @@ KINDS = [
 ]
 
 
-class ProtectedData:
-    """A data folder, sockets and processes that a trainer must not reach."""
-
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        for folder in ("datasets", "artifacts/other", f"scratch/{WORKER}"):
-            (data / folder).mkdir(parents=True)
-        (data / "token").write_text("amp_secret")
-        (data / "ampcore.sqlite").write_text("rows")
-        for file in ("token", "ampcore.sqlite"):
-            (data / file).chmod(0o600)
-        (data / "artifacts/other/model").write_text("weights")
-        (data / "datasets/x").write_text("numbers")
-        self.other = data / f"scratch/{WORKER}/trainer-of-another-job"
-        self.other.mkdir(mode=0o700)
-        self.storage = Storage((data / "artifacts").as_uri())
-        self.work_dirs = WorkDirs(data / "scratch", WORKER)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.abstract = socket.socket(socket.AF_UNIX)
-        self.abstract_name = f"ampcore-test-{os.getpid()}"
-        self.abstract.bind(f"\0{self.abstract_name}")
-        self.abstract.listen()
+class AttackedData(ProtectedData):
+    """What the hostile trainer attacks, under each kind of isolation."""
 
     def isolation(self, kind: str) -> Isolation | None:
         if kind == "off":
@@ -117,10 +93,6 @@ class ProtectedData:
         }
         return (sys.executable, "-u", str(HOSTILE), json.dumps(targets))
 
-    def close(self) -> None:
-        self.listener.close()
-        self.abstract.close()
-
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
@@ -129,18 +101,14 @@ def database_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-def protected_data() -> Iterator[ProtectedData]:
-    """In a folder that other users can enter, unlike pytest's own."""
-    data = Path(tempfile.mkdtemp(prefix="ampcore-test-"))
-    data.chmod(0o711)
-    made = ProtectedData(data)
+def protected_data() -> Iterator[AttackedData]:
+    made = AttackedData()
     yield made
     made.close()
-    shutil.rmtree(data)
 
 
 @pytest.fixture
-def attack(protected_data: ProtectedData, start: Start) -> Callable[..., dict[str, Any]]:
+def attack(protected_data: AttackedData, start: Start) -> Callable[..., dict[str, Any]]:
     """Runs the hostile trainer under a kind of isolation, and returns its report."""
 
     def run(kind: str, *, leave: bool = False, job: Any = None) -> dict[str, Any]:
@@ -201,7 +169,7 @@ def test_processes_of_a_trainer_with_its_own_user_end_with_it(
 def test_an_isolated_trainer_can_read_and_delete_the_downloaded_checkpoint(
     kind: str,
     attack: Callable[..., Any],
-    protected_data: ProtectedData,
+    protected_data: AttackedData,
     make_job: Callable[..., Any],
     database: Any,
 ) -> None:
@@ -220,7 +188,7 @@ def test_an_isolated_trainer_can_read_and_delete_the_downloaded_checkpoint(
 
 
 def test_a_trainers_folder_is_removed_after_the_attempt(
-    attack: Callable[..., Any], protected_data: ProtectedData
+    attack: Callable[..., Any], protected_data: AttackedData
 ) -> None:
     attack("landlock" if landlock.abi() else "off")
     assert list(protected_data.work_dirs.worker_dir.iterdir()) == [protected_data.other]
@@ -230,7 +198,7 @@ def test_a_trainers_folder_is_removed_after_the_attempt(
 
 
 @has_landlock
-def test_the_plan_contains_every_measure_of_this_machine(protected_data: ProtectedData) -> None:
+def test_the_plan_contains_every_measure_of_this_machine(protected_data: AttackedData) -> None:
     planned = plan_isolation(
         IsolationSettings(),
         parent=protected_data.work_dirs.worker_dir,
@@ -305,7 +273,7 @@ def test_switching_users_needs_capabilities_and_mapped_ids(
 
 
 def test_required_isolation_that_is_unavailable_raises(
-    protected_data: ProtectedData, monkeypatch: pytest.MonkeyPatch
+    protected_data: AttackedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 0)
     required = IsolationSettings(mode=IsolationMode.REQUIRED)
@@ -317,7 +285,7 @@ def test_required_isolation_that_is_unavailable_raises(
         )
 
 
-def test_isolation_off_plans_nothing(protected_data: ProtectedData) -> None:
+def test_isolation_off_plans_nothing(protected_data: AttackedData) -> None:
     settings = IsolationSettings(mode=IsolationMode.OFF)
     assert (
         plan_isolation(
@@ -329,13 +297,13 @@ def test_isolation_off_plans_nothing(protected_data: ProtectedData) -> None:
     )
 
 
-def test_a_folder_closed_to_other_users_is_found(protected_data: ProtectedData) -> None:
+def test_a_folder_closed_to_other_users_is_found(protected_data: AttackedData) -> None:
     inner = protected_data.data / "a" / "b"
     inner.mkdir(parents=True)
-    assert isolation_plan._closed_to_others([inner]) is None
+    assert isolation_plan.closed_to_others([inner]) is None
     inner.parent.chmod(0o700)
-    assert isolation_plan._closed_to_others([inner]) == inner.parent
-    assert isolation_plan._closed_to_others([inner / "not" / "there"]) == inner.parent
+    assert isolation_plan.closed_to_others([inner]) == inner.parent
+    assert isolation_plan.closed_to_others([inner / "not" / "there"]) == inner.parent
 
 
 def test_a_claimed_user_id_is_not_claimed_twice() -> None:
@@ -400,7 +368,18 @@ def test_a_process_with_threads_cannot_be_confined(tmp_path: Path) -> None:
 
 
 def test_a_confinement_survives_json(tmp_path: Path) -> None:
-    confinement = Confinement(tmp_path, tmp_path / "datasets", 5, True, 10, 20)
+    confinement = Confinement(
+        tmp_path,
+        tmp_path / "datasets",
+        user=5,
+        restrict_files=True,
+        processes=10,
+        memory_bytes=20,
+        file_bytes=30,
+        open_files=40,
+        is_sandbox=True,
+        bubblewrap=Path("/usr/bin/bwrap"),
+    )
     assert Confinement.from_json(json.loads(json.dumps(confinement.to_json()))) == confinement
-    without = replace(confinement, user=None, processes=None)
+    without = replace(confinement, user=None, processes=None, bubblewrap=None)
     assert Confinement.from_json(json.loads(json.dumps(without.to_json()))) == without

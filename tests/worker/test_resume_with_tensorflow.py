@@ -12,9 +12,11 @@ from sqlalchemy import update
 
 from ampcore.spec import JobSpec, State
 from ampcore.telemetry import StepBlock
+from server.jobs.extended_spec import extended_document
 from service.notify import Notifier
 from service.storage import Storage
 from store import artifacts, attempts, evaluations, jobs, steps
+from store.artifacts import MODEL
 from store.database import Database
 from store.tables import Job
 from tests.chaos.programs import control as programs
@@ -155,6 +157,30 @@ def test_an_extended_job_equals_one_that_trained_for_all_epochs_at_once(
         ]
     assert found[0] + found[1] == found[2]
     assert [one.epoch for one in found[2]] == [0, 1, 2, 3]
+
+
+def test_a_job_that_stopped_early_is_complete_and_can_be_extended(
+    context: WorkerContext, database: Database, make_job: Callable[..., Any]
+) -> None:
+    # Nothing improves by that much: the second evaluation uses up the patience.
+    stopping = {"patience": 1, "min_delta": 1e6}
+    train = {"epochs": 9, "early_stopping": stopping, "keep": "both", "checkpoint_every_s": 3600.0}
+    first = Running(context, database, make_job(**{**SPEC, "train": train}).id)
+    job = first.start().ended()
+    assert (job.state, job.step, job.total_steps) == (State.SUCCEEDED, 2 * BLOCK, 2 * BLOCK)
+    assert (job.summary or {})["stopped_early"]["epoch"] == 1
+    with database.write() as session:
+        models = [one.path for one in artifacts.listing(session, job.id) if one.kind == MODEL]
+        document = extended_document(session, job, 1)
+        origin = jobs.Origin("default", extends=job.id)
+        extension_id = jobs.create(session, JobSpec.parse(document), origin).id
+    assert models == ["attempt-1/model.keras", "attempt-1/model-best.keras"]
+
+    extension = Running(context, database, extension_id).start().ended()
+    assert (extension.state, extension.step) == (State.SUCCEEDED, 3 * BLOCK)
+    summary = extension.summary or {}
+    assert summary["stopped_early"] is None
+    assert summary["best"]["value"] <= (job.summary or {})["best"]["value"]
 
 
 def reached(database: Database, job_id: str) -> int:

@@ -51,3 +51,10 @@ def test_queues_are_comma_separated() -> None:
 def test_an_invalid_queue_name_is_quoted(queues: str) -> None:
     with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_QUEUES"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_QUEUES": queues})
+
+
+def test_a_store_whose_package_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_from(Settings, {**GIVEN, "AMPCORE_DATA_PREFIXES": "s3://bucket"}).data_prefixes
+    monkeypatch.setattr("worker.settings.find_spec", lambda name: None)
+    with pytest.raises(SettingsInvalid, match="DATA_PREFIXES: az:// needs the package adlfs"):
+        settings_from(Settings, {**GIVEN, "AMPCORE_DATA_PREFIXES": "az://container"})

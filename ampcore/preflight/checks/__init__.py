@@ -14,7 +14,7 @@ from ampcore.preflight.checks.devices import (
 from ampcore.preflight.checks.layers import (
     kept_in_float32,
     outputs_in_16_bits,
-    softmax_before_loss,
+    probabilities_before_loss,
     unmatched_overrides,
 )
 from ampcore.preflight.checks.loss_scale import (
@@ -37,7 +37,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     resolved_auto_policy,
     unmatched_overrides,
     outputs_in_16_bits,
-    softmax_before_loss,
+    probabilities_before_loss,
     unscaled_float16,
     overflowing_scale,
     vanishing_epsilon,

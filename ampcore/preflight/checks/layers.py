@@ -8,10 +8,17 @@ from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.layer_table import LayerRow
 from ampcore.spec import JobSpec
 from ampcore.spec.layer_dtypes import Float32Reason, matching_override
+from ampcore.spec.layers.activations import Softmax
+from ampcore.spec.model import Layers
 from ampcore.spec.precision import Precision
+from ampcore.spec.task import Outputs
 from ampcore.spec.text import join_names
 
 MAX_PATHS: Final = 8
+LOGIT_TASKS: Final = ("classification", "multi_label", "segmentation", "language_model")
+"""The tasks whose losses take logits."""
+PROBABILITIES: Final = ("softmax", "sigmoid", "hard_sigmoid", "log_softmax", "log_sigmoid")
+"""Activations whose values are no logits."""
 
 FLOAT32_REASONS: Final[dict[Float32Reason, str]] = {
     "output": "the loss is computed from them and would be wrong if they were rounded to 16 bits",
@@ -60,19 +67,25 @@ def outputs_in_16_bits(case: Case) -> Iterator[Finding]:
             yield Finding(code, "warning", "/precision", message, {"layers": paths})
 
 
-def softmax_before_loss(case: Case) -> Iterator[Finding]:
-    """An own output that ends in a softmax: the loss of a job takes logits."""
-    if not isinstance(case.spec, JobSpec) or case.spec.model.kind != "layers":
+def probabilities_before_loss(case: Case) -> Iterator[Finding]:
+    """Own outputs that end in a softmax or sigmoid, before a loss that takes logits."""
+    spec = case.spec
+    if not isinstance(spec, JobSpec) or not isinstance(spec.model, Layers):
         return
-    for layer in case.layers:
-        if layer.output and layer.softmax:
+    network = spec.model.connect()
+    for name in network.outputs:
+        task = spec.task.outputs[name].task if isinstance(spec.task, Outputs) else spec.task
+        layer = next((node.layer for node in network.nodes if node.name == name), None)
+        is_softmax = isinstance(layer, Softmax)
+        activation = "softmax" if is_softmax else getattr(layer, "activation", None)
+        if activation in PROBABILITIES and (task is None or task.kind in LOGIT_TASKS):
             yield Finding(
-                "softmax_before_loss",
+                "probabilities_before_loss",
                 "warning",
                 "/model/layers",
-                f"{layer.path}: a softmax computes the output, but the loss takes logits and "
-                "applies its own: the model would hardly learn. Leave the softmax out.",
-                {"layers": [layer.path]},
+                f"{name}: a {activation} computes the output, but the loss takes logits and "
+                f"applies its own: the model would hardly learn. Leave the {activation} out.",
+                {"layers": [name]},
             )
 
 

@@ -1,5 +1,6 @@
 """The base classes of all layers: name, inputs, and what follows from the shapes of the inputs."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -19,7 +20,15 @@ from ampcore.spec.layers.weight_options import (
 MAX_INPUTS: Final = 64
 """The inputs of one layer."""
 
-InputNames = Annotated[tuple[LayerName, ...], Field(strict=False, min_length=1, max_length=64)]
+InputNames = Annotated[
+    tuple[LayerName, ...], Field(strict=False, min_length=1, max_length=MAX_INPUTS)
+]
+
+
+def default_name(kind: str) -> str:
+    """The name that Keras gives the first layer of a kind: its class in snake case."""
+    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", kind)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
 class Entry(SpecModel):

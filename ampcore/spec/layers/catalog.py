@@ -107,11 +107,11 @@ LAYERS: Final[dict[str, type[Layer]]] = {
 }
 """By the name of its Keras class, each layer of the grammar, in the order of the reference."""
 
-_CODE: Final = "it runs code that a spec does not hold"
+_CODE: Final = "it runs code that is not part of the spec"
 _CELL: Final = "a cell is part of a recurrent layer: write LSTM, GRU or SimpleRNN"
-_AUGMENTATION: Final = "changing examples at random is a part of reading data"
-_VOCABULARY: Final = "it makes keys of text, which is a part of reading data"
-_SOUND: Final = "it makes features of sound, which is a part of reading data"
+_AUGMENTATION: Final = "random augmentation belongs in data.augmentation"
+_VOCABULARY: Final = "text and categories are encoded by data.preprocessing"
+_SOUND: Final = "audio features must be computed before the upload"
 _WINDOWS: Final = "write a pooling layer with the size of its windows"
 
 LEFT_OUT: Final[dict[str, str]] = {
@@ -129,7 +129,8 @@ LEFT_OUT: Final[dict[str, str]] = {
     "SimpleRNNCell": _CELL,
     "StackedRNNCells": _CELL,
     "InputLayer": "write `inputs` of the model",
-    "TimeDistributed": "dense layers and activations already work on every step",
+    "TimeDistributed": "Dense and activations work on every step; for images at every step write a "
+    "Conv3D or a pooling layer in 3D with a window of 1 step",
     "SpectralNormalization": "its weights change outside of the optimizer's update",
     "ReversibleEmbedding": "one layer works in two directions, with a call argument",
     "ActivityRegularization": "the training loss has penalties of weights only",
@@ -194,10 +195,10 @@ LEFT_OUT_ARGUMENTS: Final[dict[str, str]] = {
     "unroll": "the compiled loop decides",
     "use_cudnn": "Keras decides",
     "flash_attention": "Keras decides",
-    "sliding_window": "no model asked for it yet",
-    "use_gate": "no model asked for it yet",
+    "sliding_window": "not supported",
+    "use_gate": "not supported",
     "attention_axes": "sequences have one axis of steps",
-    "backward_layer": "it is the layer itself, backwards",
+    "backward_layer": "it always has the same arguments as the forward layer",
     "renorm": "its statistics depend on the step",
     "renorm_clipping": "it belongs to renorm",
     "renorm_momentum": "it belongs to renorm",
@@ -205,6 +206,6 @@ LEFT_OUT_ARGUMENTS: Final[dict[str, str]] = {
     "num_bins": "boundaries are given, not learned from data",
     "epsilon": "it belongs to num_bins",
     "output_mode": "CategoryEncoding makes vectors of the numbers",
-    "fill_mode": "Keras has one: constant",
+    "fill_mode": "Keras supports only constant",
 }
 """Arguments of layers in Keras that no field stands for, and why; every other one has a field."""

@@ -19,6 +19,7 @@ from ampcore.spec.layers.inference import (
     Shape,
     ShapeError,
     require_rank,
+    require_strides_or_dilation,
     window_positions,
 )
 from ampcore.spec.layers.weight_options import (
@@ -48,12 +49,7 @@ class _Windowed(Layer):
     def _spatial(self, shape: Shape) -> tuple[Shape, int]:
         """The sizes of the axes that the kernel moves along, and the channels."""
         require_rank(shape, AXES[self.axes])
-        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
-            raise ShapeError(
-                "dilation_rate",
-                expected="1, as strides are above 1",
-                received=str(list(self.dilation_rate)),
-            )
+        require_strides_or_dilation(self.strides, self.dilation_rate)
         return shape[:-1], shape[-1]
 
     def _positions(self, size: Shape, padding: str) -> Shape:

@@ -14,7 +14,7 @@ E = TypeVar("E", bound=Entry)
 
 
 class Reuse(Entry):
-    """Another call of a layer above, with the same weights."""
+    """Another call of a layer of this list, with the same weights."""
 
     reuse: LayerName
     """The name of the layer."""

@@ -67,6 +67,14 @@ def require_vector(shape: Shape) -> None:
         raise ShapeError("inputs", expected="an input with at least one axis", received="[]")
 
 
+def require_strides_or_dilation(strides: Shape, dilation: Shape) -> None:
+    """Raise ShapeError for a window with both, which Keras refuses."""
+    if max(strides) > 1 and max(dilation) > 1:
+        raise ShapeError(
+            "dilation_rate", expected="1, as strides are above 1", received=str(list(dilation))
+        )
+
+
 def axis_index(axis: int, shape: Shape, field: str = "axis") -> int:
     """The index in `shape` of an axis as Keras counts them: the batch is 0, the last -1."""
     index = axis - 1 if axis > 0 else axis + len(shape)

@@ -1,6 +1,5 @@
 """How the layers of a model are connected, and the shapes that follow from those of its inputs."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +7,8 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from ampcore.spec.layers.base import Layer
+from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS
+from ampcore.spec.layers.base import Layer, default_name
 from ampcore.spec.layers.entry import Reuse
 from ampcore.spec.layers.inference import (
     MAX_OUTPUT_SIZE,
@@ -32,8 +32,6 @@ INPUT: Final = "input"
 MAX_SUGGESTIONS: Final = 10
 """A suggestion compares a name with those of all layers."""
 LAYERS_POINTER: Final = "/model/layers"
-COMPUTES_NOTHING: Final = frozenset({"Flatten", "Identity", "Permute", "Reshape"})
-"""The layers that only arrange their input: the layer before computes the output."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Network:
             if name in found or name not in nodes:
                 continue
             found.add(name)
-            if nodes[name].layer.layer in COMPUTES_NOTHING:
+            if nodes[name].layer.layer in SHAPE_ONLY_LAYERS:
                 waiting += nodes[name].inputs
         return frozenset(found)
 
@@ -244,12 +242,6 @@ def _names(entries: Sequence[Layer | Reuse], inputs: Sequence[str]) -> list[str]
             name = candidate if candidate not in given else None
         names.append(name)
     return names
-
-
-def default_name(kind: str) -> str:
-    """The name that Keras gives the first layer of a kind: its class in snake case."""
-    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", kind)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
 def _check_inputs(node: Node, given: bool, known: set[str], found: _Problems) -> None:

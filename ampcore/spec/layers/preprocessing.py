@@ -4,7 +4,7 @@ They compute in float32 under every policy, and their numbers are given, not lea
 """
 
 import itertools
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -93,7 +93,6 @@ class Discretization(Elementwise):
 
 
 class _ImageSize(Layer):
-    axes: ClassVar[int] = 2
     height: Pixels
     width: Pixels
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import PlainSerializer, PlainValidator
 from pydantic_core import PydanticKnownError
 
-from ampcore.spec.layers.base import Layer
+from ampcore.spec.layers.base import Layer, default_name
 from ampcore.spec.layers.convolution import AXES, ONES_1D, ONES_2D, ONES_3D
 from ampcore.spec.layers.fields import (
     Activation,
@@ -23,6 +23,7 @@ from ampcore.spec.layers.inference import (
     Shape,
     ShapeError,
     require_rank,
+    require_strides_or_dilation,
     window_positions,
 )
 from ampcore.spec.layers.weight_options import (
@@ -160,7 +161,7 @@ class Bidirectional(Layer):
             )
         one = self.of.infer(*shapes)
         *steps, units = one.output
-        paths = tuple(f"{way}_{keras_name(self.of.layer)}" for way in ("forward", "backward"))
+        paths = tuple(f"{way}_{default_name(self.of.layer)}" for way in ("forward", "backward"))
         return Inference(
             (*steps, 2 * units if self.merge_mode == "concat" else units),
             weights=one.weights * 2,
@@ -177,11 +178,6 @@ class Bidirectional(Layer):
         return {"layer": arguments.pop("of"), **arguments}
 
 
-def keras_name(kind: str) -> str:
-    """The name that Keras gives a recurrent layer."""
-    return {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "simple_rnn"}[kind]
-
-
 class _ConvLSTM(_RecurrentOptions):
     axes: ClassVar[int]
     filters: Count
@@ -196,12 +192,7 @@ class _ConvLSTM(_RecurrentOptions):
         """[steps, …, channels] to [positions…, filters], with all steps on request."""
         require_rank(shapes[0], f"steps, {AXES[self.axes].replace('steps', 'length')}")
         steps, *size, channels = shapes[0]
-        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
-            raise ShapeError(
-                "dilation_rate",
-                expected="1, as strides are above 1",
-                received=str(list(self.dilation_rate)),
-            )
+        require_strides_or_dilation(self.strides, self.dilation_rate)
         positions = window_positions(
             tuple(size), self.kernel_size, self.strides, self.padding, self.dilation_rate
         )

@@ -1,4 +1,4 @@
-"""How the weights of a layer start and what bounds them: the allow-lists of Keras's classes."""
+"""The initializers, regularizers and constraints that a spec can name."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 

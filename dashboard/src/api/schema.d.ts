@@ -172,6 +172,43 @@ export interface components {
             next_cursor: string | null;
         };
         /**
+         * BestEvaluation
+         * @description The evaluation with the best value of the metric in `train.best`.
+         */
+        BestEvaluation: {
+            /** Metric */
+            metric: string;
+            /** Value */
+            value: number | ("NaN" | "Infinity" | "-Infinity");
+            /**
+             * Epoch
+             * @description Counted from 0.
+             */
+            epoch: number;
+            /**
+             * Steps
+             * @description The completed steps at the evaluation.
+             */
+            steps: number;
+            /**
+             * Metrics
+             * @description All metrics of the evaluation.
+             */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+        };
+        /**
+         * BundledFile
+         * @description A file in a bundle.
+         */
+        BundledFile: {
+            /** Name */
+            name: string;
+            /** Size Bytes */
+            size_bytes: number;
+        };
+        /**
          * ComparedJob
          * @description One of the jobs, with its steps downsampled on the common grid.
          */
@@ -238,6 +275,11 @@ export interface components {
             name: string;
             /** Role */
             role: components["schemas"]["Role"] | string;
+            /**
+             * Rights
+             * @description What it may do besides what its role allows.
+             */
+            rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
             project: string;
             /**
@@ -344,13 +386,6 @@ export interface components {
             /** Rows */
             rows: number | null;
             /**
-             * Columns
-             * @description The columns or arrays: name, shape, dtype, and classes of labels.
-             */
-            columns: {
-                [key: string]: unknown;
-            }[] | null;
-            /**
              * Created At
              * Format: date-time
              */
@@ -360,6 +395,13 @@ export interface components {
              * @description The name of the token that uploaded it.
              */
             created_by: string | null;
+            /**
+             * Columns
+             * @description The columns or arrays: name, shape, dtype, and classes of labels.
+             */
+            columns: {
+                [key: string]: unknown;
+            }[] | null;
             /**
              * Preview
              * @description `rows` as values by column, and `pictures` as small PNG files in base64.
@@ -398,6 +440,24 @@ export interface components {
             values: unknown[];
         };
         /**
+         * EarlyStop
+         * @description Why a job ended before its last epoch: its evaluations no longer improved.
+         */
+        EarlyStop: {
+            /**
+             * Epoch
+             * @description The last epoch that was trained, counted from 0.
+             */
+            epoch: number;
+            /** Metric */
+            metric: string;
+            /**
+             * Best
+             * @description Its best value; null if none was finite.
+             */
+            best: number | ("NaN" | "Infinity" | "-Infinity") | null;
+        };
+        /**
          * Evaluation
          * @description The validation metrics after a step; each metric is a field, as `val_loss` is.
          */
@@ -412,6 +472,12 @@ export interface components {
              * @description The last step before the evaluation, counted from 0.
              */
             step: number;
+            /**
+             * Best
+             * @description Whether it is the best evaluation so far, by the metric of `train.best`.
+             * @default false
+             */
+            best: boolean;
         } & {
             [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
         };
@@ -458,7 +524,21 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "resumed" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
+        /**
+         * ExtensibleKindList
+         * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
+         */
+        ExtensibleKindList: {
+            /** Items */
+            items: components["schemas"]["SpecKind"][];
+            /**
+             * Packages
+             * @description For `kind: package`; those of online workers.
+             * @default []
+             */
+            packages: components["schemas"]["PackageEntry"][];
+        };
         /**
          * Figures
          * @description The size of a job, computed from its layers.
@@ -498,6 +578,12 @@ export interface components {
                 [key: string]: components["schemas"]["Memory"];
             };
         };
+        /**
+         * FileKind
+         * @description What a file is for.
+         * @enum {string}
+         */
+        FileKind: "bundle" | "weights";
         /**
          * Finding
          * @description A finding of the preflight about a valid spec.
@@ -793,7 +879,7 @@ export interface components {
         ListField: "spec";
         /**
          * ListedDatasetVersion
-         * @description A version of a dataset, without its preview.
+         * @description A version of a dataset, without its columns and its preview.
          */
         ListedDatasetVersion: {
             /**
@@ -831,13 +917,6 @@ export interface components {
             kind: string | null;
             /** Rows */
             rows: number | null;
-            /**
-             * Columns
-             * @description The columns or arrays: name, shape, dtype, and classes of labels.
-             */
-            columns: {
-                [key: string]: unknown;
-            }[] | null;
             /**
              * Created At
              * Format: date-time
@@ -1074,6 +1153,32 @@ export interface components {
             total: number;
         };
         /**
+         * PackageEntry
+         * @description What a Python package that is installed on workers offers for a part of a spec.
+         */
+        PackageEntry: {
+            /** Package */
+            package: string;
+            /** Version */
+            version: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Schema
+             * @description JSON schema of its options.
+             */
+            schema: {
+                [key: string]: unknown;
+            };
+            /**
+             * Workers
+             * @description The ids of the online workers that have it.
+             */
+            workers: string[];
+        };
+        /**
          * Policy
          * @description One precision policy that a spec can name.
          */
@@ -1120,7 +1225,7 @@ export interface components {
             max_dataset_bytes: number | null;
             /**
              * Dataset Bytes
-             * @description Of its stored datasets and unfinished uploads.
+             * @description Of its stored datasets and files, and of its unfinished uploads.
              */
             dataset_bytes: number;
             /**
@@ -1154,7 +1259,7 @@ export interface components {
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "invalid_checkpoint" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
@@ -1168,6 +1273,12 @@ export interface components {
              */
             values: unknown[];
         };
+        /**
+         * Right
+         * @description What a token may do besides what its role allows; an admin may do all of it.
+         * @enum {string}
+         */
+        Right: "code";
         /**
          * Role
          * @description The role of a token.
@@ -1373,6 +1484,11 @@ export interface components {
             token_name: string;
             /** Role */
             role: components["schemas"]["Role"] | string;
+            /**
+             * Rights
+             * @description What it may do besides what its role allows.
+             */
+            rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
             project: string;
             /** Expires At */
@@ -1463,6 +1579,47 @@ export interface components {
              * @description Whether more steps are stored.
              */
             more: boolean;
+        };
+        /**
+         * StoredFile
+         * @description A file of a project, which never changes.
+         */
+        StoredFile: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "bundle" | "weights";
+            /** Sha256 */
+            sha256: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+            /**
+             * Last Used At
+             * Format: date-time
+             * @description When it was uploaded, looked up, or named by a new job.
+             */
+            last_used_at: string;
+            /**
+             * Contents
+             * @description The files of a bundle; null for other kinds.
+             */
+            contents?: components["schemas"]["BundledFile"][] | null;
         };
         /**
          * StreamKind
@@ -1576,6 +1733,15 @@ export interface components {
             weights_digest?: string | null;
             /** Model File */
             model_file?: string | null;
+            /** @description The best evaluation; null unless the spec asks for it. */
+            best?: components["schemas"]["BestEvaluation"] | null;
+            /** @description Null if the job trained to its end. */
+            stopped_early?: components["schemas"]["EarlyStop"] | null;
+            /**
+             * Best Model File
+             * @description With `train.keep: both`, the model with the best weights.
+             */
+            best_model_file?: string | null;
         };
         /**
          * Token
@@ -1593,6 +1759,11 @@ export interface components {
             name: string;
             /** Role */
             role: components["schemas"]["Role"] | string;
+            /**
+             * Rights
+             * @description What it may do besides what its role allows.
+             */
+            rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
             project: string;
             /**
@@ -1630,6 +1801,11 @@ export interface components {
             name: string;
             /** @default member */
             role: components["schemas"]["Role"];
+            /**
+             * Rights
+             * @description What it may do besides what its role allows; an admin needs none.
+             */
+            rights?: components["schemas"]["Right"][];
             /**
              * Project
              * @default default
@@ -1995,7 +2171,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -2006,6 +2182,23 @@ export interface components {
              * @enum {string}
              */
             kind: "autoencoding";
+        };
+        /**
+         * Best
+         * @description What makes an evaluation the best one.
+         */
+        Best: {
+            /**
+             * Metric
+             * @default val_loss
+             */
+            metric: string;
+            /**
+             * Mode
+             * @default auto
+             * @enum {string}
+             */
+            mode: "auto" | "min" | "max";
         };
         /**
          * BinaryCrossEntropy
@@ -2029,6 +2222,28 @@ export interface components {
              * @default 1
              */
             positive_weight: number;
+        };
+        /**
+         * Bundle
+         * @description A Keras model that Python code of your own builds, in a sandbox.
+         *
+         *     It needs a token with the right `code`: see [own models](../guides/own-models.md).
+         */
+        Bundle: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "bundle";
+            /** Bundle */
+            bundle: string;
+            /**
+             * Build
+             * @default net:build
+             */
+            build: string;
+            /** Options */
+            options?: Record<string, never>;
         };
         /**
          * CalibratedScale
@@ -2100,7 +2315,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -2275,9 +2490,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -2327,7 +2542,7 @@ export interface components {
          * Dice
          * @description 1 - the mean Dice coefficient of the classes in a batch (Milletari et al. 2016, V-Net).
          *
-         *     `cross_entropy` adds this share of the cross-entropy, which makes its gradients smoother.
+         *     `cross_entropy` is the factor of a cross-entropy that is added, which makes gradients smoother.
          */
         Dice: {
             /**
@@ -2417,6 +2632,27 @@ export interface components {
              * @default 1
              */
             hysteresis: number;
+        };
+        /**
+         * EarlyStopping
+         * @description Ends the training when evaluations no longer improve.
+         */
+        EarlyStopping: {
+            /**
+             * Patience
+             * @default 3
+             */
+            patience: number;
+            /**
+             * Min Delta
+             * @default 0
+             */
+            min_delta: number;
+            /**
+             * Start Epoch
+             * @default 0
+             */
+            start_epoch: number;
         };
         /**
          * Embedding
@@ -2692,9 +2928,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -2741,6 +2977,42 @@ export interface components {
             augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
         };
         /**
+         * Init
+         * @description Trained weights to start from, which `job` or `weights` names.
+         *
+         *     A weight of the model takes the one of the source with the same name (the path of its layer,
+         *     then its own name) and the same shape; all others start as in a job without this section. The
+         *     event `weights_loaded` reports what matched. The job fails if nothing does.
+         */
+        Init: {
+            /**
+             * Job
+             * @default null
+             */
+            job: string | null;
+            /**
+             * Weights
+             * @default null
+             */
+            weights: string | null;
+            /**
+             * Layers
+             * @default null
+             */
+            layers: string[] | null;
+            /**
+             * Missing
+             * @default keep
+             * @enum {string}
+             */
+            missing: "keep" | "error";
+            /**
+             * Freeze
+             * @default []
+             */
+            freeze: string[];
+        };
+        /**
          * Iou
          * @description Intersection over union of predicted and true positions, the mean over the classes.
          */
@@ -2782,7 +3054,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -2985,7 +3257,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -3044,9 +3316,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -3124,9 +3396,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -3219,6 +3491,112 @@ export interface components {
             dtype: "float32" | "float16" | "bfloat16";
         };
         /**
+         * Package
+         * @description A model of a Python package that the operator has installed on workers.
+         */
+        Package: {
+            /** Package */
+            package: string;
+            /** Name */
+            name: string;
+            /** Options */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "package";
+        };
+        /**
+         * PackageData
+         * @description A dataset of a Python package that the operator has installed on workers.
+         */
+        PackageData: {
+            /** Package */
+            package: string;
+            /** Name */
+            name: string;
+            /** Options */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Batch Size
+             * @default 128
+             */
+            batch_size: number;
+            /**
+             * Shuffle
+             * @default true
+             */
+            shuffle: boolean;
+            /**
+             * Validation Split
+             * @default null
+             */
+            validation_split: number | null;
+            /**
+             * Validation Rows
+             * @default last
+             * @enum {string}
+             */
+            validation_rows: "last" | "random";
+            /**
+             * Inputs
+             * @default null
+             */
+            inputs: {
+                [key: string]: string[];
+            } | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: string[] | null;
+            /**
+             * Targets
+             * @default null
+             */
+            targets: {
+                [key: string]: string[];
+            } | null;
+            /** Preprocessing */
+            preprocessing?: {
+                [key: string]: components["schemas"]["Preprocessing"];
+            };
+            /**
+             * Augmentation
+             * @default []
+             */
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "package";
+        };
+        /**
+         * PackageLoss
+         * @description A loss of a Python package that the operator has installed on workers.
+         */
+        PackageLoss: {
+            /** Package */
+            package: string;
+            /** Name */
+            name: string;
+            /** Options */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "package";
+        };
+        /**
          * Parquet
          * @description A table in a Parquet file, which may have images.
          */
@@ -3254,9 +3632,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -3577,7 +3955,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -3743,7 +4121,7 @@ export interface components {
              * Loss
              * @default null
              */
-            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"]) | null;
+            loss: (components["schemas"]["CrossEntropy"] | components["schemas"]["BinaryCrossEntropy"] | components["schemas"]["Focal"] | components["schemas"]["Dice"] | components["schemas"]["MeanSquaredError"] | components["schemas"]["MeanAbsoluteError"] | components["schemas"]["Huber"] | components["schemas"]["PackageLoss"]) | null;
             /**
              * Metrics
              * @default null
@@ -3940,9 +4318,9 @@ export interface components {
             validation_split: number;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -3999,9 +4377,9 @@ export interface components {
             shuffle: boolean;
             /**
              * Path
-             * @default
+             * @default null
              */
-            path: string;
+            path: string | null;
             /**
              * Dataset
              * @default null
@@ -4120,6 +4498,16 @@ export interface components {
              * @default 60
              */
             checkpoint_every_s: number | null;
+            /** @default null */
+            best: components["schemas"]["Best"] | null;
+            /** @default null */
+            early_stopping: components["schemas"]["EarlyStopping"] | null;
+            /**
+             * Keep
+             * @default last
+             * @enum {string}
+             */
+            keep: "last" | "best" | "both";
         };
         /**
          * TransformerLm
@@ -4153,14 +4541,16 @@ export interface components {
          */
         JobSpec: {
             /** Model */
-            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"];
+            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"] | components["schemas"]["Bundle"] | components["schemas"]["Package"];
             /** Data */
-            data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["SyntheticClicks"] | components["schemas"]["Npz"] | components["schemas"]["Npy"] | components["schemas"]["Csv"] | components["schemas"]["Parquet"] | components["schemas"]["Images"] | components["schemas"]["Tfrecord"] | components["schemas"]["Text"];
+            data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["SyntheticClicks"] | components["schemas"]["Npz"] | components["schemas"]["Npy"] | components["schemas"]["Csv"] | components["schemas"]["Parquet"] | components["schemas"]["Images"] | components["schemas"]["Tfrecord"] | components["schemas"]["Text"] | components["schemas"]["PackageData"];
             /**
              * Task
              * @default null
              */
             task: (components["schemas"]["Classification"] | components["schemas"]["MultiLabel"] | components["schemas"]["Regression"] | components["schemas"]["Segmentation"] | components["schemas"]["LanguageModel"] | components["schemas"]["Autoencoding"] | components["schemas"]["Outputs"]) | null;
+            /** @default null */
+            init: components["schemas"]["Init"] | null;
             /**
              * @default {
              *       "policy": "float32",
@@ -4199,7 +4589,10 @@ export interface components {
              *       "seed": 0,
              *       "accumulate": 1,
              *       "eval_every_epochs": 1,
-             *       "checkpoint_every_s": 60
+             *       "checkpoint_every_s": 60,
+             *       "best": null,
+             *       "early_stopping": null,
+             *       "keep": "last"
              *     }
              */
             train: components["schemas"]["Train"];

@@ -32,6 +32,7 @@ export type ProblemDetail = Schemas["ProblemDetail"];
 export type Session = Schemas["Session"];
 export type State = Schemas["State"];
 export type Steps = Schemas["Steps"];
+export type StoredFile = Schemas["StoredFile"];
 export type Summary = Schemas["Summary"];
 export type Token = Schemas["Token"];
 export type TokenList = Schemas["TokenList"];

@@ -4,8 +4,9 @@ import { bytes, duration, number, lossScale } from "./format.ts";
 import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
-  "state", "edited", "preflight", "started", "resumed", "engine", "overflow", "scale_growth", "rollback",
-  "float32_fallback", "epoch", "evaluation", "checkpoint_saved", "scale_table", "model_saved", "warning",
+  "state", "edited", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
+  "scale_growth", "rollback", "float32_fallback", "epoch", "evaluation", "stopped_early", "checkpoint_saved",
+  "scale_table", "model_saved", "warning",
 ] as const;
 
 type Data = Record<string, unknown>;
@@ -25,7 +26,8 @@ const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   scale_growth: (data) => `The loss scale${of(data)} was increased ${scaleChange(data)}.`,
   epoch: (data) => `Epoch ${text(data["epoch"])}${withLoss(data)}`,
   evaluation: (data) => Object.keys(data).filter(isMetric)
-    .map((name) => `${name} ${metricValue(name, data[name] as number)}`).join(", "),
+    .map((name) => `${name} ${metricValue(name, data[name] as number)}`).join(", ") + (data["best"] === true ? " (the best so far)" : ""),
+  data_fetched: (data) => `Data read from ${text(data["url"])} (${bytes(data["size_bytes"] as number)}).`,
   checkpoint_saved: (data) => `Saved${data["size_bytes"] ? ` ${bytes(data["size_bytes"] as number)}` : ""}${durationText(data)}.`,
 };
 

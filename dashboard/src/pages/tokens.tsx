@@ -14,7 +14,7 @@ import { dateTime } from "../display/format.ts";
 
 const ROLES = ["viewer", "member", "admin"];
 const DAY_MS = 86_400_000;
-const HEADINGS = ["Name", "State", "Role", "Project", "Created", "Created by", "Expires"];
+const HEADINGS = ["Name", "State", "Role and rights", "Project", "Created", "Created by", "Expires"];
 
 export function TokensPage(_: { route: Route }) {
   if (!useIsAdmin()) return <EmptyState title="Admin role required">Sign in with an admin token to create and revoke tokens.</EmptyState>;
@@ -40,12 +40,13 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState("member");
   const [project, setProject] = useState("default");
+  const [mayRunCode, setMayRunCode] = useState(false);
   const [days, setDays] = useState("");
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
-      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, project, expires_at }));
+      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, rights: mayRunCode ? ["code"] : [], project, expires_at }));
       setName("");
     } catch (error) {
       notify("failed", toApiError(error).message);
@@ -60,6 +61,9 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
         <select value={role} onChange={(event) => setRole(event.currentTarget.value)}>
           {ROLES.map((one) => <option key={one}>{one}</option>)}
         </select>
+      </label>
+      <label class="field"><span>May run its own code</span>
+        <input type="checkbox" checked={mayRunCode} onChange={(event) => setMayRunCode(event.currentTarget.checked)} />
       </label>
       <label class="field"><span>Project</span>
         <input required maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />
@@ -102,7 +106,7 @@ function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () =
             <tr key={token.id}>
               <td class="break">{token.name}</td>
               <td><Badge state={stateOf(token)} /></td>
-              <td>{token.role}</td>
+              <td>{[token.role, ...(token.rights ?? [])].join(", ")}</td>
               <td>{token.project}</td>
               <td>{dateTime(token.created_at)}</td>
               <td>{token.created_by}</td>

@@ -16,6 +16,8 @@ export interface Curve {
   nonFinite: ReadonlyMap<number, number>;
   /** True for metrics: they have values at few steps, and each is drawn as a point. */
   hasPoints?: boolean;
+  /** The index of the best evaluation, which is drawn with a ring. */
+  best?: number | undefined;
 }
 
 export interface Panel {

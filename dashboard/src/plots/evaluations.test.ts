@@ -23,6 +23,14 @@ test("the validation loss is a curve beside the loss, and other metrics have pan
   assert.deepEqual(panels[1]!.curves[0]!.mean, [undefined, 0.5, undefined, 0.75]);
 });
 
+test("the best evaluation is marked on the curve of every metric", () => {
+  const marked = [{ ...evaluations[0]!, best: true }, evaluations[1]!] as unknown as Evaluation[];
+  const steps = { step: [0, 2, 4], loss: [3, 2, 1] };
+  const { panels } = withMetrics(jobPanels(steps), steps.step, metricLines(marked));
+  assert.deepEqual(panels.map(({ curves }) => curves.at(-1)!.best), [1, 1]);
+  assert.equal(panels[0]!.curves[0]!.best, undefined);
+});
+
 test("bands and infinite values of steps move with their steps", () => {
   const steps = { step: [0, 4], "loss.mean": [3, "Infinity" as const], "loss.min": [1, 1], "loss.max": [4, 5] };
   const { panels } = withMetrics(jobPanels(steps), steps.step, metricLines(evaluations));

@@ -8,6 +8,8 @@ import type { Columns, Curve, Panel, Values } from "./curves.ts";
 export interface MetricLine {
   x: number[];
   y: Numeric[];
+  /** The x of the best evaluation. */
+  best?: number;
 }
 
 /** The lines of all metrics over the steps, the loss first. */
@@ -20,6 +22,7 @@ export function metricLines(evaluations: readonly Evaluation[]): Map<string, Met
       lines.set(name, line);
       line.x.push(evaluation.step);
       line.y.push(value as Numeric);
+      if (evaluation.best) line.best = evaluation.step;
     }
   }
   return withoutEmpty(lines);
@@ -45,7 +48,8 @@ export function metricCurve(line: MetricLine | undefined, axis: readonly number[
     mean[at] = typeof value === "number" ? value : null;
     if (typeof value === "string") nonFinite.set(at, Number(value));
   }
-  return { name, mean, low: null, high: null, nonFinite, hasPoints: true };
+  const best = line?.best === undefined ? undefined : indices.get(line.best);
+  return { name, mean, low: null, high: null, nonFinite, hasPoints: true, ...(best === undefined ? {} : { best }) };
 }
 
 /** The panels of steps and those of the metrics, on one x axis; a panel for each further metric. */

@@ -55,7 +55,7 @@ export function uplotOptions(
     hooks: {
       setCursor: [(plot) => setReadout(plot.cursor.idx ?? null)],
       setSelect: [(plot) => onSelect(plot, props)],
-      draw: [(plot) => drawNonFinite(plot, props())],
+      draw: [(plot) => drawNonFinite(plot, props()), (plot) => drawBest(plot, props())],
     },
   };
 }
@@ -128,6 +128,25 @@ function drawNonFinite(plot: uPlot, { x, curves }: ChartProps): void {
       ctx.lineTo(left + size, bbox.top + 1.6 * size);
       ctx.fill();
     }
+  }
+  ctx.restore();
+}
+
+/** A ring around the point of the best evaluation. */
+function drawBest(plot: uPlot, { x, curves }: ChartProps): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  for (const [curve, { best, mean }] of curves.entries()) {
+    const at = best === undefined ? undefined : x[best];
+    const value = best === undefined ? undefined : mean[best];
+    if (at === undefined || value == null) continue;
+    const left = plot.valToPos(at, "x", true);
+    if (left < bbox.left || left > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = curveColour(curve);
+    ctx.lineWidth = 2 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.arc(left, plot.valToPos(value, "y", true), MARKER_PX * devicePixelRatio, 0, 2 * Math.PI);
+    ctx.stroke();
   }
   ctx.restore();
 }

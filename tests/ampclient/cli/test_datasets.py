@@ -66,8 +66,8 @@ def test_a_file_is_pushed_listed_shown_pulled_and_deleted(ampctl, birds, tmp_pat
     assert "no datasets yet" in empty.err
 
 
-@pytest.mark.parametrize("rows", [[[1, 0.5], [2, "a\x1b[31m"]], [{"x": 1}, {"x": 2, "y": [3]}]])
-def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds, rows):
+def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds):
+    rows = [{"x": 1}, {"x": "a\x1b[31m", "y": [3]}]
     ampctl("dataset", "push", birds)
     described = {"kind": "npz", "rows": 60_000, "columns": COLUMNS, "preview": {"rows": rows}}
     with api.database.write() as session:
@@ -76,6 +76,7 @@ def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds, rows):
     assert "rows      60,000" in shown
     assert re.search(r"x_train +uint8 +\[28, 28\]", shown)
     assert '["cat", "dog"]' in shown
+    assert [line.split()[-1] for line in shown.splitlines()[-3:]] == ["y", "1", "[3]"]
     assert "\x1b" not in shown
     assert ampctl("dataset", "show", "birds@1", "--json").json()["preview"] == {"rows": rows}
 

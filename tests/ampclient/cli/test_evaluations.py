@@ -20,6 +20,13 @@ def test_a_table_has_a_row_for_each_evaluation(ampctl, job):
     ]
 
 
+def test_the_best_evaluation_is_marked(ampctl, job, server):
+    server.evaluations[job][0]["best"] = True
+    lines = ampctl("evaluations", job).out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["BEST", "best", "–"]
+    assert [row.get("best") for row in ampctl("evaluations", job, "--json").json()] == [True, None]
+
+
 def test_csv_has_empty_cells_where_a_value_is_missing(ampctl, job):
     assert ampctl("evaluations", job, "--csv").out == (
         "epoch,step,val_loss,val_top-5\n0,9,0.5,0.25\n,19,nan,\n"

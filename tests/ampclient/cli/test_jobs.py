@@ -87,12 +87,41 @@ def test_get_shows_a_job(ampctl, server, summary):
         assert line in result.out
 
 
+def test_get_shows_the_best_evaluation_and_an_early_end(ampctl, server, summary):
+    best = {"metric": "val_loss", "value": 0.25, "epoch": 3, "steps": 40, "metrics": {}}
+    stop = {"epoch": 6, "metric": "val_loss", "best": 0.25}
+    found = {**summary, "best": best, "stopped_early": stop, "best_model_file": "model-best.keras"}
+    server.add_job("a", state="succeeded", attempt=2, summary=found)
+    shown = " ".join(ampctl("get", "a").out.split())
+    assert "0.25 in epoch 3" in shown
+    assert "stopped early after epoch 6, because" in shown
+    assert "best model attempt-2/model-best.keras" in shown
+
+
 def test_get_shows_the_path_of_the_model(ampctl, server, summary):
     server.add_job("a", state="succeeded", attempt=2, summary=summary)
     path = "attempt-2/model.keras (ampctl download a attempt-2/model.keras)"
     assert f"model file           {path}\n" in ampctl("get", "a").out
     server.add_job("b", state="succeeded", summary={**summary, "model_file": None})
     assert "model file" not in ampctl("get", "b").out
+
+
+def test_get_shows_which_weights_a_job_has_taken(ampctl, server, events):
+    init = {"job": "0123456789ab", "weights": None}
+    server.add_job("a", spec={"init": init})
+    assert "starts from   job 0123456789ab\n" in ampctl("get", "a").out
+    data = {
+        "source": "job 0123456789ab",
+        "matched": 1,
+        "of": 2,
+        "unmatched_in_model": ["head/kernel"],
+        "shape_differs": [{"name": "c/bias", "model": [3], "source": [2]}],
+        "unused_in_source": [],
+        "counts": {"unmatched_in_model": 1},
+        "sentence": "1 of 2 weights start from job 0123456789ab.",
+    }
+    server.events["a"] = [*events, {**events[0], "seq": 9, "type": "weights_loaded", "data": data}]
+    assert "weights       1 of 2 weights start from job" in ampctl("get", "a").out
 
 
 def test_get_says_why_a_job_failed(ampctl, server):

@@ -1,5 +1,6 @@
 import pytest
 
+from ampclient.code_bundle import bundle_source
 from tests.waiting import DEADLINE_S
 
 
@@ -265,3 +266,42 @@ def test_a_grid_over_a_field_of_a_section_that_the_spec_does_not_have(ampctl, tm
     assert result.code == 0, result.err
     rates = [job["spec"]["optimizer"]["learning_rate"] for job in server.jobs.values()]
     assert rates == [1e-3, 1e-2]
+
+
+def test_a_dry_run_queues_nothing(ampctl, spec_file, server):
+    result = ampctl("submit", spec_file, "--dry-run")
+    assert result.code == 0
+    assert "valid" in result.out
+    assert "Nothing was queued." in result.err
+    assert server.jobs == {}
+    document = ampctl("submit", spec_file, "--dry-run", "--json").json()
+    assert document["model"]["kind"]
+
+
+def test_a_dry_run_names_the_code_without_sending_it(ampctl, server, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/net.py").write_text("x = 1\n")
+    file = tmp_path / "job.yaml"
+    file.write_text("model: {kind: bundle}\ndata: {kind: digits}\n")
+    result = ampctl("submit", str(file), "--code", str(tmp_path / "code"), "--dry-run")
+    sha256 = bundle_source(tmp_path / "code").sha256()
+    assert (result.code, f"valid, sha256:{sha256}" in result.out) == (0, True), result.err
+
+
+def test_an_unsuitable_folder_of_code_is_wrong_usage(ampctl, spec_file, server, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/link").symlink_to("/etc/hosts")
+    result = ampctl("submit", spec_file, "--code", str(tmp_path / "code"))
+    assert result.code == 2
+    assert "'link'" in result.err.replace("\n", " ")
+    assert ampctl("submit", spec_file, "--code", str(tmp_path / "missing")).code == 2
+    assert server.jobs == {}
+
+
+def test_code_for_another_kind_of_model_is_refused(ampctl, spec_file, server, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/net.py").write_text("x = 1\n")
+    result = ampctl("submit", spec_file, "--code", str(tmp_path / "code"))
+    assert result.code == 1
+    assert "/model/kind" in result.err
+    assert server.jobs == {}

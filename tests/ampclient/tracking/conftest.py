@@ -1,5 +1,8 @@
 """A client whose network can fail, in front of the real API."""
 
+import threading
+from contextlib import contextmanager
+
 import httpx
 import pytest
 
@@ -17,9 +20,23 @@ class Network(httpx.HTTPTransport):
         self.is_down = False
         self.lost_responses = 0
         self.paths = []
+        self._begun, self._free = threading.Event(), threading.Event()
+        self._free.set()
+
+    @contextmanager
+    def held(self):
+        """Inside, no request returns; yields a function that waits until one has been sent."""
+        self._free.clear()
+        self._begun.clear()
+        try:
+            yield lambda: self._begun.wait(DEADLINE_S)
+        finally:
+            self._free.set()
 
     def handle_request(self, request):
         self.paths.append(request.url.path)
+        self._begun.set()
+        assert self._free.wait(DEADLINE_S)
         if self.is_down:
             raise httpx.ConnectError("down")
         response = super().handle_request(request)

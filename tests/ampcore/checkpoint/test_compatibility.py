@@ -37,6 +37,27 @@ def test_another_version_of_a_dataset_is_other_data(saved, job):
         check_compatible(saved(**on("birds@1")), job(**on("birds@2")))
 
 
+def test_a_job_whose_integers_were_divided_by_255_unasked_resumes_if_it_asks_for_it(
+    make_checkpoint, job
+):
+    before = job(data={"kind": "npz", "path": "a.npz"}).to_json()
+    del before["data"]["preprocessing"]  # as versions before 0.6 saved it
+    saved = make_checkpoint(step=40, spec=before).manifest
+    pixels = {"x": {"rescaling": "pixels"}}
+    asking = job(data={"kind": "npz", "path": "a.npz", "preprocessing": pixels})
+    assert check_compatible(saved, asking) == []
+    with pytest.raises(IncompatibleCheckpoint, match=r"because data\.preprocessing\.x was"):
+        check_compatible(saved, job(data={"kind": "npz", "path": "a.npz"}))
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_only_archives_of_versions_without_preprocessing_had_their_integers_divided(
+    make_checkpoint, job, kind
+):
+    before = job(data={"kind": kind, "path": "a", "preprocessing": {}})
+    assert check_compatible(make_checkpoint(step=40, spec=before.to_json()).manifest, before) == []
+
+
 @pytest.mark.parametrize(
     ("parts", "fields"),
     [

@@ -89,7 +89,7 @@ def test_arbitrary_bytes_as_the_header_are_refused(refusal, text):
         (b"{}", "the format ampcore-checkpoint-1"),
         (b'{"__metadata__": []}', "the format ampcore-checkpoint-1"),
         (b'{"__metadata__": {"format": "pt"}}', "the format ampcore-checkpoint-1"),
-        (b'{"__metadata__": {"format": "ampcore-checkpoint-3"}}', "ampcore-checkpoint-1"),
+        (b'{"__metadata__": {"format": "ampcore-checkpoint-4"}}', "ampcore-checkpoint-1"),
     ],
 )
 def test_an_invalid_header_is_refused(refusal, document, expected):

@@ -1,5 +1,6 @@
 import hashlib
 import json
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -97,3 +98,24 @@ def test_a_reserved_array_name_is_refused(folder, make_checkpoint, name):
 def test_an_unsupported_dtype_is_refused(folder, make_checkpoint, dtype):
     with pytest.raises(ValueError, match="its dtype is"):
         save(folder, make_checkpoint(arrays={"a": np.zeros(1, dtype)}))
+
+
+@pytest.mark.parametrize("parts", [("good",), ("best",), ("good", "best"), ()])
+def test_further_weights_are_read_back_apart_from_the_state(tmp_path, make_checkpoint, parts):
+    made = make_checkpoint(arrays={"a": np.arange(4)})
+    further = {f"{part}_arrays": {"a": np.full(4, number)} for number, part in enumerate(parts)}
+    found = load(save(tmp_path, replace(made, **further)))
+    assert found.arrays.keys() == {"a"}
+    for name in ("good_arrays", "best_arrays"):
+        np.testing.assert_equal(getattr(found, name), further.get(name))
+
+
+@pytest.mark.parametrize(
+    ("parts", "number"), [((), 1), (("good",), 2), (("best",), 3), (("good", "best"), 3)]
+)
+def test_the_format_is_the_oldest_one_that_holds_the_checkpoint(
+    tmp_path, make_checkpoint, parts, number
+):
+    further = {f"{part}_arrays": {"a": np.arange(4)} for part in parts}
+    file = save(tmp_path, replace(make_checkpoint(arrays={"a": np.arange(4)}), **further))
+    assert f'"format": "ampcore-checkpoint-{number}"'.encode() in file.read_bytes()

@@ -96,6 +96,18 @@ def test_a_job_can_be_made_of_the_section():
     assert spec.model.inputs["image"].shape == (8, 8, 1)
 
 
+def test_the_softmax_of_each_output_is_left_out_and_the_outputs_keep_their_names():
+    inputs = keras.Input((4,), name="x")
+    kind = layers.Dense(3, activation="softmax", name="kind")(inputs)
+    colour = layers.Softmax(name="colour")(layers.Dense(2)(inputs))
+    model = keras.Model(inputs, {"kind": kind, "colour": colour})
+    section, _ = layers_spec_from_keras(model, logits=True)
+    by_name = {layer["name"]: layer for layer in section["layers"]}
+    assert set(section["outputs"]) == {"kind", "colour"}
+    assert "activation" not in by_name["kind"]
+    assert (by_name["colour"]["layer"], by_name["colour"]["activation"]) == ("Activation", "linear")
+
+
 def test_a_section_without_a_fixed_shape_takes_that_of_the_data():
     section, _ = layers_spec_from_keras(masked_sequence(), logits=True)
     assert section["inputs"] == {}
@@ -169,6 +181,23 @@ def test_the_weights_are_named_by_layer_and_make_the_spec_compute_what_the_model
         ),
         (lambda: sequential((4,), layers.Dense(2**21, name="wide")), "wide", "units"),
         (
+            lambda: sequential((5, 4), layers.TimeDistributed(layers.Dense(2), name="own")),
+            "own",
+            "a window of 1 step",
+        ),
+        (
+            lambda: sequential(
+                (5, 4),
+                layers.Bidirectional(
+                    layers.LSTM(2),
+                    backward_layer=layers.LSTM(2, activation="relu", go_backwards=True),
+                    name="own",
+                ),
+            ),
+            "own",
+            "backward_layer has other arguments",
+        ),
+        (
             lambda: keras.Model(x := keras.Input((4,)), keras.ops.sin(x)),
             "sin",
             "operation Sin",
@@ -190,6 +219,30 @@ def test_what_has_no_place_in_the_grammar_is_named_with_the_reason(make, layer, 
         layers_spec_from_keras(make())
     assert raised.value.layer == layer
     assert reason in raised.value.reason
+
+
+def passing_on():
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, inputs)
+
+
+def joining(count):
+    inputs = [keras.Input((2,)) for _ in range(count)]
+    return keras.Model(inputs, layers.Concatenate()(inputs))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: sequential((), layers.ReLU()), "shape: Expected a list of 1 to 6 integers"),
+        (lambda: sequential((3,), layers.Softmax()), "/layers: Expected at least 1"),
+        (passing_on, "/layers: Expected at least 1"),
+        (lambda: joining(17), "/inputs: Expected at most 16"),
+    ],
+)
+def test_a_model_outside_of_the_bounds_of_a_spec_is_refused_with_the_field(make, reason):
+    with pytest.raises(NotConvertible, match=reason):
+        layers_spec_from_keras(make(), logits=True)
 
 
 class OwnDense(layers.Dense):

@@ -44,6 +44,16 @@ def test_a_dataset_without_a_local_file_names_the_known_ones(load, dataset, file
         load(dataset, files)
 
 
+def test_an_object_of_a_store_is_read_from_the_file_that_a_worker_has_downloaded(tmp_path):
+    url = "s3://bucket/poems.txt"
+    spec = Text(path=url, sequence=2, batch_size=1, validation_split=0.0)
+    (tmp_path / "a.txt").write_text("aab" * 5)
+    found = data.load(spec, seed=0, dataset_files={url: tmp_path / "a.txt"})
+    assert found.signature.classes == 2
+    with pytest.raises(InvalidData, match="txt, path: expected a local path: only"):
+        data.load(spec, seed=0)
+
+
 def test_a_missing_file_is_named_without_its_folder(load):
     with pytest.raises(InvalidData, match=r"^gone\.txt: expected a file"):
         load("poems", {"poems": "gone.txt"})

@@ -6,7 +6,7 @@ import pytest
 from ampcore import data
 from ampcore.errors import InvalidData
 from ampcore.spec.data import DataSpec, Digits, Npz, Synthetic
-from ampcore.spec.rules import DIGITS_EXAMPLES, DIGITS_SHAPE
+from ampcore.spec.data_rules import DIGITS_EXAMPLES, DIGITS_SHAPE
 
 
 def test_every_kind_that_a_spec_can_name_can_be_loaded():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore import data
-from ampcore.data.registry import LoadOptions
+from ampcore.data.registry import RESIDENT_BYTES, LoadOptions
 from ampcore.data.synthetic_clicks import synthetic_clicks
 from ampcore.errors import InvalidData
 from ampcore.spec.data import SyntheticClicks
@@ -18,7 +18,7 @@ from ampcore.spec.data import SyntheticClicks
 )
 def test_each_slot_has_its_own_range_of_keys(slots, nnz, spare, seed):
     spec = SyntheticClicks(slots=slots, nnz=nnz, vocabulary=slots + spare, examples=20)
-    dataset = synthetic_clicks(spec, LoadOptions(seed))
+    dataset = synthetic_clicks(spec, LoadOptions(RESIDENT_BYTES, seed))
     keys = np.concatenate([dataset.train.arrays.x, dataset.validation.arrays.x])
     width = (slots + spare) // slots
     assert keys.shape == (20, slots, nnz)

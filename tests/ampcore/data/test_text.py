@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ampcore import data
-from ampcore.data.registry import LoadOptions
+from ampcore.data.registry import RESIDENT_BYTES, LoadOptions
 from ampcore.data.text import text as load_text
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Text
@@ -56,9 +56,9 @@ def test_labels_are_the_examples_shifted_by_one_character(tmp_path, content, seq
     content = content.removeprefix("\N{BYTE ORDER MARK}")
     if len(content) <= sequence or len(set(content)) < 2:
         with pytest.raises(InvalidData):
-            load_text(spec, LoadOptions())
+            load_text(spec, LoadOptions(RESIDENT_BYTES))
         return
-    dataset = load_text(spec, LoadOptions())
+    dataset = load_text(spec, LoadOptions(RESIDENT_BYTES))
     # A list: arrays of text drop the character 0.
     vocabulary = sorted(set(content))
     used = (len(content) - 1) // sequence * sequence

@@ -54,3 +54,10 @@ def test_items_are_decoded_at_the_same_time(monkeypatch):
 
     threads.run(decode, 2)
     threads.close()
+
+
+def test_small_images_are_decoded_without_threads(threads):
+    before, decoded = threading.active_count(), []
+    threads.run(decoded.append, 100, pixels=28 * 28)
+    assert decoded == list(range(100))
+    assert threading.active_count() == before

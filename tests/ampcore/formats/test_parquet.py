@@ -195,6 +195,12 @@ def test_text_that_is_not_utf_8_is_an_error(write, open_file):
         open_file(write({"a": broken}), PARQUET)
 
 
+def test_times_in_an_unknown_zone_are_an_error(write, open_file):
+    times = pa.array([0], pa.timestamp("us", tz="Nowhere/None"))
+    with pytest.raises(InvalidData, match="column a: expected text, or times in a known time zone"):
+        open_file(write({"a": times}), PARQUET)
+
+
 # Columns.
 
 UNSUPPORTED = {

@@ -187,6 +187,12 @@ def test_bytes_of_several_lengths_that_are_no_text_are_an_error(tmp_path, open_f
         open_file(path, TFRECORD)
 
 
+def test_images_followed_by_other_bytes_are_an_error(tmp_path, open_file):
+    path = write_records(tmp_path / "it", example(x=png(4, 4, 7)), example(x=b"\xff" * 10))
+    with pytest.raises(InvalidData, match="feature x: expected text, images, or bytes of one"):
+        open_file(path, TFRECORD)
+
+
 def test_shards_are_joined_by_split(tmp_path, read_all):
     folder = tmp_path / "mnist"
     folder.mkdir()

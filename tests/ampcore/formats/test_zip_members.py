@@ -107,6 +107,19 @@ def test_a_wrong_size_in_the_directory_is_found(tmp_path, claimed):
         members(path)
 
 
+def test_an_error_behind_the_last_compressed_byte_is_found(tmp_path):
+    """2**20 + 1 letters, of which the last one is decompressed without input, and a bad block."""
+    deflated = bytes.fromhex("ecc13101000000c2a0aceb5fc210be4001") + bytes(1015) + b"\x9c\x66"
+    path = write_zip(tmp_path / "it.zip", {"a": deflated})
+    changed = bytearray(path.read_bytes())
+    entry = changed.index(b"PK\1\2")
+    struct.pack_into("<H", changed, entry + 10, zipfile.ZIP_DEFLATED)
+    struct.pack_into("<I", changed, entry + 24, 2**20 + 1)
+    path.write_bytes(changed)
+    with pytest.raises(InvalidData, match=r"it.zip, a: expected deflated data"):
+        members(path)
+
+
 def test_a_member_larger_than_allowed_is_not_decompressed(tmp_path):
     path = write_zip(tmp_path / "it.zip", {"a": b"\0" * 100}, zipfile.ZIP_DEFLATED)
     with (

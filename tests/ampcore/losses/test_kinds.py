@@ -22,8 +22,8 @@ def loss(document, *, has_classes=True):
 
 
 def softmax(logits):
-    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits):
@@ -86,16 +86,16 @@ def test_a_positive_weight_multiplies_the_loss_of_ones():
 
 @pytest.mark.parametrize("has_classes", [True, False])
 def test_dice_follows_its_formula_over_the_whole_batch(has_classes):
-    shares = softmax(LOGITS) if has_classes else sigmoid(LOGITS)
+    probabilities = softmax(LOGITS) if has_classes else sigmoid(LOGITS)
     targets = ONE_HOT if has_classes else LABELS
-    both = (targets * shares).sum(axis=0)
-    expected = 1 - ((2 * both + 1) / (targets.sum(axis=0) + shares.sum(axis=0) + 1)).mean()
+    both = (targets * probabilities).sum(axis=0)
+    expected = 1 - ((2 * both + 1) / (targets.sum(axis=0) + probabilities.sum(axis=0) + 1)).mean()
     given = CLASSES if has_classes else LABELS
     found = loss("dice", has_classes=has_classes)(given, LOGITS)
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_dice_can_add_a_share_of_the_cross_entropy():
+def test_dice_can_add_a_weighted_cross_entropy():
     both = loss({"kind": "dice", "cross_entropy": 0.5})(CLASSES, LOGITS)
     parts = loss("dice")(CLASSES, LOGITS) + 0.5 * loss("cross_entropy")(CLASSES, LOGITS)
     assert float(both) == pytest.approx(float(parts), rel=1e-5)
@@ -116,11 +116,16 @@ def test_losses_of_numbers_equal_those_of_keras(document, expected):
     assert float(column) == pytest.approx(float(expected(LABELS[:, :1], LOGITS[:, :1])), rel=1e-5)
 
 
-@pytest.mark.parametrize("document", ["cross_entropy", "focal", "dice"])
+@pytest.mark.parametrize("document", ["cross_entropy", "focal", "dice", "mse", "mae", "huber"])
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
-def test_losses_are_computed_in_float32_from_16_bit_logits(document, dtype):
-    value = loss(document)(CLASSES, tf.cast(LOGITS, dtype))
+def test_losses_are_computed_in_float32_from_16_bit_outputs(document, dtype):
+    outputs = tf.cast(LOGITS, dtype)
+    targets = LABELS if document in {"mse", "mae", "huber"} else CLASSES
+    value = loss(document)(targets, outputs)
     assert value.dtype == tf.float32
+    assert float(value) == pytest.approx(
+        float(loss(document)(targets, tf.cast(outputs, tf.float32))), rel=1e-6
+    )
 
 
 def test_pixels_have_a_loss_each():

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from ampcore.metrics import build_metric
-from ampcore.spec.metrics import MetricSpec
+from ampcore.spec.metrics import MetricSpec, metric_name
 
 METRIC = TypeAdapter(MetricSpec)
 RANDOM = np.random.default_rng(1)
@@ -16,21 +16,31 @@ PREDICTED = LOGITS.argmax(axis=1)
 LABELS = RANDOM.integers(2, size=(40, 3)).astype(np.float32)
 
 
-def value(document, targets, predictions, classes=3, *, has_classes=True, weights=None):
+def value(document, targets, predictions, classes=3, *, has_classes=True):
     """The metric after the rows in batches of 16."""
     metric = build_metric(METRIC.validate_python(document), classes, has_classes=has_classes)
     states = metric.stateless_reset_state()
     for start in range(0, len(targets), 16):
         rows = slice(start, start + 16)
-        own = None if weights is None else weights[rows]
-        states = metric.stateless_update_state(
-            states, targets[rows], predictions[rows], sample_weight=own
-        )
+        states = metric.stateless_update_state(states, targets[rows], predictions[rows])
     return float(metric.stateless_result(states))
 
 
-def counts(share):
-    """The share of each class, from a confusion matrix."""
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("accuracy", "precision", "recall", "f1", "iou", "auc", "mae", "mse", "rmse"),
+        *("perplexity", {"kind": "top_k", "k": 2}, {"kind": "iou", "average": "micro"}),
+    ],
+    ids=str,
+)
+def test_a_metric_has_the_name_that_the_best_evaluation_is_chosen_by(document):
+    spec = METRIC.validate_python(document)
+    assert build_metric(spec, 3, has_classes=True).name == metric_name(spec)
+
+
+def counts(kind):
+    """The value of each class, from a confusion matrix."""
     matrix = np.zeros((3, 3))
     np.add.at(matrix, (CLASSES, PREDICTED), 1)
     both, actual, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
@@ -39,17 +49,17 @@ def counts(share):
         "recall": both / actual,
         "f1": 2 * both / (actual + predicted),
         "iou": both / (actual + predicted - both),
-    }[share]
+    }[kind]
 
 
-@pytest.mark.parametrize("share", ["precision", "recall", "f1", "iou"])
-def test_shares_of_classes_are_the_mean_over_classes(share):
-    assert value(share, CLASSES, LOGITS) == pytest.approx(counts(share).mean(), rel=1e-5)
+@pytest.mark.parametrize("kind", ["precision", "recall", "f1", "iou"])
+def test_metrics_of_classes_are_the_mean_over_classes(kind):
+    assert value(kind, CLASSES, LOGITS) == pytest.approx(counts(kind).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("share", ["precision", "recall", "f1"])
-def test_micro_averages_of_classes_are_the_accuracy(share):
-    found = value({"kind": share, "average": "micro"}, CLASSES, LOGITS)
+@pytest.mark.parametrize("kind", ["precision", "recall", "f1"])
+def test_micro_averages_of_classes_are_the_accuracy(kind):
+    found = value({"kind": kind, "average": "micro"}, CLASSES, LOGITS)
     assert found == pytest.approx((CLASSES == PREDICTED).mean(), rel=1e-5)
 
 
@@ -58,13 +68,13 @@ def test_a_class_that_never_occurs_does_not_count():
     assert value("iou", CLASSES, logits, 4) == pytest.approx(counts("iou").mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("share", ["precision", "recall"])
-def test_shares_of_labels_count_logits_above_zero(share):
-    kind = {"precision": keras.metrics.Precision, "recall": keras.metrics.Recall}[share]()
-    kind.update_state(LABELS, (LOGITS > 0).astype(np.float32))
-    document = {"kind": share, "average": "micro"}
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+def test_metrics_of_labels_count_logits_above_zero(kind):
+    reference = {"precision": keras.metrics.Precision, "recall": keras.metrics.Recall}[kind]()
+    reference.update_state(LABELS, (LOGITS > 0).astype(np.float32))
+    document = {"kind": kind, "average": "micro"}
     found = value(document, LABELS, LOGITS, has_classes=False)
-    assert found == pytest.approx(float(kind.result()), rel=1e-5)
+    assert found == pytest.approx(float(reference.result()), rel=1e-5)
 
 
 def test_pixels_count_as_examples():
@@ -72,10 +82,10 @@ def test_pixels_count_as_examples():
     assert value("iou", classes, logits) == pytest.approx(counts("iou").mean(), rel=1e-5)
 
 
-def test_sample_weights_of_zero_leave_examples_out():
-    weights = np.repeat([1.0, 0.0], 20).astype(np.float32)
-    found = value("recall", CLASSES, LOGITS, weights=weights)
-    assert found == pytest.approx(value("recall", CLASSES[:20], LOGITS[:20]), rel=1e-5)
+def test_the_average_that_is_not_the_default_is_part_of_the_name():
+    documents = ["precision", {"kind": "precision", "average": "micro"}]
+    made = [build_metric(METRIC.validate_python(one), 3, has_classes=True) for one in documents]
+    assert [metric.name for metric in made] == ["precision", "precision_micro"]
 
 
 def test_accuracy_and_top_k_follow_the_largest_logits():
@@ -100,8 +110,8 @@ def test_auc_of_two_classes_and_of_several():
     scores = LOGITS[:, 1] - LOGITS[:, 0]
     two = (CLASSES > 0).astype(int)
     assert value("auc", two, LOGITS[:, :2], 2) == pytest.approx(exact_auc(two, scores), abs=0.02)
-    shares = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
-    every = np.mean([exact_auc(number == CLASSES, shares[:, number]) for number in range(3)])
+    probabilities = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    every = np.mean([exact_auc(number == CLASSES, probabilities[:, number]) for number in range(3)])
     assert value("auc", CLASSES, LOGITS) == pytest.approx(every, abs=0.02)
 
 

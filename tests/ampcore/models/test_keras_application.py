@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ampcore.errors import InvalidModel
+from ampcore.models.weight_names import named_weights
 from ampcore.spec.model import Application, KerasApplication
 
 NAMES = get_args(Application)
@@ -49,3 +50,12 @@ def test_pixels_from_0_to_1_are_not_divided_by_255_again(build, images):
         layer.scale for layer in network.model.layers if isinstance(layer, keras.layers.Rescaling)
     ]
     assert np.prod(scales) == pytest.approx(1.0)
+
+
+def test_layers_have_the_same_names_however_many_models_the_process_has_built(build, images):
+    data, spec = images(75, 75, 3), KerasApplication(name="Xception")
+    first, second = (
+        [weight.name for weight in named_weights(build(spec, data).networks)] for _ in range(2)
+    )
+    assert first == second
+    assert {"conv2d/kernel", "conv2d_1/kernel", "batch_normalization/gamma"} < {*first}

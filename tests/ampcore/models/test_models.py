@@ -52,7 +52,8 @@ def signature_for(images, text, clicks):
 
 
 def test_every_kind_that_a_spec_can_name_can_be_built():
-    assert set(models.BUILDERS) == kinds()
+    # The model of a bundle is built by its code: ampcore.train.bundle_job.
+    assert set(models.BUILDERS) == kinds() - {"bundle"}
 
 
 @pytest.mark.parametrize(

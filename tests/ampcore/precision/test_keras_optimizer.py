@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ampcore.callbacks import LossScaleCallback
 from ampcore.precision import (
     CalibratedLossScale,
     DynamicLossScale,
     FixedLossScale,
 )
 from ampcore.precision.keras_optimizer import LossScaleOptimizer
-from ampcore.precision.loss_scale_callback import LossScaleCallback
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(np.int32)

@@ -5,7 +5,9 @@ import pytest
 from ampcore.preflight import run_checks
 from ampcore.preflight.case import Case
 from ampcore.preflight.checks.alignment import nearest_multiples
+from ampcore.preflight.checks.layers import probabilities_before_loss
 from ampcore.preflight.layer_table import LayerRow, LayerTable
+from ampcore.spec import JobSpec
 
 MIXED = {"policy": "mixed_float16"}
 PURE = {"policy": "float16"}
@@ -59,14 +61,42 @@ def test_an_output_in_float32_is_no_warning(found):
     assert not {"half_precision_output", "half_precision_softmax"} & codes.keys()
 
 
-def test_an_own_output_with_a_softmax_is_a_warning(found):
-    def model(**fields):
-        logits = {"layer": "Dense", "name": "logits", "units": "classes", **fields}
-        return {"kind": "layers", "layers": [{"layer": "Flatten"}, logits]}
+LOGITS = {"layer": "Dense", "name": "out", "units": "classes"}
+SOFTMAX = {"layer": "Softmax", "name": "out"}
+SIGMOID = {"layer": "Activation", "name": "out", "activation": "sigmoid"}
 
-    finding = found(model=model(activation="softmax"))["softmax_before_loss"]
-    assert (finding.severity, finding.data) == ("warning", {"layers": ["logits"]})
-    assert "softmax_before_loss" not in found(model=model())
+
+@pytest.mark.parametrize(
+    ("last", "task", "is_found"),
+    [
+        (LOGITS, None, False),
+        (LOGITS | {"activation": "softmax"}, None, True),
+        (SOFTMAX, {"kind": "classification"}, True),
+        (SIGMOID, {"kind": "classification"}, True),
+        (LOGITS | {"activation": "relu"}, None, False),
+    ],
+)
+def test_an_own_output_of_probabilities_is_a_warning(found, last, task, is_found):
+    layers = [{"layer": "Flatten"}, {"layer": "Dense", "units": "classes"}, last]
+    more = {} if task is None else {"task": task}
+    finding = found(model={"kind": "layers", "layers": layers}, **more)
+    if is_found:
+        warning = finding["probabilities_before_loss"]
+        assert (warning.severity, warning.data) == ("warning", {"layers": ["out"]})
+    else:
+        assert "probabilities_before_loss" not in finding
+
+
+@pytest.mark.parametrize(("kind", "is_found"), [("regression", False), ("multi_label", True)])
+def test_a_sigmoid_may_predict_numbers_but_not_labels(kind, is_found):
+    last = {"layer": "Dense", "name": "out", "units": 1, "activation": "sigmoid"}
+    document = {
+        "model": {"kind": "layers", "layers": [last]},
+        "data": {"kind": "npz", "path": "a.npz"},
+        "task": {"kind": kind},
+    }
+    case = Case(JobSpec.parse(document), "float32", None)
+    assert bool([*probabilities_before_loss(case)]) == is_found
 
 
 def test_an_override_that_matches_no_layer_is_an_error(found):

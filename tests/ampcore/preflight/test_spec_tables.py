@@ -7,6 +7,7 @@ from ampcore.architectures import DataShape
 from ampcore.preflight import NotYetKnown, tables_from_spec
 from ampcore.preflight.data import total_steps
 from ampcore.preflight.spec_tables import tables_from_model_spec
+from ampcore.spec import JobSpec
 from ampcore.spec.model import ModelSpec
 
 
@@ -122,3 +123,13 @@ def test_the_total_steps_are_known_if_the_spec_gives_the_number_of_examples(
 ):
     spec = job(data=data, train=train)
     assert total_steps(spec.data, spec.train) == steps
+
+
+def test_frozen_layers_have_weights_that_the_optimizer_does_not_touch():
+    document = {"model": {"kind": "cnn"}, "data": {"kind": "digits"}}
+    [all_trained] = tables_from_spec(JobSpec.parse(document))
+    frozen = JobSpec.parse(document | {"init": {"job": "a", "freeze": ["^conv"]}})
+    [table] = tables_from_spec(frozen)
+    assert table.parameters == all_trained.parameters
+    trained = {row.path for row in table.layers if row.trainable}
+    assert trained == {"dense_1", "predictions"}

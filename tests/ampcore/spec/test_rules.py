@@ -4,16 +4,23 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from ampcore.spec.data import DataSpec
+from ampcore.spec.metrics import MetricSpec, better, metric_name
 from ampcore.spec.model import ModelSpec
+from ampcore.spec.model_rules import DATA_OF_MODEL
 from ampcore.spec.optimizer import Adam
-from ampcore.spec.rules import DATA_OF_MODEL, RULES
-from ampcore.spec.training import Runtime
+from ampcore.spec.rules import RULES
+from ampcore.spec.task import METRICS, TaskSpec
+from ampcore.spec.task_rules import CLASS_DATA, TASKS_OF_MODEL
+from ampcore.spec.training import Runtime, Train
 
 FIELDS = {
     "keras_application": {"name": "VGG16"},
     "layers": {"layers": [{"layer": "Flatten"}]},
+    "bundle": {"bundle": "sha256:" + "0" * 64},
     "npz": {"path": "a.npz"},
+    "csv": {"path": "a.csv"},
     "text": {"path": "a"},
+    "package": {"package": "own", "name": "a"},
 }
 
 
@@ -79,6 +86,118 @@ def test_the_embedding_must_match_the_keys_of_the_data(model, data, pointer):
     assert list(problems) == ([] if pointer is None else [pointer])
 
 
+TASKS = {
+    "classification": {},
+    "multi_label": {},
+    "regression": {},
+    "segmentation": {},
+    "language_model": {},
+    "autoencoding": {},
+    "outputs": {"outputs": {"a": {"task": {"kind": "classification"}}}},
+}
+OF_MODELS = ["mlp", "cnn", "lenet5", "resnet", "keras_application", "layers"]
+NETWORK = {
+    "kind": "layers",
+    "inputs": {"a": {"shape": [2]}, "b": {"shape": [3]}},
+    "layers": [
+        {"layer": "Dense", "name": "left", "units": 2, "inputs": ["a"]},
+        {"layer": "Dense", "name": "right", "units": 2, "inputs": ["b"]},
+    ],
+    "outputs": ["left", "right"],
+}
+TWO_OUTPUTS = {name: {"task": {"kind": "regression"}} for name in ("left", "right")}
+
+
+def task(kind, **fields):
+    return part(TaskSpec, {"kind": kind} | TASKS[kind] | fields)
+
+
+@pytest.mark.parametrize("model", [*OF_MODELS, "lstm_lm", "transformer_lm", "gan", "embedding"])
+def test_each_kind_of_model_does_only_its_tasks(model):
+    refused = [kind for kind in TASKS if "/task/kind" in found(model, "npz", task=task(kind))]
+    assert refused == [kind for kind in TASKS if kind not in TASKS_OF_MODEL.get(model, ())]
+
+
+def test_the_message_about_a_task_names_those_of_the_model():
+    assert found("cnn", "npz", task=task("segmentation"))["/task/kind"].detail == (
+        "Expected classification or multi_label or regression for the model cnn; received "
+        "segmentation."
+    )
+    assert found("gan", "npz", task=task("regression"))["/task/kind"].expected == (
+        "no task: the model gan has one of its own"
+    )
+
+
+@pytest.mark.parametrize("data", CLASS_DATA)
+@pytest.mark.parametrize("kind", ["regression", "multi_label", "autoencoding", "outputs"])
+def test_data_that_has_classes_only_takes_no_other_task(data, kind):
+    problem = found("layers", data, task=task(kind))["/task/kind"]
+    assert problem.code == "task_does_not_fit_data"
+    assert problem.detail.endswith(f"for {data}, whose targets are classes; received {kind}.")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ("digits", "classification"),
+        ("text", "language_model"),
+        ("npz", "regression"),
+        ("csv", "outputs"),
+    ],
+)
+def test_a_task_that_the_data_has_targets_for_is_accepted(data, kind):
+    assert "/task/kind" not in found("layers", data, task=task(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "problems"),
+    [
+        ("regression", {"loss": "huber", "metrics": ["mae"]}, {}),
+        ("regression", {"loss": "focal"}, {"/task/loss": "loss_does_not_fit_task"}),
+        ("classification", {"metrics": ["f1", "mae"]}, {"/task/metrics/1": "metric_does_not_fit"}),
+        ("autoencoding", {"loss": "cross_entropy"}, {"/task/loss": "loss_does_not_fit_task"}),
+        (
+            "outputs",
+            {"outputs": {"a": {"task": {"kind": "multi_label", "metrics": ["top_k"]}}}},
+            {"/task/outputs/a/task/metrics/0": "metric_does_not_fit_task"},
+        ),
+    ],
+)
+def test_losses_and_metrics_must_fit_the_task(kind, fields, problems):
+    received = found("layers", "npz", task=task(kind, **fields))
+    assert list(received) == list(problems)
+    assert all(received[pointer].code.startswith(code) for pointer, code in problems.items())
+
+
+def test_a_message_about_a_loss_names_those_of_the_task():
+    problem = found("mlp", "npz", task=task("regression", loss="dice"))["/task/loss"]
+    expected = "mse or mae or huber or package for the task regression"
+    assert problem.detail == f"Expected {expected}; received dice."
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "pointers"),
+    [
+        ({"a": ["u", "v"], "b": "w"}, TWO_OUTPUTS, []),
+        ({"a": ["u", "v"]}, TWO_OUTPUTS, ["/data/inputs"]),
+        (None, TWO_OUTPUTS, ["/data/inputs"]),
+        ({"a": "u", "b": "w", "c": "z"}, TWO_OUTPUTS, ["/data/inputs"]),
+        ({"a": "u", "b": "w"}, {"left": TWO_OUTPUTS["left"]}, ["/task/outputs"]),
+        ({"a": "u", "b": "w"}, None, ["/task"]),
+    ],
+)
+def test_several_inputs_and_outputs_have_the_names_of_the_model(inputs, outputs, pointers):
+    data = {"kind": "csv", "path": "a.csv", "inputs": inputs}
+    given = task("regression") if outputs is None else task("outputs", outputs=outputs)
+    assert list(found(NETWORK, data, task=given)) == pointers
+
+
+def test_a_message_about_inputs_names_those_of_the_model():
+    data = {"kind": "csv", "path": "a.csv", "inputs": {"a": "u"}}
+    problem = found(NETWORK, data, task=task("outputs", outputs=TWO_OUTPUTS))["/data/inputs"]
+    assert problem.detail == "Expected columns for each input of the model: a, b; received a."
+
+
 def test_a_batch_larger_than_the_training_examples_is_refused():
     data = {"kind": "synthetic_clicks", "examples": 100, "batch_size": 81}
     assert found("embedding", data)["/data/batch_size"].code == "batch_too_large"
@@ -130,7 +249,126 @@ def test_rules_ignore_missing_parts():
         ({"kind": "npz", "path": "a", "dataset": "b"}, "/data/dataset"),
         ({"kind": "npz", "dataset": "birds@3"}, None),
         ({"kind": "npz", "path": "a.npz"}, None),
+        ({"kind": "npz", "path": "s3://bucket/a.npz"}, None),
+        ({"kind": "npz", "path": "https://host/a.npz"}, "/data/path"),
+        ({"kind": "npz", "path": "s3://bucket/../a.npz"}, "/data/path"),
     ],
 )
 def test_data_from_a_file_name_a_path_or_a_dataset(data, pointer):
     assert list(found(data=data)) == ([pointer] if pointer else [])
+
+
+@pytest.mark.parametrize(("length", "fits"), [(60, True), (61, False)])
+def test_the_names_of_queue_and_package_together_fit_the_column(length, fits):
+    model = {"kind": "package", "package": "own", "name": "a"}
+    problems = found(model, runtime=Runtime(queue="q" * length))
+    assert ("/runtime/queue" not in problems) is fits
+
+
+def package_part(package):
+    return {"kind": "package", "package": package, "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "pointers"),
+    [
+        ("package", {"kind": "classification", "loss": package_part("own")}, []),
+        ("mlp", {"kind": "classification", "loss": package_part("other")}, []),
+        (
+            "package",
+            {"kind": "classification", "loss": package_part("other")},
+            ["/task/loss/package"],
+        ),
+        (
+            "layers",
+            {
+                "kind": "outputs",
+                "outputs": {
+                    "a": {"task": {"kind": "regression", "loss": package_part("own")}},
+                    "b": {"task": {"kind": "multi_label", "loss": package_part("own")}},
+                    "c": {"task": {"kind": "autoencoding", "loss": package_part("other")}},
+                },
+            },
+            ["/task/outputs/c/task/loss/package"],
+        ),
+    ],
+)
+def test_a_job_needs_at_most_one_package(model, task, pointers):
+    problems = found(model, "npz", task=TypeAdapter(TaskSpec).validate_python(task))
+    severals = [p for p in problems.values() if p.code == "several_packages"]
+    assert [problem.pointer for problem in severals] == pointers
+    for problem in severals:
+        assert problem.expected.startswith("own, the package of /")
+        assert problem.received == "other"
+
+
+def test_the_package_of_the_data_is_that_of_the_loss_and_the_model():
+    task = {"kind": "classification", "loss": package_part("other")}
+    problems = found(
+        "package", package_part("third"), task=TypeAdapter(TaskSpec).validate_python(task)
+    )
+    assert [p.pointer for p in problems.values() if p.code == "several_packages"] == [
+        "/data/package",
+        "/task/loss/package",
+    ]
+
+
+def test_the_package_of_a_loss_counts_for_the_name_of_the_queue():
+    task = {"kind": "classification", "loss": package_part("own")}
+    problems = found(
+        runtime=Runtime(queue="q" * 61), task=TypeAdapter(TaskSpec).validate_python(task)
+    )
+    assert "/runtime/queue" in problems
+
+
+def best(task=None, data="digits", model="mlp", **train):
+    parts = {} if task is None else {"task": TypeAdapter(TaskSpec).validate_python(task)}
+    return found(model, data, train=Train.model_validate(train), **parts)
+
+
+SEVERAL = {
+    "kind": "outputs",
+    "outputs": {
+        "a": {"task": {"kind": "regression"}},
+        "b": {"task": {"kind": "classification", "metrics": [{"kind": "top_k", "k": 3}]}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "names"),
+    [
+        (None, "mlp", "val_loss, val_accuracy"),
+        (None, "gan", "val_loss, val_loss/generator, val_loss/discriminator, val_accuracy"),
+        ({"kind": "regression"}, "mlp", "val_loss, val_mae, val_rmse"),
+        (SEVERAL, "mlp", "val_loss, val_a_loss, val_a_mae, val_a_rmse, val_b_loss, val_b_top_3"),
+    ],
+)
+def test_an_unknown_metric_is_an_error_that_lists_those_of_the_task(task, model, names):
+    problem = best(task, model=model, best={"metric": "val_los"})["/train/best/metric"]
+    assert problem.expected == f"a metric that this job reports: {names}"
+    assert problem.suggestion == "val_loss"
+    for name in names.split(", "):
+        assert "/train/best/metric" not in best(task, model=model, best={"metric": name})
+
+
+@pytest.mark.parametrize(
+    "train", [{"early_stopping": {}}, {"keep": "best"}, {"keep": "both"}, {"best": {}}]
+)
+def test_a_best_evaluation_needs_validation_data(train):
+    nothing = {"kind": "digits", "validation_split": 0.0}
+    assert "/data/validation_split" in best(data=nothing, **train)
+    assert "/data/validation_split" not in best(data=nothing)
+    assert "/data/validation_split" not in best(**train)
+
+
+def test_the_direction_of_every_metric_of_a_spec_is_known():
+    for kinds in METRICS.values():
+        for kind in kinds:
+            metric = TypeAdapter(MetricSpec).validate_python(kind)
+            for name in (metric_name(metric), f"out_{metric_name(metric)}"):
+                expected = "min" if kind in ("mae", "mse", "rmse", "perplexity") else "max"
+                assert better(name) == expected, name
+    assert better("precision_micro") == better("val_out_recall_micro") == "max"
+    assert better("loss") == better("loss/generator") == better("out_loss") == "min"
+    assert better("own") is None

@@ -1,6 +1,6 @@
 import pytest
 
-from ampcore.spec.text import join_names, plural
+from ampcore.spec.text import first_names, join_names, plural
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,11 @@ def test_a_noun_agrees_with_its_count(count, text):
 )
 def test_names_beyond_the_limit_are_counted(names, text):
     assert join_names(names, 2) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [([], ""), (["a"], "a"), ("abcde", "a, b, c, d, e"), ("abcdef", "a, b, c, d, e, …")],
+)
+def test_the_rest_of_an_incomplete_list_is_not_counted(names, text):
+    assert first_names(names) == text

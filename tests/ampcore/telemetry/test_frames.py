@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.telemetry.frames import MAX_FRAME_BYTES, Frame, FrameReader, FrameType, write_frame
+from ampcore.telemetry.frames import (
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    Frame,
+    FrameReader,
+    FrameType,
+    write_frame,
+)
 
 HEADERS = st.dictionaries(
     st.text(max_size=8).filter(lambda name: name != "type"),
@@ -49,10 +56,17 @@ def test_a_frame_keeps_numbers_that_are_not_finite():
     assert found.header["norm"] == math.inf
 
 
-def test_a_frame_with_too_large_a_declared_size_is_refused_before_it_is_read():
-    lengths = struct.pack(">II", 10, MAX_FRAME_BYTES)
+@pytest.mark.parametrize("sizes", [(10, MAX_FRAME_BYTES), (MAX_HEADER_BYTES + 1, 0)])
+def test_a_frame_with_too_large_a_declared_size_is_refused_before_it_is_read(sizes):
+    lengths = struct.pack(">II", *sizes)
     with pytest.raises(ValueError, match="expected a frame of at most"):
         list(FrameReader().feed(lengths))
+
+
+@pytest.mark.parametrize("header", [b"[]", b'"ready"', b"{}", b"[" * 100_000])
+def test_a_header_that_is_no_object_with_a_type_is_refused(header):
+    with pytest.raises(ValueError, match="expected a header"):
+        list(FrameReader().feed(struct.pack(">II", len(header), 0) + header))
 
 
 @pytest.mark.parametrize("header", [b"{nonsense", json.dumps({"type": "unheard"}).encode()])

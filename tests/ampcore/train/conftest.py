@@ -269,9 +269,10 @@ def run_job(job):
     `fails` is the class of the error that must end the run.
     """
 
-    def run(should_stop=None, output_dir=None, resume=False, data_root=None, fails=(), **parts):
+    def run(should_stop=None, *, output_dir=None, resume=False, fails=(), **parts):
+        where = {"output_dir": output_dir, "resume": resume}
+        where |= {"data_root": parts.pop("data_root", None), "init": parts.pop("init_file", None)}
         spec = job(**({"runtime": {"engine": "graph"}} | parts))
-        where = {"output_dir": output_dir, "resume": resume, "data_root": data_root}
         return RecordedRun(spec, should_stop, fails, **where)
 
     return run

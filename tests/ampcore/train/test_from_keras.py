@@ -1,5 +1,6 @@
 """`Trainer.from_keras`: own Keras models with their own data, losses and metrics."""
 
+import itertools
 import math
 
 import keras
@@ -45,6 +46,13 @@ def two_input_model():
     kind = keras.layers.Dense(3, activation="softmax", name="kind")(hidden)
     return keras.Model(
         {"numbers": numbers, "keys": keys}, {"price": price, "kind": kind}, name="two_inputs"
+    )
+
+
+def two_output_model():
+    inputs = keras.Input((6,))
+    return keras.Model(
+        inputs, {name: keras.layers.Dense(1, name=name)(inputs) for name in ("one", "two")}
     )
 
 
@@ -274,6 +282,55 @@ def test_sample_weights_scale_the_loss_of_each_example(table):
     np.testing.assert_array_equal(before[0], values(model)[0])
 
 
+class Largest(keras.metrics.Metric):
+    """The largest prediction; its update takes no sample weights."""
+
+    def __init__(self, name="largest"):
+        super().__init__(name=name)
+        self.largest = self.add_variable((), "zeros", name="largest")
+
+    def update_state(self, y_true, y_pred):
+        self.largest.assign(tf.maximum(self.largest.value, tf.reduce_max(y_pred)))
+
+    def result(self):
+        return self.largest.value
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+def test_sample_weights_do_not_change_metrics_as_in_fit(table):
+    x, y = table
+    weights = np.random.default_rng(2).random(ROWS).astype(np.float32)
+    model = dense_model()
+    reference = keras.models.clone_model(model)
+    reference.set_weights(model.get_weights())
+    loss = "sparse_categorical_crossentropy"
+    reference.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+    history = reference.fit(
+        x,
+        y,
+        sample_weight=weights,
+        batch_size=32,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+        validation_data=(x, y, weights),
+    ).history
+    result, _, _ = train(
+        model,
+        (x, y, weights),
+        loss=loss,
+        metrics=["accuracy", Largest()],
+        optimizer={"kind": "sgd", "learning_rate": 0.1},
+        validation_data=(x, y, weights),
+        shuffle=False,
+    )
+    assert result.metrics["val_accuracy"] == pytest.approx(history["val_accuracy"][-1])
+    assert result.metrics["val_loss"] == pytest.approx(history["val_loss"][-1], rel=1e-5)
+    assert result.metrics["val_largest"] == pytest.approx(model(x).numpy().max())
+
+
 def test_accuracy_of_logits_counts_those_above_zero(table):
     x, y = table
     model = dense_model(1, activation=None)
@@ -286,6 +343,25 @@ def test_accuracy_of_logits_counts_those_above_zero(table):
     )
     logits = model(x).numpy()[:, 0]
     assert result.val_accuracy == pytest.approx(((logits > 0) == y).mean())
+
+
+def test_metrics_take_float32_from_outputs_in_16_bits(table):
+    dtypes = []
+
+    def dtype_of(targets, predictions):
+        dtypes.append(predictions.dtype)
+        return predictions[:, 0]
+
+    model = dense_model()
+    model.add(keras.layers.Lambda(lambda outputs: tf.cast(outputs, tf.float16)))
+    train(
+        model,
+        table,
+        loss="sparse_categorical_crossentropy",
+        metrics=[dtype_of],
+        validation_data=table,
+    )
+    assert set(dtypes) == {tf.float32}
 
 
 def test_metrics_that_are_no_means_are_exact_over_all_batches(table):
@@ -386,6 +462,65 @@ def test_a_generator_that_ends_early_is_named_in_the_error(table):
         train(dense_model(), short(), loss="sparse_categorical_crossentropy", steps_per_epoch=3)
 
 
+def rows_in_sizes(table, *sizes):
+    """Batches of these sizes from the first rows on."""
+    stops = np.cumsum(sizes)
+    return [
+        (table[0][stop - size : stop], table[1][stop - size : stop])
+        for size, stop in zip(sizes, stops, strict=True)
+    ]
+
+
+class Batches(keras.utils.PyDataset):
+    """A list of batches."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.given = given
+
+    def __len__(self):
+        return len(self.given)
+
+    def __getitem__(self, index):
+        return self.given[index]
+
+
+def dataset_of(given):
+    """A tf.data.Dataset of unknown length with these batches."""
+    signature = (tf.TensorSpec((None, 6), tf.float32), tf.TensorSpec((None,), tf.int64))
+    return tf.data.Dataset.from_generator(lambda: iter(given), output_signature=signature)
+
+
+@pytest.mark.parametrize("kind", [iter, dataset_of, Batches])
+def test_a_small_batch_between_others_is_refused(table, kind):
+    data = kind(rows_in_sizes(table, 32, 16, 32))
+    steps = {} if kind is Batches else {"steps_per_epoch": 3}
+    with pytest.raises(InvalidData, match=r"batch 1: expected 32 examples.*; received 16"):
+        train(dense_model(), data, loss="sparse_categorical_crossentropy", shuffle=False, **steps)
+
+
+def test_a_small_batch_at_the_end_of_an_epoch_is_left_out_but_is_no_step(table):
+    data = batches((table[0][:80], table[1][:80]))
+    loss = "sparse_categorical_crossentropy"
+    result, _, _ = train(dense_model(), data, loss=loss)
+    assert result.steps == 2 * 2
+    with pytest.raises(InvalidData, match=r"batch 2: expected 32 examples.*; received 16"):
+        train(dense_model(), data, loss=loss, steps_per_epoch=3)
+
+
+def test_more_steps_in_an_epoch_than_batches_are_refused(table):
+    loss = "sparse_categorical_crossentropy"
+    with pytest.raises(InvalidData, match=r"batch 3: expected 10 batches.* the end of the data"):
+        train(dense_model(), batches(table), loss=loss, steps_per_epoch=10)
+
+
+def test_a_dataset_of_unknown_length_without_an_end_has_epochs(table):
+    data = dataset_of(itertools.cycle(rows_in_sizes(table, 32, 32)))
+    loss = "sparse_categorical_crossentropy"
+    result, _, _ = train(dense_model(), data, loss=loss, steps_per_epoch=3, epochs=2)
+    assert result.steps == 6
+
+
 @pytest.mark.parametrize("kind", ["arrays", "tf.data", "PyDataset"])
 def test_a_resumed_run_equals_an_uninterrupted_one(table, tmp_path, kind):
     def trainer(folder, epochs, resume=False):
@@ -458,6 +593,20 @@ def own_step():
     return model
 
 
+def own_metric(targets, predictions):
+    return predictions[:, 0]
+
+
+class WithoutConfig(keras.metrics.MeanSquaredError):
+    def __init__(self, factor):
+        super().__init__()
+
+
+class OwnOptimizer(keras.optimizers.SGD):
+    def __init__(self, factor):
+        super().__init__(0.1)
+
+
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
@@ -466,6 +615,28 @@ def own_step():
         (own_step, {}, "train_step of its own"),
         (dense_model, {"loss": "mean"}, "the name of a loss in keras.losses"),
         (dense_model, {"metrics": [3]}, "the name of a metric in keras.metrics"),
+        (dense_model, {"metrics": ["mae", "mae"]}, "a different name for each metric.*'mae' twice"),
+        (
+            dense_model,
+            {"metrics": [keras.metrics.Mean(name="loss")]},
+            "none of a loss; received 'loss' twice",
+        ),
+        (
+            two_output_model,
+            {
+                "loss": dict.fromkeys(("one", "two"), "mse"),
+                "metrics": {"two": keras.metrics.MeanSquaredError(name="loss")},
+                "data": (np.zeros((4, 6)), {"one": np.zeros((4, 1)), "two": np.zeros((4, 1))}),
+            },
+            "none of a loss; received 'two_loss' twice",
+        ),
+        (dense_model, {"metrics": [WithoutConfig(2)]}, "a metric with a get_config.*WithoutConfig"),
+        (
+            dense_model,
+            {"metrics": [keras.metrics.MeanMetricWrapper(own_metric)]},
+            "a metric with a get_config.*MeanMetricWrapper",
+        ),
+        (dense_model, {"optimizer": OwnOptimizer(2)}, "an optimizer with a get_config"),
         (dense_model, {"optimizer": "adamm"}, "the name of an optimizer in keras.optimizers"),
         (dense_model, {"loss": {"price": "mse"}}, r"outputs of the model: scores"),
         (
@@ -476,9 +647,9 @@ def own_step():
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(table, model, arguments, message):
-    options = {"loss": "sparse_categorical_crossentropy"} | arguments
+    options = {"data": table, "loss": "sparse_categorical_crossentropy"} | arguments
     with pytest.raises(InvalidModel, match=message):
-        ampcore.Trainer.from_keras(model(), data=table, **options)
+        ampcore.Trainer.from_keras(model(), **options)
 
 
 @pytest.mark.parametrize(
@@ -489,6 +660,12 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(table, model, argumen
         (lambda x, y: (x[:0], y[:0]), {}, "at least one example"),
         (lambda x, y: x, {}, "targets for the outputs with a loss: scores"),
         (lambda x, y: (x, {"price": y}), {}, "targets for the outputs with a loss: scores"),
+        (
+            lambda x, y: (x[:, :3], y),
+            {},
+            r"x: expected inputs .*\(None, 6\); received \(None, 3\)",
+        ),
+        (lambda x, y: ({"a": x}, y), {}, r"x: expected inputs .*; received {'a': \(None, 6\)}"),
         (lambda x, y: (x, y), {"batch_size": 97}, "at most 96 examples"),
         (lambda x, y: batches((x, y)).repeat(), {}, "steps_per_epoch: expected a number"),
         (lambda x, y: batches((x, y)), {"batch_size": 7}, "batch_size: expected 32"),

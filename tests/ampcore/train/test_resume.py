@@ -88,6 +88,17 @@ JOBS = {
         "runtime": {"engine": "xla_loop"},
     },
 }
+EARLY = "early stopping"
+JOBS[EARLY] = {
+    "model": {"kind": "mlp", "hidden": [16]},
+    "data": DIGITS | {"batch_size": 718},
+    "optimizer": {"kind": "adam", "learning_rate": 0.3, "ema": 0.5},
+    "train": {
+        "early_stopping": {"patience": 2},
+        "keep": "best",
+        "best": {"metric": "val_accuracy"},
+    },
+}
 SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
 """Slow to trace: these are killed once, the others twice, and explain no skipped steps."""
 WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
@@ -171,16 +182,17 @@ def uninterrupted(trainer_process, tmp_path_factory):
 
 
 def assert_equal(interrupted, uninterrupted):
-    assert len(interrupted.steps) == STEPS
+    assert len(interrupted.steps) == uninterrupted.summary["steps"]
     assert interrupted.steps.tobytes() == uninterrupted.steps.tobytes()
     fields = ("steps", "skipped", "weights_digest", "final_loss", "final_loss_scale", "val_loss")
+    fields += ("best", "stopped_early")
     assert [interrupted.summary[field] for field in fields] == [
         uninterrupted.summary[field] for field in fields
     ]
 
 
 @same_xdist_worker
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [name for name in JOBS if name != EARLY])
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     trainer_process, uninterrupted, tmp_path, name
 ):
@@ -195,6 +207,35 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     assert [event["data"]["steps"] >= kill_steps[0] for event in resumed] == [True] * len(resumed)
     assert resumed
     assert_equal(interrupted, uninterrupted(name))
+
+
+@same_xdist_worker
+@pytest.mark.parametrize("kill", ["before", "at", "after"])
+@pytest.mark.parametrize("what", ["checkpoint", "block"])
+def test_a_run_killed_around_its_best_epoch_ends_early_with_the_same_weights(
+    trainer_process, uninterrupted, tmp_path, what, kill
+):
+    whole = uninterrupted(EARLY)
+    best, end = whole.summary["best"]["steps"], whole.summary["steps"]
+    assert 0 < best < end < STEPS, "the best epoch must lie inside the run, and its end before all"
+    interrupted = Job(trainer_process, tmp_path / "job", EARLY)
+    step = {"before": best - 1, "at": best, "after": best + 1}[kill]
+    assert interrupted.attempt(3, [what, step]) == -signal.SIGKILL
+    assert interrupted.attempt(4) == 0
+    assert_equal(interrupted, whole)
+    [stopped] = interrupted.events(EventType.STOPPED_EARLY)
+    assert stopped["step"] == end - 1
+
+
+@same_xdist_worker
+def test_a_run_killed_after_its_early_end_does_not_train_further(
+    trainer_process, uninterrupted, tmp_path
+):
+    whole = uninterrupted(EARLY)
+    interrupted = Job(trainer_process, tmp_path / "job", EARLY)
+    assert interrupted.attempt(3, ["checkpoint", whole.summary["steps"]]) == -signal.SIGKILL
+    assert interrupted.attempt(4) == 0
+    assert_equal(interrupted, whole)
 
 
 @same_xdist_worker

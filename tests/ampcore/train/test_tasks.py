@@ -16,9 +16,7 @@ from PIL import Image
 
 import ampcore
 from ampcore import JobSpec
-from ampcore.data import registry
 from ampcore.errors import InvalidData, InvalidModel
-from ampcore.train import trainer as trainer_module
 
 BASE = {"runtime": {"device": "cpu", "engine": "graph"}, "precision": {"policy": "mixed_bfloat16"}}
 FLOAT32 = {"runtime": {"device": "cpu", "engine": "graph"}}
@@ -245,6 +243,62 @@ def test_an_autoencoder_needs_no_labels(tmp_path):
     assert result.metrics["val_rmse"] == pytest.approx(error, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [{"layer": "Flatten"}, {"layer": "Dense", "units": 12}],
+        [{"layer": "Dense", "units": 3}],
+        [{"layer": "Reshape", "target_shape": [2, 6, 1]}, {"layer": "Dense", "units": 1}],
+    ],
+)
+def test_an_autoencoder_may_return_its_input_in_another_shape(tmp_path, layers):
+    x = np.random.default_rng(4).standard_normal((96, 4, 3), dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    result, model = train(
+        tmp_path,
+        model={"kind": "layers", "layers": layers},
+        data={"kind": "npy", "path": "x.npy", "batch_size": 16, "validation_split": 0.25},
+        task={"kind": "autoencoding", "metrics": ["mae", "mse", "rmse"]},
+        train={"epochs": 1},
+    )
+    difference = model(x[72:]).numpy().reshape(24, 4, 3) - x[72:]
+    squares = np.square(difference).mean()
+    expected = {
+        "loss": squares,
+        "mae": abs(difference).mean(),
+        "mse": squares,
+        "rmse": squares**0.5,
+    }
+    found = {name.removeprefix("val_"): value for name, value in result.metrics.items()}
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_autoencoder_with_another_number_of_values_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((96, 4, 3), np.float32))
+    with pytest.raises(
+        InvalidModel, match=r"units: expected an output \[12\].*; received \[4, 5\]"
+    ):
+        train(
+            tmp_path,
+            model={"kind": "layers", "layers": [{"layer": "Dense", "units": 5}]},
+            data={"kind": "npy", "path": "x.npy", "batch_size": 16, "validation_split": 0.25},
+            task={"kind": "autoencoding"},
+        )
+
+
+def test_averages_of_one_metric_are_metrics_of_their_own(birds):
+    metrics = ["precision", {"kind": "precision", "average": "micro"}]
+    task = {"kind": "classification", "metrics": metrics}
+    result, _ = train(birds, model=SMALL_CNN, data=BIRDS, task=task)
+    assert set(result.metrics) == {"val_loss", "val_precision", "val_precision_micro"}
+
+
+def test_a_metric_that_is_named_twice_is_refused(birds):
+    task = {"kind": "classification", "metrics": ["accuracy", "accuracy"]}
+    with pytest.raises(InvalidModel, match=r"metrics: .*received 'accuracy' twice"):
+        train(birds, model=SMALL_CNN, data=BIRDS, task=task)
+
+
 def test_text_is_classified_from_its_words(tmp_path):
     random = np.random.default_rng(5)
     words = {"good": ["fine", "great", "lovely"], "bad": ["awful", "poor", "dull"]}
@@ -352,21 +406,6 @@ def test_several_inputs_and_outputs_have_columns_losses_and_metrics_each(houses)
     assert result.metrics["val_price_mae"] == pytest.approx(error, rel=1e-3)
     assert result.metrics["val_where_accuracy"] == pytest.approx(np.mean(right), abs=1e-5)
     assert np.mean(right) > 0.9
-
-
-@pytest.mark.parametrize("kind", ["images", "csv"])
-def test_data_that_is_read_in_each_epoch_trains_as_data_in_memory(birds, houses, monkeypatch, kind):
-    sections = {
-        "images": {"model": SMALL_CNN, "data": BIRDS},
-        "csv": {"model": {"kind": "mlp"}, "data": HOUSES, "task": {"kind": "regression"}},
-    }[kind]
-    resident, _ = train(birds, **sections)
-    monkeypatch.setattr(registry.LoadOptions, "memory_bytes", 0.0, raising=False)
-    monkeypatch.setattr(registry, "RESIDENT_BYTES", 0.0)
-    monkeypatch.setattr(trainer_module, "RESIDENT_SHARE", 0.0)
-    streamed, _ = train(birds, **sections)
-    assert streamed.weights_digest == resident.weights_digest
-    assert streamed.metrics == pytest.approx(resident.metrics, rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,13 @@ def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_ru
         "file": "model.keras",
         "size_bytes": file.stat().st_size,
         "signature": "signature.json",
+        "weights": "weights.safetensors",
     }
     assert sorted(child.name for child in file.parent.iterdir()) == [
         "checkpoints",
         "model.keras",
         "signature.json",
+        "weights.safetensors",
     ]
     model = keras.saving.load_model(file)
     assert model.get_layer("dense_1").dtype_policy.name == "mixed_float16"

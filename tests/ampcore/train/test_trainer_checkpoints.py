@@ -60,7 +60,11 @@ def test_a_stopped_run_is_saved_even_without_a_checkpoint_interval(stopped_after
 
 def test_without_a_checkpoint_interval_the_end_is_not_saved(stopped_after, tmp_path):
     assert not saved(stopped_after(train=train(None)))
-    assert {file.name for file in tmp_path.iterdir()} == {"model.keras", "signature.json"}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "model.keras",
+        "signature.json",
+        "weights.safetensors",
+    }
 
 
 def test_without_an_output_folder_nothing_is_saved(run_job):

@@ -1,6 +1,7 @@
 """The page of a job: live updates, skipped steps, zooming."""
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -206,3 +207,25 @@ def drag(page: Page, plot: Locator, start: float, end: float) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + end * box["width"], y, steps=5)
     page.mouse.up()
+
+
+def test_the_own_code_of_a_job_is_listed_and_downloaded(
+    stack: Any, open_signed_in: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text("def build(options, signature):\n    return None\n")
+    spec = {
+        "model": {"kind": "bundle"},
+        "data": {"kind": "digits"},
+        "runtime": {"queue": "nobody"},  # no worker: it stays queued
+    }
+    job = stack.client.jobs.submit(spec, code=tmp_path)
+    page = open_signed_in(f"#/jobs/{job.id}")
+    page.get_by_role("link", name="Files").click()
+    code = page.get_by_role("region", name="Code")
+    expect(code).to_contain_text("net:build")
+    expect(code).to_contain_text(job.spec["model"]["bundle"].removeprefix("sha256:"))
+    expect(code.get_by_role("list", name="Files of the code")).to_contain_text("net.py")
+    with page.expect_download() as download:
+        code.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename.endswith(".zip")
+    job.cancel()

@@ -24,6 +24,7 @@ ADMIN = "an admin"
 JOB = "/api/v1/jobs/{job_id}"
 DATASET = "/api/v1/datasets/{name}"
 RUN = "/api/v1/runs/{job_id}"
+FILE = "/api/v1/files/{kind}/{sha256}"
 ROUTES = {
     ("GET", "/"): PUBLIC,
     ("GET", "/assets"): PUBLIC,
@@ -38,6 +39,8 @@ ROUTES = {
     ("GET", "/api/v1/models"): ANYONE,
     ("GET", "/api/v1/layers"): ANYONE,
     ("GET", "/api/v1/data-kinds"): ANYONE,
+    ("GET", "/api/v1/losses"): ANYONE,
+    ("GET", "/api/v1/metrics"): ANYONE,
     ("GET", "/api/v1/datasets"): ANYONE,
     ("GET", DATASET): DATASET_READ,
     ("DELETE", DATASET): DATASET_WRITE,
@@ -51,6 +54,9 @@ ROUTES = {
     ("DELETE", f"{DATASET}/uploads/{{upload_id}}"): DATASET_WRITE,
     ("POST", f"{DATASET}/uploads/{{upload_id}}/complete"): DATASET_WRITE,
     ("PUT", DATASET): MEMBER,  # last: it creates the dataset in the project of the stranger
+    ("GET", FILE): ANYONE,
+    ("GET", f"{FILE}/content"): ANYONE,
+    ("PUT", FILE): MEMBER,
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
     ("GET", "/api/v1/workers"): ANYONE,
@@ -192,6 +198,7 @@ def address_of(api, make_job):
                 path = path.replace("{upload_id}", upload.id)
         if path.endswith("/compare"):
             path += f"?jobs={make_job().id},{make_job().id}"
+        path = path.replace("{kind}", "weights").replace("{sha256}", "0" * 64)
         return path.replace("{name}", "default").replace("{number}", "1")
 
     return fill

@@ -50,10 +50,18 @@ def test_a_token_is_created_with_a_role_a_project_and_an_expiry(migrated):
     )
 
 
+def test_a_token_is_created_with_a_right_that_the_list_shows(migrated):
+    _, row = make_token(migrated, "ada", "--right", "code", "--right", "code")
+    assert row.rights == ["code"]
+    listed = run("token", "list", url=migrated).stdout.splitlines()[1].split()
+    assert listed[2:4] == ["member", "code"]
+
+
 @pytest.mark.parametrize(
     "options",
     [
         ["--role", "god"],
+        ["--right", "god"],
         ["--project", "../etc"],
         ["--expires-in", "3y"],
         ["--expires-in", "0d"],
@@ -77,7 +85,7 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
     assert read(migrated, lambda session: tokens.find_valid(session, tokens.digest_of(ada))) is None
     output = run("token", "list", url=migrated).stdout
     header, first, second = output.splitlines()
-    assert header.split() == ["ID", "NAME", "ROLE", "PROJECT", "STATE"]
+    assert header.split() == ["ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"]
     assert first.startswith(f"{row.id}  ada ")
     assert "revoked 20" in first
     assert second.endswith("valid")

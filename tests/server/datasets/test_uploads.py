@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from ampcore.spec.dataset_reference import VersionReference
 from server.background.cleanup import delete_expired_uploads
+from server.datasets.assemble import FILE_NAME
 from server.datasets.receive import LEFTOVER_S, ReceivedBody, delete_leftovers
 from server.datasets.uploads import UploadKey, Uploads
 from server.errors import Conflict, NotFound, PayloadTooLarge, RequestInvalid
@@ -177,6 +178,14 @@ def test_an_empty_file_needs_no_part(storage, uploads, start):
     assert stored_content(storage, version) == b""
 
 
+def test_a_file_of_several_parts_may_be_called_like_the_file_that_joins_them(uploads, start, send):
+    file = FILE_NAME.lstrip(".")
+    key = start(uploads, size=6, file=file)
+    send(uploads, key, 0, b"abc")
+    send(uploads, key, 3, b"def")
+    assert uploads.complete(key, ACTOR).version.file_name == file
+
+
 def test_of_two_requests_for_the_same_offset_one_is_refused_and_leaves_nothing(
     storage, uploads, start, send, tmp_path
 ):
@@ -217,8 +226,8 @@ def test_a_shared_file_that_is_deleted_in_the_meantime_is_stored_again(
 
     def delete_other(file):
         with database.write() as session:
-            doomed = datasets.lock_for_deletion(session, "default", VersionReference("other"))
-            paths = datasets.delete_versions(session, doomed)
+            versions = datasets.lock_for_deletion(session, "default", VersionReference("other"))
+            paths = datasets.delete_versions(session, versions)
         storage.remove(STORAGE_FOLDER, paths)
         return Description()
 

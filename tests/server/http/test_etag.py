@@ -52,7 +52,8 @@ def test_any_if_none_match_header_is_accepted_and_etags_differ(headers, fact):
     "path",
     [
         *("jobs", "jobs/{id}", "jobs/{id}/attempts", "jobs/{id}/artifacts", "workers"),
-        *("workers/w", "models", "data-kinds", "datasets", "optimizers", "policies"),
+        *("workers/w", "models", "data-kinds", "datasets", "losses", "metrics"),
+        *("optimizers", "policies"),
     ],
 )
 def test_an_unchanged_resource_gets_304(api, make_job, path):

@@ -4,6 +4,7 @@ import pytest
 from ampcore.spec.layers.catalog import LAYERS
 from ampcore.spec.precision import COMPUTE_DTYPE
 from server import catalog
+from store import workers
 
 
 @pytest.fixture
@@ -13,15 +14,17 @@ def database_url(sqlite_url):
 
 
 @pytest.mark.parametrize(
-    ("kinds", "some"),
+    ("name", "some"),
     [
-        (catalog.models, {"mlp", "gan", "transformer_lm"}),
-        (catalog.data_kinds, {"digits", "text"}),
-        (catalog.optimizers, {"sgd", "adam"}),
+        ("models", {"mlp", "gan", "transformer_lm"}),
+        ("data-kinds", {"digits", "text"}),
+        ("losses", {"cross_entropy", "focal", "dice", "huber"}),
+        ("metrics", {"accuracy", "auc", "iou", "perplexity"}),
+        ("optimizers", {"sgd", "adam"}),
     ],
 )
-def test_every_kind_is_listed_with_a_valid_schema(kinds, some):
-    items = kinds().items
+def test_every_kind_is_listed_with_a_valid_schema(name, some):
+    items = catalog.kinds(name).items
     assert {item.kind for item in items} > some
     for item in items:
         assert item.description
@@ -30,7 +33,7 @@ def test_every_kind_is_listed_with_a_valid_schema(kinds, some):
 
 
 def test_every_kind_of_layer_is_listed_with_a_valid_schema():
-    items = catalog.layers().items
+    items = catalog.kinds("layers").items
     assert [item.kind for item in items] == list(LAYERS)
     for item in items:
         assert item.description
@@ -51,7 +54,7 @@ def test_every_kind_of_layer_is_listed_with_a_valid_schema():
     ],
 )
 def test_the_schema_of_a_layer_decides_as_the_spec_does(document, valid):
-    [kind] = [item for item in catalog.layers().items if item.kind == "Conv2D"]
+    [kind] = [item for item in catalog.kinds("layers").items if item.kind == "Conv2D"]
     assert jsonschema.Draft202012Validator(kind.json_schema).is_valid(document) is valid
     try:
         LAYERS["Conv2D"].model_validate(document)
@@ -78,11 +81,32 @@ def test_policies_are_listed_with_their_dtypes_and_loss_scale():
     assert policies["auto"].loss_scale == "auto"
 
 
-def test_the_catalog_is_served(api):
-    models = api.client.get("/api/v1/models").json()["items"]
-    assert sorted(models[0]) == ["description", "kind", "schema"]
-    assert api.client.get("/api/v1/layers").json()["items"][0]["kind"] == "Dense"
-    assert api.client.get("/api/v1/data-kinds").json()["items"][0]["kind"] == "digits"
-    assert api.client.get("/api/v1/optimizers").json()["items"][0]["kind"] == "sgd"
+@pytest.mark.parametrize("name", catalog.CLASSES)
+def test_every_list_of_kinds_is_served(api, name):
+    items = api.client.get(f"/api/v1/{name}").json()["items"]
+    assert [item["kind"] for item in items] == [kind.kind for kind in catalog.kinds(name).items]
+    assert sorted(items[0]) == ["description", "kind", "schema"]
+
+
+def test_the_policies_are_served(api):
     policy = api.client.get("/api/v1/policies").json()["items"][0]
     assert sorted(policy) == ["compute_dtype", "loss_scale", "name", "variable_dtype"]
+
+
+@pytest.mark.parametrize("name", catalog.EXTENSIBLE)
+def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api, name):
+    entry = {
+        **{"package": "own-package", "version": "1.0", "name": "one"},
+        **{"description": "One.", "schema": {"properties": {"units": {}}}},
+    }
+    reported = [entry | {"group": group} for group in catalog.EXTENSIBLE.values()]
+    with api.database.write() as session:
+        for worker in ("b", "a", "without"):
+            workers.register(
+                session, worker, hostname="h", pid=1, slots=1, version="1", queues=["default"]
+            )
+        for worker in ("a", "b"):
+            workers.heartbeat(session, worker, hardware={"packages": reported})
+    answer = api.client.get(f"/api/v1/{name}").json()
+    assert answer["packages"] == [{**entry, "workers": ["a", "b"]}]
+    assert "package" in {item["kind"] for item in answer["items"]}

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 from sqlalchemy import select
 
+from ampcore.api.datasets import MAX_FILE_NAME_BYTES
 from ampcore.spec import State
 from ampcore.spec.dataset_reference import VersionReference
 from server.datasets import references
@@ -31,7 +32,8 @@ def upload(api):
 def test_a_dataset_is_listed_with_its_newest_version(api, upload):
     upload(file="first.npz")
     newest = upload(content=b"second", file="second.npz")
-    assert "preview" not in (listed := {k: v for k, v in newest.items() if k != "preview"})
+    listed = {key: newest[key] for key in newest.keys() - {"columns", "preview"}}
+    assert len(listed) == len(newest) - 2
     [item] = api.client.get(DATASETS).json()["items"]
     assert item.pop("created_at").endswith("Z")
     assert item == {
@@ -96,11 +98,20 @@ def test_hostile_names_are_refused(api, name):
     assert not (api.data_dir / "artifacts" / "datasets").exists()
 
 
-@pytest.mark.parametrize("file", ["../x", "a/b", "a\\b", ".hidden", "", "a\nb", "x" * 256])
+NAMES = ["../x", "a/b", "a\\b", ".hidden", "", "a\nb", "x" * 201, "鳥" * 67]
+
+
+@pytest.mark.parametrize("file", NAMES)
 def test_hostile_file_names_are_refused(api, file):
     answer = api.client.put(f"{DATASETS}/birds", content=b"x", params={"file": file})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/query/file"
+
+
+def test_a_file_name_of_the_most_bytes_is_accepted(api, upload):
+    name = "鳥" * 65 + ".csv1"
+    assert len(name.encode()) == MAX_FILE_NAME_BYTES
+    assert upload(file=name)["file_name"] == name
 
 
 def test_datasets_of_another_project_are_like_missing_ones(api, upload, client_with_role):

@@ -48,16 +48,46 @@ def get(api, job_id, **query):
     return answer
 
 
+def test_a_table_has_a_bounded_number_of_metrics(api, make_job, monkeypatch):
+    monkeypatch.setattr("server.telemetry.evaluation_table.MAX_COLUMNS", 2)
+    job = make_job(State.RUNNING)
+    append(api, job.id, 1, [evaluation(n, **{f"val_{n}": 0.5}) for n in range(9)])
+    header, *rows = get(api, job.id, format="csv").text.splitlines()
+    assert header == "step,epoch,val_0,val_1"
+    assert len(rows) == 9
+
+
 def test_each_evaluation_is_a_row_with_its_epoch_step_and_metrics(api, job_id):
     assert get(api, job_id).json() == {
         "items": [
-            {"epoch": 0, "step": 9, "val_loss": 0.5, "val_accuracy": 0.25},
-            {"epoch": 1, "step": 19, "val_loss": "NaN", "val_accuracy": 0.5},
-            {"epoch": 2, "step": 24, "val_loss": 0.125},
+            {"epoch": 0, "step": 9, "best": False, "val_loss": 0.5, "val_accuracy": 0.25},
+            {"epoch": 1, "step": 19, "best": False, "val_loss": "NaN", "val_accuracy": 0.5},
+            {"epoch": 2, "step": 24, "best": False, "val_loss": 0.125},
         ],
         "next": 24,
         "more": False,
     }
+
+
+@pytest.mark.parametrize("query", [{}, {"max_points": 10}, {"after": 9}])
+def test_the_last_improvement_is_the_best_evaluation(api, make_job, query):
+    job = make_job(State.RUNNING)
+    entries = [
+        evaluation(9, val_loss=3.0, best=True),
+        evaluation(19, val_loss=1.0, best=True),
+        evaluation(29, val_loss=2.0),
+    ]
+    append(api, job.id, 1, entries)
+    items = get(api, job.id, **query).json()["items"]
+    assert [item["step"] for item in items if item["best"]] == [19]
+
+
+def test_an_evaluation_that_a_later_attempt_replaced_is_not_the_best(api, make_job):
+    job = make_job(State.RUNNING)
+    append(api, job.id, 1, [evaluation(9, val_loss=3.0, best=True), evaluation(19, best=True)])
+    append(api, job.id, 1, [evaluation(19, val_loss=4.0)], written=2)
+    items = get(api, job.id).json()["items"]
+    assert [item["step"] for item in items if item["best"]] == [9]
 
 
 def test_an_epoch_that_is_trained_again_replaces_its_row(api, job_id):
@@ -71,7 +101,7 @@ def test_an_epoch_that_is_trained_again_replaces_its_row(api, job_id):
     append(api, job_id, 2, [started(10), evaluation(19, val_loss=0.375)])
     rows = get(api, job_id).json()["items"]
     assert [row["step"] for row in rows] == before
-    assert rows[1] == {"epoch": 1, "step": 19, "val_loss": 0.375}
+    assert rows[1] == {"epoch": 1, "step": 19, "best": False, "val_loss": 0.375}
 
 
 def test_pages_have_every_row_once(api, job_id):
@@ -101,7 +131,7 @@ def test_a_sample_is_evenly_spaced_and_has_the_last_evaluation(api, make_job, mo
 def test_without_a_start_event_the_epoch_is_unknown(api, make_job):
     job = make_job(State.RUNNING)
     append(api, job.id, 1, [evaluation(9, val_loss=0.5)])
-    assert get(api, job.id).json()["items"] == [{"epoch": None, "step": 9, "val_loss": 0.5}]
+    assert [row["epoch"] for row in get(api, job.id).json()["items"]] == [None]
 
 
 def test_a_job_without_evaluations_has_no_rows(api, make_job):

@@ -430,7 +430,7 @@ def test_an_invalid_clone_request_creates_no_job(api, make_job, body, code):
 def finished(api, make_job):
     """Creates a succeeded job of 100 steps with a checkpoint after that many."""
 
-    def make(*saved, started=None, **spec):
+    def make(*saved, started=None, summary=None, **spec):
         job = make_job(State.RUNNING, **spec)
         with api.database.write() as session:
             for number, step in enumerate(saved):
@@ -439,7 +439,7 @@ def finished(api, make_job):
             if started is not None:
                 event = Event(EventType.STARTED, None, started)
                 ingest.append(session, job.id, 1, [event], entries_written=0)
-            attempts.mark_succeeded(session, job.id, 1, {})
+            attempts.mark_succeeded(session, job.id, 1, summary or {})
         return job.id
 
     return make
@@ -465,6 +465,26 @@ def test_an_extension_is_a_new_job_with_more_epochs(api, finished):
 def test_a_job_with_a_number_of_steps_is_extended_by_the_steps_of_its_epochs(api, finished):
     job_id = finished(100, train={"steps": 100}, started={"steps_per_epoch": 30})
     assert extend(api, job_id, epochs=2).json()["spec"]["train"]["steps"] == 160
+
+
+STOPPED = {"steps": 60, "stopped_early": {"epoch": 1, "metric": "val_loss", "best": 0.5}}
+
+
+def test_a_job_that_stopped_early_is_complete(api, finished):
+    job_id = finished(60, train={"epochs": 9, "early_stopping": {}}, summary=STOPPED)
+    job = api.client.get(f"/api/v1/jobs/{job_id}").json()
+    assert (job["total_steps"], job["summary"]["stopped_early"]["epoch"]) == (60, 1)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [({"epochs": 9}, {"epochs": 5}), ({"steps": 100}, {"steps": 150})]
+)
+def test_a_job_that_stopped_early_is_extended_from_its_last_epoch(api, finished, length, expected):
+    train = {"early_stopping": {"patience": 4}, **length}
+    job_id = finished(60, train=train, started={"steps_per_epoch": 30}, summary=STOPPED)
+    extended = extend(api, job_id, epochs=3).json()["spec"]["train"]
+    assert {name: extended[name] for name in expected} == expected
+    assert extended["early_stopping"] == {"patience": 4, "min_delta": 0.0, "start_epoch": 2}
 
 
 @pytest.mark.parametrize(
@@ -512,6 +532,16 @@ def test_a_repeated_extension_with_one_key_is_one_job(api, finished):
         api.client.post(path, json={"epochs": 1}, headers=headers).json() for _ in range(2)
     )
     assert first == second
+
+
+def test_a_job_that_is_deleted_while_its_extension_is_submitted_is_not_found(
+    api, finished, monkeypatch
+):
+    job_id = finished(100)
+    monkeypatch.setattr(jobs, "lock_extended", lambda _session, _ids: set())
+    answer = extend(api, job_id, epochs=1)
+    assert answer.status_code == 404
+    assert "deleted meanwhile" in answer.json()["detail"]
 
 
 def test_a_job_is_not_deleted_while_an_unfinished_one_extends_it(api, finished):

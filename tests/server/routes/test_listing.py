@@ -156,6 +156,14 @@ def test_a_cursor_is_valid_with_another_limit(api, cursor):
     assert len(page(api, sort="name", state="queued", limit=100, cursor=cursor)["items"]) == 1
 
 
+def decoded(cursor):
+    return json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+
+
+def encoded(parts):
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
 ID = "0123456789ab"
 
 
@@ -176,15 +184,26 @@ ID = "0123456789ab"
         ("created_at", "m", ID),
     ],
 )
-def test_a_cursor_without_a_section_is_refused(api, make_job, sort, value, job_id):
+def test_a_cursor_with_another_position_is_refused(api, make_job, sort, value, job_id):
     make_job()
     make_job()
-    real = page(api, limit=1, sort=sort)["next_cursor"]
-    list_digest = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
-    forged = base64.urlsafe_b64encode(json.dumps([list_digest, value, job_id]).encode()).decode()
-    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged})
+    real = decoded(page(api, limit=1, sort=sort)["next_cursor"])
+    list_digest, _, _, started_at, section = real
+    cursor = encoded([list_digest, value, job_id, started_at, section])
+    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": cursor})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
     assert "earlier response" in answer.json()["detail"]
+    assert page(api, sort=sort, cursor=encoded(real))["items"]
+
+
+@pytest.mark.parametrize("parts", [0, 3, 4, 6])
+def test_a_cursor_with_too_few_or_too_many_parts_is_refused(api, make_job, parts):
+    make_job()
+    make_job()
+    real = decoded(page(api, limit=1, sort="name")["next_cursor"])
+    cursor = encoded([*real, "more"][:parts])
+    answer = api.client.get("/api/v1/jobs", params={"sort": "name", "cursor": cursor})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
 
 TIME = "2020-01-01T00:00:00+00:00"
@@ -211,10 +230,9 @@ TIME = "2020-01-01T00:00:00+00:00"
     ids=str,
 )
 def test_a_forged_position_is_refused(api, evaluated, sort, parts):
-    real = page(api, limit=1, sort=sort)["next_cursor"]
-    list_digest = json.loads(base64.urlsafe_b64decode(real + "=" * (-len(real) % 4)))[0]
-    forged = base64.urlsafe_b64encode(json.dumps([list_digest, *parts]).encode()).decode()
-    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": forged.rstrip("=")})
+    list_digest, *_ = decoded(page(api, limit=1, sort=sort)["next_cursor"])
+    cursor = encoded([list_digest, *parts])
+    answer = api.client.get("/api/v1/jobs", params={"sort": sort, "cursor": cursor})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
 

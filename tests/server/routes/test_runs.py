@@ -204,6 +204,17 @@ def test_a_finished_run_has_its_results(api, run_id, upload, finish):
     assert finish(entries=1).json() == api.client.get(f"{JOBS}/{run_id}").json()
 
 
+def test_the_end_of_a_run_keeps_the_metrics_that_its_program_does_not_repeat(
+    api, run_id, upload, finish
+):
+    metrics = {"val_loss": 0.9, "val_auc": 0.75}
+    upload(columns(0, 2), {"type": "event", "event": "evaluation", "step": 1, "data": metrics})
+    job = finish(entries=2, summary={"val_loss": 0.5}).json()
+    assert job["metrics"] == {"val_loss": 0.5, "val_auc": 0.75}
+    [listed] = api.client.get(f"{JOBS}?sort=-val_auc&metric=val_auc>0.7").json()["items"]
+    assert listed["id"] == run_id
+
+
 def test_a_failed_run_has_the_message_of_its_program(finish):
     job = finish("failed", message="ValueError: no data").json()
     assert (job["state"], job["reason"]) == ("failed", "run_failed")
@@ -224,10 +235,21 @@ def test_a_job_of_a_worker_accepts_no_uploads(api, make_job):
         assert "a worker runs the job" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("action", ["pause", "resume", "retry", "clone"])
-def test_actions_that_need_a_worker_are_refused_with_a_sentence(api, run_id, finish, action):
-    finish("failed")
-    answer = api.client.post(f"{JOBS}/{run_id}/{action}")
+@pytest.mark.parametrize(
+    ("action", "body", "state"),
+    [
+        ("pause", None, "failed"),
+        ("resume", None, "failed"),
+        ("retry", None, "failed"),
+        ("clone", None, "failed"),
+        ("extend", {"epochs": 1}, "succeeded"),
+    ],
+)
+def test_actions_that_need_a_worker_are_refused_with_a_sentence(
+    *, api, run_id, finish, action, body, state
+):
+    finish(state)
+    answer = api.client.post(f"{JOBS}/{run_id}/{action}", json=body)
     assert answer.status_code == 409
     assert "a tracked run, which no worker runs" in answer.json()["detail"]
     assert api.dispatcher.sent == []

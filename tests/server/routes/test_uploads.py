@@ -8,9 +8,11 @@ import subprocess
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import select
 
 from server.http.limits import MAX_BODY_BYTES
 from store import projects, tokens
+from store.tables import DatasetUpload
 from tests.waiting import DEADLINE_S, wait_until
 
 UPLOADS = "/api/v1/datasets/birds/uploads"
@@ -82,6 +84,25 @@ def test_a_wrong_digest_is_refused(api, start, append):
     [problem] = answer.json()["errors"]
     assert (problem["pointer"], problem["code"]) == ("/sha256", "digest_mismatch")
     assert api.client.get("/api/v1/datasets").json()["items"] == []
+    assert list((api.data_dir / "uploads").iterdir()) == []
+
+
+def test_a_file_in_one_request_leaves_a_begun_upload_of_it_alone(api, start, append):
+    address = start(file="birds", sha256=SHA256)
+    append(address, 0, CONTENT[:1_000_000])
+    answer = api.client.put(f"/api/v1/datasets/birds?sha256={SHA256}", content=CONTENT)
+    assert (answer.status_code, answer.json()["sha256"]) == (201, SHA256), answer.text
+    assert api.client.get(address).json()["offset"] == 1_000_000
+
+
+def test_an_upload_does_not_continue_a_file_that_another_request_sends(api, start):
+    headers = {"Authorization": f"Bearer {api.token}", "Content-Length": str(SIZE)}
+    address = f"/api/v1/datasets/birds?sha256={SHA256}"
+    with Sender(api, "PUT", address, headers, CONTENT[:1000]).socket:
+        wait_until(lambda: list((api.data_dir / "uploads").glob("*")), "the request has begun")
+        with api.database.read() as session:
+            [sending] = session.scalars(select(DatasetUpload.id))
+        assert sending not in start(file="birds", sha256=SHA256)
 
 
 def test_more_bytes_than_announced_are_refused(api, start, append):
@@ -185,9 +206,14 @@ def test_a_full_disk_is_a_temporary_error_that_keeps_what_is_stored(
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "Retry-After" in answer.headers
     append(address, 3, b"def")
-    with monkeypatch.context() as patch:
-        patch.setattr("server.datasets.uploads.assemble", fail_with_full_disk)
-        assert api.client.post(f"{address}/complete").status_code == 503
+    for function in (
+        "uploads.tempfile.TemporaryDirectory",
+        "uploads.assemble",
+        "describe.run_program",
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"server.datasets.{function}", fail_with_full_disk)
+            assert api.client.post(f"{address}/complete").status_code == 503
     assert api.client.post(f"{address}/complete").json()["size_bytes"] == 6
 
 

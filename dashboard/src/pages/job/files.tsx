@@ -1,9 +1,10 @@
-// The tab with the files of a job, and its steps as downloads.
+// The tab with the files of a job, its own code, and its steps as downloads.
 import { usePoll } from "../../api/use-poll.ts";
 import { API_ROOT } from "../../api/request.ts";
 import type { Artifact, ArtifactList } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { bytes, dateTime, integer } from "../../display/format.ts";
+import { Code } from "./code.tsx";
 import type { TabProps } from "./tab-props.ts";
 
 const EXPORT_FORMATS = ["csv", "ndjson", "parquet", "arrow", "tensorboard"];
@@ -12,6 +13,7 @@ export function Files({ job, intervalMs }: TabProps) {
   const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, intervalMs);
   return (
     <div class="stack">
+      <Code job={job} />
       <p class="row">
         <span>Download all steps as</span>
         {EXPORT_FORMATS.map((form) => <a key={form} class="button small" download href={`${API_ROOT}/jobs/${job.id}/steps?format=${form}`}>{form}</a>)}

@@ -9,6 +9,7 @@ import { Attempts } from "./attempts.tsx";
 import { JobSummary } from "./summary.tsx";
 import { Files } from "./files.tsx";
 import { JobHeader } from "./header.tsx";
+import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
 import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
@@ -47,6 +48,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
   return (
     <>
       <JobHeader job={job} onDone={onDone} />
+      <InitialWeights job={job} intervalMs={props.intervalMs} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
         {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (

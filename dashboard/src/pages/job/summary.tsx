@@ -7,13 +7,14 @@ export function JobSummary({ job }: { job: Job }) {
   const sum = job.summary ?? {};
   const lost = (sum.skipped_s ?? 0) + (sum.repeated_s ?? 0);
   const figures: [string, string, string?][] = [
-    ["Step", integer(job.step), job.total_steps ? `of ${integer(job.total_steps)}` : ""],
+    ["Step", integer(job.step), stepNote(job)],
     ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `best ${number(sum.best_loss)}`],
     ["Loss scale", lossScale(job.latest?.loss_scale), scaleHealth(sum.scale_health)],
     ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
     ["Examples/s", number(sum.median_examples_per_s, 3), "median"],
     ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} on skipped and repeated steps` : ""],
     ...metricFigures(job),
+    ...bestFigure(job),
     ["Peak memory", bytes(sum.peak_memory_bytes)],
     ["Attempt", `${job.attempt} of ${job.max_attempts}`, sum.engine ? `engine ${sum.engine}` : ""],
   ];
@@ -28,6 +29,17 @@ export function JobSummary({ job }: { job: Job }) {
       ))}
     </dl>
   );
+}
+
+function stepNote({ total_steps, summary }: Job): string {
+  const of = total_steps ? `of ${integer(total_steps)}` : "";
+  return summary?.stopped_early ? `${of}, stopped early` : of;
+}
+
+/** The best evaluation, if the spec asks for one. */
+function bestFigure({ summary }: Job): [string, string, string][] {
+  const best = summary?.best;
+  return best ? [["Best", metricValue(best.metric, best.value), `${metricTitle(best.metric).toLowerCase()}, epoch ${best.epoch}`]] : [];
 }
 
 const MAX_METRICS = 6;

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.precision import DynamicLossScale, LossScaleOptimizer, TelemetryCallback
+from ampcore.callbacks import TelemetryCallback
+from ampcore.precision import DynamicLossScale, LossScaleOptimizer
 from ampcore.telemetry.scale_health import ScaleBounds
 
 X = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)

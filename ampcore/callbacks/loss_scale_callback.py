@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from ampcore.precision.fit_loss_scale import FitLossScale
+from ampcore.callbacks.fit_loss_scale import FitLossScale
 from ampcore.precision.keras_optimizer import LossScaleOptimizer
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import keras
 
-from ampcore.precision.fit_loss_scale import FitLossScale
+from ampcore.callbacks.fit_loss_scale import FitLossScale
 from ampcore.telemetry.scale_health import ScaleBounds
 
 Method = TypeVar("Method", bound=Callable[..., None])

@@ -1,0 +1,31 @@
+"""Requests for files that jobs name by their SHA-256."""
+
+from ampclient.requests.datasets import BYTES
+from ampclient.requests.request import JsonRequest, Request, quote_path
+from ampcore.api.files import StoredFile
+from ampcore.spec.stored_files import FileKind
+
+
+def get_file(kind: FileKind, sha256: str) -> JsonRequest[StoredFile]:
+    """A file of the project."""
+    return JsonRequest(method="GET", path=_path(kind, sha256), read=StoredFile.from_json)
+
+
+def put_file(kind: FileKind, sha256: str, size_bytes: int) -> JsonRequest[StoredFile]:
+    """Store a file; its content is sent separately."""
+    headers = [("Content-Type", BYTES), ("Content-Length", str(size_bytes))]
+    path = _path(kind, sha256)
+    return JsonRequest(method="PUT", path=path, headers=headers, read=StoredFile.from_json)
+
+
+def get_file_content(kind: FileKind, sha256: str, *, start: int) -> Request:
+    """The bytes of a file from offset `start` on."""
+    # No compression: a range of a compressed response could not be resumed.
+    headers = [("Accept", "*/*"), ("Accept-Encoding", "identity")]
+    if start:
+        headers.append(("Range", f"bytes={start}-"))
+    return Request(method="GET", path=f"{_path(kind, sha256)}/content", headers=headers)
+
+
+def _path(kind: FileKind, sha256: str) -> str:
+    return f"/files/{quote_path(kind)}/{quote_path(sha256)}"

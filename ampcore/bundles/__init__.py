@@ -1,0 +1,1 @@
+"""Bundles: zip archives of Python modules that build a model; needs no TensorFlow."""

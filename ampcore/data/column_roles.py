@@ -1,0 +1,182 @@
+"""Which columns of a file are inputs and targets, and how each input column is prepared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ampcore.data.preprocessing import CONCATENATED, ColumnPlan
+from ampcore.data.targets import OUTPUT
+from ampcore.errors import InvalidData
+from ampcore.formats import Column
+from ampcore.spec.data import Columns
+from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.task import Outputs, TargetKind, TaskSpec
+
+EVERY_COLUMN: Final = "*"
+"""The key of preprocessing for all columns without an own one."""
+MAX_NAMED: Final = 10
+ARRAY_INPUTS: Final = ("x", "image", "images")
+ARRAY_TARGETS: Final = ("y", "label", "labels", "mask", "target")
+"""Columns that are inputs and targets by their names."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of each input, and of each target by the output that it belongs to."""
+
+    inputs: Mapping[str, tuple[str, ...]]
+    targets: Mapping[str, tuple[str, ...]]
+    kinds: Mapping[str, TargetKind]
+
+
+def column_roles(
+    spec: Columns, task: TaskSpec | None, columns: Mapping[str, Column], name: str
+) -> Roles:
+    """The columns of the inputs and targets.
+
+    Args:
+        spec: The names that it gives; others have defaults.
+        task: Decides what targets are; None: classes.
+        columns: Those of the training data.
+        name: The name of the file in errors.
+
+    Raises:
+        InvalidData: The data has no such column, or one of them is an input and a target.
+    """
+    targets, kinds = _target_roles(spec, task, columns, name)
+    used = {column for group in targets.values() for column in group}
+    if spec.inputs is not None:
+        inputs = {input_name: tuple(group) for input_name, group in spec.inputs.items()}
+    else:
+        named = [column for column in ARRAY_INPUTS if column in columns and column not in used]
+        others = [column for column in columns if column not in used]
+        group = tuple(named[:1] or others)
+        inputs = {group[0] if len(group) == 1 else CONCATENATED: group}
+    for input_name, group in inputs.items():
+        _check_columns(group, columns, name, f"inputs.{input_name}")
+        if both := [column for column in group if column in used]:
+            raise InvalidData(
+                name, f"inputs.{input_name}", expected="no targets", received=", ".join(both)
+            )
+    return Roles(inputs, targets, kinds)
+
+
+def _target_roles(
+    spec: Columns, task: TaskSpec | None, columns: Mapping[str, Column], name: str
+) -> tuple[dict[str, tuple[str, ...]], dict[str, TargetKind]]:
+    if isinstance(task, Outputs):
+        targets: dict[str, tuple[str, ...]] = {
+            output: (own.target or output,) for output, own in task.outputs.items()
+        }
+        targets |= {output: tuple(group) for output, group in (spec.targets or {}).items()}
+        kinds = {output: own.task.target for output, own in task.outputs.items()}
+    elif task is not None and task.target == "input":
+        return {}, {}
+    else:
+        group = tuple(spec.target or [one for one in ARRAY_TARGETS if one in columns][:1])
+        if not group:
+            raise InvalidData(
+                name,
+                "target",
+                expected=f"the column to predict, one of {', '.join(list(columns)[:MAX_NAMED])}",
+                received="none",
+            )
+        targets, kinds = {OUTPUT: group}, {OUTPUT: task.target if task is not None else "class"}
+    for output, group in targets.items():
+        _check_columns(group, columns, name, f"targets.{output}")
+    return targets, kinds
+
+
+def _check_columns(
+    group: Sequence[str], columns: Mapping[str, Column], name: str, field: str
+) -> None:
+    unknown = [column for column in group if column not in columns]
+    if unknown or not group:
+        raise InvalidData(
+            name,
+            field,
+            expected=f"columns of the data: {', '.join(list(columns)[:MAX_NAMED]) or 'none'}",
+            received=", ".join(unknown) or "none",
+        )
+
+
+def column_plans(
+    spec: Columns, roles: Roles, columns: Mapping[str, Column], name: str
+) -> dict[str, list[ColumnPlan]]:
+    """How the columns of each input are prepared.
+
+    Raises:
+        InvalidData: The preprocessing of a column does not fit its values.
+    """
+    every = {column for group in roles.inputs.values() for column in group}
+    unknown = [one for one in spec.preprocessing if one != EVERY_COLUMN and one not in every]
+    if unknown:
+        raise InvalidData(
+            name,
+            f"preprocessing.{unknown[0]}",
+            expected=f"an input column: {', '.join(sorted(every)[:MAX_NAMED])}",
+            received="a column that is no input",
+        )
+    default = spec.preprocessing.get(EVERY_COLUMN, Preprocessing())
+    return {
+        input_name: [
+            _plan(column, columns[column], spec.preprocessing.get(column, default), name)
+            for column in group
+        ]
+        for input_name, group in roles.inputs.items()
+    }
+
+
+def _plan(column: str, found: Column, options: Preprocessing, name: str) -> ColumnPlan:
+    is_text = found.dtype == "string"
+    numeric = options.rescaling is not None or options.normalize or options.keys
+    if is_text and numeric:
+        raise InvalidData(
+            name,
+            f"preprocessing.{column}",
+            expected="categories or tokens, for text",
+            received="rescaling, normalize or keys",
+        )
+    if (options.tokens is not None and not is_text) or (
+        found.dtype.startswith("float") and (options.keys or options.categories is not None)
+    ):
+        raise InvalidData(
+            name,
+            f"preprocessing.{column}",
+            expected=f"rescaling, normalize or missing, for {found.dtype}",
+            received="tokens, keys or categories",
+        )
+    return ColumnPlan(column, found, options)
+
+
+def check_same_columns(
+    train: Mapping[str, Column], other: Mapping[str, Column], roles: Roles, name: str
+) -> None:
+    """Raise InvalidData unless validation examples have the columns of training examples.
+
+    Targets may have another dtype (the same classes fit in several), and an axis of length 1.
+    """
+    inputs = [column for group in roles.inputs.values() for column in group]
+    targets = [column for group in roles.targets.values() for column in group]
+    for column in (*inputs, *targets):
+        wanted, found = train[column], other.get(column)
+        if found is not None and column in targets:
+            is_same = _without_last_one(found.shape) == _without_last_one(wanted.shape)
+        else:
+            is_same = found is not None and replace(found, classes=None, missing=0) == replace(
+                wanted, classes=None, missing=0
+            )
+        if not is_same:
+            received = (
+                f"{found.dtype} {list(found.shape)}" if found is not None else "no such column"
+            )
+            raise InvalidData(
+                name,
+                f"{column} of the validation examples",
+                expected=f"{wanted.dtype} {list(wanted.shape)}, as of the training examples",
+                received=received,
+            )
+
+
+def _without_last_one(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return () if shape == (1,) else shape

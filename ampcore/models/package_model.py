@@ -1,0 +1,38 @@
+"""The models of packages that the operator has installed on the worker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from ampcore import packages
+from ampcore.data.dataset import Signature
+from ampcore.errors import InvalidModel, TrainingError
+from ampcore.models.registry import register
+from ampcore.spec.model import Package
+
+
+@register("package")
+def package_model(spec: Package, signature: Signature) -> Any:
+    """The model that the package builds; raises InvalidModel where it cannot."""
+    found, options = packages.find(spec)
+    label = spec.label
+    try:
+        model = found.build(options, signature)
+    except TrainingError:
+        raise
+    except Exception as error:
+        raise InvalidModel(
+            "model.package",
+            expected=f"{label} to build a model for this data",
+            received=f"{type(error).__name__}: {error}",
+        ) from error
+    networks = model.values() if isinstance(model, Mapping) else [model]
+    for network in networks:
+        if not isinstance(network, keras.Model) or not network.trainable_variables:
+            raise InvalidModel(
+                "model.package",
+                expected=f"{label} to return a built keras.Model with trainable variables",
+                received=type(network).__name__,
+            )
+    return dict(model) if isinstance(model, Mapping) else model

@@ -1,0 +1,54 @@
+"""Names of the weights of networks, the same in every process: `conv2d/kernel`.
+
+A name is the path of the layer, as overrides match it, and the name that the layer gives the
+weight. Random seeds are no weights. A file of weights has its arrays under these names.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ampcore.models.task import Network
+from ampcore.precision.layer_paths import children, walk_layers
+
+
+class NamedWeight(NamedTuple):
+    """A weight, its name, and the path of its layer."""
+
+    name: str
+    path: str
+    variable: Any
+
+
+def named_weights(networks: Sequence[Network]) -> list[NamedWeight]:
+    """The weights of all networks; with several, names begin with that of the network."""
+    if len(networks) == 1:
+        return list(weights_of_model(networks[0].model))
+    return [
+        weight._replace(name=f"{network.name}/{weight.name}")
+        for network in networks
+        for weight in weights_of_model(network.model)
+    ]
+
+
+def weights_of_model(model: Any) -> Iterator[NamedWeight]:
+    """Every weight of a model once, under the first path that leads to it."""
+    named: set[str] = set()
+    seen: set[int] = set()
+    layers = [(entry.info.path, entry.layer) for entry in walk_layers(model, set())]
+    for path, layer in [*layers, ("", model)]:
+        inner = {id(weight) for child in children(layer) for weight in child.weights}
+        for weight in layer.weights:
+            if id(weight) in seen or id(weight) in inner:
+                continue
+            seen.add(id(weight))
+            name = _unused(f"{path}/{weight.name}" if path else weight.name, named)
+            named.add(name)
+            yield NamedWeight(name, path, weight)
+
+
+def _unused(name: str, named: set[str]) -> str:
+    """The name, with a number if another weight of the layer has it."""
+    number, found = 1, name
+    while found in named:
+        found, number = f"{name}_{number}", number + 1
+    return found

@@ -1,0 +1,104 @@
+"""Saves the trained models: with the last weights, those of the best evaluation, or both."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ampcore.checkpoint.model_files import save_models, save_signature, save_weights
+from ampcore.telemetry import Event, EventType
+from ampcore.train.callback_buffer import CallbackBuffer
+from ampcore.train.run import Run
+from ampcore.train.signature import signature_document
+
+BEST_SUFFIX: Final = "-best"
+"""In the name of a model file with `train.keep: both`: the weights of the best evaluation."""
+
+
+class ModelSelection:
+    """Chooses the weights of a complete run.
+
+    Args:
+        run: The run; its weights are assigned here.
+        keep: `train.keep` of the spec.
+        callback_buffer: Gets the events.
+    """
+
+    def __init__(self, run: Run, keep: str, callback_buffer: CallbackBuffer) -> None:
+        self._run, self._keep, self._callback_buffer = run, keep, callback_buffer
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the trained model has the weights of the best evaluation."""
+        return self._keep == "best" and self._run.best_arrays is not None
+
+    def assign(self) -> None:
+        """Make the chosen weights those of the models."""
+        session, best = self._run.session, self._run.best_arrays
+        session.assign_averages()
+        if best is None and self._keep != "last":
+            last = max(self._run.totals.steps - 1, 0)
+            message = "No evaluation had a finite value: the trained model has the last weights."
+            self._callback_buffer.event(Event.warning("no_best_evaluation", message, last))
+        if self.is_best and best is not None:
+            session.restore_model(best)
+
+    def save(self, folder: Path) -> Iterator[Path]:
+        """Save the models with the chosen weights."""
+        yield from self._save(folder, "", is_best=self.is_best)
+
+    def save_best(self, folder: Path) -> Iterator[Path]:
+        """With `keep: both`, save them with the best weights too; the chosen ones stay assigned."""
+        best, session = self._run.best_arrays, self._run.session
+        if self._keep != "both" or best is None:
+            return
+        last = session.capture_model()
+        session.restore_model(best)
+        yield from self._save(folder, BEST_SUFFIX, is_best=True)
+        session.restore_model(last)
+
+    def metrics(self) -> dict[str, float]:
+        """The evaluation of the chosen weights."""
+        if self.is_best and self._run.best is not None:
+            return dict(self._run.best.state.evaluation)
+        return self._run.totals.evaluation
+
+    def best_json(self) -> dict[str, Any] | None:
+        """Which evaluation was the best; None without one."""
+        best = self._run.best
+        if best is None or best.state.value is None:
+            return None
+        state = best.state
+        return {
+            "metric": state.metric,
+            "value": state.value,
+            "epoch": self._run.last_epoch(state.steps),
+            "steps": state.steps,
+            "metrics": dict(state.evaluation),
+        }
+
+    def stopped_json(self) -> dict[str, Any] | None:
+        """The facts of an early end; None without one."""
+        best = self._run.best
+        if best is None or not best.has_stopped:
+            return None
+        return best.stopped_json(self._run.last_epoch(self._run.totals.steps))
+
+    def _save(self, folder: Path, suffix: str, *, is_best: bool) -> Iterator[Path]:
+        run = self._run
+        prepared = run.dataset.prepared
+        layers = prepared.model if prepared is not None else None
+        signature = save_signature(signature_document(run.dataset, run.session.networks), folder)
+        best = self.best_json() if is_best else None
+        weights = None if suffix else save_weights(run.session.networks, folder)
+        for file in save_models(run.session.networks, folder, layers, suffix=suffix):
+            facts = {
+                "file": file.name,
+                "size_bytes": file.stat().st_size,
+                "signature": signature.name,
+                **({"best_epoch": best["epoch"]} if best is not None else {}),
+                **({"weights": weights.name} if weights is not None else {}),
+            }
+            weights = None  # the file has the weights of all networks
+            step = run.totals.steps - 1
+            self._callback_buffer.event(Event(EventType.MODEL_SAVED, step, facts))
+            yield file

@@ -1,0 +1,130 @@
+"""Upload, look up and download files that jobs name by their SHA-256."""
+
+from typing import Annotated, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from ampcore.api.files import Sha256, StoredFile
+from ampcore.api.roles import Right
+from ampcore.spec.stored_files import FileKind
+from server.datasets.receive import check_declared_length
+from server.deps import (
+    ActorDep,
+    AuthenticatorDep,
+    BodyReceiverDep,
+    FileUploadsDep,
+    MemberDep,
+    StorageDep,
+    StreamsDep,
+    check_right,
+)
+from server.errors import LengthRequired, Unavailable
+from server.files.uploads import MAX_BYTES
+from server.http.etag import respond_unless_body_cached
+from server.http.responses import ModelResponse
+from server.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
+from server.routes.datasets import ProjectDep
+from server.row_models import from_row
+from server.streaming import downloads
+from server.streaming.streams import authorization_check
+from store.files import STORAGE_FOLDER, FileKey
+
+router = APIRouter(prefix="/files/{kind}/{sha256}", tags=["files"])
+
+ENDINGS: Final = {FileKind.BUNDLE: "zip", FileKind.WEIGHTS: "safetensors"}
+NAME_DIGITS: Final = 12
+"""Of the SHA-256 in the name of a downloaded file."""
+
+
+def _key(
+    kind: Annotated[FileKind, Path(description="What the file is for.")],
+    sha256: Annotated[Sha256, Path(description="The file's SHA-256.")],
+    project: ProjectDep,
+) -> FileKey:
+    return FileKey(project, kind, sha256)
+
+
+KeyDep = Annotated[FileKey, Depends(_key)]
+
+
+@router.get(
+    "",
+    summary="Look up a file",
+    response_model=StoredFile,
+    responses={**ETAG_RESPONSES, **problems(404)},
+)
+def read(key: KeyDep, uploads: FileUploadsDep, request: Request) -> Response:
+    """Say whether the project has a file, which then is kept for at least another day."""
+    return respond_unless_body_cached(
+        request, ModelResponse(from_row(StoredFile, uploads.get(key)))
+    )
+
+
+@router.get(
+    "/content",
+    summary="Download a file",
+    response_class=Response,
+    responses={**FILE_RESPONSES, **problems(404, 416, 502)},
+)
+async def download(
+    *,
+    key: KeyDep,
+    request: Request,
+    uploads: FileUploadsDep,
+    storage: StorageDep,
+    streams: StreamsDep,
+    authenticator: AuthenticatorDep,
+) -> Response:
+    """Download a file, or a part of it with `Range`."""
+    row = await run_sync(uploads.get, key)
+    name = f"{row.sha256[:NAME_DIGITS]}.{ENDINGS[key.kind]}"
+    file = downloads.StoredContent(STORAGE_FOLDER, row.path, name, row.size_bytes, row.sha256)
+    return await downloads.file_response(request, file, storage, streams, authenticator)
+
+
+@router.put(
+    "",
+    summary="Upload a file",
+    status_code=201,
+    response_model=StoredFile,
+    responses={
+        200: {"model": StoredFile, "description": "The project has the file already."},
+        **problems(403, 404, 411, 413),
+    },
+    openapi_extra=BYTES_BODY,
+)
+async def put(
+    *,
+    key: KeyDep,
+    member: MemberDep,
+    actor: ActorDep,
+    request: Request,
+    uploads: FileUploadsDep,
+    receiver: BodyReceiverDep,
+    streams: StreamsDep,
+    authenticator: AuthenticatorDep,
+) -> Response:
+    """Store the body under its SHA-256. A file that no job names is deleted after a day."""
+    if key.kind is FileKind.BUNDLE:
+        check_right(member, Right.CODE, "Uploading a bundle")
+    check_declared_length(request, MAX_BYTES[key.kind])
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        raise LengthRequired("Expected a Content-Length header.")
+    if (known := await run_sync(uploads.find, key)) is not None:
+        return ModelResponse(from_row(StoredFile, known), status_code=200)
+    await run_sync(uploads.check_size, key, int(length))
+    body = await receiver.receive(
+        request,
+        int(length),
+        allowed=authorization_check(request, authenticator),
+        is_stopping=streams.shutting_down.is_set,
+    )
+    if not body.is_whole:
+        body.file.unlink(missing_ok=True)
+        raise Unavailable("The upload ended before the end of the file; send it again.")
+    stored = await run_sync(uploads.store, key, body, actor, limiter=receiver.completions)
+    return ModelResponse(
+        from_row(StoredFile, stored.file), status_code=201 if stored.is_new else 200
+    )

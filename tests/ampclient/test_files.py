@@ -1,0 +1,114 @@
+"""`client.files` against the real API."""
+
+import asyncio
+import hashlib
+import os
+from contextlib import ExitStack
+
+import httpx
+import numpy as np
+import pytest
+
+from ampclient import AsyncClient, Client, DigestMismatch, NotFound
+from ampcore.checkpoint.tensors import encode_tensors
+from tests.waiting import DEADLINE_S
+
+CONTENT = encode_tensors({"x": np.frombuffer(os.urandom(2_500_000), np.uint8)}, {})
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One kind of database is enough: this is about the client."""
+    return sqlite_url
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "weights.safetensors"
+    file.write_bytes(CONTENT)
+    return file
+
+
+class Breaking(httpx.BaseTransport):
+    """Breaks the connection at the first PUT, before or after the server has handled it."""
+
+    def __init__(self, *, after_response):
+        self._real, self._after_response = httpx.HTTPTransport(), after_response
+        self.sent = []
+
+    def handle_request(self, request):
+        self.sent.append(request.method)
+        if request.method == "PUT" and self.sent.count("PUT") == 1:
+            if self._after_response:
+                answer = self._real.handle_request(request)
+                answer.read()
+                answer.close()
+            raise httpx.ReadError("the connection broke")
+        return self._real.handle_request(request)
+
+    def close(self):
+        self._real.close()
+
+
+@pytest.fixture
+def connect(api, monkeypatch):
+    monkeypatch.setattr("ampclient.retry.FIRST_DELAY_S", 0.0)
+    with ExitStack() as opened:
+
+        def connect(transport=None):
+            http_client = httpx.Client(transport=transport, timeout=DEADLINE_S)
+            opened.enter_context(http_client)
+            return Client(api.url, api.token, http_client=http_client)
+
+        yield connect
+
+
+def test_a_file_is_uploaded_looked_up_and_downloaded(connect, file, tmp_path):
+    client, seen = connect(), []
+    stored = client.files.upload(file, kind="weights", progress=lambda *sizes: seen.append(sizes))
+    assert stored.reference == f"sha256:{SHA256}"
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert client.files.get(stored.reference, kind="weights").size_bytes == len(CONTENT)
+    path = client.files.download(stored.reference, kind="weights", to=tmp_path / "back")
+    assert path.read_bytes() == CONTENT
+    with pytest.raises(NotFound):
+        client.files.get(stored.reference, kind="bundle")
+    with pytest.raises(ValueError, match="model"):
+        client.files.upload(file, kind="model")
+
+
+def test_a_file_that_the_server_has_is_not_sent_again(api, connect, file):
+    connect().files.upload(file, kind="weights")
+    counting = Breaking(after_response=False)
+    connect(counting).files.upload(file, kind="weights")
+    assert counting.sent == ["GET"]
+
+
+@pytest.mark.parametrize("after_response", [False, True])
+def test_an_upload_survives_a_broken_connection(api, connect, file, after_response):
+    breaking = Breaking(after_response=after_response)
+    stored = connect(breaking).files.upload(file, kind="weights")
+    assert stored.sha256 == SHA256
+    assert breaking.sent == ["GET", "PUT", "GET", *([] if after_response else ["PUT"])]
+
+
+def test_a_changed_download_is_refused(api, connect, file, tmp_path):
+    client = connect()
+    stored = client.files.upload(file, kind="weights")
+    [content] = [path for path in (api.data_dir / "artifacts/files").rglob("*") if path.is_file()]
+    content.chmod(0o600)
+    content.write_bytes(b"x" * len(CONTENT))
+    with pytest.raises(DigestMismatch):
+        client.files.download(stored.reference, kind="weights", to=tmp_path / "back")
+
+
+def test_the_async_client_uploads_and_downloads(api, file, tmp_path):
+    async def run():
+        async with AsyncClient(api.url, api.token, timeout_s=DEADLINE_S) as client:
+            stored = await client.files.upload(file, kind="weights")
+            return await client.files.download(
+                stored.reference, kind="weights", to=tmp_path / "back"
+            )
+
+    assert asyncio.run(run()).read_bytes() == CONTENT

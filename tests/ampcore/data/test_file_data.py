@@ -1,0 +1,96 @@
+"""Rows, keys and targets of data files that no training could use."""
+
+import numpy as np
+import pytest
+
+from ampcore import data
+from ampcore.data import registry
+from ampcore.errors import InvalidData
+from ampcore.spec.data import Csv, Npz
+from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.task import Regression
+
+KEYS = {"x": Preprocessing(keys=True)}
+ARRAYS = {
+    "x_train": np.array([[0, 4], [2, 3], [1, 0]]),
+    "y_train": np.array([0, 1, 0]),
+    "x_test": np.array([[4, 4], [0, 0]]),
+    "y_test": np.array([1, 0]),
+}
+
+
+@pytest.fixture(params=["resident", "streamed"])
+def load(request, tmp_path, monkeypatch):
+    """Loads an archive of keys, in memory or not."""
+    if request.param == "streamed":
+        monkeypatch.setattr(registry, "RESIDENT_BYTES", 0)
+
+    def write_and_load(task=None, preprocessing=KEYS, **changed):
+        np.savez(tmp_path / "it.npz", **ARRAYS | changed)
+        spec = Npz(path="it.npz", batch_size=2, preprocessing=preprocessing)
+        return data.load(spec, seed=0, data_root=tmp_path, task=task)
+
+    return write_and_load
+
+
+def test_the_vocabulary_has_all_keys_of_the_training_rows(load):
+    dataset = load()
+    assert dataset.signature.vocabulary == 5
+    assert dataset.train.read(np.array([1])).x.tolist() == [[2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"x_train": np.array([[0, 4], [2, -3], [1, 0]])},
+            "row 2, column x: expected a key from 0",
+        ),
+        ({"x_train": np.array([[0, 2**31], [2, 3], [1, 0]])}, "row 1, column x: .* to 2147483646;"),
+        (
+            {"x_test": np.array([[4, 4], [0, 5]])},
+            "row 2, column x: expected a key from 0 to 4, those of the training .* received 5",
+        ),
+        (
+            {"x_test": np.array([[4, -1], [0, 0]])},
+            "row 1, column x: .* 0 to 4, .* received -1",
+        ),
+    ],
+)
+def test_a_key_without_a_row_in_the_table_is_named(load, changed, message):
+    with pytest.raises(InvalidData, match=message):
+        load(**changed)
+
+
+@pytest.mark.parametrize("rows", [[1.0, np.nan], [1.0, 1e300]])
+def test_numbers_to_predict_are_finite_also_for_validation(load, rows):
+    targets = {"y_train": np.array([0.5, 1.5, 2.5]), "y_test": np.array(rows)}
+    with pytest.raises(InvalidData, match=r"y: expected numbers that are finite .* in row 2"):
+        load(Regression(), {}, **targets)
+
+
+def test_targets_for_validation_have_the_shape_of_those_for_training(load):
+    with pytest.raises(InvalidData, match=r"y of the validation examples: .* received .* \[2\]"):
+        load(y_test=np.array([[1, 0], [0, 1]]))
+
+
+def test_a_table_of_one_row_leaves_nothing_to_train_on(tmp_path):
+    (tmp_path / "it.csv").write_text("x,y\n1.5,2.5\n")
+    spec = Csv(path="it.csv", validation_split=0.2, batch_size=1)
+    with pytest.raises(InvalidData) as caught:
+        data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+    assert str(caught.value) == (
+        "it.csv, validation_split: expected a share that leaves at least one training example; "
+        "received 0.2 of 1 rows."
+    )
+
+
+def test_an_archive_without_rows_is_refused(load):
+    with pytest.raises(InvalidData, match=r"x_train: expected 1 to [\d,]+ rows, not empty"):
+        load(x_train=np.zeros((0, 2), np.int64), y_train=np.zeros(0, np.int64))
+
+
+def test_an_archive_without_arrays_is_refused(tmp_path):
+    np.savez(tmp_path / "it.npz")
+    with pytest.raises(InvalidData, match="expected an array; received an empty archive"):
+        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)

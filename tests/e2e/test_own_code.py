@@ -1,0 +1,54 @@
+"""Own code, from a folder to predictions: submitted, trained, downloaded, and used."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ampclient import Client
+from ampcore.spec import State
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "bundle"
+LINES = """
+def build(options, signature):
+    raise ValueError("the hidden size must be even")
+"""
+
+
+def test_own_code_is_submitted_trained_and_used_on_raw_data(
+    stack: Any, terminal: Any, tmp_path: Path
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+
+    terminal.python("make_data.py")
+    terminal.ampctl("dataset", "push", "points.npz")
+    planned = terminal.ampctl("submit", "job.yaml", "--code", "code", "--dry-run")
+    assert "valid, sha256:" in planned
+    job = terminal.ampctl("submit", "job.yaml", "--code", "code").strip()
+    terminal.ampctl("watch", job)
+    terminal.ampctl("download", job, "--output", "out")
+    shown = terminal.python("predict.py", "out/attempt-1")
+    done = stack.client.jobs.get(job)
+    [right] = map(float, re.findall(r"\d\.\d+", shown))
+    assert right == pytest.approx(done.metrics["val_accuracy"], abs=0.02)
+    assert done.spec["model"]["bundle"] in planned
+    longer = done.extend(epochs=1).wait(DEADLINE_S)
+    assert longer.state == State.SUCCEEDED, longer.message
+
+
+def test_the_message_of_a_failed_job_names_the_line_of_the_code(stack: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(LINES)
+    client: Client = stack.client
+    spec = {"model": {"kind": "bundle"}, "data": {"kind": "digits"}}
+    job = client.jobs.submit(spec, code=tmp_path).wait(DEADLINE_S)
+    assert (job.state, job.reason) == (State.FAILED, "code_failed")
+    assert "net.py:3 in build: ValueError: the hidden size must be even" in job.message
+    assert job.attempt == 1
+    logged = "".join(entry.text for entry in job.logs())
+    assert "Traceback (most recent call last)" in logged
+    assert 'raise ValueError("the hidden size must be even")' in logged

@@ -1,0 +1,117 @@
+"""What a worker finds out about the packages that are installed on it."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ampcore.spec import State
+from store import workers
+from store.database import Database
+from tests.installed_packages import install_example, write_broken
+from tests.worker.test_app import Process, send_job_message
+from worker import packages
+
+TOWERS = {"kind": "package", "package": "own-package", "name": "two_towers"}
+DISCS = {"kind": "package", "package": "own-package", "name": "discs"}
+QUANTILE = {"kind": "package", "package": "own-package", "name": "quantile"}
+TASK = {"kind": "regression", "loss": QUANTILE}
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """SQLite alone: tests/store tests the queues on both databases."""
+    return sqlite_url
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example and a broken package."""
+    folder = install_example(tmp_path_factory.mktemp("package"))
+    write_broken(folder)
+    return folder
+
+
+@pytest.fixture
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are installed for this process and its children."""
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.syspath_prepend(site)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_broken_package_is_logged_and_not_announced(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        found = packages.usable_entries()
+    assert [(one["package"], one["name"]) for one in found] == [
+        ("own-package", "two_towers"),
+        ("own-package", "quantile"),
+        ("own-package", "discs"),
+    ]
+    assert "ampcore.models: any of broken-one is not usable: " in caplog.text
+    assert "a_module_that_is_missing" in caplog.text
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("code", ["raise SystemExit(3)", "print('{no json')"])
+def test_without_a_list_no_package_is_announced(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert packages.usable_entries((sys.executable, "-c", code)) == []
+    assert "cannot be listed" in caplog.text
+
+
+def test_without_packages_no_process_is_started() -> None:
+    assert packages.usable_entries(("/no/such/program",)) == []
+
+
+def test_a_worker_serves_a_queue_for_each_package_and_queue() -> None:
+    entries = [{"package": "a"}, {"package": "a"}, {"package": "b"}]
+    queues = packages.queues_with_packages(("default", "cpu"), entries)
+    assert queues == ("default", "cpu", "default/a", "cpu/a", "default/b", "cpu/b")
+
+
+@pytest.fixture
+def worker(
+    site: Path, database: Database, redis_url: str, tmp_path: Path, wait_until: Callable[..., Any]
+) -> Iterator[Process]:
+    """A worker on a machine with both packages."""
+    environment = {
+        "AMPCORE_DATABASE_URL": database.engine.url.render_as_string(hide_password=False),
+        "AMPCORE_REDIS_URL": redis_url,
+        "AMPCORE_DATA_DIR": str(tmp_path / "data"),
+        "AMPCORE_WORKER_QUEUES": "default",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
+    }
+    worker = Process(database, environment, tmp_path / "worker.log")
+    wait_until(worker.is_online)
+    yield worker
+    worker.process.kill()
+    worker.process.wait()
+
+
+def test_a_worker_announces_its_packages_and_trains_with_them(
+    worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
+) -> None:
+    job = make_job(
+        model=TOWERS, data=DISCS, task=TASK, train={"steps": 3}, runtime={"engine": "graph"}
+    )
+    assert job.queue == "default/own-package"
+    send_job_message(redis_url, job.queue)
+    wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
+    row = worker.row()
+    assert row is not None
+    assert row[0].queues == ["default", "default/own-package"]
+
+    def announced() -> list[dict[str, Any]]:
+        with worker.database.read() as session:
+            return [one for of in workers.online_packages(session).values() for one in of]
+
+    entries = wait_until(announced)
+    assert [one["name"] for one in entries] == ["two_towers", "quantile", "discs"]
+    assert entries[0]["schema"]["properties"]["units"]["maximum"] == 4096
+    assert "any of broken-one is not usable" in worker.log_file.read_text()

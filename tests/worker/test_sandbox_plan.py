@@ -1,0 +1,218 @@
+"""Which sandbox a worker chooses, what it does without one, and its settings."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ampcore.isolation import landlock, seccomp
+from ampcore.spec import Reason, State
+from service.settings import SettingsInvalid
+from store import attempts, jobs
+from store.database import Database
+from store.tables import Job
+from tests.environment import settings_from
+from worker import sandbox_plan
+from worker.attempt import JobAttempt
+from worker.isolation_plan import can_run_as
+from worker.sandbox import SandboxKind, needs_sandbox
+from worker.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
+from worker.settings import Settings
+from worker.tasks import run_queued_jobs
+
+USERS = range(60_920, 60_925)
+ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., SandboxPlan]:
+    def make(mode: SandboxMode = SandboxMode.AUTO, **limits: Any) -> SandboxPlan:
+        return plan_sandbox(
+            SandboxSettings(mode, **limits),
+            users=USERS,
+            parent=tmp_path / "scratch" / "w",
+            datasets=tmp_path / "datasets",
+        )
+
+    return make
+
+
+# ---- Choose
+
+
+def test_off_means_no_sandbox(plan: Callable[..., SandboxPlan]) -> None:
+    assert plan(SandboxMode.OFF).describe() == {
+        "kind": None,
+        "missing": ["AMPCORE_BUNDLE_SANDBOX is off."],
+    }
+
+
+def test_without_bwrap_the_plan_says_so(
+    plan: Callable[..., SandboxPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    planned = plan(SandboxMode.BUBBLEWRAP)
+    assert planned.sandbox is None
+    assert "the program bwrap is not installed" in " ".join(planned.missing)
+
+
+def test_a_sandbox_that_fails_its_trial_is_not_used(
+    plan: Callable[..., SandboxPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    planned = plan(SandboxMode.BUBBLEWRAP)
+    assert planned.sandbox is None
+    assert "No permissions to create new namespace" in " ".join(planned.missing)
+
+
+def test_without_a_filter_of_system_calls_there_is_no_sandbox(
+    plan: Callable[..., SandboxPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seccomp, "is_supported", lambda: False)
+    planned = plan()
+    assert planned.sandbox is None
+    assert len(planned.missing) == len(SandboxKind)
+    assert all("with seccomp" in sentence for sentence in planned.missing)
+
+
+def test_landlock_needs_tcp_rules(
+    plan: Callable[..., SandboxPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 3)
+    assert "no Landlock 4" in " ".join(plan(SandboxMode.LANDLOCK).missing)
+
+
+def test_without_users_for_trainers_landlock_is_no_sandbox(
+    plan: Callable[..., SandboxPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_plan, "can_run_as", lambda _users: False)
+    planned = plan(SandboxMode.LANDLOCK)
+    assert planned.sandbox is None
+    words = "as another user" if os.geteuid() == 0 else "a worker that is root"
+    assert words in " ".join(planned.missing)
+
+
+@pytest.mark.skipif(not can_run_as(USERS), reason="only root, with capabilities, changes users")
+def test_landlock_needs_folders_that_other_users_can_enter(
+    plan: Callable[..., SandboxPlan], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o700)
+    assert f"cannot enter {tmp_path}" in " ".join(plan(SandboxMode.LANDLOCK).missing)
+
+
+def test_the_plan_is_reported_with_its_limits(plan: Callable[..., SandboxPlan]) -> None:
+    planned = plan(memory_bytes=10, processes=20, disk_bytes=30)
+    if planned.sandbox is None:
+        pytest.skip(" ".join(planned.missing))
+    described = planned.describe()
+    assert {"kind", "missing", "memory_bytes", "processes", "disk_bytes"} == described.keys()
+    assert (described["memory_bytes"], described["processes"]) == (10, 20)
+    assert described["disk_bytes"] == 30
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"),
+    [
+        ({"model": {"kind": "bundle", "bundle": "sha256:x"}}, True),
+        ({"model": {"kind": "layers"}}, False),
+        ({"model": None}, False),
+        ({}, False),
+    ],
+)
+def test_a_job_with_its_own_code_needs_a_sandbox(spec: dict[str, Any], needed: bool) -> None:
+    assert needs_sandbox(spec) is needed
+
+
+# ---- Without a sandbox
+
+
+@pytest.fixture
+def make_bundle_job(make_job: Callable[..., Any]) -> Callable[[], Job]:
+    """Creates a job with a bundle that is not stored."""
+
+    def make() -> Job:
+        model = {"kind": "bundle", "bundle": f"sha256:{64 * '0'}"}
+        job: Job = make_job(model=model, runtime={"max_attempts": 1})
+        return job
+
+    return make
+
+
+def test_a_worker_without_a_sandbox_leaves_jobs_with_code_to_others(
+    make_bundle_job: Callable[[], Job],
+    make_job: Callable[..., Any],
+    make_context: Callable[..., Any],
+    database: Database,
+) -> None:
+    job, ordinary = make_bundle_job(), make_job()
+    run_queued_jobs(make_context("good"))
+    with database.read() as session:
+        found = [jobs.get(session, one.id) for one in (job, ordinary)]
+    assert [one.state for one in found if one is not None] == [State.QUEUED, State.SUCCEEDED]
+
+
+def test_a_worker_with_a_sandbox_claims_jobs_with_code(
+    make_bundle_job: Callable[[], Job], database: Database
+) -> None:
+    job = make_bundle_job()
+    with database.write() as session:
+        without = attempts.claim_next(session, "w", ["default"], with_bundles=False)
+        claimed = attempts.claim_next(session, "w", ["default"])
+    assert without is None
+    assert claimed is not None
+    assert claimed.id == job.id
+
+
+def test_a_job_with_code_that_reaches_a_worker_without_a_sandbox_fails_with_the_reason(
+    make_bundle_job: Callable[[], Job],
+    make_context: Callable[..., Any],
+    database: Database,
+    tmp_path: Path,
+) -> None:
+    job = make_bundle_job()
+    context = make_context("good")
+    with database.write() as session:
+        claimed = attempts.claim(session, job.id, context.worker_id)
+    assert claimed is not None
+    JobAttempt(context, claimed, 0.0, tmp_path / "attempt").run()
+    with database.read() as session:
+        ended = jobs.get(session, job.id)
+    assert ended is not None
+    assert (ended.state, ended.reason) == ("failed", Reason.NO_SANDBOX)
+    assert "its worker has no sandbox to run it in. AMPCORE_BUNDLE_SANDBOX is off." in ended.message
+
+
+# ---- Settings
+
+
+def test_sandbox_settings_come_from_the_environment() -> None:
+    assert settings_from(Settings, ENVIRONMENT).sandbox == SandboxSettings()
+    variables = {
+        "AMPCORE_BUNDLE_SANDBOX": "landlock",
+        "AMPCORE_BUNDLE_MEMORY_BYTES": "1000",
+        "AMPCORE_BUNDLE_PROCESSES": "20",
+        "AMPCORE_BUNDLE_DISK_BYTES": "3000",
+    }
+    given = settings_from(Settings, ENVIRONMENT | variables).sandbox
+    assert given == SandboxSettings(SandboxMode.LANDLOCK, 1000, 20, 3000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AMPCORE_BUNDLE_SANDBOX", "docker"),
+        ("AMPCORE_BUNDLE_MEMORY_BYTES", "1G"),
+        ("AMPCORE_BUNDLE_PROCESSES", "0"),
+        ("AMPCORE_BUNDLE_DISK_BYTES", "-1"),
+    ],
+)
+def test_an_invalid_sandbox_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
+        settings_from(Settings, ENVIRONMENT | {name: value})

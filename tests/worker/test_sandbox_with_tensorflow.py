@@ -1,0 +1,77 @@
+"""A real trainer in each sandbox: TensorFlow needs nothing that a sandbox takes away."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ampcore.telemetry import COLUMNS, StepBlock
+from ampcore.telemetry.codec import decode
+from ampcore.telemetry.frames import Frame, FrameType
+from tests.waiting import DEADLINE_S
+from tests.worker.protected_data import ProtectedData
+from worker.sandbox import SandboxKind
+from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
+from worker.sandboxed_frames import checked
+from worker.standby import Standby
+
+USERS = range(60_940, 60_945)
+MODEL: dict[str, Any] = {
+    "data": {"kind": "digits", "batch_size": 64},
+    "train": {"steps": 20},
+    "runtime": {"engine": "graph"},
+}
+
+
+@pytest.fixture
+def protected_data() -> Iterator[ProtectedData]:
+    made = ProtectedData()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def standby() -> Iterator[Standby]:
+    made = Standby()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", SandboxKind)
+def test_a_sandboxed_trainer_trains_and_saves_its_model(
+    kind: SandboxKind,
+    protected_data: ProtectedData,
+    standby: Standby,
+    make_spec: Callable[..., Any],
+) -> None:
+    planned = plan_sandbox(
+        SandboxSettings(SandboxMode(kind)),
+        users=USERS,
+        parent=protected_data.work_dirs.worker_dir,
+        datasets=protected_data.data / "datasets",
+    )
+    if planned.sandbox is None:
+        pytest.skip(" ".join(planned.missing))
+    folder = planned.sandbox.new_folder()
+    trainer = standby.request_sandboxed(folder)
+    try:
+        spec = make_spec(**MODEL).model_dump(mode="json")
+        paths = {"data_root": str(folder.confinement.datasets), "output_dir": str(folder.path)}
+        trainer.assign({"job_id": "j", "attempt": 1, "spec": spec, "sandboxed": True, **paths})
+        frames: list[Frame] = []
+        while trainer.has_more_frames:
+            frames += trainer.read_frames(DEADLINE_S)
+        frames += trainer.end(DEADLINE_S)
+        log = [chunk.text for chunk in trainer.log_capture.take(now=True)]
+        assert frames[-1].type is FrameType.SUCCEEDED, log
+        assert trainer.exit_code == 0
+        found = [checked(frame) for frame in frames]
+        blocks = [frame for frame in found if frame.type is FrameType.STEPS]
+        steps = StepBlock.concat([decode(block.payload) for block in blocks])
+        assert len(steps) == 20
+        assert steps.names[: len(COLUMNS)] == tuple(COLUMNS)
+        assert blocks[-1].header["last"]["loss"] == steps["loss"][-1]
+        assert (folder.path / "model.keras").is_file()
+    finally:
+        trainer.discard()
+    assert not folder.path.exists()

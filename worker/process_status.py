@@ -1,0 +1,93 @@
+"""Reads what the processes of one job use, from /proc, also if they belong to another user.
+
+Source: Linux, proc_pid_status(5).
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+KIB: Final = 1024
+POLL_S: Final = 0.02
+END_TIMEOUT_S: Final = 10.0
+"""How long the processes of a user may take to end after a SIGKILL."""
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process: whose it is, and what it uses."""
+
+    pid: int
+    parent: int
+    user: int
+    threads: int
+    memory_bytes: int
+    """Its private and shared memory, without mapped files. Forks count shared pages again."""
+
+
+def all_processes() -> Iterator[ProcessStatus]:
+    """The processes of this machine; those that end meanwhile are left out."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            # A process without memory is a zombie or belongs to the kernel.
+            with suppress(OSError, KeyError, ValueError):
+                yield _read_status(int(name))
+
+
+def of_user(user: int) -> list[ProcessStatus]:
+    """The processes that run as this user."""
+    return [process for process in all_processes() if process.user == user]
+
+
+def descendants_of(pid: int) -> list[ProcessStatus]:
+    """A process, its children, their children, and so on."""
+    return _with_descendants(pid, list(all_processes()))
+
+
+def end_processes_of(user: int) -> bool:
+    """Kill the processes of a user until none is left; needs root. False if some remain.
+
+    Processes whose parent has ended are children of this process where it is a subreaper, and stay
+    zombies until it waits for them.
+    """
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while left := of_user(user):
+        for process in left:
+            with suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(process.pid, os.WNOHANG)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def _with_descendants(pid: int, processes: Iterable[ProcessStatus]) -> list[ProcessStatus]:
+    by_parent: dict[int, list[ProcessStatus]] = {}
+    found = []
+    for process in processes:
+        by_parent.setdefault(process.parent, []).append(process)
+        if process.pid == pid:
+            found.append(process)
+    for process in found:  # grows while it is read
+        found += by_parent.get(process.pid, [])
+    return found
+
+
+def _read_status(pid: int) -> ProcessStatus:
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    memory = (values.get(name, "0 kB") for name in ("RssAnon", "RssShmem"))
+    return ProcessStatus(
+        pid=pid,
+        parent=int(values["PPid"]),
+        user=int(values["Uid"].split()[0]),
+        threads=int(values["Threads"]),
+        memory_bytes=sum(int(one.split()[0]) for one in memory) * KIB,
+    )
