@@ -55,6 +55,11 @@ def operations(app):
             yield operation
 
 
+def is_refused_by_the_http_parser(response):
+    """Whether it was not valid HTTP, such as an empty Content-Length: the API never saw it."""
+    return response.status_code == 400 and response.text == "Invalid HTTP request received."
+
+
 def test_every_response_matches_the_openapi_document(api, make_job, subtests):
     with api.database.write() as session:
         run = tracked_runs.create(session, TrackedSpec(), jobs.Origin("default"))
@@ -75,9 +80,10 @@ def test_every_response_matches_the_openapi_document(api, make_job, subtests):
                     streams = case.operation.path.endswith("/stream")
                     case.path_parameters["job_id"] = ended if streams else next(ids)
                 case.query.pop("follow", None)
-                responses.append(
-                    case.call_and_validate(base_url=api.url, headers=headers, checks=CHECKS)
-                )
+                response = case.call(base_url=api.url, headers=headers)
+                if not is_refused_by_the_http_parser(response):
+                    case.validate_response(response, checks=CHECKS)
+                    responses.append(response)
 
             with suppress(Unsatisfiable):  # a request without parameters cannot be invalid
                 send()

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from ampcore.formats import open_source
 from ampcore.spec.file_formats import FormatOptions
 
-ALLOWED_BYTES = 96 * 2**20
+ALLOWED_BYTES = 128 * 2**20
 
 
 def data_bytes():

@@ -200,7 +200,9 @@ def counted(marker: Locator) -> int:
 
 def drag(page: Page, plot: Locator, start: float, end: float) -> None:
     """Select a part of a plot with the mouse."""
-    box = plot.locator(".u-over").bounding_box()
+    over = plot.locator(".u-over")
+    over.hover()  # waits until it is drawn, and stays where it is
+    box = over.bounding_box()
     assert box is not None
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + start * box["width"], y)

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { routeHref, go, queryString } from "../../router.ts";
 import type { Evaluation, Job, Steps } from "../../api/types.ts";
-import { EmptyState, LoadState } from "../../components/load-state.tsx";
+import { EmptyState, LoadingState, LoadState } from "../../components/load-state.tsx";
 import { Chart } from "../../plots/chart.tsx";
 import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
 import { jobPanels, type Columns } from "../../plots/curves.ts";
@@ -35,6 +35,8 @@ export function evaluationsPath(jobId: string, query: URLSearchParams): string {
 
 export function Plots({ job, route, steps, evaluations }: TabProps) {
   const range = rangeFromQuery(route.query);
+  // They add curves: a plot without them would be drawn again, perhaps while the user drags across it.
+  if (evaluations.data === null && !evaluations.error) return <LoadingState what="evaluations" />;
   return (
     <LoadState what="steps" of={steps}>
       {(loaded) =>
