@@ -14,8 +14,8 @@ from ampcore.api.datasets import DatasetVersion, Upload
 OnProgress = Callable[[int, int], object]
 """Called with the number of bytes sent so far, and of all bytes."""
 
-CHUNK_BYTES: Final = 128 * 2**20
-"""The bytes of one request: what a server that is killed loses."""
+CHUNK_BYTES: Final = 2**30
+"""The bytes of one request: what a server that is killed loses. It joins those of a larger file."""
 MAX_CHUNKS: Final = 1000
 """A larger file is sent in larger requests: the server limits their number."""
 MIN_BYTES_PER_S: Final = 10 * 2**20
