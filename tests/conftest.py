@@ -21,6 +21,7 @@ import hypothesis
 import pytest
 
 from tests import waiting
+from tests.forked_python import forked_python
 from tests.waiting import DEADLINE_S
 
 # How long it takes to generate and to run an example depends on the machine, not on the code.
@@ -64,6 +65,13 @@ def _shares_a_fixture(item: pytest.Item) -> bool:
 def wait_until() -> Callable[..., Any]:
     """Wait for a condition to hold, and return what it returned; see tests/waiting.py."""
     return waiting.wait_until
+
+
+@pytest.fixture(scope="session")
+def python_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the commands `python` and `ampctl`, which have imported TensorFlow already."""
+    with forked_python(tmp_path_factory.mktemp("forked")) as folder:
+        yield folder
 
 
 # ---- PostgreSQL and SQLite
