@@ -52,7 +52,7 @@ ALLOWED_IN_SERVER = {
     "streaming": ("access", "errors", "http"),
     "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
     "datasets": ("errors", "file_removal", "streaming"),
-    "files": ("datasets", "errors"),
+    "files": ("datasets", "errors", "row_models"),
     "packages": (),
     "background": ("dispatch", "file_removal"),
     "metrics": ("schema",),
