@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         JobEvent,
     )
     from ampcore.api.files import (
+        ListedFile,
         StoredFile,
     )
     from ampcore.api.jobs import (
@@ -166,6 +167,7 @@ _HOMES = {
     "JobFailed": "ampclient.errors",
     "JobSpec": "ampcore.spec",
     "Latest": "ampcore.api.jobs",
+    "ListedFile": "ampcore.api.files",
     "LogEntry": "ampcore.api.logs",
     "NotConfigured": "ampclient.errors",
     "NotFound": "ampclient.errors",
@@ -236,6 +238,7 @@ __all__ = [
     "JobFailed",
     "JobSpec",
     "Latest",
+    "ListedFile",
     "LogEntry",
     "NotConfigured",
     "NotFound",

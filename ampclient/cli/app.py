@@ -14,6 +14,7 @@ from ampclient.cli import (
     datasets,
     evaluations,
     export,
+    files,
     job_actions,
     jobs,
     login,
@@ -65,6 +66,7 @@ for command in (
 ):
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(datasets.group, name="dataset")
+app.add_typer(files.group, name="file")
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")
 app.add_typer(projects.group, name="project")

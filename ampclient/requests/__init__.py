@@ -13,7 +13,14 @@ from ampclient.requests.datasets import (
     list_datasets,
     start_upload,
 )
-from ampclient.requests.files import get_file, get_file_content, put_file
+from ampclient.requests.files import (
+    FILES_PER_PAGE,
+    delete_file,
+    get_file,
+    get_file_content,
+    list_files,
+    put_file,
+)
 from ampclient.requests.jobs import (
     JOBS_PER_PAGE,
     Search,
@@ -73,6 +80,7 @@ __all__ = [
     "DATASETS_PER_PAGE",
     "ENTRIES_PER_PAGE",
     "EXPORT_FORMATS",
+    "FILES_PER_PAGE",
     "JOBS_PER_PAGE",
     "STREAM_KINDS",
     "JsonRequest",
@@ -88,6 +96,7 @@ __all__ = [
     "create_run",
     "create_token",
     "delete_dataset",
+    "delete_file",
     "delete_job",
     "drain_worker",
     "edit_job",
@@ -114,6 +123,7 @@ __all__ = [
     "list_audit",
     "list_dataset_versions",
     "list_datasets",
+    "list_files",
     "list_jobs",
     "list_kinds",
     "list_policies",

@@ -51,7 +51,8 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
             if is_network(layer):
                 yield from visit(layer, (path, *ancestors), False)
                 continue
-            info = LayerInfo(path, _kind(layer), is_output, _is_softmax(layer))
+            computing = applied_layer(layer)
+            info = LayerInfo(path, _kind(computing), is_output, _is_softmax(computing))
             yield LayerEntry(layer, info, parent, ancestors)
             yield from visit(layer, (path, *ancestors), is_output)
 
@@ -89,6 +90,14 @@ def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
     return names
 
 
+def applied_layer(layer: Layer) -> Layer:
+    """The layer itself, or the one that a TimeDistributed applies to every step.
+
+    Keras calls that one within the other's call, without its own dtype policy: both have one.
+    """
+    return layer.layer if isinstance(layer, keras.layers.TimeDistributed) else layer
+
+
 def _kind(layer: Layer) -> str:
     """The name of a layer's Keras class, or of the base class in Keras."""
     return next(base for base in type(layer).__mro__ if _is_of_keras(base)).__name__
@@ -115,7 +124,7 @@ def _output_layers(model: Model) -> set[int]:
         if isinstance(operation, keras.layers.Layer):
             found.add(id(operation))
         if not isinstance(operation, keras.layers.Layer) or isinstance(
-            operation, _SHAPE_ONLY_CLASSES
+            applied_layer(operation), _SHAPE_ONLY_CLASSES
         ):
             tensors += operation._inbound_nodes[node_index].input_tensors
     return found
@@ -164,7 +173,7 @@ def _layers_that_return(
     for layer, inputs, results in returned:
         if any(result is tensor for result in results):
             found.add(id(layer))
-            if isinstance(layer, _SHAPE_ONLY_CLASSES):
+            if isinstance(applied_layer(layer), _SHAPE_ONLY_CLASSES):
                 for given in inputs:
                     found |= _layers_that_return(given, returned)
     return found

@@ -14,6 +14,7 @@ from ampcore.precision import float16_on_cpu
 from ampcore.precision.in_place import InPlaceDtypes
 from ampcore.precision.layer_paths import (
     LayerEntry,
+    applied_layer,
     children,
     is_network,
     layers_of_outputs,
@@ -234,9 +235,12 @@ class LayerPolicies:
     def _assign(self, found: list[LayerEntry]) -> dict[int, LayerDtypes]:
         wanted: dict[int, LayerDtypes] = {}
         for entry in found:
+            parent = wanted.get(id(entry.parent))
+            if parent is not None and applied_layer(entry.parent) is entry.layer:
+                wanted[id(entry.layer)] = self.layers[entry.info.path] = parent
+                continue
             self._paths.update((entry.info.path, *entry.ancestors))
             own = self._dtypes(entry)
-            parent = wanted.get(id(entry.parent))
             # Parts of a layer with matrix products compute in its dtype: dropout in attention.
             softmax = entry.info.softmax
             if own.float32_reason == "level" and not softmax and parent is not None:

@@ -10,6 +10,7 @@ from ampcore.spec.data import DataSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam, OptimizerSpec
+from ampcore.spec.package import PackageReference
 from ampcore.spec.package_rules import package_references
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
@@ -99,8 +100,11 @@ class JobSpec(SpecModel):
     @property
     def package(self) -> str | None:
         """The installed package that the job needs; None: it needs none."""
-        references = package_references({"model": self.model, "data": self.data, "task": self.task})
-        return next((one.package for one in references.values()), None)
+        return next((one.package for one in self.package_references().values()), None)
+
+    def package_references(self) -> dict[str, PackageReference]:
+        """By its JSON pointer, everything that the spec names of installed packages."""
+        return package_references({"model": self.model, "data": self.data, "task": self.task})
 
     def to_json(self) -> dict[str, Any]:
         """The normalised document, with all defaults filled in."""

@@ -33,6 +33,7 @@ from server.idempotency import read_idempotency_key
 from server.jobs.actions import CLONE, EXTEND, Action, check_has_worker, get_visible_job
 from server.jobs.cloned_spec import clone_document
 from server.jobs.extended_spec import extended_document
+from server.packages.options import check_packages
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
@@ -220,6 +221,7 @@ class JobSubmitter:
             if runs_own_code(spec) and not submission.may_run_code:
                 raise missing_right(Right.CODE, "A job with a bundle")
             self._datasets.check(spec)
+            check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)
             if draft.extends is None:  # an extension starts from a checkpoint
                 check_initial_weights(self._database, spec, draft.project)

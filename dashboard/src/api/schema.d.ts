@@ -585,6 +585,19 @@ export interface components {
          */
         FileKind: "bundle" | "weights";
         /**
+         * FilePage
+         * @description A page of files, the newest first.
+         */
+        FilePage: {
+            /** Items */
+            items: components["schemas"]["ListedFile"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
          * Finding
          * @description A finding of the preflight about a valid spec.
          */
@@ -929,6 +942,52 @@ export interface components {
             created_by: string | null;
         };
         /**
+         * ListedFile
+         * @description A file of a project, with the jobs that name it.
+         */
+        ListedFile: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "bundle" | "weights";
+            /** Sha256 */
+            sha256: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+            /**
+             * Last Used At
+             * Format: date-time
+             * @description When it was uploaded, looked up, or named by a new job.
+             */
+            last_used_at: string;
+            /**
+             * Job Count
+             * @description How many jobs name it. A file without any is deleted a day after its last use.
+             */
+            job_count: number;
+            /**
+             * Jobs
+             * @description The newest of these jobs, at most 10.
+             */
+            jobs: components["schemas"]["NamingJob"][];
+        };
+        /**
          * ListedJob
          * @description The current state of a job, in a list.
          */
@@ -1151,6 +1210,18 @@ export interface components {
             activations: number;
             /** Total */
             total: number;
+        };
+        /**
+         * NamingJob
+         * @description A job whose spec names a file.
+         */
+        NamingJob: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** State */
+            state: string;
         };
         /**
          * PackageEntry
