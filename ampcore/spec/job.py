@@ -16,6 +16,7 @@ from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import TaskSpec
+from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Guard, Labels, Runtime, Train
 from ampcore.spec.yaml_document import parse_yaml
 
@@ -54,6 +55,9 @@ class JobSpec(SpecModel):
     train: Train = Train()
     guard: Guard = Guard()
     runtime: Runtime = Runtime()
+    telemetry: Telemetry = Field(
+        default=Telemetry(), exclude_if=lambda telemetry: telemetry == Telemetry()
+    )
     labels: Labels = Field(default_factory=dict)
     name: str = Field(default_factory=_default_name, min_length=1, max_length=200)
 

@@ -67,7 +67,12 @@ def _check_regex(pattern: str) -> str:
     return pattern
 
 
-LayerPattern = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_regex)]
+MAX_PATTERN: Final = 256
+"""The maximum length of a regular expression in an override."""
+
+LayerPattern = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATTERN), AfterValidator(_check_regex)
+]
 """A regular expression that is searched in the path of a layer."""
 
 
@@ -76,6 +81,18 @@ class Override(SpecModel):
 
     layers: LayerPattern
     dtype: Dtype
+
+
+def float32_overrides(layers: Iterable[str]) -> list[dict[str, str]]:
+    """Entries of `precision.overrides` that keep exactly the layers with these paths in float32."""
+    groups: list[list[str]] = []
+    for path in dict.fromkeys(map(re.escape, layers)):
+        if groups and len("|".join([*groups[-1], path])) + len("^()$") <= MAX_PATTERN:
+            groups[-1].append(path)
+        else:
+            groups.append([path])
+    patterns = [f"^({'|'.join(own)})$" if len(own) > 1 else f"^{own[0]}$" for own in groups]
+    return [{"layers": pattern, "dtype": "float32"} for pattern in patterns]
 
 
 def check_matching_cost(patterns: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ class EventType(StrEnum):
     STOPPED_EARLY = "stopped_early"
     CHECKPOINT_SAVED = "checkpoint_saved"
     SCALE_TABLE = "scale_table"
+    RANGES = "ranges"
     MODEL_SAVED = "model_saved"
     WARNING = "warning"
 

@@ -85,7 +85,8 @@ class Run:
 
     def _use_session(self, session: Session) -> None:
         self.session = session
-        self.diagnostics = RunDiagnostics(session)
+        ranges = self._spec.telemetry.ranges
+        self.diagnostics = RunDiagnostics(session, ranges, self._plan.total_steps)
         self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
         self.guard = Guard(limit, checked=session.checks_finite)
@@ -125,12 +126,11 @@ class Run:
 
     def advance(self) -> None:
         """Train one block: report it, explain a skip, recover, evaluate, save."""
-        self.diagnostics.before_block(self.totals.steps)
+        for event in self.diagnostics.before_block(self.totals.steps):
+            self._callback_buffer.event(event)
         stop_at_skip = self.diagnostics.explains_next_skip
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
-        block = self.session.run_block(
-            self.totals.steps, max_steps=self._steps_to_snapshot(), halt=halt
-        )
+        block = self.session.run_block(self.totals.steps, max_steps=self._max_steps(), halt=halt)
         self.totals.add(block, is_warm=self._compiled)
         self._compiled = True
         self._callback_buffer.block(block)
@@ -240,6 +240,11 @@ class Run:
         """The steps until the next state is kept; None: no state is kept."""
         done = self.totals.steps
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
+
+    def _max_steps(self) -> int | None:
+        """The maximum number of steps in the next block; None: any."""
+        limits = self._steps_to_snapshot(), self.diagnostics.steps_until_sample(self.totals.steps)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _keep_snapshot(self, arrays: Arrays) -> None:
         counters = self._counters().to_json()

@@ -117,6 +117,7 @@ class Trainer:
         train: Mapping[str, Any] | None = None,
         guard: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
+        telemetry: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
@@ -168,6 +169,7 @@ class Trainer:
             train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
             guard: The section `guard` of a spec.
             runtime: `device` and `engine`, as in a spec.
+            telemetry: The section `telemetry` of a spec.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
 
@@ -200,6 +202,7 @@ class Trainer:
                 },
                 "guard": dict(guard or {}),
                 "runtime": dict(runtime or {}),
+                "telemetry": dict(telemetry or {}),
             },
         )
         return cls(job, output_dir=output_dir, resume=resume)
