@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import keras
 
+from ampcore.precision.layer_products import has_own_call, replaced_calls
 from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
 _SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
@@ -52,7 +53,9 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
                 yield from visit(layer, (path, *ancestors), False)
                 continue
             computing = applied_layer(layer)
-            info = LayerInfo(path, _kind(computing), is_output, _is_softmax(computing))
+            info = LayerInfo(
+                path, _kind(computing), is_output, _is_softmax(computing), has_own_call(computing)
+            )
             yield LayerEntry(layer, info, parent, ancestors)
             yield from visit(layer, (path, *ancestors), is_output)
 
@@ -141,13 +144,8 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     if example is None:
         return set(weighted[-1:])
     returned: list[tuple[Layer, list[Any], list[Any]]] = []
-    for layer in layers:
-        layer.__dict__["call"] = _recorded_call(layer, returned)
-    try:
+    with replaced_calls((layer, _recorded_call(layer, returned)) for layer in layers):
         outputs = keras.tree.flatten(model(example))
-    finally:
-        for layer in layers:
-            del layer.__dict__["call"]
     found: set[int] = set()
     for output in outputs:
         found |= _layers_that_return(output, returned) or set(_last_called(returned, weighted))

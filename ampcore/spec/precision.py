@@ -6,7 +6,7 @@ jmp and DeepSpeed and a maximum at which float32 arithmetic stays finite.
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -26,6 +26,9 @@ Policy = Literal[
     "auto",
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
+Role = Literal["forward", "input_gradient", "weight_gradient"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""The products of a layer with a kernel: of a training step, two are in the backward pass."""
 
 FLOAT16_MAX: Final = 65504.0
 """The largest finite float16 number."""
@@ -76,11 +79,29 @@ LayerPattern = Annotated[
 """A regular expression that is searched in the path of a layer."""
 
 
+def _check_roles(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    if len(set(roles)) != len(roles):
+        raise ValueError("each role once")
+    return roles
+
+
 class Override(SpecModel):
     """A dtype for the layers whose path matches a regular expression; the last match wins."""
 
     layers: LayerPattern
     dtype: Dtype
+    roles: Annotated[
+        tuple[Role, ...],
+        Field(strict=False, min_length=1, max_length=len(ROLES)),
+        AfterValidator(_check_roles),
+    ] = ROLES
+    """All three: the whole layer computes in this dtype. Fewer: only these matrix products of dense
+    layers and convolutions do, and the rest of the layer keeps its own dtype."""
+
+    @property
+    def is_of_whole_layer(self) -> bool:
+        """Whether it sets the dtype of everything in a layer, not only that of some products."""
+        return len(self.roles) == len(ROLES)
 
 
 def float32_overrides(layers: Iterable[str]) -> list[dict[str, str]]:

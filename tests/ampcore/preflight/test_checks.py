@@ -106,6 +106,16 @@ def test_an_override_that_matches_no_layer_is_an_error(found):
     assert "override_matches_nothing" not in found(precision=overridden("dense_1", "float32"))
 
 
+def test_roles_of_a_layer_without_such_products_are_an_error(found):
+    def with_roles(layers):
+        override = {"layers": layers, "dtype": "float32", "roles": ["weight_gradient"]}
+        return found(precision=MIXED | {"overrides": [override]})
+
+    finding = with_roles("flatten")["override_matches_nothing"]
+    assert "with products by role" in finding.message
+    assert "override_matches_nothing" not in with_roles("dense_1")
+
+
 def test_an_override_may_name_a_sub_layer(found, job):
     from ampcore.architectures import DataShape
     from ampcore.preflight import tables_from_spec
