@@ -18,6 +18,8 @@ class EventType(StrEnum):
     ENGINE = "engine"
     OVERFLOW = "overflow"
     SCALE_GROWTH = "scale_growth"
+    LOSS_SPIKE = "loss_spike"
+    GRAD_NORM_JUMP = "grad_norm_jump"
     ROLLBACK = "rollback"
     FLOAT32_FALLBACK = "float32_fallback"
     EPOCH = "epoch"
@@ -26,6 +28,7 @@ class EventType(StrEnum):
     CHECKPOINT_SAVED = "checkpoint_saved"
     SCALE_TABLE = "scale_table"
     MODEL_SAVED = "model_saved"
+    EXPLANATION = "explanation"
     WARNING = "warning"
 
 

@@ -1,6 +1,6 @@
 """Diagnostics of a run: causes of skipped steps, loss-scale health and suitable loss scales."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ampcore.data import Batch
@@ -9,20 +9,25 @@ from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
 
 
 class RunDiagnostics:
-    """Monitors one session; steps that are not skipped cost nothing."""
+    """Monitors one session; steps that are not skipped cost next to nothing.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    A replay is monitored without what repeats steps: explanations and samples.
+    """
+
+    def __init__(self, session: Session, *, is_replay: bool = False) -> None:
+        self._session, self._is_replay = session, is_replay
         replay = Replay(session.task, session.loss_scales, session.step.accumulate)
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
         has_float16 = "float16" in session.policies.compute_dtypes
-        self._scale_table = ScaleTable(replay) if has_float16 else None
+        self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
+        self._spikes = SpikeDetector()
         is_multi_network = len(session.networks) > 1
         self._scale_health = {
             network.name: ScaleHealthMonitor(
@@ -34,7 +39,8 @@ class RunDiagnostics:
     @property
     def explains_next_skip(self) -> bool:
         """Whether the next skip is explained, which requires the state of that step."""
-        return self._session.checks_finite and self._overflow_causes.is_due
+        may_explain = self._session.checks_finite and not self._is_replay
+        return may_explain and self._overflow_causes.is_due
 
     def before_block(self, step: int) -> None:
         """Sample the gradients of the next step, if a sample is due."""
@@ -56,6 +62,10 @@ class RunDiagnostics:
             health.observe(block)
         return found
 
+    def spikes(self, block: StepBlock) -> Iterator[Event]:
+        """The events of a block's loss spikes and gradient-norm jumps; call it once a block."""
+        return self._spikes.observe(block)
+
     @property
     def scale_health(self) -> str:
         """The health of the loss scale; of several, of the first that is not steady or fixed."""
@@ -76,6 +86,7 @@ class RunDiagnostics:
             "verdicts": self._overflow_causes.to_json(),
             "table": self._scale_table.to_json() if self._scale_table is not None else None,
             "health": {name: health.to_json() for name, health in self._scale_health.items()},
+            "spikes": self._spikes.to_json(),
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -86,6 +97,7 @@ class RunDiagnostics:
         self._overflow_causes.restore(document.get("verdicts") or {})
         if self._scale_table is not None:
             self._scale_table.restore(document.get("table") or {})
+        self._spikes.restore(document.get("spikes") or {})
         found = document.get("health") or {}
         for name, health in self._scale_health.items():
             health.restore(found.get(name) or {})
