@@ -1,6 +1,7 @@
 """`python -m ampcore run job.yaml`: train a job on this machine, without any server.
 
 `python -m ampcore check job.yaml` estimates its cost and checks for known problems beforehand.
+`python -m ampcore explain FOLDER STEP` says what a skipped or unusual step was due to.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is invalid, 130 it was interrupted.
 """
 
@@ -52,6 +53,14 @@ DatasetFiles = Annotated[
     ),
 ]
 
+InitFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Start from the weights in this safetensors file, such as the "
+        "weights.safetensors of another run.",
+        dir_okay=False,
+    ),
+]
 CodeFolder = Annotated[
     Path | None,
     typer.Option(
@@ -84,14 +93,7 @@ def run(
     data_root: DataRoot = None,
     dataset_files: DatasetFiles = None,
     code: CodeFolder = None,
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            help="Start from the weights in this safetensors file, such as the "
-            "weights.safetensors of another run.",
-            dir_okay=False,
-        ),
-    ] = None,
+    init: InitFile = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
     ] = False,
@@ -150,6 +152,74 @@ def check(
         typer.echo("\n".join(report_lines(report, layers=layers)))
     if any(finding["severity"] == "error" for finding in report["findings"]):
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def explain(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Output folder of the run.", file_okay=False),
+    ],
+    step: Annotated[int, typer.Argument(metavar="STEP", min=0, help="The step, from 0.")],
+    *,
+    file: Annotated[
+        str | None,
+        typer.Option("--spec", metavar="FILE", help="Job spec, if the folder has no checkpoint."),
+    ] = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    init: InitFile = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show long lists in full.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+) -> None:
+    """Explain a step of the run in FOLDER: repeat it exactly, and say what it was due to."""
+    from ampcore.api.explanation_text import explanation_lines
+
+    datasets = _parse_datasets(dataset_files or [])
+    with _capture_native_log() as stderr:
+        spec = _load_spec(file, None, code) if file is not None else _spec_of_run(folder, stderr)
+        found = _explain(
+            spec,
+            folder,
+            step,
+            data_root=data_root,
+            datasets=datasets,
+            code=code,
+            init=init,
+            stderr=stderr,
+        )
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo("\n".join(explanation_lines(found, folded=not everything)))
+
+
+def _spec_of_run(folder: Path, stderr: TextIO) -> JobSpec:
+    """The spec in the newest checkpoint of a run; exits if there is none."""
+    from ampcore.errors import TrainingError
+    from ampcore.explain_command import spec_of_run
+
+    try:
+        spec = spec_of_run(folder)
+    except (TrainingError, SpecValidationError) as error:
+        _exit_with(str(error), BAD_SPEC, stderr)
+    if spec is None:
+        _exit_with(f"{folder} has no checkpoint; name the job with --spec FILE.", BAD_SPEC, stderr)
+    return spec
+
+
+def _explain(
+    spec: JobSpec, folder: Path, step: int, *, stderr: TextIO, **files: Any
+) -> dict[str, Any]:
+    """The explanation of a step; exits if the run cannot be repeated."""
+    from ampcore.errors import TrainingError
+    from ampcore.explain_command import explain_run
+
+    try:
+        return explain_run(spec, folder, step, stderr=stderr, **files)
+    except TrainingError as error:
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
 
 
 def _load_spec(file: str, settings: list[str] | None, code: Path | None = None) -> JobSpec:

@@ -18,6 +18,8 @@ class EventType(StrEnum):
     ENGINE = "engine"
     OVERFLOW = "overflow"
     SCALE_GROWTH = "scale_growth"
+    LOSS_SPIKE = "loss_spike"
+    GRAD_NORM_JUMP = "grad_norm_jump"
     ROLLBACK = "rollback"
     FLOAT32_FALLBACK = "float32_fallback"
     EPOCH = "epoch"
@@ -27,6 +29,7 @@ class EventType(StrEnum):
     SCALE_TABLE = "scale_table"
     RANGES = "ranges"
     MODEL_SAVED = "model_saved"
+    EXPLANATION = "explanation"
     WARNING = "warning"
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ampcore import precision
 from ampcore.checkpoint import Checkpoint, match_arrays, nonfinite_names
@@ -39,6 +39,9 @@ from ampcore.train.run_diagnostics import RunDiagnostics
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 
+UNLIMITED: Final = 2**31 - 1
+"""More bad steps in a row than any run has."""
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -49,6 +52,8 @@ class RunContext:
     plan: Plan
     feed: Feed
     device: DeviceInfo
+    is_replay: bool = False
+    """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""
 
     def build_session(self, *, float32: bool = False) -> Session:
         """Build the job's session, in its own precision or in float32 without a loss scale."""
@@ -79,21 +84,32 @@ class Run:
         self.best_arrays: Arrays | None = None
         """The weights of the best evaluation, if the spec keeps them."""
         self._use_session(context.build_session(float32=float32))
-        self.best = best_evaluation(
-            self._spec.train, self.session.task, has_validation=self._evaluator is not None
+        self.best = (
+            None
+            if context.is_replay
+            else best_evaluation(
+                self._spec.train, self.session.task, has_validation=self._evaluator is not None
+            )
         )
 
     def _use_session(self, session: Session) -> None:
         self.session = session
-        ranges = self._spec.telemetry.ranges
-        self.diagnostics = RunDiagnostics(session, ranges, self._plan.total_steps)
+        self.diagnostics = RunDiagnostics(
+            session,
+            self._spec.telemetry.ranges,
+            self._plan.total_steps,
+            is_replay=self._context.is_replay,
+        )
         self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
+        if self._context.is_replay and self._spec.guard.on_exceeded == "fail":
+            # The run itself may have been retried after it had failed.
+            limit = UNLIMITED
         self.guard = Guard(limit, checked=session.checks_finite)
         validation = self._context.dataset.validation
         self._evaluator = (
             Evaluator(session.task, validation, _validation_batch(validation, self._spec))
-            if validation is not None
+            if validation is not None and not self._context.is_replay
             else None
         )
 
@@ -124,19 +140,24 @@ class Run:
             self._keep_snapshot(self.session.capture())
         return events
 
-    def advance(self) -> None:
-        """Train one block: report it, explain a skip, recover, evaluate, save."""
+    def advance(self, until: int | None = None) -> None:
+        """Train one block: report it, explain a skip, recover, evaluate, save.
+
+        With `until`, the block ends at the latest when that many steps are done.
+        """
         for event in self.diagnostics.before_block(self.totals.steps):
             self._callback_buffer.event(event)
         stop_at_skip = self.diagnostics.explains_next_skip
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
-        block = self.session.run_block(self.totals.steps, max_steps=self._max_steps(), halt=halt)
+        block = self.session.run_block(self.totals.steps, max_steps=self._limit(until), halt=halt)
         self.totals.add(block, is_warm=self._compiled)
         self._compiled = True
         self._callback_buffer.block(block)
         # Now, while the state is still that of the skipped last step.
         overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
+            self._callback_buffer.event(event)
+        for event in self.diagnostics.spikes(block):
             self._callback_buffer.event(event)
         self._warn_about_damage(block)
         good = self._apply_guard(block)
@@ -241,9 +262,14 @@ class Run:
         done = self.totals.steps
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
 
-    def _max_steps(self) -> int | None:
-        """The maximum number of steps in the next block; None: any."""
-        limits = self._steps_to_snapshot(), self.diagnostics.steps_until_sample(self.totals.steps)
+    def _limit(self, until: int | None) -> int | None:
+        """The most steps of the next block, if there is a limit."""
+        done = self.totals.steps
+        limits = [
+            self._steps_to_snapshot(),
+            self.diagnostics.steps_until_sample(done),
+            None if until is None else until - done,
+        ]
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _keep_snapshot(self, arrays: Arrays) -> None:

@@ -12,28 +12,40 @@ from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
 from ampcore.spec.telemetry import Ranges
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
 
 
 class RunDiagnostics:
-    """Monitors one session; between samples, steps that are not skipped cost nothing.
+    """Monitors one session; between samples, steps that are not skipped cost next to nothing.
 
     Args:
         session: The networks and their training.
         ranges: When the ranges of all layers are sampled.
         total_steps: The length of the run.
+        is_replay: Whether steps are repeated. Then nothing that repeats steps itself is done:
+            explanations and samples.
     """
 
-    def __init__(self, session: Session, ranges: Ranges, total_steps: int) -> None:
-        self._session = session
+    def __init__(
+        self,
+        session: Session,
+        ranges: Ranges,
+        total_steps: int,
+        *,
+        is_replay: bool = False,
+    ) -> None:
+        self._session, self._is_replay = session, is_replay
         replay = Replay(session.task, session.loss_scales, session.step.accumulate)
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
         has_float16 = "float16" in session.policies.compute_dtypes
-        self._scale_table = ScaleTable(replay) if has_float16 else None
+        self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
+        self._spikes = SpikeDetector()
         probe = RangeProbe(session.task, session.step.accumulate)
-        self._ranges = RangeSampler(probe, ranges, total_steps)
+        wanted = Ranges(enabled=False) if is_replay else ranges
+        self._ranges = RangeSampler(probe, wanted, total_steps)
         is_multi_network = len(session.networks) > 1
         self._scale_health = {
             network.name: ScaleHealthMonitor(
@@ -45,7 +57,8 @@ class RunDiagnostics:
     @property
     def explains_next_skip(self) -> bool:
         """Whether the next skip is explained, which requires the state of that step."""
-        return self._session.checks_finite and self._overflow_causes.is_due
+        may_explain = self._session.checks_finite and not self._is_replay
+        return may_explain and self._overflow_causes.is_due
 
     def steps_until_sample(self, step: int) -> int | None:
         """The maximum number of steps in the next block; None: any."""
@@ -78,6 +91,10 @@ class RunDiagnostics:
             health.observe(block)
         return found
 
+    def spikes(self, block: StepBlock) -> Iterator[Event]:
+        """The events of a block's loss spikes and gradient-norm jumps; call it once a block."""
+        return self._spikes.observe(block)
+
     @property
     def scale_health(self) -> str:
         """The health of the loss scale; of several, of the first that is not steady or fixed."""
@@ -99,6 +116,7 @@ class RunDiagnostics:
             "table": self._scale_table.to_json() if self._scale_table is not None else None,
             "ranges": self._ranges.to_json(),
             "health": {name: health.to_json() for name, health in self._scale_health.items()},
+            "spikes": self._spikes.to_json(),
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -110,6 +128,7 @@ class RunDiagnostics:
         if self._scale_table is not None:
             self._scale_table.restore(document.get("table") or {})
         self._ranges.restore(document.get("ranges") or {})
+        self._spikes.restore(document.get("spikes") or {})
         found = document.get("health") or {}
         for name, health in self._scale_health.items():
             health.restore(found.get(name) or {})
