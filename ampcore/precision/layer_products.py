@@ -65,7 +65,8 @@ class LayerProducts:
 
 def _product_of(layer: Layer) -> Product:
     if isinstance(layer, keras.layers.Dense):
-        return keras.ops.matmul
+        multiply: Product = keras.ops.matmul
+        return multiply
     if isinstance(layer, keras.layers.EinsumDense):
         return lambda inputs, kernel: keras.ops.einsum(layer.equation, inputs, kernel)
     if layer.padding != "causal":
