@@ -17,6 +17,7 @@ export type DatasetVersion = Schemas["DatasetVersion"];
 export type DatasetVersionPage = Schemas["DatasetVersionPage"];
 export type Event = Schemas["JobEvent"];
 export type EventPage = Schemas["EventPage"];
+export type ExtensibleKindList = Schemas["ExtensibleKindList"];
 export type Finding = Schemas["Finding"];
 export type Figures = Schemas["Figures"];
 export type Job = Schemas["Job"];
