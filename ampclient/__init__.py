@@ -116,6 +116,9 @@ if TYPE_CHECKING:
     from ampcore.api.steps import (
         AttemptRange,
     )
+    from ampcore.api.studies import (
+        Study,
+    )
     from ampcore.api.tokens import (
         CreatedToken,
         Token,
@@ -193,6 +196,7 @@ _HOMES = {
     "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
     "StoredFile": "ampcore.api.files",
+    "Study": "ampcore.api.studies",
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
@@ -263,6 +267,7 @@ __all__ = [
     "StepsEvent",
     "StepsMissing",
     "StoredFile",
+    "Study",
     "Summary",
     "Token",
     "TooManyRequests",

@@ -16,6 +16,7 @@ from ampclient.cli import (
     export,
     job_actions,
     jobs,
+    lab,
     login,
     projects,
     records,
@@ -64,6 +65,7 @@ for command in (
     job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(lab.group, name="lab")
 app.add_typer(datasets.group, name="dataset")
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")

@@ -66,6 +66,14 @@ from ampclient.requests.steps import (
     stream_steps,
 )
 from ampclient.requests.stream import STREAM_KINDS, StreamQuery, compare_jobs, job_id_of, stream_job
+from ampclient.requests.studies import (
+    STUDIES_PER_PAGE,
+    cancel_study,
+    create_study,
+    estimate_study,
+    get_study,
+    list_studies,
+)
 
 __all__ = [
     "ARROW",
@@ -75,6 +83,7 @@ __all__ = [
     "EXPORT_FORMATS",
     "JOBS_PER_PAGE",
     "STREAM_KINDS",
+    "STUDIES_PER_PAGE",
     "JsonRequest",
     "Request",
     "Search",
@@ -82,15 +91,18 @@ __all__ = [
     "StreamQuery",
     "append_to_upload",
     "cancel_job",
+    "cancel_study",
     "clone_job",
     "compare_jobs",
     "complete_upload",
     "create_run",
+    "create_study",
     "create_token",
     "delete_dataset",
     "delete_job",
     "drain_worker",
     "edit_job",
+    "estimate_study",
     "extend_job",
     "finish_run",
     "follow_logs",
@@ -105,6 +117,7 @@ __all__ = [
     "get_job",
     "get_logs",
     "get_session",
+    "get_study",
     "get_upload",
     "get_version",
     "get_worker",
@@ -118,6 +131,7 @@ __all__ = [
     "list_kinds",
     "list_policies",
     "list_projects",
+    "list_studies",
     "list_tokens",
     "list_workers",
     "pause_job",
