@@ -117,6 +117,9 @@ if TYPE_CHECKING:
     from ampcore.api.steps import (
         AttemptRange,
     )
+    from ampcore.api.studies import (
+        Study,
+    )
     from ampcore.api.tokens import (
         CreatedToken,
         Token,
@@ -195,6 +198,7 @@ _HOMES = {
     "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
     "StoredFile": "ampcore.api.files",
+    "Study": "ampcore.api.studies",
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
@@ -266,6 +270,7 @@ __all__ = [
     "StepsEvent",
     "StepsMissing",
     "StoredFile",
+    "Study",
     "Summary",
     "Token",
     "TooManyRequests",

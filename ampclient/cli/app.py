@@ -17,6 +17,7 @@ from ampclient.cli import (
     files,
     job_actions,
     jobs,
+    lab,
     login,
     projects,
     records,
@@ -65,6 +66,7 @@ for command in (
     job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(lab.group, name="lab")
 app.add_typer(datasets.group, name="dataset")
 app.add_typer(files.group, name="file")
 app.add_typer(workers.group, name="workers")

@@ -73,6 +73,14 @@ from ampclient.requests.steps import (
     stream_steps,
 )
 from ampclient.requests.stream import STREAM_KINDS, StreamQuery, compare_jobs, job_id_of, stream_job
+from ampclient.requests.studies import (
+    STUDIES_PER_PAGE,
+    cancel_study,
+    create_study,
+    estimate_study,
+    get_study,
+    list_studies,
+)
 
 __all__ = [
     "ARROW",
@@ -83,6 +91,7 @@ __all__ = [
     "FILES_PER_PAGE",
     "JOBS_PER_PAGE",
     "STREAM_KINDS",
+    "STUDIES_PER_PAGE",
     "JsonRequest",
     "Request",
     "Search",
@@ -90,16 +99,19 @@ __all__ = [
     "StreamQuery",
     "append_to_upload",
     "cancel_job",
+    "cancel_study",
     "clone_job",
     "compare_jobs",
     "complete_upload",
     "create_run",
+    "create_study",
     "create_token",
     "delete_dataset",
     "delete_file",
     "delete_job",
     "drain_worker",
     "edit_job",
+    "estimate_study",
     "extend_job",
     "finish_run",
     "follow_logs",
@@ -114,6 +126,7 @@ __all__ = [
     "get_job",
     "get_logs",
     "get_session",
+    "get_study",
     "get_upload",
     "get_version",
     "get_worker",
@@ -128,6 +141,7 @@ __all__ = [
     "list_kinds",
     "list_policies",
     "list_projects",
+    "list_studies",
     "list_tokens",
     "list_workers",
     "pause_job",
