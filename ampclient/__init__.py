@@ -104,6 +104,9 @@ if TYPE_CHECKING:
     from ampcore.api.projects import (
         Project,
     )
+    from ampcore.api.ranges import (
+        Ranges,
+    )
     from ampcore.api.runs import (
         RunStatus,
     )
@@ -176,6 +179,7 @@ _HOMES = {
     "Project": "ampcore.api.projects",
     "QuotaExceeded": "ampclient.errors",
     "RequestInFlight": "ampclient.errors",
+    "Ranges": "ampcore.api.ranges",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
     "RunStatus": "ampcore.api.runs",
@@ -245,6 +249,7 @@ __all__ = [
     "Problem",
     "Project",
     "QuotaExceeded",
+    "Ranges",
     "RawResponse",
     "RequestInFlight",
     "Result",

@@ -51,6 +51,7 @@ from server.routes import (
     jobs,
     logs,
     projects,
+    ranges,
     runs,
     session,
     steps,
@@ -177,9 +178,9 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
+    for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, uploads, datasets, files, compare):
+    for module in (catalog, health, logs, stream, artifacts, uploads, datasets, files, compare):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

@@ -37,6 +37,7 @@ from ampclient.requests.records import (
     get_evaluations,
     get_events,
     get_logs,
+    get_ranges,
     list_artifacts,
     list_attempts,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "get_file_content",
     "get_job",
     "get_logs",
+    "get_ranges",
     "get_session",
     "get_upload",
     "get_version",
