@@ -105,6 +105,9 @@ if TYPE_CHECKING:
     from ampcore.api.projects import (
         Project,
     )
+    from ampcore.api.ranges import (
+        Ranges,
+    )
     from ampcore.api.runs import (
         RunStatus,
     )
@@ -181,6 +184,7 @@ _HOMES = {
     "Project": "ampcore.api.projects",
     "QuotaExceeded": "ampclient.errors",
     "RequestInFlight": "ampclient.errors",
+    "Ranges": "ampcore.api.ranges",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
     "RunStatus": "ampcore.api.runs",
@@ -252,6 +256,7 @@ __all__ = [
     "Problem",
     "Project",
     "QuotaExceeded",
+    "Ranges",
     "RawResponse",
     "RequestInFlight",
     "Result",

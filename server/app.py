@@ -52,6 +52,7 @@ from server.routes import (
     jobs,
     logs,
     projects,
+    ranges,
     runs,
     session,
     steps,
@@ -185,11 +186,11 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
+    for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, uploads, datasets, files, compare, studies):
+    for module in (catalog, health, logs, stream, artifacts, uploads, datasets, files, compare):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (session, tokens, projects, audit):
+    for module in (studies, session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     router.include_router(health.root, dependencies=checked)
     router.include_router(docs.router, prefix="/api/v1")

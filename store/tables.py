@@ -259,6 +259,19 @@ Index(
 )
 
 
+class RangeRow(Base):
+    """The exponents of every layer's values before one step (ampcore.telemetry.range_samples)."""
+
+    __tablename__ = "range_samples"
+    __table_args__ = (Index(None, "job_id", "step"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    attempt: Mapped[int]
+    step: Mapped[int] = mapped_column(BigInteger)
+    data: Mapped[dict[str, Any]]
+
+
 class JobMetric(Base):
     """A finite metric of a job's last evaluation: what lists of jobs are sorted and filtered by."""
 

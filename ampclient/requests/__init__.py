@@ -44,6 +44,7 @@ from ampclient.requests.records import (
     get_evaluations,
     get_events,
     get_logs,
+    get_ranges,
     list_artifacts,
     list_attempts,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "get_file_content",
     "get_job",
     "get_logs",
+    "get_ranges",
     "get_session",
     "get_study",
     "get_upload",

@@ -6,6 +6,7 @@ Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -146,6 +147,7 @@ _MEAN_SQUARE: Final = 7 / 3
 """The mean square of numbers distributed evenly in [1, 2)."""
 
 
+@cache
 def _squared_error(e: int, number_format: NumberFormat) -> float:
     """The mean squared error of rounding numbers evenly in [2^e, 2^(e+1)), over 4^e."""
     if e <= number_format.underflow_exponent:

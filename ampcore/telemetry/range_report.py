@@ -172,7 +172,8 @@ def _is_kept(layer: LayerRange, layers: Iterable[LayerRange]) -> bool:
 def _problem(
     histogram: ExponentHistogram, exponent: int, number_format: NumberFormat
 ) -> Problem | None:
-    if histogram.not_finite or histogram.shares(exponent, number_format).overflow > 0:
+    largest = histogram.largest * 2.0**exponent
+    if histogram.not_finite or largest >= number_format.overflow_threshold:
         return Problem.OVERFLOW
     if histogram.mean_squared_error(exponent, number_format) > MAX_ERROR:
         return Problem.UNDERFLOW
@@ -197,7 +198,7 @@ def _scale_report(
     }
     together = sum(gradients.values(), start=ExponentHistogram())
     shares = [together.shares(e, number_format) for e in SCALE_EXPONENTS]
-    suits = {key: set(_suitable(found, number_format)) for key, found in gradients.items()}
+    suits = {key: _suitable(found, number_format) for key, found in gradients.items()}
     suffering = [
         len({layer for (layer, _), exponents in suits.items() if e not in exponents})
         for e in SCALE_EXPONENTS

@@ -4,12 +4,18 @@ All values are those of the layers in float32, whatever the run computes in, and
 of the unscaled loss: so a sample tells what any number format would do at any loss scale.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ampcore.telemetry.exponent_histogram import ExponentHistogram
+
+MAX_NAME: Final = 1000
+"""The maximum length of a layer's path in a sample that anyone may have written."""
+EXPONENTS: Final = range(-149, 128)
+"""The exponents of float32 numbers."""
 
 
 class TensorKind(StrEnum):
@@ -120,7 +126,42 @@ class RangeSample:
         }
 
     @classmethod
+    def from_untrusted(cls, step: int, document: object) -> Self:
+        """The sample in a document that anyone may have written.
+
+        Raises:
+            ValueError: It is not of the form that `to_json` writes, or its numbers are not those
+                of a histogram.
+        """
+        try:
+            found = cls.from_json(step, document)  # type: ignore[arg-type]
+            for name, scale in found.scales.items():
+                _require(isinstance(name, str) and 0 < float(scale) < math.inf, "scales")
+            for layer, _, measured in found.tensors():
+                _check_range(layer, measured)
+        except (AttributeError, KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"expected a range sample, received {error!r}"[:200]) from None
+        return found
+
+    @classmethod
     def from_json(cls, step: int, document: Mapping[str, Any]) -> Self:
         """The sample that `to_json` wrote."""
         layers = [LayerRange.from_json(layer) for layer in document["layers"]]
         return cls(step, dict(document["scales"]), layers)
+
+
+def _check_range(layer: LayerRange, measured: TensorRange) -> None:
+    """Raise ValueError unless the values are those of a histogram of float32 numbers."""
+    names = layer.network, layer.layer, layer.kind, layer.dtype
+    _require(all(len(name) <= MAX_NAME for name in names), "names")
+    histogram = measured.histogram
+    counts = [*histogram.counts.values(), histogram.zeros, histogram.not_finite]
+    _require(all(type(count) is int and 0 <= count < 2**63 for count in counts), "counts")
+    _require(all(e in EXPONENTS for e in histogram.counts), "exponents")
+    numbers = histogram.largest, measured.mean, measured.mean_square
+    _require(all(math.isfinite(number) for number in numbers), "numbers")
+
+
+def _require(condition: bool, name: str) -> None:
+    if not condition:
+        raise ValueError(f"expected a range sample, received other {name}")

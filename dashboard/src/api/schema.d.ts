@@ -703,6 +703,39 @@ export interface components {
          */
         FormatName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
         /**
+         * FormatReport
+         * @description What a number format would do to the sampled steps.
+         */
+        FormatReport: {
+            /** Number Format */
+            number_format: string;
+            /** Samples */
+            samples: number;
+            /** First Step */
+            first_step: number;
+            /** Last Step */
+            last_step: number;
+            /**
+             * Tensors
+             * @description The worst first.
+             */
+            tensors: components["schemas"]["TensorFormatReport"][];
+            /** Scales */
+            scales: components["schemas"]["ScaleFormatReport"][];
+            /**
+             * Layers
+             * @description The layers that the format does not suit.
+             */
+            layers: string[];
+            /**
+             * Overrides
+             * @description Keeps these layers, and those that take their outputs, in float32.
+             */
+            overrides: components["schemas"]["LayerOverride"][];
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * Health
          * @description The status of the server: alive or ready.
          */
@@ -948,6 +981,41 @@ export interface components {
             compute_dtype: string;
             /** Variable Dtype */
             variable_dtype: string;
+        };
+        /**
+         * LayerOverride
+         * @description An entry of `precision.overrides`.
+         */
+        LayerOverride: {
+            /** Layers */
+            layers: string;
+            /** Dtype */
+            dtype: string;
+        };
+        /**
+         * LayerSample
+         * @description The layers of one network before one step.
+         */
+        LayerSample: {
+            /**
+             * Step
+             * @description The number of the step, from 0.
+             */
+            step: number;
+            /**
+             * Scales
+             * @description The loss scale of each network.
+             */
+            scales: {
+                [key: string]: number;
+            };
+            /**
+             * Layers
+             * @description Each with `network`, `layer`, `kind`, `dtype`, and for `activations`, `activation_gradients` and `weight_gradients` a histogram: `counts` of the values with the exponents from `first_exponent` on, `zeros`, `not_finite`, `largest`, `mean` and `mean_square`. Gradients are unscaled.
+             */
+            layers: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * ListField
@@ -1559,6 +1627,32 @@ export interface components {
             max_dataset_bytes?: number | null;
         };
         /**
+         * Ranges
+         * @description Samples of the exponents of all layers' values and gradients.
+         */
+        Ranges: {
+            /**
+             * Enabled
+             * @default true
+             */
+            enabled: boolean;
+            /**
+             * First Steps
+             * @default 4
+             */
+            first_steps: number;
+            /**
+             * Growth
+             * @default 1.25
+             */
+            growth: number;
+            /**
+             * Max Time Share
+             * @default 0.01
+             */
+            max_time_share: number | null;
+        };
+        /**
          * Reason
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
@@ -1761,6 +1855,50 @@ export interface components {
              * @description The column of the scale: `loss_scale` or, for example, `loss_scale/generator`.
              */
             column: string[];
+        };
+        /**
+         * ScaleFormatReport
+         * @description The gradients of one network in the number format at every loss scale.
+         */
+        ScaleFormatReport: {
+            /** Network */
+            network: string;
+            /**
+             * Used Exponent
+             * @description Of the loss scale in the last sample.
+             */
+            used_exponent: number;
+            /**
+             * First Exponent
+             * @description Of the scale of the first entry of each list.
+             */
+            first_exponent: number;
+            /** Underflow */
+            underflow: number[];
+            /** Overflow */
+            overflow: number[];
+            /** Error */
+            error: number[];
+            /**
+             * Suffering Layers
+             * @description The number of layers that each scale does not suit.
+             */
+            suffering_layers: number[];
+            /**
+             * Lowest
+             * @description The exponent of the lowest scale that suits all layers; null: none does.
+             */
+            lowest: number | null;
+            /**
+             * Highest
+             * @description The exponent of the highest such scale.
+             */
+            highest: number | null;
+            /**
+             * Best Exponent
+             * @description Of the scale that suits the most layers.
+             */
+            best_exponent: number;
         };
         /**
          * ServerVersion
@@ -2214,6 +2352,84 @@ export interface components {
              * @description With `train.keep: both`, the model with the best weights.
              */
             best_model_file?: string | null;
+        };
+        /**
+         * TensorFormatReport
+         * @description One kind of tensors of one layer in the number format, over all samples.
+         */
+        TensorFormatReport: {
+            /** Network */
+            network: string;
+            /**
+             * Layer
+             * @description The path that `precision.overrides` matches.
+             */
+            layer: string;
+            /**
+             * Kind
+             * @description The Keras class of the layer.
+             */
+            kind: string;
+            /**
+             * Dtype
+             * @description What the layer computes in during the job.
+             */
+            dtype: string;
+            /**
+             * Tensor
+             * @description `activations`, `activation_gradients` or `weight_gradients`.
+             */
+            tensor: string;
+            /**
+             * Scale Exponent
+             * @description The values are multiplied by 2 to this power, the loss scale used.
+             */
+            scale_exponent: number;
+            /**
+             * Underflow
+             * @description The share of the values that become 0.
+             */
+            underflow: number;
+            /**
+             * Subnormal
+             * @description The share of the values that keep fewer bits.
+             */
+            subnormal: number;
+            /**
+             * Overflow
+             * @description The share of the values that become infinite.
+             */
+            overflow: number;
+            /**
+             * Error
+             * @description The mean squared error over the mean square.
+             */
+            error: number;
+            /**
+             * Not Finite
+             * @description The values that are not finite in float32 either.
+             */
+            not_finite: number;
+            /**
+             * Largest
+             * @description The largest magnitude, unscaled.
+             */
+            largest: number;
+            /**
+             * Lowest
+             * @description The exponent of the lowest loss scale that suits these gradients; null for activations, or if none does.
+             */
+            lowest: number | null;
+            /**
+             * Highest
+             * @description The exponent of the highest such scale.
+             */
+            highest: number | null;
+            /**
+             * Problem
+             * @description `overflow` or `underflow` if the format does not suit this tensor.
+             */
+            problem: string | null;
         };
         /**
          * Token
@@ -4393,32 +4609,6 @@ export interface components {
              * @enum {string}
              */
             fill_mode: "reflect" | "wrap" | "constant" | "nearest";
-        };
-        /**
-         * Ranges
-         * @description Samples of the exponents of all layers' values and gradients.
-         */
-        Ranges: {
-            /**
-             * Enabled
-             * @default true
-             */
-            enabled: boolean;
-            /**
-             * First Steps
-             * @default 4
-             */
-            first_steps: number;
-            /**
-             * Growth
-             * @default 1.25
-             */
-            growth: number;
-            /**
-             * Max Time Share
-             * @default 0.01
-             */
-            max_time_share: number | null;
         };
         /**
          * RawBytes
