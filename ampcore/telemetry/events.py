@@ -26,6 +26,7 @@ class EventType(StrEnum):
     CHECKPOINT_SAVED = "checkpoint_saved"
     SCALE_TABLE = "scale_table"
     MODEL_SAVED = "model_saved"
+    PROFILE = "profile"
     WARNING = "warning"
 
 
