@@ -19,6 +19,8 @@ from ampcore.precision import (
     only_overwrites,
     without_overwrites,
 )
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
 
@@ -68,20 +70,26 @@ def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the f
         seed: Int64 (2,): decides the noise that the task draws itself.
     """
     weights = task.weights()
-    with tf.GradientTape(persistent=len(weights) > 1) as tape:
+    with (
+        phase_scope(Phase.FORWARD),
+        tf.GradientTape(persistent=len(weights) > 1) as tape,
+    ):
         losses, state_updates = task.losses(weights, non_trainable, batch, seed)
         scaled = [
             loss_scale.scale(state, loss)
             for loss_scale, state, loss in zip(loss_scales, states, losses, strict=True)
         ]
-    found = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
+    with phase_scope(Phase.BACKWARD):
+        found = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
     variables = [network.model.trainable_variables for network in task.networks]
     unscale = tuple(
         partial(_unscale, *own) for own in zip(loss_scales, states, found, variables, strict=True)
     )
+    with phase_scope(Phase.CHECK):
+        unscaled = [compute() for compute in unscale]
     return Gradients(
         losses,
-        [compute() for compute in unscale],
+        unscaled,
         state_updates,
         [only_overwrites(*own) for own in zip(found, variables, strict=True)],
         unscale,

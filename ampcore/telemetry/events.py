@@ -30,6 +30,7 @@ class EventType(StrEnum):
     RANGES = "ranges"
     MODEL_SAVED = "model_saved"
     EXPLANATION = "explanation"
+    PROFILE = "profile"
     WARNING = "warning"
 
 

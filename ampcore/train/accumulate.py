@@ -10,6 +10,8 @@ from ampcore.models.gradients import Gradients
 from ampcore.models.seeds import micro_batch_seed
 from ampcore.models.task import NonTrainable
 from ampcore.precision import each_finite, global_norm, sum_duplicate_rows
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
@@ -62,7 +64,8 @@ def _accumulate(
     size = batch.parts[0].shape[0] // count
 
     def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
-        own = slice_batch(batch, index, size)
+        with phase_scope(Phase.INPUT):
+            own = slice_batch(batch, index, size)
         return compute(non_trainable, own, micro_batch_seed(seed, index, count))
 
     first = part(tf.constant(0), non_trainable)

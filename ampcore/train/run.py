@@ -1,7 +1,7 @@
 """One run of a job: trains block by block; evaluates, saves and recovers between blocks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,9 @@ from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset, Examples
 from ampcore.data.batches import BatchSource
 from ampcore.errors import NonFiniteResult
+from ampcore.profile.phases import Phase
+from ampcore.profile.recorder import ProfileRecorder
+from ampcore.profile.scopes import phase_span
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names
@@ -72,8 +75,10 @@ class Run:
         callback_buffer: CallbackBuffer,
         *,
         float32: bool,
+        recorder: ProfileRecorder | None = None,
     ) -> None:
         self._context, self._saver, self._callback_buffer = context, saver, callback_buffer
+        self.recorder = recorder or ProfileRecorder(context.device, None)
         self._spec, self._plan = context.job.spec, context.plan
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
@@ -145,11 +150,12 @@ class Run:
 
         With `until`, the block ends at the latest when that many steps are done.
         """
-        for event in self.diagnostics.before_block(self.totals.steps):
-            self._callback_buffer.event(event)
+        self._emit(self.recorder.before_block(self.totals.steps))
+        self._emit(self.diagnostics.before_block(self.totals.steps))
         stop_at_skip = self.diagnostics.explains_next_skip
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
         block = self.session.run_block(self.totals.steps, max_steps=self._limit(until), halt=halt)
+        self.recorder.after_block(len(block), block.stats.duration_s)
         self.totals.add(block, is_warm=self._compiled)
         self._compiled = True
         self._callback_buffer.block(block)
@@ -167,6 +173,15 @@ class Run:
             self._keep_snapshot(good)
         if self._saver.is_due():
             self.save()
+        self._emit(self.recorder.finish_if_done(self.session))
+
+    def finish_profiles(self) -> None:
+        """Stop a profile in progress, and emit the reports that are still missing."""
+        self._emit(self.recorder.finish_if_done(self.session, is_last=True))
+
+    def _emit(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._callback_buffer.event(event)
 
     def check_result(self) -> None:
         """Check the weights, statistics, averages and loss of a completed run.
@@ -198,7 +213,8 @@ class Run:
         """Save the current state; if it is damaged, the last good one instead."""
         if not self._saver.is_enabled:
             return
-        arrays = self.session.capture()
+        with phase_span(Phase.CHECKPOINT):
+            arrays = self.session.capture()
         if damage := self._damage(arrays):
             self._save_good_state(damage)
             return
@@ -242,7 +258,9 @@ class Run:
         # A run that was already complete when it was resumed has no engine.
         engine = self.session.engine or self._engine_before
         made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
-        self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good, best)))
+        with phase_span(Phase.CHECKPOINT):
+            saved = self._saver.save(Checkpoint(made, arrays, good, best))
+        self._callback_buffer.event(saved)
         if not self._needs_snapshots:
             self.recovery.discard()
 
@@ -268,6 +286,7 @@ class Run:
         limits = [
             self._steps_to_snapshot(),
             self.diagnostics.steps_until_sample(done),
+            self.recorder.max_steps(done),
             None if until is None else until - done,
         ]
         return min((limit for limit in limits if limit is not None), default=None)
@@ -355,7 +374,8 @@ class Run:
 
     def _evaluate(self) -> None:
         if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
-            evaluation = self._evaluator(self.session.evaluation_weights())
+            with phase_span(Phase.EVALUATION):
+                evaluation = self._evaluator(self.session.evaluation_weights())
             is_best = self.best is not None and self._is_best(self.best, evaluation)
             self._callback_buffer.event(self.totals.keep(evaluation, is_best=is_best))
             if self.best is not None and self.best.has_stopped:

@@ -21,6 +21,8 @@ from ampcore.models.task import Network, NonTrainable, Task
 from ampcore.precision import LossScale, LossScaleStates
 from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 from ampcore.train.accumulate import accumulate_gradients
 from ampcore.train.clip import Clip
 
@@ -91,28 +93,30 @@ class TrainStep:
         found, bad = accumulate_gradients(compute, self.accumulate, before, batch, seed)
         # No communication between replicas below: norms, checks and commit contain branches.
         found, bad = all_reduce_gradients(self.replicas, before, found, bad)
-        norms = [
-            clip.reported_norm(grads, self._lowering.global_norm(grads))
-            for clip, grads in zip(self.clips, found.gradients, strict=True)
-        ]
+        with phase_scope(Phase.CHECK):
+            norms = [
+                clip.reported_norm(grads, self._lowering.global_norm(grads))
+                for clip, grads in zip(self.clips, found.gradients, strict=True)
+            ]
         # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
-        groups = [
-            (
-                optimizer,
-                _with_overwrites(clip(grads, norm), values),
-                network.model.trainable_variables,
-            )
-            for optimizer, clip, grads, norm, values, network in zip(
-                self.optimizers,
-                self.clips,
-                found.gradients,
-                norms,
-                found.overwrites,
-                self.task.networks,
-                strict=True,
-            )
-        ]
+        with phase_scope(Phase.UPDATE):
+            groups = [
+                (
+                    optimizer,
+                    _with_overwrites(clip(grads, norm), values),
+                    network.model.trainable_variables,
+                )
+                for optimizer, clip, grads, norm, values, network in zip(
+                    self.optimizers,
+                    self.clips,
+                    found.gradients,
+                    norms,
+                    found.overwrites,
+                    self.task.networks,
+                    strict=True,
+                )
+            ]
         outcome = commit_or_skip(
             self.loss_scales,
             states,

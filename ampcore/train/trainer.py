@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, Literal, Self
 
 import keras
@@ -15,6 +16,7 @@ from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
+from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
 from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, EventType
@@ -82,6 +84,7 @@ class Trainer:
         self._resume = resume
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._current_run: Run | None = None
+        self._profile_requests: SimpleQueue[ProfileRequest] = SimpleQueue()
 
     @classmethod
     def from_keras(
@@ -203,6 +206,16 @@ class Trainer:
         """The health of the loss scale; None before the run begins."""
         return self._current_run.diagnostics.scale_health if self._current_run else None
 
+    def request_profile(self, steps: int) -> None:
+        """Profile the next steps of the run; may be called from another thread.
+
+        The report is an event of type `profile`, and files below `profile` in the output folder.
+
+        Args:
+            steps: How many steps to profile.
+        """
+        self._profile_requests.put(ProfileRequest(None, steps))
+
     def run(
         self,
         on_block: OnBlock | None = None,
@@ -253,6 +266,7 @@ class Trainer:
             while not run.is_done and not should_stop():
                 run.advance()
             if run.is_done:
+                run.finish_profiles()
                 run.check_result()
         except TrainingError:
             # After the cause is fixed, the job can resume from there.
@@ -261,6 +275,7 @@ class Trainer:
         finally:
             # A failed run needs it most.
             run.emit_scale_table()
+            run.recorder.abandon()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
             run.save()
@@ -283,7 +298,8 @@ class Trainer:
             bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
             and not precision_changed
         )
-        run = Run(context, saver, callback_buffer, float32=float32)
+        recorder = self._profile_recorder(context.device)
+        run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
         loaded: Sequence[Event] = ()
         if saved:
             run.restore(saved)
@@ -298,6 +314,11 @@ class Trainer:
             decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
             callback_buffer.event(decision.event(run.totals.steps))
         return run
+
+    def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
+        profile = self.spec.runtime.profile
+        requests = [ProfileRequest(profile.start, profile.steps)] if profile is not None else []
+        return ProfileRecorder(device, self._output_dir, requests, self._profile_requests)
 
     def _result(
         self, run: Run, train_s: float, peak_memory_bytes: int, callback_buffer: CallbackBuffer

@@ -589,7 +589,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
         /**
          * ExtensibleKindList
          * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
@@ -4465,6 +4465,22 @@ export interface components {
             keys: boolean;
         };
         /**
+         * Profile
+         * @description Profiles some steps: where their time goes, and how much of it is truly in 16 bit.
+         */
+        Profile: {
+            /**
+             * Start
+             * @default 10
+             */
+            start: number;
+            /**
+             * Steps
+             * @default 10
+             */
+            steps: number;
+        };
+        /**
          * RandomBrightness
          * @description Adds up to `factor` of the value range to all pixels.
          */
@@ -4808,6 +4824,8 @@ export interface components {
              * @default 1
              */
             devices: number;
+            /** @default null */
+            profile: components["schemas"]["Profile"] | null;
         };
         /**
          * Segmentation
