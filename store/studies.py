@@ -116,7 +116,8 @@ def page(
         at, study_id = before
         earlier = and_(Study.created_at == at, Study.id < study_id)
         statement = statement.where(or_(Study.created_at < at, earlier))
-    return session.execute(statement).all()
+    rows: Sequence[Row[Any]] = session.execute(statement).all()
+    return rows
 
 
 _LARGE: Final = ("spec", "answer", "options", "facts", "policies")

@@ -18,6 +18,7 @@ from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
+from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
