@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ampclient._raw_response import RawResponse
+    from ampclient.assertions import (
+        InvalidAssertion,
+    )
+    from ampclient.checks import (
+        Check,
+        Checks,
+    )
     from ampclient.client import (
         AsyncClient,
         Client,
@@ -152,6 +159,8 @@ _HOMES = {
     "AttemptRange": "ampcore.api.steps",
     "AuditEntry": "ampcore.api.audit",
     "BadRequest": "ampclient.errors",
+    "Check": "ampclient.checks",
+    "Checks": "ampclient.checks",
     "Client": "ampclient.client",
     "ComparedJob": "ampclient.comparison",
     "Comparison": "ampclient.comparison",
@@ -166,6 +175,7 @@ _HOMES = {
     "Evaluations": "ampclient.evaluations",
     "Finding": "ampcore.api.validation",
     "Forbidden": "ampclient.errors",
+    "InvalidAssertion": "ampclient.assertions",
     "InvalidRequest": "ampclient.errors",
     "InvalidSpec": "ampclient.errors",
     "Job": "ampclient.job",
@@ -225,6 +235,8 @@ __all__ = [
     "AttemptRange",
     "AuditEntry",
     "BadRequest",
+    "Check",
+    "Checks",
     "Client",
     "ComparedJob",
     "Comparison",
@@ -239,6 +251,7 @@ __all__ = [
     "Evaluations",
     "Finding",
     "Forbidden",
+    "InvalidAssertion",
     "InvalidRequest",
     "InvalidSpec",
     "Job",
