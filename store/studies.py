@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, and_, func, or_, select, update
+from sqlalchemy import Row, Select, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
@@ -100,7 +100,7 @@ def page(
         .group_by(StudyJob.study_id)
         .subquery()
     )
-    statement = (
+    statement: Select[Any] = (
         select(
             *(column for column in Study.__table__.columns if column.name not in _LARGE),
             func.coalesce(counts.c.jobs_planned, 0).label("jobs_planned"),
