@@ -567,9 +567,15 @@ export interface components {
             flops_per_step: number;
             /**
              * Share In 16 Bit
-             * @description The share of these FLOPs in 16 bits, from 0 to 1.
+             * @description The share of these FLOPs in 16 bits or fewer, from 0 to 1.
              */
             share_in_16_bit: number;
+            /**
+             * Share In 8 Bit
+             * @description The share of these FLOPs in float8, from 0 to 1.
+             * @default 0
+             */
+            share_in_8_bit: number;
             /**
              * Memory
              * @description The memory by policy: float32, and the policy of the job.
@@ -2750,6 +2756,28 @@ export interface components {
             scale: number;
         };
         /**
+         * Float8
+         * @description How tensors are scaled into the range of float8, under the policy `mixed_float8`.
+         */
+        Float8: {
+            /**
+             * Scaling
+             * @default delayed
+             * @enum {string}
+             */
+            scaling: "delayed" | "current";
+            /**
+             * Amax History
+             * @default 1024
+             */
+            amax_history: number;
+            /**
+             * Margin
+             * @default 0
+             */
+            margin: number;
+        };
+        /**
          * Focal
          * @description Cross-entropy times (1 - p)^`gamma`, for rare classes (Lin et al. 2017, arXiv:1708.02002).
          *
@@ -3489,6 +3517,15 @@ export interface components {
              * @enum {string}
              */
             dtype: "float32" | "float16" | "bfloat16";
+            /**
+             * Roles
+             * @default [
+             *       "forward",
+             *       "input_gradient",
+             *       "weight_gradient"
+             *     ]
+             */
+            roles: ("forward" | "input_gradient" | "weight_gradient")[];
         };
         /**
          * Package
@@ -3701,12 +3738,20 @@ export interface components {
              * @default float32
              * @enum {string}
              */
-            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
+            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
             /**
              * Overrides
              * @default []
              */
             overrides: components["schemas"]["Override"][];
+            /**
+             * @default {
+             *       "scaling": "delayed",
+             *       "amax_history": 1024,
+             *       "margin": 0
+             *     }
+             */
+            float8: components["schemas"]["Float8"];
         };
         /**
          * PrecisionMetric
@@ -4554,7 +4599,12 @@ export interface components {
             /**
              * @default {
              *       "policy": "float32",
-             *       "overrides": []
+             *       "overrides": [],
+             *       "float8": {
+             *         "amax_history": 1024,
+             *         "margin": 0,
+             *         "scaling": "delayed"
+             *       }
              *     }
              */
             precision: components["schemas"]["Precision"];
