@@ -86,6 +86,7 @@ def _row(
         variable_dtype=layer.variable_dtype,
         float32_reason=dtypes.float32_reason if dtypes is not None else None,
         requested_16_bit=dtypes is not None and dtypes.requested_16_bit,
+        products=dtypes.products if dtypes is not None else None,
     )
 
 

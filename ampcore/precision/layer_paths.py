@@ -13,6 +13,8 @@ from ampcore.precision.layer_products import has_own_call, replaced_calls
 from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
 _SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
+_LOOPS: Final = (keras.layers.RNN, keras.layers.TimeDistributed)
+"""The layers that call those inside them once for each time step."""
 
 Layer = Any
 Model = Any
@@ -40,7 +42,7 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
     seen: set[int] = set()
 
     def visit(
-        parent: Layer | None, ancestors: tuple[str, ...], output: bool
+        parent: Layer | None, ancestors: tuple[str, ...], output: bool, in_loop: bool
     ) -> Iterator[LayerEntry]:
         layers = children(model if parent is None else parent)
         for layer, name in zip(layers, _names(parent, layers), strict=True):
@@ -50,16 +52,22 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
             path = "/".join((*ancestors[:1], name))
             is_output = output or id(layer) in outputs
             if is_network(layer):
-                yield from visit(layer, (path, *ancestors), False)
+                yield from visit(layer, (path, *ancestors), False, in_loop)
                 continue
             computing = applied_layer(layer)
+            repeats = in_loop or isinstance(layer, _LOOPS)
             info = LayerInfo(
-                path, _kind(computing), is_output, _is_softmax(computing), has_own_call(computing)
+                path,
+                _kind(computing),
+                is_output,
+                _is_softmax(computing),
+                has_own_call(computing),
+                in_loop if computing is layer else repeats,
             )
             yield LayerEntry(layer, info, parent, ancestors)
-            yield from visit(layer, (path, *ancestors), is_output)
+            yield from visit(layer, (path, *ancestors), is_output, repeats)
 
-    return visit(None, (), False)
+    return visit(None, (), False, False)
 
 
 def children(layer: Layer) -> list[Layer]:

@@ -7,11 +7,12 @@ one layer object. Its config and its weights stay, so that a saved model needs o
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import keras
 import tensorflow as tf
 
+from ampcore.precision.float8_products import Float8Products, Float8Scaling
 from ampcore.precision.products import Product, Products
 from ampcore.spec.product_dtypes import ProductDtypes
 
@@ -21,6 +22,8 @@ Tensor = Any
 CONVOLUTIONS: Final = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 LAYERS: Final = (keras.layers.Dense, keras.layers.EinsumDense, *CONVOLUTIONS)
 """The layers whose products can be computed by role."""
+_INSTALLED: Final = "_ampcore_products"
+"""The attribute of a layer that holds its products."""
 
 
 def has_own_call(layer: Layer) -> bool:
@@ -40,17 +43,32 @@ class LayerProducts:
     """A layer, and the products that replace its own."""
 
     layer: Layer
-    products: Products
+    products: Products | Float8Products
 
     @classmethod
-    def of(cls, layer: Layer, dtypes: ProductDtypes, compute_dtype: str) -> "LayerProducts":
-        """The products of a layer in these dtypes, with outputs in `compute_dtype`."""
-        return cls(layer, Products(_product_of(layer), dtypes, compute_dtype))
+    def of(
+        cls,
+        layer: Layer,
+        dtypes: ProductDtypes,
+        compute_dtype: str,
+        scaling: Float8Scaling | None = None,
+    ) -> "LayerProducts":
+        """The products of a layer in these dtypes, with outputs in `compute_dtype`.
+
+        `scaling` has the scales of products in float8.
+        """
+        products = Products(_product_of(layer), dtypes, compute_dtype)
+        return cls(layer, products if scaling is None else Float8Products(products, scaling))
 
     def install(self) -> None:
         """Compute the layer's products by role from now on."""
         # As in `replaced_calls`.
-        self.layer.__dict__["call"] = self.call
+        self.layer.__dict__.update({"call": self.call, _INSTALLED: self})
+
+    @property
+    def scaling(self) -> Float8Scaling | None:
+        """The scales of products in float8."""
+        return self.products.scaling if isinstance(self.products, Float8Products) else None
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """What Keras computes in the layer's `call`, with other products."""
@@ -63,15 +81,20 @@ class LayerProducts:
         return outputs if layer.activation is None else layer.activation(outputs)
 
 
+def installed_products(model: Any) -> list[LayerProducts]:
+    """The products that were installed in the layers of a model."""
+    # Keras has no public attribute for all layers inside; it finds each layer once.
+    found = (vars(layer).get(_INSTALLED) for layer in model._flatten_layers())
+    return [products for products in found if products is not None]
+
+
 def _product_of(layer: Layer) -> Product:
     if isinstance(layer, keras.layers.Dense):
-        multiply: Product = keras.ops.matmul
-        return multiply
+        return cast(Product, keras.ops.matmul)
     if isinstance(layer, keras.layers.EinsumDense):
         return lambda inputs, kernel: keras.ops.einsum(layer.equation, inputs, kernel)
     if layer.padding != "causal":
-        convolve: Product = layer.convolution_op
-        return convolve
+        return cast(Product, layer.convolution_op)
     return lambda inputs, kernel: keras.ops.conv(
         inputs,
         kernel,

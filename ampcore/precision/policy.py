@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
+from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes
 from ampcore.precision.layer_paths import (
     LayerEntry,
@@ -38,7 +39,7 @@ from ampcore.spec.layer_dtypes import (
 )
 from ampcore.spec.precision import Override, Policy, Precision
 from ampcore.spec.problems import SpecValidationError, from_pydantic
-from ampcore.spec.product_dtypes import has_products
+from ampcore.spec.product_dtypes import ProductDtypes, has_products
 from ampcore.spec.text import join_names
 
 ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
@@ -117,7 +118,8 @@ def _precision(policy: str, overrides: Sequence[Override | Mapping[str, Any]]) -
 def layer_policies(precision: Precision, device: DeviceInfo | None = None) -> "LayerPolicies":
     """The dtype policies of a spec, with `auto` resolved for the device."""
     on_cpu = device is not None and device.kind == "cpu"
-    return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu)
+    has_float8 = device is not None and device.has_float8
+    return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu, has_float8)
 
 
 @dataclass
@@ -129,6 +131,8 @@ class LayerPolicies:
     """The policy, with `auto` resolved."""
     on_cpu: bool = False
     """Whether float16 layers get the workarounds for CPUs."""
+    has_float8: bool = False
+    """Whether the device multiplies 8-bit numbers; otherwise float8 is emulated."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
     """The dtypes by layer path, of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
@@ -187,9 +191,10 @@ class LayerPolicies:
         return InPlaceDtypes(
             [(layer, dtypes.policy) for layer, dtypes in rows if dtypes.policy != "float32"],
             [
-                LayerProducts.of(layer, dtypes.products, dtypes.compute_dtype)
-                for layer, dtypes in rows
-                if dtypes.products is not None and applied_layer(layer) is layer
+                self._products(entry.layer, entry.info.path, dtypes.products, dtypes.compute_dtype)
+                for entry in found
+                if (dtypes := wanted[id(entry.layer)]).products is not None
+                and applied_layer(entry.layer) is entry.layer
             ],
         )
 
@@ -210,15 +215,25 @@ class LayerPolicies:
                 float16_on_cpu.use_float32_kernel_gradient(made.layer)
             products = wanted[id(original)].products
             if products is not None and applied_layer(made.layer) is made.layer:
-                LayerProducts.of(made.layer, products, made.layer.compute_dtype).install()
+                self._products(
+                    made.layer, made.info.path, products, made.layer.compute_dtype
+                ).install()
+
+    def _products(
+        self, layer: Layer, path: str, dtypes: ProductDtypes, compute_dtype: str
+    ) -> LayerProducts:
+        scaling = None
+        if "float8" in dtypes.all:
+            scaling = Float8Scaling(path, self.precision.float8, native=self.has_float8)
+        return LayerProducts.of(layer, dtypes, compute_dtype, scaling)
 
     @property
     def compute_dtypes(self) -> frozenset[str]:
         """The 16-bit dtypes that some layer, or a product of it, computes in."""
-        found = {dtypes.compute_dtype for dtypes in self.layers.values()}
+        found: set[str] = {dtypes.compute_dtype for dtypes in self.layers.values()}
         for dtypes in self.layers.values():
-            found |= set(dtypes.products.all) if dtypes.products is not None else set()
-        return frozenset(found) - {"float32"}
+            found.update(dtypes.products.all if dtypes.products is not None else ())
+        return frozenset(found) - {"float32", "float8"}
 
     @property
     def kept_float32(self) -> dict[str, LayerDtypes]:

@@ -12,10 +12,19 @@ from typing import Final, Literal
 
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import COMPUTE_DTYPE, Dtype, Precision
-from ampcore.spec.product_dtypes import ProductDtypes, product_dtypes
+from ampcore.spec.product_dtypes import (
+    NotFloat8,
+    ProductDtypes,
+    base_product_dtype,
+    not_float8_reason,
+    product_dtypes,
+)
 
 Float32Reason = Literal["output", "softmax", "input", "embedding", "normalization", "level"]
 """Why a layer computes in float32 under a 16-bit policy."""
+
+NotFloat8Reason = Float32Reason | NotFloat8
+"""Why a layer does not compute in float8 under `mixed_float8`."""
 
 PURE_16_BIT_POLICIES: Final = frozenset({"float16", "bfloat16", "O3"})
 """The policies with 16-bit weights."""
@@ -54,6 +63,8 @@ class LayerInfo:
     """It is, or ends in, a softmax."""
     own_call: bool = False
     """A subclass of a Keras layer computes it in its own way."""
+    in_loop: bool = False
+    """It is inside a layer that calls it once for each time step."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,8 @@ class LayerDtypes:
     """An override asks for 16 bits and is not followed."""
     products: ProductDtypes | None = None
     """The dtypes of its matrix products; None: all are computed in `compute_dtype`."""
+    not_float8: NotFloat8Reason | None = None
+    """Under `mixed_float8`, why none of its products is computed in float8."""
 
     @property
     def policy(self) -> str:
@@ -111,9 +124,12 @@ def layer_dtypes(
     paths = (layer.path, *ancestors)
     override = _nearest_override(precision, paths)
     found = _whole_layer_dtypes(precision, policy, layer, override)
-    return replace(
-        found, products=product_dtypes(precision, layer, paths, override, found.compute_dtype)
-    )
+    base = base_product_dtype(policy, layer, override, found.compute_dtype)
+    products = product_dtypes(precision, layer, paths, override, found.compute_dtype, base)
+    if policy != "mixed_float8" or (products is not None and "float8" in products.all):
+        return replace(found, products=products)
+    reason = found.float32_reason or not_float8_reason(layer, override)
+    return replace(found, products=products, not_float8=reason)
 
 
 def _whole_layer_dtypes(

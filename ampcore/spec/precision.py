@@ -17,6 +17,7 @@ Policy = Literal[
     "float32",
     "mixed_float16",
     "mixed_bfloat16",
+    "mixed_float8",
     "float16",
     "bfloat16",
     "O0",
@@ -26,6 +27,8 @@ Policy = Literal[
     "auto",
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
+ProductDtype = Dtype | Literal["float8"]
+"""In float8, inputs and weights of a product are e4m3 numbers, and gradients e5m2 ones."""
 Role = Literal["forward", "input_gradient", "weight_gradient"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """The products of a layer with a kernel: of a training step, two are in the backward pass."""
@@ -37,6 +40,8 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
     "float32": "float32",
     "mixed_float16": "float16",
     "mixed_bfloat16": "bfloat16",
+    # It has float32's range: only the products that are scaled themselves have fewer exponents.
+    "mixed_float8": "bfloat16",
     "float16": "float16",
     "bfloat16": "bfloat16",
     "O0": "float32",
@@ -127,6 +132,18 @@ def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, 
     return overrides
 
 
+class Float8(SpecModel):
+    """How tensors are scaled into the range of float8, under the policy `mixed_float8`."""
+
+    scaling: Literal["delayed", "current"] = "delayed"
+    """`delayed`: by the largest magnitude of the last steps. `current`: by that of the tensor
+    itself, which takes another pass over it."""
+    amax_history: Annotated[int, Field(ge=1, le=4096)] = 1024
+    """With delayed scaling, the number of steps whose largest magnitudes are kept."""
+    margin: Annotated[int, Field(ge=0, le=8)] = 0
+    """Scales are smaller by 2^margin, which leaves room for values that grow."""
+
+
 class Precision(SpecModel):
     """The policy of the whole model, and overrides for layers."""
 
@@ -136,6 +153,7 @@ class Precision(SpecModel):
         Field(strict=False, max_length=256),
         AfterValidator(_check_regexes_together),
     ] = ()
+    float8: Float8 = Float8()
 
 
 class NoScale(SpecModel):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampcore import precision
-from ampcore.checkpoint import Checkpoint, match_arrays, nonfinite_names
+from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset, Examples
@@ -420,7 +420,7 @@ class Run:
         engine = self.session.engine or "graph"
         session = self._context.build_session(float32=True)
         variables, _ = session.split_loss_scales(arrays)
-        session.restore(match_arrays(variables, session.expected_arrays()), scales=False)
+        session.restore(session.match_variables(variables), scales=False)
         session.use_engine(engine, min(self.totals.steps, self._plan.total_steps - 1))
         self.recovery.mark_float32_fallback()
         self.emit_scale_table()

@@ -237,6 +237,15 @@ class Session:
         pairs = state.named_variables(self.networks, self.optimizers)
         return {name: (tuple(variable.shape), variable.dtype) for name, variable in pairs}
 
+    def match_variables(self, arrays: Mapping[str, NDArray[Any]]) -> state.Arrays:
+        """The arrays of all variables, copied perhaps in another precision, for `restore`.
+
+        Raises:
+            IncompatibleCheckpoint: They are not those of this session's variables.
+        """
+        expected = self.expected_arrays()
+        return match_arrays(state.with_amax_histories(arrays, expected), expected)
+
     def split_loss_scales(
         self, arrays: Mapping[str, NDArray[Any]]
     ) -> tuple[state.Arrays, state.Arrays]:

@@ -121,7 +121,10 @@ class TrainStep:
             self.loss_scales,
             states,
             groups,
-            _changed_variables(self.task.networks, before, found.state_updates),
+            chain(
+                _changed_variables(self.task.networks, before, found.state_updates),
+                _next_histories(self.task.networks, found.amaxes),
+            ),
             lowering=self._lowering,
             norms=norms,
             recompute_gradients=found.recompute_gradients,
@@ -158,3 +161,12 @@ def _changed_variables(
     for network, *values in zip(networks, before, after, strict=True):
         rows = zip(network.model.non_trainable_variables, *values, strict=True)
         yield from ((variable, new) for variable, old, new in rows if new is not old)
+
+
+def _next_histories(
+    networks: Sequence[Network], amaxes: Sequence[Sequence[Tensor]]
+) -> Iterator[tuple[Any, Tensor]]:
+    """The amax histories of float8 layers, with their next values."""
+    for network, own in zip(networks, amaxes, strict=True):
+        for scaling, amax in zip(network.float8_scalings, own, strict=True):
+            yield scaling.history, scaling.next_history(amax)

@@ -632,9 +632,15 @@ export interface components {
             flops_per_step: number;
             /**
              * Share In 16 Bit
-             * @description The share of these FLOPs in 16 bits, from 0 to 1.
+             * @description The share of these FLOPs in 16 bits or fewer, from 0 to 1.
              */
             share_in_16_bit: number;
+            /**
+             * Share In 8 Bit
+             * @description The share of these FLOPs in float8, from 0 to 1.
+             * @default 0
+             */
+            share_in_8_bit: number;
             /**
              * Memory
              * @description The memory by policy: float32, and the policy of the job.
@@ -3438,6 +3444,28 @@ export interface components {
             scale: number;
         };
         /**
+         * Float8
+         * @description How tensors are scaled into the range of float8, under the policy `mixed_float8`.
+         */
+        Float8: {
+            /**
+             * Scaling
+             * @default delayed
+             * @enum {string}
+             */
+            scaling: "delayed" | "current";
+            /**
+             * Amax History
+             * @default 1024
+             */
+            amax_history: number;
+            /**
+             * Margin
+             * @default 0
+             */
+            margin: number;
+        };
+        /**
          * Focal
          * @description Cross-entropy times (1 - p)^`gamma`, for rare classes (Lin et al. 2017, arXiv:1708.02002).
          *
@@ -4398,12 +4426,20 @@ export interface components {
              * @default float32
              * @enum {string}
              */
-            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
+            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
             /**
              * Overrides
              * @default []
              */
             overrides: components["schemas"]["Override"][];
+            /**
+             * @default {
+             *       "scaling": "delayed",
+             *       "amax_history": 1024,
+             *       "margin": 0
+             *     }
+             */
+            float8: components["schemas"]["Float8"];
         };
         /**
          * PrecisionMetric
@@ -5284,7 +5320,12 @@ export interface components {
             /**
              * @default {
              *       "policy": "float32",
-             *       "overrides": []
+             *       "overrides": [],
+             *       "float8": {
+             *         "amax_history": 1024,
+             *         "margin": 0,
+             *         "scaling": "delayed"
+             *       }
              *     }
              */
             precision: components["schemas"]["Precision"];
@@ -5470,7 +5511,7 @@ export interface components {
              * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run.
              * @default null
              */
-            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
             /**
              * Steps
              * @description Steps of each job; null: as in the spec.
@@ -5533,7 +5574,7 @@ export interface components {
              * @description null: float32 and the mixed policies that the devices can run.
              * @default null
              */
-            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
             /**
              * Steps
              * @description Steps of each job.

@@ -308,6 +308,24 @@ def test_a_gpu_too_old_for_the_policy_is_a_warning(found, gpu, policy, capabilit
     assert code not in found(on=gpu(8, 0), precision=precision)
 
 
+def test_float8_is_emulated_on_a_device_without_it(found, cpu, gpu):
+    precision = {"policy": "mixed_float8"}
+    for device in (cpu, gpu(8, 0)):
+        assert found(on=device, precision=precision)["float8_emulated"].severity == "warning"
+    assert "float8_emulated" not in found(on=gpu(8, 9), precision=precision)
+    assert "float8_emulated" not in found(on=cpu, precision={"policy": "float32"})
+
+
+def test_products_in_float8_need_multiples_of_16(found, gpu):
+    model = {"kind": "mlp", "hidden": [40, 48]}
+    precision = {"policy": "mixed_float8"}
+    findings = found(on=gpu(), model=model, precision=precision)
+    assert findings["dimension_not_multiple_of_16"].data["nearest"] == [32, 48]
+    override = {"layers": "dense_1", "dtype": "bfloat16"}
+    wide = found(on=gpu(), model=model, precision=precision | {"overrides": [override]})
+    assert "dimension_not_multiple_of_16" not in wide
+
+
 @pytest.mark.parametrize(
     ("policy", "code"), [("mixed_float16", "float16_on_cpu"), ("bfloat16", "bfloat16_on_cpu")]
 )
