@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import Row, Select, and_, func, or_, select, update
 from sqlalchemy.orm import Session
@@ -116,7 +116,7 @@ def page(
         at, study_id = before
         earlier = and_(Study.created_at == at, Study.id < study_id)
         statement = statement.where(or_(Study.created_at < at, earlier))
-    return cast(Sequence[Row[Any]], session.execute(statement).all())
+    return session.execute(statement).all()
 
 
 _LARGE: Final = ("spec", "answer", "options", "facts", "policies")

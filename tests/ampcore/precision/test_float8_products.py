@@ -208,7 +208,7 @@ def test_each_layer_outside_of_float8_has_a_reason():
     policies.apply(model)
     reasons = {path: dtypes.not_float8 for path, dtypes in policies.layers.items()}
     assert {
-        "each": "kind",
+        "each": "loop",
         "each/inside": "loop",
         "attention": "kind",
         "attention/query": None,
