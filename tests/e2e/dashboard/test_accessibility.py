@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 pytestmark = pytest.mark.xdist_group("dashboard")
 
 AXE = Path(__file__).parents[3] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+FITS_JS = "() => document.documentElement.scrollWidth <= window.innerWidth"
 PHONE: ViewportSize = {"width": 375, "height": 900}
 PAGES = {
     "jobs": ("#/jobs", "Jobs"),
@@ -51,7 +52,7 @@ def test_a_page_is_accessible_and_fits_a_phone(open_page: Callable[..., Page], n
     assert accessibility_violations(page) == []
     page.set_viewport_size(PHONE)
     # The page may draw its plots again in the next frame.
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+    page.wait_for_function(FITS_JS)
     assert page.evaluate("window.innerWidth") == PHONE["width"]
     assert accessibility_violations(page) == []
 
