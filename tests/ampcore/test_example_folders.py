@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from ampcore.__main__ import app
 from tests.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.xdist_group("stack")  # which has the forked Python, too
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OPTIONS = {
     "pictures": ("--dataset", "shapes=shapes"),

@@ -1,6 +1,5 @@
 """One stack of real processes for all tests of a group, reset before each test."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -66,8 +65,6 @@ def cluster(shared_cluster: Callable[[], Cluster]) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def reference_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+def reference_run() -> RunResult:
     """The undisturbed run that all others must equal; trained once per test session."""
-    own = tmp_path_factory.getbasetemp()
-    parallel = "PYTEST_XDIST_WORKER" in os.environ
-    return train((own.parent if parallel else own) / "undisturbed")
+    return train()

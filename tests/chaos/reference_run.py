@@ -1,10 +1,7 @@
 """The job of most chaos tests, and the undisturbed run whose result it must equal."""
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +9,7 @@ import numpy as np
 from ampclient import Artifact, Job
 from ampcore.spec import JobSpec, State
 from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import decode
 from tests.chaos.programs import scripted_values
-from tests.waiting import wait_until
 
 PACE = float(os.environ.get("AMPCORE_TEST_PACE", "1"))
 """The simulated speed of the machine: with 10 a job has a tenth of the steps, with 0.1 a trainer
@@ -44,21 +39,6 @@ SPEC: dict[str, Any] = {
 }
 TINY: dict[str, Any] = {**SPEC, "name": "tiny", "train": {"steps": 10, "checkpoint_every_s": None}}
 
-TRAIN_SCRIPT = """
-import pathlib
-import sys
-from ampcore import JobSpec, StepBlock, Trainer
-from ampcore.telemetry.codec import encode
-
-blocks = []
-result = Trainer(JobSpec.from_file(sys.argv[1])).run(on_block=blocks.append)
-steps, digest = map(pathlib.Path, sys.argv[2:])
-steps.write_bytes(encode(StepBlock.concat(blocks)))
-unfinished = digest.with_suffix(".unfinished")
-unfinished.write_text(result.weights_digest)
-unfinished.rename(digest)
-"""
-
 
 @dataclass(frozen=True)
 class RunResult:
@@ -68,20 +48,13 @@ class RunResult:
     weights_digest: str
 
 
-def train(folder: Path) -> RunResult:
-    """Train SPEC in a separate process, without a service.
+def train() -> RunResult:
+    """Train SPEC in this process, without a service."""
+    from ampcore.train import Trainer
 
-    When another process has already started in this folder, wait for its result.
-    """
-    job, steps, digest = folder / "job.json", folder / "steps", folder / "weights_digest"
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        wait_until(digest.exists, "another process has finished the run")
-    else:
-        job.write_text(JobSpec.parse(SPEC).model_dump_json())
-        subprocess.run([sys.executable, "-c", TRAIN_SCRIPT, job, steps, digest], check=True)
-    return RunResult(decode(steps.read_bytes()), digest.read_text())
+    blocks: list[StepBlock] = []
+    result = Trainer(JobSpec.parse(SPEC)).run(on_block=blocks.append)
+    return RunResult(StepBlock.concat(blocks), result.weights_digest)
 
 
 def scripted_reference() -> RunResult:

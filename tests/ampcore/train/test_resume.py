@@ -31,7 +31,16 @@ JOBS = {
         "data": NO_VALIDATION,
     },
     "batch norm, 16 bit": {
-        "model": {"kind": "resnet", "depth": 8, "width": 4},
+        "model": {
+            "kind": "layers",
+            "layers": [
+                {"layer": "Conv2D", "filters": 4, "kernel_size": 3, "strides": 2},
+                {"layer": "BatchNormalization"},
+                {"layer": "ReLU"},
+                {"layer": "Flatten"},
+                {"layer": "Dense", "units": "classes"},
+            ],
+        },
         "data": NO_VALIDATION | {"shuffle": False},
         "precision": {"policy": "mixed_bfloat16"},
     },

@@ -1,4 +1,4 @@
-"""A job of ten million steps, and a page that stays open."""
+"""A job of three million steps, and a page that stays open."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
-STEPS = 10_000_000
+STEPS = 3_000_000
 MAX_POINTS = 1000
 POLLS = 120
 POLL_MS = 2000
@@ -46,7 +46,7 @@ def telemetry(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def long_job(stack: Any, telemetry: Any) -> str:
-    """The id of a job with ten million stored steps."""
+    """The id of a job with three million stored steps."""
     database = Database(f"sqlite:///{stack.data / 'ampcore.sqlite'}")
     try:
         return str(telemetry.create_finished_job(database, STEPS))
@@ -54,7 +54,7 @@ def long_job(stack: Any, telemetry: Any) -> str:
         database.close()
 
 
-def test_each_plot_of_ten_million_steps_has_at_most_1000_points(
+def test_each_plot_of_a_long_run_has_at_most_1000_points(
     open_signed_in: Any, long_job: str, telemetry: Any
 ) -> None:
     page = open_signed_in(f"#/jobs/{long_job}")
