@@ -59,7 +59,10 @@ def _parse_inner(value: object) -> Layer:
 
 
 class TimeDistributed(Layer):
-    """A layer that is applied to every step of a sequence, with the same weights."""
+    """A layer that is applied to every step of a sequence, with the same weights.
+
+    The sequence has at most 256 steps: Keras makes the operations of the layer once for each.
+    """
 
     layer: Literal["TimeDistributed"] = "TimeDistributed"
     of: Annotated[

@@ -100,6 +100,13 @@ def test_without_a_worker_that_has_the_package_the_job_waits(api, add_worker, en
     assert submit(api, model=with_options(units=0)).status_code == 201
 
 
+def test_nothing_is_refused_while_a_worker_has_not_reported_its_packages(api, add_worker):
+    add_worker("a", [TOWERS])
+    add_worker("new", None)
+    assert submit(api, model=with_options(units=0)).status_code == 201
+    assert submit(api, model=MODEL | {"name": "new_in_its_version"}).status_code == 201
+
+
 def test_options_that_one_of_several_workers_accepts_are_accepted(api, add_worker):
     add_worker("old", [TOWERS])
     add_worker("new", [entry("models", "towers", units={"type": "integer"}, depth={})])

@@ -139,6 +139,13 @@ def test_a_schema_that_cannot_be_used_is_not_used(schema):
         schema_problems(schema, {"name": "a" * 40 + "b"}, "")
 
 
+@pytest.mark.filterwarnings("ignore:Automatically retrieving:DeprecationWarning")
+def test_a_schema_that_a_schema_names_is_not_read(tmp_path):
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(NotChecked):
+        schema_problems({"$ref": (tmp_path / "other.json").as_uri()}, {}, "")
+
+
 def test_options_that_would_take_long_to_check_are_not_checked():
     deep: Any = {}
     for _ in range(20):
