@@ -79,9 +79,9 @@ def test_the_model_of_memory_agrees_with_the_preflight_at_other_batches():
 
 def searched(fits, **more):
     """The batches that a search tries, if `fits` says which ones do not die of memory."""
-    device = more.pop("device", "gpu")
+    device, memory = more.pop("device", "gpu"), more.pop("memory_bytes", 2**20)
     options = CapacityOptions(policies=["mixed_float16"], **more)
-    question = Question(SPEC, options, ("mixed_float16",), device, 2**20)
+    question = Question(SPEC, options, ("mixed_float16",), device, memory)
     kind, results = CapacityKind(), {}
     while new := [job for job in kind.jobs(question, results) if job.key not in results]:
         for job in new:
@@ -115,10 +115,11 @@ def test_no_batch_fits():
 
 
 def test_a_cpu_never_tries_more_than_the_prediction():
-    tried, answer = searched(lambda batch: True, device="cpu")
+    tried, answer = searched(lambda batch: True, device="cpu", memory_bytes=100_000)
     [policy] = answer.policies
-    assert max(tried) <= policy.predicted
-    assert policy.limited_by in ("memory", "data")
+    assert policy.predicted < 1432
+    assert max(tried) == policy.predicted == policy.largest_batch
+    assert policy.limited_by == "memory"
 
 
 def test_the_data_limits_the_batch():
