@@ -6,7 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from ampcore.api.jobs import CloneChanges, Extension, JobChanges
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
 from ampcore.spec.tracked import TrackedSpec
@@ -103,6 +103,13 @@ EXTEND_BODY: Final[dict[str, Any]] = {
         "required": True,
         "description": "How much longer to train.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
+    }
+}
+PROFILE_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": False,
+        "description": "How many steps to profile.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="ProfileRequest")}}},
     }
 }
 TEXT: Final = {"type": "string"}
@@ -225,7 +232,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
-        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, Problem, ProblemDetail),
+        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ProfileRequest),
+        *(Problem, ProblemDetail),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

@@ -25,6 +25,9 @@ PREFLIGHT = "ampcore.preflight"
 CONVERSION = "ampcore.conversion"
 """Turns a Keras model into a spec; the client imports it only when it is given one."""
 
+PROFILE_TEXT = "ampcore.profile.report_text"
+"""Formats the report of a profile, without TensorFlow."""
+
 ISOLATION = "ampcore.isolation"
 """Confines a trainer process; imports only the standard library."""
 
@@ -41,7 +44,7 @@ ALLOWED = {
     "service": SHARED_PACKAGES,
     "server": (*SHARED_PACKAGES, API, PREFLIGHT, ISOLATION, "store", "service"),
     "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, CONVERSION),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, CONVERSION, PROFILE_TEXT),
     "migrations": ("store",),
 }
 """What each package may import of the others."""

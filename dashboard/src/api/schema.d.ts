@@ -524,7 +524,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "profile" | "warning";
         /**
          * ExtensibleKindList
          * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
@@ -3768,6 +3768,22 @@ export interface components {
             keys: boolean;
         };
         /**
+         * Profile
+         * @description Profiles some steps: where their time goes, and how much of it is truly in 16 bit.
+         */
+        Profile: {
+            /**
+             * Start
+             * @default 10
+             */
+            start: number;
+            /**
+             * Steps
+             * @default 10
+             */
+            steps: number;
+        };
+        /**
          * RandomBrightness
          * @description Adds up to `factor` of the value range to all pixels.
          */
@@ -4111,6 +4127,8 @@ export interface components {
              * @default 1
              */
             devices: number;
+            /** @default null */
+            profile: components["schemas"]["Profile"] | null;
         };
         /**
          * Segmentation
@@ -4667,6 +4685,19 @@ export interface components {
              * @example 5
              */
             epochs: number;
+        };
+        /**
+         * ProfileRequest
+         * @description Which steps of a running job to profile: the next ones.
+         */
+        ProfileRequest: {
+            /**
+             * Steps
+             * @description The number of steps.
+             * @default 10
+             * @example 10
+             */
+            steps: number;
         };
         /**
          * ProblemDetail
