@@ -9,8 +9,8 @@ A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; t
 read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
 SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
 folder. Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
-it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The process
-never outlives its supervisor: it exits when standard input ends.
+it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The
+process never outlives its supervisor: it exits when standard input ends.
 """
 
 import argparse

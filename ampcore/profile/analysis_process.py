@@ -6,10 +6,24 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import ampcore
 from ampcore.profile.analysis import CONTEXT, REPORT, STARTED, write_report
 from ampcore.profile.operations import ProfileContext
 
 MODULE: Final = "ampcore.profile.analysis"
+PROGRAM: Final = """
+import importlib.util, runpy, sys
+_, package, module, *arguments = sys.argv
+spec = importlib.util.spec_from_file_location(
+    "ampcore", package + "/__init__.py", submodule_search_locations=[package]
+)
+sys.modules["ampcore"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["ampcore"])
+sys.argv[1:] = arguments
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+"""Runs a module of this package. An isolated trainer may read the package, but not the folder
+around it, in which Python would look for the package."""
 MAX_WALL_S: Final = 900.0
 """Longer than its CPU time allows, unless the machine is busy."""
 
@@ -74,6 +88,8 @@ class AnalysisProcess:
             return STARTED.encode(), f"it took longer than {MAX_WALL_S:g} s".encode()
 
     def _read_report(self, output: bytes, log: bytes) -> dict[str, Any]:
+        if self._process is not None and self._process.returncode:
+            sys.stderr.write(log.decode(errors="replace"))
         if STARTED.encode() not in output:
             write_report(self.folder)
         if not (self.folder / REPORT).exists():
@@ -85,9 +101,10 @@ class AnalysisProcess:
 
 def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     """The process; None where no process may be started."""
+    package = str(Path(ampcore.__file__).parent)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(folder)],
+            [sys.executable, "-c", PROGRAM, package, MODULE, str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -215,6 +215,11 @@ class FakeServer:
                 return self._stop(job, "stopping", "cancelled")
             case "POST", "pause":
                 return self._stop(job, "pausing", "paused")
+            case "POST", "profile":
+                if job["state"] != "running":
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                self.profiled.append((job["id"], json.loads(request.content)["steps"]))
+                return httpx.Response(200, json=job)
             case "POST", ("resume" | "retry"):
                 if job["state"] not in QUEUED_AGAIN[action]:
                     return problem(409, "conflict", f"The job is {job['state']}.")
