@@ -80,6 +80,19 @@ class BaseJob(JobRecords, Generic[J]):
         return await self._send(requests.pause_job(self.id), **options)
 
     @operation
+    async def profile(self, steps: int = 10, **options: Unpack[RequestOptions]) -> J:
+        """Profile the next steps of the running job; `profile_report` returns the result.
+
+        Args:
+            steps: How many steps to profile, 1 to 200.
+            options: Of the request.
+
+        Raises:
+            Conflict: The job is not running.
+        """
+        return await self._send(requests.profile_job(self.id, steps), **options)
+
+    @operation
     async def resume(self, **options: Unpack[RequestOptions]) -> J:
         """Queue the paused job again; it resumes from its checkpoint.
 

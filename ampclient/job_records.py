@@ -1,10 +1,12 @@
 """Reads the records of a job: events, attempts, logs and files."""
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
 
 from ampclient import requests
 from ampclient._request_options import RequestOptions
@@ -120,6 +122,23 @@ class JobRecords(JobStream):
         return await self._transport.send(requests.list_artifacts(self.id), **options)
 
     @operation
+    async def profile_report(self, **options: Unpack[RequestOptions]) -> dict[str, Any] | None:
+        """The report of the job's newest profile, as docs/reference/profile.md describes it.
+
+        None if there is none yet.
+        """
+        artifacts = await self._transport.send(requests.list_artifacts(self.id), **options)
+        reports = [a for a in artifacts if a.kind == "profile" and a.path.endswith("/report.json")]
+        if not reports:
+            return None
+        with TemporaryDirectory(prefix="ampctl-profile-") as folder:
+            target = target_path(reports[-1], Path(folder))
+            file = artifact_file(self.id, reports[-1])
+            await download(self._transport, file, target, _ignore_progress)
+            report: dict[str, Any] = json.loads(target.read_bytes())
+        return report
+
+    @operation
     async def download(
         self,
         path: str | None = None,
@@ -151,3 +170,7 @@ class JobRecords(JobStream):
             file = artifact_file(self.id, artifact)
             await download(self._transport, file, target, partial(on_progress, artifact))
         return [target for _, target in targets]
+
+
+def _ignore_progress(size_bytes: int) -> None:
+    """A report is small."""

@@ -8,8 +8,9 @@ a device (docs/adr/0029). With `--frames-fd N` it is one trainer, in a sandbox
 A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; then, after it has
 read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
 SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
-folder. On SIGTERM it saves a checkpoint and writes STOPPED. Standard output and error are a log for
-people. The process never outlives its supervisor: it exits when standard input ends.
+folder. Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
+it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The
+process never outlives its supervisor: it exits when standard input ends.
 """
 
 import argparse
@@ -23,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, Final
+from queue import SimpleQueue
+from typing import Any, BinaryIO, Final
 
 from ampcore import __version__, environment, fork_server, packages
 from ampcore.spec import JobSpec, Reason, SpecValidationError
@@ -75,14 +77,17 @@ def _run(frames_fd: int, is_standby: bool) -> int:
     """Run a trainer: warm up, wait for a job, train it, and return the exit code."""
     with os.fdopen(frames_fd, "wb") as frames:
         write_frame(frames, _describe_process(train_warmup_job=is_standby))
-        line = _read_line()
+        supervisor = _Input()
+        line = supervisor.read_line()
         if line is None:
             return 0
         fork_server.set_process_name(fork_server.TRAINER_NAME)
         stop, done = threading.Event(), threading.Event()
+        messages: SimpleQueue[Any] = SimpleQueue()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        threading.Thread(target=_exit_when_input_ends, args=[done], daemon=True).start()
-        last = _train(line, frames, stop)
+        reading = [supervisor, done, messages]
+        threading.Thread(target=_read_messages, args=reading, daemon=True).start()
+        last = _train(line, frames, stop, messages)
         done.set()
         write_frame(frames, last)
     return 1 if last.type is FrameType.FAILED else 0
@@ -107,7 +112,9 @@ def _describe_process(*, train_warmup_job: bool) -> Frame:
     return Frame(FrameType.READY, {"hardware": described, "versions": versions})
 
 
-def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
+def _train(
+    line: bytes, frames: BinaryIO, stop: threading.Event, messages: SimpleQueue[Any]
+) -> Frame:
     """Train the job in a line of JSON and return the frame that ends it."""
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
@@ -125,7 +132,13 @@ def _train(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
             init=job.get("init"),
         )
         frame_writer.scale_health = lambda: trainer.scale_health
-        result = trainer.run(frame_writer.block, frame_writer.event, stop.is_set)
+
+        def should_stop() -> bool:
+            while not messages.empty():
+                trainer.request_profile(messages.get()["profile"]["steps"])
+            return stop.is_set()
+
+        result = trainer.run(frame_writer.block, frame_writer.event, should_stop)
     except BrokenPipeError:
         os._exit(1)  # the supervisor is gone
     except SpecValidationError as error:
@@ -182,22 +195,30 @@ def _encode_plainly(block: StepBlock) -> bytes:
     return array_codec.encode({name: block[name] for name in block.names})
 
 
-def _read_line() -> bytes | None:
-    """One line from standard input; None when it ends before the line does."""
-    # Unbuffered: the thread that waits for the end of the input reads the rest.
-    line = b""
-    while b"\n" not in line:
-        piece = os.read(STDIN, 65_536)
-        if not piece:
-            return None
-        line += piece
-    return line.partition(b"\n")[0]
+class _Input:
+    """Standard input by lines, unbuffered, so that nothing of it is read before it is needed."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def read_line(self) -> bytes | None:
+        """The next line; None when the input ends before the line does."""
+        while b"\n" not in self._rest:
+            piece = os.read(STDIN, 65_536)
+            if not piece:
+                return None
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
 
 
-def _exit_when_input_ends(done: threading.Event) -> None:
-    """Exit when the supervisor closes standard input, unless the job is done."""
-    while os.read(STDIN, 65_536):
-        pass
+def _read_messages(supervisor: _Input, done: threading.Event, messages: SimpleQueue[Any]) -> None:
+    """Read a line of JSON for each request of the supervisor.
+
+    Exits when the supervisor closes standard input, unless the job is done.
+    """
+    while (line := supervisor.read_line()) is not None:
+        messages.put(json.loads(line))
     if not done.is_set():
         os._exit(1)
 

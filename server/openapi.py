@@ -6,7 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from ampcore.api.jobs import CloneChanges, Extension, JobChanges
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.api.studies import CapacityStudy, PrecisionStudy
 from ampcore.spec import JobSpec
@@ -128,6 +128,13 @@ STUDY_BODY: Final[dict[str, Any]] = {
                 },
             }
         },
+    }
+}
+PROFILE_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": False,
+        "description": "How many steps to profile.",
+        "content": {"application/json": {"schema": {"$ref": REF.format(model="ProfileRequest")}}},
     }
 }
 TEXT: Final = {"type": "string"}
@@ -252,16 +259,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
-        *(
-            JobSpec,
-            TrackedSpec,
-            JobChanges,
-            CloneChanges,
-            Extension,
-            Problem,
-            ProblemDetail,
-            *STUDIES,
-        ),
+        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ProfileRequest),
+        *(Problem, ProblemDetail, *STUDIES),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

@@ -16,6 +16,7 @@ from store.tables import Artifact
 
 CHECKPOINT: Final = "checkpoint"
 MODEL: Final = "model"
+PROFILE: Final = "profile"
 REPORT: Final = "report"
 SIGNATURE: Final = "signature"
 WEIGHTS: Final = "weights"

@@ -1,5 +1,6 @@
 """Operations on jobs by users: create, read, edit, cancel, pause, resume, retry, delete."""
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,7 @@ from store.tables import EventRow, Job
 
 CANCEL: Final = "cancel"
 PAUSE: Final = "pause"
+PROFILE: Final = "profile"
 
 DEFAULT_QUEUE: Final = "default"
 """The queue that every worker serves by default."""
@@ -210,6 +212,30 @@ def request_pause(session: Session, job_id: str) -> Job | None:
         )
         return waiting or change_state(session, job_id, State.PAUSING, requested=PAUSE)
     return None
+
+
+def request_profile(session: Session, job_id: str, *, steps: int) -> Job | None:
+    """Request a profile of the next steps from a running job's worker.
+
+    A second request replaces one that the worker has not read yet. Returns the updated job; None
+    if there is no such job or it is not running.
+    """
+    # The random part tells two requests for the same number of steps apart.
+    requested = f"{PROFILE}:{steps}:{secrets.token_hex(2)}"
+    statement = (
+        update(Job)
+        .where(Job.id == job_id, Job.state == State.RUNNING)
+        .values(requested=requested, updated_at=now())
+        .returning(Job)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def profile_steps(requested: str | None) -> int | None:
+    """The number of steps that `request_profile` asked for; None for another request."""
+    name, _, rest = (requested or "").partition(":")
+    return int(rest.partition(":")[0]) if name == PROFILE else None
 
 
 def resume(session: Session, job_id: str) -> Job | None:

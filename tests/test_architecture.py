@@ -28,6 +28,9 @@ CONVERSION = "ampcore.conversion"
 LAB = "ampcore.lab"
 """What studies ask and answer, without TensorFlow."""
 
+PROFILE_TEXT = "ampcore.profile.report_text"
+"""Formats the report of a profile, without TensorFlow."""
+
 ISOLATION = "ampcore.isolation"
 """Confines a trainer process; imports only the standard library."""
 
@@ -45,7 +48,7 @@ ALLOWED = {
     "service": SHARED_PACKAGES,
     "server": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, ISOLATION, "store", "service"),
     "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, CONVERSION),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, CONVERSION, PROFILE_TEXT),
     "migrations": ("store",),
 }
 """What each package may import of the others."""

@@ -23,7 +23,7 @@ from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, MODEL, SIGNATURE, WEIGHTS, StoredFile
+from store.artifacts import CHECKPOINT, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 ARTIFACT_KINDS: Final = {EventType.CHECKPOINT_SAVED: CHECKPOINT, EventType.MODEL_SAVED: MODEL}
 MAX_FILES_NAMED: Final = 10_000
 """With `max_bytes`, files that later events name are not uploaded."""
+MAX_PROFILE_FILES: Final = 3
+"""The report and two traces."""
 CHECKPOINTS_KEPT: Final = 2
 """Recorded checkpoints of a job, over all its attempts."""
 
@@ -53,6 +55,13 @@ class Upload:
     step: int | None = None
     folder: Path | None = None
     """None: the trainer's output folder."""
+
+
+def profile_files(event: Event) -> Sequence[str]:
+    """The files of a profile's event, at most `MAX_PROFILE_FILES`."""
+    files = event.data.get("files")
+    found = files if isinstance(files, list) else []
+    return [file for file in found if isinstance(file, str)][:MAX_PROFILE_FILES]
 
 
 def _counts(upload: Upload) -> bool:
@@ -110,7 +119,8 @@ class ArtifactUploader:
     def on_event(self, event: Event) -> None:
         """Upload the files that a committed event names, if it names some."""
         kind, signature = ARTIFACT_KINDS.get(event.type), event.data.get("signature")
-        if self.max_bytes is not None and (kind or signature):
+        names_files = kind or signature or event.type is EventType.PROFILE
+        if self.max_bytes is not None and names_files:
             self._files_named += 1
             if self._files_named > MAX_FILES_NAMED:  # each takes memory, and lines of the log
                 return
@@ -118,6 +128,9 @@ class ArtifactUploader:
             self.enqueue(Upload(kind, event.data["file"], event.step))
         if signature:
             self.enqueue(Upload(SIGNATURE, signature, event.step))
+        if event.type is EventType.PROFILE:
+            for file in profile_files(event):
+                self.enqueue(Upload(PROFILE, file, event.step))
         if event.type is EventType.MODEL_SAVED and (weights := event.data.get("weights")):
             self.enqueue(Upload(WEIGHTS, weights, event.step))
 

@@ -29,6 +29,7 @@ from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
 from worker.object_download import data_url, fetch_object
 from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.profile_request import ProfileForwarder
 from worker.sandbox import needs_sandbox
 from worker.sandbox_monitor import SandboxMonitor, Violation
 from worker.sandbox_plan import SandboxMissing
@@ -100,6 +101,7 @@ class JobAttempt:
             context.self_fence_s,
             time.monotonic() + remaining_s,
         )
+        self._profile_forwarder = ProfileForwarder()
         self._ready: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -273,6 +275,7 @@ class JobAttempt:
                 )
             oom_kills.sample()
             pending_stop = self._stop_if_requested(process, pending_stop)
+            self._profile_forwarder.forward(self._writer.requested, process)
         remaining_frames = process.end(
             pending_stop.remaining_s(time.monotonic(), at_most=self._context.grace_s)
         )

@@ -114,6 +114,12 @@ class TrainerProcess:
         if self._is_registered:
             self._send_job()
 
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message to a trainer that has its job; one that has ended never reads it."""
+        if self._is_registered and not self._is_ended:
+            with suppress(BrokenPipeError):
+                _write_all(self._stdin, json.dumps(message).encode() + b"\n")
+
     def read_frames(self, timeout_s: float) -> list[Frame]:
         """Read the frames that arrive within the timeout, and log output into `log_capture`.
 

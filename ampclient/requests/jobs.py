@@ -118,6 +118,11 @@ def pause_job(job_id: str) -> JsonRequest[JobView]:
     return _post(job_path(job_id, "pause"), headers=idempotency_header())
 
 
+def profile_job(job_id: str, steps: int) -> JsonRequest[JobView]:
+    """Profile the next steps of a running job."""
+    return _post(job_path(job_id, "profile"), body={"steps": steps}, headers=idempotency_header())
+
+
 def resume_job(job_id: str) -> JsonRequest[JobView]:
     """Queue a paused job again."""
     return _post(job_path(job_id, "resume"), headers=idempotency_header())

@@ -225,6 +225,12 @@ class Extension(RequestModel):
     )
 
 
+class ProfileRequest(RequestModel):
+    """Which steps of a running job to profile: the next ones."""
+
+    steps: int = Field(default=10, ge=1, le=200, description="The number of steps.", examples=[10])
+
+
 class CloneChanges(RequestModel):
     """The changes to the spec of a clone."""
 

@@ -25,6 +25,9 @@ REPORT: Final = "report.json"
 PERFETTO: Final = "trace.json.gz"
 """The trace in the format of Chrome, for ui.perfetto.dev."""
 
+STARTED: Final = "started"
+"""What the process prints first: before, it could not be started or import its modules."""
+
 MAX_MEMORY_BYTES: Final = 4 * 2**30
 MAX_CPU_S: Final = 600
 MAX_FILE_BYTES: Final = 2**30
@@ -66,6 +69,8 @@ def _replace(file: Path, data: bytes) -> None:
 def main() -> int:
     """Analyse the folder in the first argument; returns the exit code."""
     folder = Path(sys.argv[1])
+    sys.stdout.write(STARTED)
+    sys.stdout.flush()
     limit_resources(MAX_MEMORY_BYTES, MAX_CPU_S, MAX_FILE_BYTES)
     os.nice(NICENESS)
     write_report(folder)

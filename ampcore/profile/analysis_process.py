@@ -6,10 +6,24 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.profile.analysis import CONTEXT, REPORT
+import ampcore
+from ampcore.profile.analysis import CONTEXT, REPORT, STARTED, write_report
 from ampcore.profile.operations import ProfileContext
 
 MODULE: Final = "ampcore.profile.analysis"
+PROGRAM: Final = """
+import importlib.util, runpy, sys
+_, package, module, *arguments = sys.argv
+spec = importlib.util.spec_from_file_location(
+    "ampcore", package + "/__init__.py", submodule_search_locations=[package]
+)
+sys.modules["ampcore"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["ampcore"])
+sys.argv[1:] = arguments
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+"""Runs a module of this package. An isolated trainer may read the package, but not the folder
+around it, in which Python would look for the package."""
 MAX_WALL_S: Final = 900.0
 """Longer than its CPU time allows, unless the machine is busy."""
 
@@ -33,41 +47,67 @@ class AnalysisProcess:
     def __init__(self, folder: Path, last_step: int, context: ProfileContext) -> None:
         self.folder, self.last_step = folder, last_step
         (folder / CONTEXT).write_text(json.dumps(context.to_json()), encoding="utf-8")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        self._process = _start(folder)
 
     @property
     def has_ended(self) -> bool:
         """Whether the report is there, or never will be."""
-        return self._process.poll() is not None
+        return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
         """End it without a report."""
-        self._process.kill()
-        self._process.communicate()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
 
     def wait(self) -> dict[str, Any]:
         """Wait for its end and return the report.
 
-        A process that ended early may have written the report before.
+        A process that ended early may have written the report before. Where no process can be
+        started, as in a sandbox, the report is written here, without the trace for Perfetto, whose
+        converter may abort the process that calls it.
 
         Raises:
             ProfileFailed: There is none.
         """
         try:
-            _, log = self._process.communicate(timeout=MAX_WALL_S)
+            return self._read_report(*self._output())
+        except (OSError, ValueError) as error:
+            raise ProfileFailed(f"the trace could not be analysed: {error}") from None
+        finally:
+            (self.folder / CONTEXT).unlink(missing_ok=True)
+
+    def _output(self) -> tuple[bytes, bytes]:
+        """What the process has printed: STARTED unless it could not start, and its errors."""
+        if self._process is None:
+            return b"", b""
+        try:
+            return self._process.communicate(timeout=MAX_WALL_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            log = b""
-        (self.folder / CONTEXT).unlink(missing_ok=True)
-        try:
-            report: dict[str, Any] = json.loads((self.folder / REPORT).read_bytes())
-        except (OSError, ValueError):
+            return STARTED.encode(), f"it took longer than {MAX_WALL_S:g} s".encode()
+
+    def _read_report(self, output: bytes, log: bytes) -> dict[str, Any]:
+        if self._process is not None and self._process.returncode:
+            sys.stderr.write(log.decode(errors="replace"))
+        if STARTED.encode() not in output:
+            write_report(self.folder)
+        if not (self.folder / REPORT).exists():
             lines = log.decode(errors="replace").strip().splitlines()
-            cause = lines[-1] if lines else f"exit code {self._process.returncode}"
-            raise ProfileFailed(f"the trace could not be analysed: {cause}") from None
+            raise ValueError(lines[-1] if lines else "its process ended without a message")
+        report: dict[str, Any] = json.loads((self.folder / REPORT).read_bytes())
         return report
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes] | None:
+    """The process; None where no process may be started."""
+    package = str(Path(ampcore.__file__).parent)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, package, MODULE, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError:
+        return None

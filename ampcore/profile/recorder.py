@@ -28,8 +28,8 @@ FOLDER: Final = "profile"
 """In the output folder of a run: a folder for each profile."""
 WARMUP_STEPS: Final = 2
 """The first steps of a process allocate memory and choose kernels: they are never profiled."""
-HOST_TRACER_LEVEL: Final = 2
-"""Operations, but no events of thread pools."""
+HOST_TRACER_LEVEL: Final = 3
+"""All operations: at 2, TensorFlow leaves out those that it has found to be cheap."""
 FAILED: Final = "profile_failed"
 NOT_TAKEN: Final = "profile_not_taken"
 

@@ -52,17 +52,18 @@ class Action:
 
 CANCEL: Final = Action("cancel", frozenset(State) - {State.SUCCEEDED, State.FAILED})
 PAUSE: Final = Action("pause", frozenset(State) - TERMINAL - {State.STOPPING})
+PROFILE: Final = Action("profile", frozenset({State.RUNNING}))
 RESUME: Final = Action("resume", frozenset({State.PAUSED}))
 RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
 DELETE: Final = Action("delete", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
 EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
-WORKER_ACTIONS: Final = (PAUSE, RESUME, RETRY, CLONE, EXTEND)
+WORKER_ACTIONS: Final = (PAUSE, PROFILE, RESUME, RETRY, CLONE, EXTEND)
 """Actions that need a worker, which a tracked run does not have."""
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
-ACTIONS: Final = (CANCEL, PAUSE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND)
+ACTIONS: Final = (CANCEL, PAUSE, PROFILE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND)
 
 
 def get_visible_job(session: Session, job_id: str, principal: Principal) -> tables.Job:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 from pydantic import ValidationError
 
-from ampcore.api.jobs import CloneChanges, Extension, JobChanges, RequestModel
+from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest, RequestModel
 from ampcore.spec.problems import from_pydantic
 from server.deps import DocumentDep, OptionalDocumentDep
 from server.errors import RequestInvalid
@@ -25,6 +25,10 @@ async def _epochs(document: DocumentDep) -> int:
     return _parse(Extension, document).epochs
 
 
+async def _profile_steps(document: OptionalDocumentDep) -> int:
+    return _parse(ProfileRequest, document).steps
+
+
 def _parse(model: type[R], document: Any) -> R:
     """Raises RequestInvalid with every mistake."""
     try:
@@ -39,3 +43,5 @@ CloneChangesDep = Annotated[dict[str, Any], Depends(_clone_changes)]
 """The value of each dotted path to change, from the body of POST /jobs/{job_id}/clone."""
 EpochsDep = Annotated[int, Depends(_epochs)]
 """The number of further epochs, from the body of POST /jobs/{job_id}/extend."""
+ProfileStepsDep = Annotated[int, Depends(_profile_steps)]
+"""The number of steps, from the body of POST /jobs/{job_id}/profile."""

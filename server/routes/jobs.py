@@ -22,12 +22,13 @@ from server.jobs.actions import (
     CANCEL,
     EDIT,
     PAUSE,
+    PROFILE,
     RESUME,
     RETRY,
     JobActionsDep,
 )
 from server.jobs.listing import JobListQueryDep
-from server.jobs.request_models import CloneChangesDep, EpochsDep, JobChangesDep
+from server.jobs.request_models import CloneChangesDep, EpochsDep, JobChangesDep, ProfileStepsDep
 from server.jobs.submission import submit_clone, submit_extension, submit_spec
 from server.openapi import (
     CLONE_BODY,
@@ -37,6 +38,7 @@ from server.openapi import (
     EXTEND_BODY,
     IDEMPOTENCY_KEY_PARAMETER,
     JOB_ID_PARAMETER,
+    PROFILE_BODY,
     SPEC_BODY,
     accepted_response,
     problems,
@@ -148,6 +150,23 @@ def cancel(job_id: JobId, actions: JobActionsDep) -> Response:
 def pause(job_id: JobId, actions: JobActionsDep) -> Response:
     """Pause a job: a queued one immediately, a running one after a checkpoint."""
     return actions.change(PAUSE, job_id, jobs.request_pause, later=State.PAUSING)
+
+
+@router.post(
+    "/{job_id}/profile",
+    summary="Profile a running job",
+    response_model=Job,
+    responses=problems(404, 409),
+    openapi_extra=PROFILE_BODY,
+)
+def profile(job_id: JobId, steps: ProfileStepsDep, actions: JobActionsDep) -> Response:
+    """Profile the next steps of a running job.
+
+    Its event `profile` names the files with the report and the traces. A profile is lost if the
+    job is paused or its worker dies before.
+    """
+    change = partial(jobs.request_profile, steps=steps)
+    return actions.change(PROFILE, job_id, change, steps=steps)
 
 
 @router.post(

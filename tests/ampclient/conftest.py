@@ -219,6 +219,11 @@ class FakeServer:
                 return self._stop(job, "stopping", "cancelled")
             case "POST", "pause":
                 return self._stop(job, "pausing", "paused")
+            case "POST", "profile":
+                if job["state"] != "running":
+                    return problem(409, "conflict", f"The job is {job['state']}.")
+                self._profile(job["id"], json.loads(request.content)["steps"])
+                return httpx.Response(200, json=job)
             case "POST", ("resume" | "retry"):
                 if job["state"] not in QUEUED_AGAIN[action]:
                     return problem(409, "conflict", f"The job is {job['state']}.")
@@ -271,6 +276,18 @@ class FakeServer:
             **fields,
         }
         return self.jobs[job_id]
+
+    def _profile(self, job_id: str, steps: int) -> None:
+        """Write a report, and the event that names it."""
+        facts = {"first_step": 7, "steps": steps, "step_s": 0.01, "busy_s": 0.01}
+        run = {"policy": "mixed_float16", "engine": "graph", "device": {"kind": "cpu", "name": ""}}
+        shares = dict.fromkeys(("of_promised", "of_matrices", "of_step", "casts", "tensor_cores"))
+        tables = {name: [] for name in ("phases", "dtypes", "operations", "kernels", "findings")}
+        report = {**facts, **run, **tables, "sixteen_bit": shares}
+        name = "attempt-1/profile/step-7/report.json"
+        self.files.setdefault(job_id, {})[name] = json.dumps(report).encode()
+        event = {"seq": 900, "attempt": 1, "step": 7, "type": "profile", "data": {}}
+        self.streams.setdefault(job_id, []).append(("event", {**event, "created_at": NOW}))
 
     def add_steps(self, job_id: str, count: int, **values: Any) -> None:
         """Add this many steps; `values` replaces columns of the last one."""
@@ -491,7 +508,8 @@ class FakeServer:
 
 def artifact(path: str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
-    facts = {"path": path, "kind": "model", "step": None, "attempt": 1, "sha256": digest}
+    kind = "profile" if "/profile/" in path else "model"
+    facts = {"path": path, "kind": kind, "step": None, "attempt": 1, "sha256": digest}
     return {**facts, "size_bytes": len(content), "created_at": NOW}
 
 

@@ -53,6 +53,10 @@ class Child:
         """Read up to the next frame of a kind."""
         return next(frame for frame in self.frames() if frame.type is kind)
 
+    def request_profile(self, steps: int) -> None:
+        """Ask a trainer that has its job for a profile."""
+        self._stdin.write(json.dumps({"profile": {"steps": steps}}).encode() + b"\n")
+
     def send(
         self, spec: Any, output_dir: Path, data_root: str | None = None, *, resume: bool = False
     ) -> None:

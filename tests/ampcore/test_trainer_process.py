@@ -87,6 +87,20 @@ def test_sigterm_stops_the_job_at_the_end_of_a_block(start, job, tmp_path):
     assert not list(tmp_path.glob("*.keras"))
 
 
+def test_a_running_job_is_profiled_on_request(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path)
+    process.next(FrameType.STEPS)
+    process.request_profile(3)
+    while (event := process.next(FrameType.EVENT)).header["event"] != "profile":
+        pass
+    report = json.loads((tmp_path / event.header["data"]["file"]).read_bytes())
+    assert report["steps"] == event.header["data"]["steps"] == 3
+    assert report["operations"]
+    os.kill(process.pid, signal.SIGTERM)
+    assert list(process.frames())[-1].type is FrameType.STOPPED
+
+
 def test_a_stopped_job_resumes_from_its_checkpoint_on_request(start, job, tmp_path):
     process = start()
     process.send(job(**ENDLESS), tmp_path)

@@ -103,6 +103,19 @@ def good(trainer: Trainer) -> None:
     trainer.succeed()
 
 
+def profiles_on_request(trainer: Trainer) -> None:
+    """Wait for a request, and write a report of as many steps as it names."""
+    begin_and_write_steps(trainer)
+    steps_wanted = json.loads(sys.stdin.readline())["profile"]["steps"]
+    folder = trainer.folder / "profile" / "step-10"
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps({"steps": steps_wanted}))
+    (folder / "profile.xplane.pb").write_text("a trace")
+    files = [f"profile/step-10/{name}" for name in ("report.json", "profile.xplane.pb")]
+    trainer.event("profile", 9, file=files[0], files=files)
+    trainer.succeed()
+
+
 def read_dataset(trainer: Trainer) -> Path:
     [(name, path)] = trainer.job["datasets"].items()
     file = Path(path)

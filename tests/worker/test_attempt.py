@@ -74,6 +74,26 @@ def test_the_model_and_a_report_are_uploaded(start: Start, tmp_path: Path) -> No
     assert running.events("state")[-1].seq > report.seq  # the outcome follows the uploads
 
 
+def test_a_requested_profile_reaches_the_trainer_and_its_files_are_uploaded(
+    start: Start, until_running: Wait, tmp_path: Path
+) -> None:
+    running = start("profiles_on_request")
+    until_running(running)
+    with running.database.write() as session:
+        assert jobs.request_profile(session, running.job_id, steps=7) is not None
+    job = running.ended()
+    assert job.state == State.SUCCEEDED
+    profile = [file for file in running.files() if file.kind == "profile"]
+    assert [file.path for file in profile] == [
+        "attempt-1/profile/step-10/report.json",
+        "attempt-1/profile/step-10/profile.xplane.pb",
+    ]
+    report = tmp_path / "artifacts" / job.id / profile[0].path
+    assert json.loads(report.read_text()) == {"steps": 7}
+    with running.database.write() as session:
+        assert jobs.request_profile(session, running.job_id, steps=7) is None
+
+
 def test_a_permanent_failure_waits_for_the_upload_of_its_checkpoint(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5451,6 +5451,19 @@ export interface components {
             epochs: number;
         };
         /**
+         * ProfileRequest
+         * @description Which steps of a running job to profile: the next ones.
+         */
+        ProfileRequest: {
+            /**
+             * Steps
+             * @description The number of steps.
+             * @default 10
+             * @example 10
+             */
+            steps: number;
+        };
+        /**
          * ProblemDetail
          * @description One problem of a request: its JSON pointer, the expected and the received value.
          */

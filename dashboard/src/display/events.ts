@@ -1,12 +1,12 @@
 // The text of an event; the events table shows its data as well.
 import type { Event, JsonObject } from "../api/types.ts";
-import { bytes, duration, number, lossScale } from "./format.ts";
+import { bytes, duration, number, lossScale, percent } from "./format.ts";
 import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
   "state", "edited", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
   "scale_growth", "rollback", "float32_fallback", "epoch", "evaluation", "stopped_early", "checkpoint_saved",
-  "scale_table", "model_saved", "warning",
+  "scale_table", "model_saved", "profile", "warning",
 ] as const;
 
 type Data = Record<string, unknown>;
@@ -28,6 +28,10 @@ const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   evaluation: (data) => Object.keys(data).filter(isMetric)
     .map((name) => `${name} ${metricValue(name, data[name] as number)}`).join(", ") + (data["best"] === true ? " (the best so far)" : ""),
   data_fetched: (data) => `Data read from ${text(data["url"])} (${bytes(data["size_bytes"] as number)}).`,
+  profile: (data) => {
+    const share = (data["sixteen_bit"] as Record<string, number | null> | undefined)?.["of_step"];
+    return `Profiled ${text(data["steps"])} steps from step ${text(data["first_step"])} on: ${percent(share)} of the time in 16 bit.`;
+  },
   checkpoint_saved: (data) => `Saved${data["size_bytes"] ? ` ${bytes(data["size_bytes"] as number)}` : ""}${durationText(data)}.`,
 };
 

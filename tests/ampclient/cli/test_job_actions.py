@@ -148,3 +148,19 @@ def test_extend_with_a_key_queues_one_job(ampctl, server):
     command = ("extend", "a", "--epochs", "3", "--idempotency-key", "once")
     assert ampctl(*command).out == ampctl(*command).out
     assert len(server.jobs) == 2
+
+
+def test_a_profile_of_the_next_steps_is_requested_awaited_and_printed(ampctl, server):
+    server.add_job("r", state="running")
+    result = ampctl("profile", "r", "--steps", "5")
+    assert (result.code, result.out.splitlines()[0]) == (0, "steps        7 to 11, 10 ms each")
+    assert result.err == "Profiling 5 steps of job r …\n"
+    assert ampctl("profile", "r", "--last", "--json").json()["steps"] == 5
+
+
+def test_a_job_that_is_not_running_cannot_be_profiled(ampctl, server):
+    server.add_job("a", state="succeeded")
+    result = ampctl("profile", "a")
+    assert result.code == 1
+    assert "(conflict, HTTP 409)" in result.err
+    assert ampctl("profile", "a", "--last").err == "The job has no profile.\n"

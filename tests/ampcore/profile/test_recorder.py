@@ -152,11 +152,21 @@ def test_another_profiler_in_the_process_costs_only_the_profile(tmp_path):
 
 
 def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
-    monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "ampcore.no_such_module")
-    result, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path)
+    script = "from ampcore.profile import analysis\nprint(analysis.STARTED)\nexit('no memory')\n"
+    (tmp_path / "dying.py").write_text(script)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "dying")
+    result, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path / "run")
     assert result.steps == 10
     assert events["warning"].data["code"] == recorder.FAILED
-    assert "no_such_module" in events["warning"].data["message"]
+    assert "no memory" in events["warning"].data["message"]
+
+
+def test_where_no_process_can_start_the_report_has_no_trace_for_perfetto(tmp_path, monkeypatch):
+    monkeypatch.setattr("ampcore.profile.analysis_process.sys.executable", "/no/such/python")
+    _, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path)
+    names = [name.rpartition("/")[2] for name in events["profile"].data["files"]]
+    assert names == [analysis.REPORT, analysis.TRACE]
 
 
 def test_a_converter_that_aborts_loses_only_the_trace_for_perfetto(tmp_path, monkeypatch):

@@ -9,10 +9,12 @@ HEALTHY: dict[str, Any] = {
     "data": {"kind": "digits", "batch_size": 32},
     "optimizer": {"kind": "adam", "learning_rate": 0.002},
     "train": {"steps": 1500, "seed": 1},
+    "runtime": {"profile": {"start": 10, "steps": 5}},
 }
 SKIPPING: dict[str, Any] = {
     **HEALTHY,
     "name": "skipping",
+    "runtime": {},
     "precision": {"policy": "mixed_float16"},
     # 2^24 is too high: the first steps overflow; growing every 200 steps it overflows again.
     "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 200},

@@ -164,6 +164,7 @@ def test_each_tab_of_a_job_shows_its_content(open_signed_in: Any, finished_jobs:
         "Events": "overflow",
         "Log": "Follow",
         "Preflight": "Computed in 16 bits",
+        "Profile": "No profile yet",
         "Attempts": "Wait",
         "Files": "report",
         "Spec": "growth_interval",
@@ -171,6 +172,24 @@ def test_each_tab_of_a_job_shows_its_content(open_signed_in: Any, finished_jobs:
     for name, words in parts.items():
         page.get_by_role("navigation", name="Job details").get_by_text(name).click()
         expect(page.get_by_role("main")).to_contain_text(words)
+
+
+def test_a_profile_has_bars_sortable_tables_and_downloads(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    healthy, _ = finished_jobs
+    page = open_signed_in(f"#/jobs/{healthy.id}?tab=profile")
+    expect(page.get_by_role("rowheader", name="backward")).to_be_visible()
+    expect(page.get_by_role("rowheader", name="float32")).to_be_visible()
+    table = page.get_by_role("region", name="Operations, per step")
+    first = table.locator("tbody tr").first
+    table.get_by_role("button", name="Operation").click()
+    descending = first.inner_text()
+    table.get_by_role("button", name="Operation").click()
+    expect(first).not_to_have_text(descending)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Trace for Perfetto").click()
+    assert download.value.suggested_filename.endswith("trace.json.gz")
 
 
 def test_the_log_hides_what_tensorflow_prints_when_it_starts(

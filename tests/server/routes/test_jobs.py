@@ -172,6 +172,7 @@ def test_a_failed_job_shows_its_reason(api, make_job):
         "cancel": "queued:cancelled paused:cancelled cancelled:cancelled "
         "starting:stopping running:stopping pausing:stopping stopping:stopping",
         "pause": "queued:paused paused:paused starting:pausing running:pausing pausing:pausing",
+        "profile": "running:running",
         "resume": "paused:queued",
         "retry": "failed:queued cancelled:queued",
     }.items(),
@@ -588,3 +589,18 @@ def test_an_unknown_job_is_not_found(api, job_id, what):
     json = {} if method == "PATCH" else None
     answer = api.client.request(method, f"/api/v1/jobs/{job_id}{rest}", json=json)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_profile_is_requested_for_a_number_of_steps(api, make_job, database):
+    job = make_job(State.RUNNING).id
+    for steps in ({}, {"steps": 200}):
+        assert api.client.post(f"/api/v1/jobs/{job}/profile", json=steps).status_code == 200
+        with database.read() as session:
+            requested = jobs.get(session, job).requested
+        assert jobs.profile_steps(requested) == steps.get("steps", 10)
+
+
+@pytest.mark.parametrize("body", [{"steps": 0}, {"steps": 201}, {"steps": "10"}, {"step": 1}])
+def test_a_wrong_number_of_steps_is_refused(api, make_job, body):
+    answer = api.client.post(f"/api/v1/jobs/{make_job(State.RUNNING).id}/profile", json=body)
+    assert answer.status_code == 422

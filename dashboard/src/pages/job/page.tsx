@@ -15,17 +15,18 @@ import { Log } from "./log.tsx";
 import { OwnCode } from "./own-code.tsx";
 import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
+import { Profile } from "./profile.tsx";
 import { SpecText } from "./spec-text.tsx";
 import type { TabProps } from "./tab-props.ts";
 
 const LIVE_MS = 2000;
 const ENDED_MS = 10_000;
 const TABS = [
-  ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
+  ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"], ["profile", "Profile"],
   ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
-const WORKER_TABS: ReadonlySet<string> = new Set(["preflight", "files"]);
+const WORKER_TABS: ReadonlySet<string> = new Set(["preflight", "profile", "files"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -74,6 +75,7 @@ function Tab({ name, ...props }: TabProps & { name: string }) {
     case "events": return <EventsTab {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;
+    case "profile": return <Profile {...props} />;
     case "attempts": return <Attempts {...props} />;
     case "files": return <Files {...props} />;
     case "spec": return <SpecText {...props} />;

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Artifact } from "../api/types.ts";
+import { profilesOf, shortName, shortTime, sortedBy } from "./profile.ts";
+
+const file = (path: string, kind = "profile") => ({ path, kind }) as Artifact;
+
+test("the files of each profile belong together, the newest profile first", () => {
+  const first = ["report.json", "profile.xplane.pb"].map((name) => file(`attempt-1/profile/step-2/${name}`));
+  const second = [file("attempt-1/profile/step-20/report.json")];
+  const found = profilesOf([...first, file("attempt-1/report.json", "report"), ...second]);
+  assert.deepEqual(found.map((one) => one.files), [second, first]);
+});
+
+test("a profile whose report is not stored yet is left out", () => {
+  assert.deepEqual(profilesOf([file("attempt-1/profile/step-2/profile.xplane.pb")]), []);
+});
+
+test("a time has the unit in which it is one or more", () => {
+  assert.deepEqual([2, 0.0123, 4.5e-6, 2e-9, 0].map(shortTime), ["2 s", "12.3 ms", "4.5 µs", "2 ns", "0 ns"]);
+});
+
+test("a name is shown without the scopes of loop and phase", () => {
+  assert.equal(shortName("while/body/while/phase.forward/dense/MatMul"), "dense/MatMul");
+  assert.equal(shortName("while/body/gradient_tape/while/phase.forward/dense/MatMul"), "grad: dense/MatMul");
+});
+
+test("rows are sorted by numbers and by texts, and empty values come last", () => {
+  const rows = [{ a: 2, b: "x" }, { a: 10, b: null }, { a: 1, b: "y" }];
+  assert.deepEqual(sortedBy(rows, "a", true).map((row) => row.a), [10, 2, 1]);
+  assert.deepEqual(sortedBy(rows, "b", true).map((row) => row.b), ["y", "x", null]);
+  assert.deepEqual(sortedBy(rows, "b", false).map((row) => row.b), ["x", "y", null]);
+});
