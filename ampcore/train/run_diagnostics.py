@@ -10,7 +10,7 @@ from ampcore.diagnostics.range_sampler import RangeSampler
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
-from ampcore.spec.telemetry import Ranges
+from ampcore.spec.telemetry import RangeSampling
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
@@ -26,7 +26,7 @@ class RunDiagnostics:
         total_steps: The length of the run.
     """
 
-    def __init__(self, session: Session, ranges: Ranges, total_steps: int) -> None:
+    def __init__(self, session: Session, ranges: RangeSampling, total_steps: int) -> None:
         self._session = session
         replay = Replay(session.task, session.loss_scales, session.step.accumulate)
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
