@@ -1,6 +1,6 @@
 """Records the outputs of all layers of a task while its losses are traced."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
@@ -46,6 +46,13 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
             if tf.is_tensor(tensor) and tensor.dtype.is_floating and tensor.graph is graph:
                 outputs.append(LayerOutput(layer_ref, tensor))
 
+    with replaced_calls(task, lambda ref, call: _recording(call, ref, record)):
+        yield outputs
+
+
+@contextmanager
+def replaced_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) -> Iterator[None]:
+    """A context in which every layer's `call` is replaced by `replace(layer, call)`."""
     watched = [
         (found.layer, LayerRef(network.name, found.info.path, found.info.kind))
         for network in task.networks
@@ -54,16 +61,15 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
     for layer, layer_ref in watched:
         # Keras has no hooks: an attribute of the object hides the method of its class until it is #
         # deleted below. __dict__ avoids __setattr__, with which Keras would track it.
-        layer.__dict__["call"] = _recording(layer.call, layer_ref, record)
+        layer.__dict__["call"] = wraps(layer.call)(replace(layer_ref, layer.call))
     try:
-        yield outputs
+        yield
     finally:
         for layer, _ in watched:
             del layer.__dict__["call"]
 
 
 def _recording(call: Any, layer_ref: LayerRef, record: Any) -> Any:
-    @wraps(call)
     def recorded(*args: Any, **kwargs: Any) -> Any:
         result = call(*args, **kwargs)
         record(layer_ref, result)

@@ -27,6 +27,7 @@ from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
 from ampcore.train.feed import feed_for
+from ampcore.train.first_step import FirstStep
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.loop import EngineName, engine_name
@@ -211,6 +212,21 @@ class Trainer:
     def scale_health(self) -> str | None:
         """The health of the loss scale; None before the run begins."""
         return self._current_run.diagnostics.scale_health if self._current_run else None
+
+    def first_step(self) -> FirstStep:
+        """The job before its first step, to measure it without training.
+
+        Raises:
+            TrainingError: The data or the model cannot be loaded.
+        """
+        spec = self.spec
+        with _memory_errors():
+            device = hardware.select(spec.runtime.device)
+            keras.utils.set_random_seed(spec.train.seed)
+            dataset = self._job.load_data()
+            session = _run_context(self._job, dataset, hardware.device_info(device)).build_session()
+            self._job.set_initial_weights(session.task)
+            return FirstStep(session)
 
     def run(
         self,
