@@ -3,14 +3,18 @@
 `python -m ampcore check job.yaml` estimates its cost and checks for known problems beforehand.
 `python -m ampcore explain FOLDER STEP` says what a skipped or unusual step was due to.
 `python -m ampcore profile job.yaml` shows where the time of some steps goes.
+`python -m ampcore ranges job.yaml` and `perturb job.yaml` measure its first step: which layers a
+number format would harm.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is invalid, 130 it was interrupted.
 """
 
 import json
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
@@ -23,6 +27,10 @@ from ampcore.spec.stored_files import DIGEST_PREFIX
 from ampcore.spec.text import plural
 from ampcore.spec.yaml_document import parse_yaml
 from ampcore.telemetry.json_values import json_safe
+
+if TYPE_CHECKING:
+    from ampcore.telemetry.number_formats import NumberFormat
+    from ampcore.train.first_step import FirstStep
 
 FAILED: Final = 1
 BAD_SPEC: Final = 2
@@ -65,6 +73,13 @@ CodeFolder = Annotated[
         "worker confines them, this command does not.",
         exists=True,
         file_okay=False,
+    ),
+]
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", help="The number format: float16, bfloat16, float8_e4m3fn or float8_e5m2."
     ),
 ]
 
@@ -253,6 +268,97 @@ def profile(
             typer.echo(f"The report and the traces are in {output}.")
 
 
+@app.command()
+def ranges(
+    file: SpecFile,
+    *,
+    number_format: FormatOption = "float16",
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Measure the first step of the job in FILE: variances, and what a number format would do."""
+    spec, datasets = _load_spec(file, settings, code), _parse_datasets(dataset_files or [])
+    limits = _parse_format(number_format)
+    with (
+        capture_native_log() as stderr,
+        _first_step(spec, data_root, datasets, code, stderr) as first,
+    ):
+        sample = first.ranges()
+    from ampcore.first_step_text import range_lines
+    from ampcore.telemetry.range_report import range_report
+    from ampcore.telemetry.unit_scaling import unit_scales
+
+    report, scales = range_report([sample], limits), unit_scales(sample)
+    if as_json:
+        document = {
+            "report": report.to_json() if report else None,
+            "unit_scales": [one.to_json() for one in scales],
+            "sample": sample.to_json(),
+        }
+        typer.echo(json.dumps(json_safe(document)))
+    elif report is not None:
+        typer.echo("\n".join(range_lines(report, scales)))
+
+
+@app.command()
+def perturb(
+    file: SpecFile,
+    *,
+    number_format: FormatOption = "float16",
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Round one layer at a time to a number format, and measure the change of the gradients."""
+    spec, datasets = _load_spec(file, settings, code), _parse_datasets(dataset_files or [])
+    limits = _parse_format(number_format)
+    with (
+        capture_native_log() as stderr,
+        _first_step(spec, data_root, datasets, code, stderr) as first,
+    ):
+        found = first.perturb(limits.name)
+    from ampcore.first_step_text import perturbation_lines
+
+    if as_json:
+        layers = [one.to_json() for one in found]
+        document = {"number_format": limits.name, "layers": layers}
+        typer.echo(json.dumps(json_safe(document)))
+    else:
+        typer.echo("\n".join(perturbation_lines(found, limits.name)))
+
+
+def _parse_format(name: str) -> "NumberFormat":
+    """The number format with this name; exits if there is none."""
+    from ampcore.telemetry.number_formats import NUMBER_FORMATS
+
+    if name not in NUMBER_FORMATS:
+        _exit_with(f"--format {name}: expected one of {', '.join(NUMBER_FORMATS)}.", BAD_SPEC)
+    return NUMBER_FORMATS[name]
+
+
+@contextmanager
+def _first_step(
+    spec: JobSpec,
+    data_root: Path | None,
+    datasets: dict[str, Path],
+    code: Path | None,
+    stderr: TextIO,
+) -> Iterator["FirstStep"]:
+    """The first step of the job, not trained; exits if it cannot be set up or measured."""
+    from ampcore.errors import TrainingError
+    from ampcore.train import Trainer
+
+    try:
+        yield Trainer(spec, data_root, datasets=datasets, bundle=code).first_step()
+    except TrainingError as error:
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
+
+
 def _load_spec(file: str, settings: list[str] | None, code: Path | None = None) -> JobSpec:
     """The spec in a file; exits if it is not valid. With `code` it need not name a bundle."""
     try:
@@ -336,7 +442,10 @@ def _train(
         _exit_with(
             f"Interrupted after {plural(result.steps, 'step')}; {advice}", INTERRUPTED, stderr
         )
-    return result.to_json(), str(result.model_file) if result.model_file else None
+    summary = result.to_json()
+    if sentences := progress.range_sentences:
+        summary["ranges"] = sentences
+    return summary, str(result.model_file) if result.model_file else None
 
 
 def _check(

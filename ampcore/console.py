@@ -18,6 +18,9 @@ from rich.progress import (
 from ampcore.spec.text import plural
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.metrics import metrics_of
+from ampcore.telemetry.number_formats import BFLOAT16, FLOAT16
+from ampcore.telemetry.range_report import range_report
+from ampcore.telemetry.range_samples import RangeSample
 
 PRINT_INTERVAL_S: Final = 5.0
 """Seconds between two plain lines about steps."""
@@ -39,6 +42,13 @@ class RunProgress:
         self._total: int | None = None
         self._skipped = 0
         self._printed_at = -PRINT_INTERVAL_S
+        self._samples: list[RangeSample] = []
+
+    @property
+    def range_sentences(self) -> dict[str, str]:
+        """By 16-bit number format, what it would do to the layers; empty without samples."""
+        reports = (range_report(self._samples, limits) for limits in (FLOAT16, BFLOAT16))
+        return {found.number_format: found.sentence for found in reports if found is not None}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -69,6 +79,8 @@ class RunProgress:
             case EventType.STARTED:
                 self._total = event.data["total_steps"]
                 self._progress.update(self._task, total=self._total)
+            case EventType.RANGES:
+                self._samples.append(RangeSample.from_json(event.step or 0, event.data))
             case EventType.EVALUATION:
                 steps = plural((event.step or 0) + 1, "step")
                 self._print(f"{self._name}: after {steps}: {_evaluation(event.data)}")

@@ -36,6 +36,7 @@ SKIPPING_JOB: Final[dict[str, Any]] = {
     "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 150},
     "optimizer": {"kind": "adam", "learning_rate": 0.001},
     "train": {"steps": 4000, "seed": 1},
+    "telemetry": {"ranges": {"growth": 1.5, "max_time_share": None}},
 }
 FAILING_JOB: Final[dict[str, Any]] = {
     "name": "fixed scale, too high",
@@ -86,7 +87,7 @@ def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
     """The address fragment of every page, by the name of its screenshot."""
     shown, failed = jobs["skipping"].id, jobs["failed"].id
     compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
-    tabs = ("events", "log", "preflight", "attempts", "files", "spec")
+    tabs = ("ranges", "events", "log", "preflight", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",
         "job": f"#/jobs/{shown}",

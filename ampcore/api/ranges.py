@@ -62,10 +62,19 @@ class LayerOverride(ApiModel):
     dtype: str
 
 
+class FormatWindow(ApiModel):
+    """The exponents of the numbers of a format."""
+
+    min_subnormal: int = Field(description="Of the smallest number.")
+    min_normal: int = Field(description="Of the smallest number with all bits.")
+    max: int = Field(description="Of the largest number.")
+
+
 class FormatReport(ApiModel):
     """What a number format would do to the sampled steps."""
 
     number_format: str
+    window: FormatWindow
     samples: int
     first_step: int
     last_step: int

@@ -1,6 +1,6 @@
 """Records the outputs of all layers of a task while its losses are traced."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
@@ -47,19 +47,25 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
             if tf.is_tensor(tensor) and tensor.dtype.is_floating and tensor.graph is graph:
                 outputs.append(LayerOutput(layer_ref, tensor))
 
+    with replaced_layer_calls(task, lambda ref, call: _recording(call, ref, record)):
+        yield outputs
+
+
+@contextmanager
+def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) -> Iterator[None]:
+    """A context in which every layer's `call` is replaced by `replace(layer, call)`."""
     watched = [
         (found.layer, LayerRef(network.name, found.info.path, found.info.kind))
         for network in task.networks
         for found in walk_layers(network.model)
     ]
     with replaced_calls(
-        (layer, _recording(layer.call, layer_ref, record)) for layer, layer_ref in watched
+        (layer, wraps(layer.call)(replace(layer_ref, layer.call))) for layer, layer_ref in watched
     ):
-        yield outputs
+        yield
 
 
 def _recording(call: Any, layer_ref: LayerRef, record: Any) -> Any:
-    @wraps(call)
     def recorded(*args: Any, **kwargs: Any) -> Any:
         result = call(*args, **kwargs)
         record(layer_ref, result)

@@ -57,7 +57,7 @@ class RangeProbe:
 
     def __init__(self, task: Task, accumulate: int = 1) -> None:
         self.task, self._accumulate = float32_view(task), accumulate
-        self._dtypes = _layer_dtypes(task)
+        self._dtypes = layer_dtypes(task)
         self._owners = variable_owners(task)
         self._rows: list[_Row] = []
         self._strides: list[int] = []
@@ -207,11 +207,11 @@ def measure(flat: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     magnitudes = tf.where(finite, tf.abs(flat), 0.0)
     largest = tf.reduce_max(tf.concat([magnitudes, [0.0]], axis=0))
     picked = flat[::stride] if stride > 1 else flat
-    codes = tf.bitwise.bitwise_and(
-        tf.bitwise.right_shift(tf.bitcast(picked, tf.int32), MANTISSA_BITS), EXPONENTS - 1
-    )
     counts = tf.raw_ops.DenseBincount(
-        input=codes, size=EXPONENTS, weights=tf.constant([], tf.int32), binary_output=False
+        input=exponent_codes(picked),
+        size=EXPONENTS,
+        weights=tf.constant([], tf.int32),
+        binary_output=False,
     )
     values = tf.where(tf.math.is_finite(picked), picked, 0.0)
     count = tf.maximum(tf.cast(tf.size(values), tf.float32), 1.0)
@@ -220,6 +220,12 @@ def measure(flat: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     relative = tf.math.divide_no_nan(values, largest)
     mean_square = tf.reduce_sum(tf.square(relative)) / count
     return counts, tf.stack([not_finite, largest, mean, mean_square])
+
+
+def exponent_codes(values: Tensor) -> Tensor:
+    """The exponents of float32 numbers plus `EXPONENT_BIAS`, int32."""
+    bits = tf.bitcast(values, tf.int32)
+    return tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, MANTISSA_BITS), EXPONENTS - 1)
 
 
 def _tensor_range(counts: Any, stats: Any, stride: int) -> TensorRange:
@@ -246,7 +252,7 @@ def _float32_weights(task: Task) -> Weights:
     return [[tf.convert_to_tensor(value) for value in own] for own in task.weights()]
 
 
-def _layer_dtypes(task: Task) -> dict[tuple[str, str], str]:
+def layer_dtypes(task: Task) -> dict[tuple[str, str], str]:
     """By network and path, what each layer computes in during the training."""
     found = {}
     for network in task.networks:

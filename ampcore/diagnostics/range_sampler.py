@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ampcore.data import Batch
 from ampcore.diagnostics.range_probe import RangeProbe
-from ampcore.spec.telemetry import Ranges
+from ampcore.spec.telemetry import RangeSampling
 from ampcore.telemetry import StepBlock
 from ampcore.telemetry.range_samples import RangeSample
 
@@ -22,7 +22,9 @@ class RangeSampler:
     """Decides which steps are sampled, and measures what that costs.
 
     With a limit of the time, nothing is sampled before the length of the run can be estimated, in
-    the third block of steps; the first half of the time allowed may be spent at once.
+    the third block of steps. The first sample, which traces the function, may take the share of the
+    expected time of the whole run. All others together may take as much again: half of it
+    whenever they are due, the rest as the run goes on.
 
     Args:
         probe: Measures the task that is trained.
@@ -34,7 +36,7 @@ class RangeSampler:
     def __init__(
         self,
         probe: RangeProbe,
-        settings: Ranges,
+        settings: RangeSampling,
         total_steps: int,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -43,6 +45,7 @@ class RangeSampler:
         self._next_step = 0
         self._spent_s = 0.0
         self._last_cost_s = FIRST_SAMPLE_S_PER_LAYER * probe.layer_count
+        self._is_traced = False
         self._blocks = self._timed_steps = 0
         self._timed_s = 0.0
         self.error: str | None = None
@@ -77,8 +80,7 @@ class RangeSampler:
         except Exception as error:
             # Most likely out of memory; the run continues without samples.
             self.error = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        cost_s = self._clock() - began
-        self._spent_s, self._last_cost_s = self._spent_s + cost_s, cost_s
+        self._count_cost(step, self._clock() - began)
         following = step + 1
         if following >= self._settings.first_steps:
             following = max(following, math.ceil(step * self._settings.growth))
@@ -113,7 +115,22 @@ class RangeSampler:
             return True
         if not self._timed_steps:
             return False
-        run_s = self._run_s
-        step_s = self._timed_s / self._timed_steps
-        expected_s = run_s + step_s * (self._total_steps - step)
-        return self._spent_s + self._last_cost_s <= share * (run_s + expected_s) / 2
+        expected_s = self._expected_s(step)
+        if not self._is_traced:
+            return self._last_cost_s <= share * expected_s
+        return self._spent_s + self._last_cost_s <= share * (self._run_s + expected_s) / 2
+
+    def _count_cost(self, step: int, cost_s: float) -> None:
+        if self._is_traced:
+            self._last_cost_s = cost_s
+        else:
+            # What the first sample took beyond its share is missing for the others.
+            cost_s -= (self._settings.max_time_share or 1.0) * self._expected_s(step)
+            self._last_cost_s = 0.0
+            self._is_traced = True
+        self._spent_s += max(cost_s, 0.0)
+
+    def _expected_s(self, step: int) -> float:
+        """The expected time of the whole run."""
+        step_s = self._timed_s / max(self._timed_steps, 1)
+        return self._run_s + step_s * (self._total_steps - step)

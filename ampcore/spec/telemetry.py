@@ -5,7 +5,7 @@ from pydantic import Field
 from ampcore.spec.base import SpecModel
 
 
-class Ranges(SpecModel):
+class RangeSampling(SpecModel):
     """Samples of the exponents of all layers' values and gradients."""
 
     enabled: bool = True
@@ -14,11 +14,12 @@ class Ranges(SpecModel):
     growth: float = Field(default=1.25, ge=1.05, le=1024)
     """Afterwards the number of each sampled step is at least this times that of the last one."""
     max_time_share: float | None = Field(default=0.01, gt=0, le=1)
-    """The share of the run's time that samples may take; they are postponed until they fit. Null:
-    no limit, and exactly the steps above are sampled."""
+    """The share of the run's time that samples may take; they are postponed until they fit. The
+    first one, which is compiled, may take as much again. Null: no limit, and exactly the steps
+    above are sampled."""
 
 
 class Telemetry(SpecModel):
     """What a run measures besides its steps."""
 
-    ranges: Ranges = Ranges()
+    ranges: RangeSampling = RangeSampling()

@@ -205,6 +205,9 @@ def _scale_report(
     ]
     counts = dict(zip(SCALE_EXPONENTS, suffering, strict=True))
     good = [e for e, count in counts.items() if not count]
+    best = min(counts, key=lambda e: (counts[e], abs(e - used)))
+    if good and best == max(good) != used:
+        best = max(best - 1, min(good))  # room for larger gradients
     return ScaleReport(
         network,
         used,
@@ -215,7 +218,7 @@ def _scale_report(
         suffering,
         min(good, default=None),
         max(good, default=None),
-        min(counts, key=lambda e: (counts[e], abs(e - used))),
+        best,
     )
 
 

@@ -10,7 +10,7 @@ from ampcore.diagnostics.range_sampler import RangeSampler
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
-from ampcore.spec.telemetry import Ranges
+from ampcore.spec.telemetry import RangeSampling
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
@@ -32,7 +32,7 @@ class RunDiagnostics:
     def __init__(
         self,
         session: Session,
-        ranges: Ranges,
+        ranges: RangeSampling,
         total_steps: int,
         *,
         is_replay: bool = False,
@@ -44,7 +44,7 @@ class RunDiagnostics:
         self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
         self._spikes = SpikeDetector()
         probe = RangeProbe(session.task, session.step.accumulate)
-        wanted = Ranges(enabled=False) if is_replay else ranges
+        wanted = RangeSampling(enabled=False) if is_replay else ranges
         self._ranges = RangeSampler(probe, wanted, total_steps)
         is_multi_network = len(session.networks) > 1
         self._scale_health = {

@@ -24,6 +24,7 @@ from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
+from ampcore.train.first_step import FirstStep
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
 from ampcore.train.job import TrainingJob
 from ampcore.train.loop import EngineName, engine_name
@@ -216,6 +217,21 @@ class Trainer:
             steps: How many steps to profile.
         """
         self._profile_requests.put(ProfileRequest(None, steps))
+
+    def first_step(self) -> FirstStep:
+        """The job before its first step, to measure it without training.
+
+        Raises:
+            TrainingError: The data or the model cannot be loaded.
+        """
+        spec = self.spec
+        with memory_errors():
+            device = hardware.select(spec.runtime.device)
+            keras.utils.set_random_seed(spec.train.seed)
+            dataset = self._job.load_data()
+            session = run_context(self._job, dataset, hardware.device_info(device)).build_session()
+            self._job.set_initial_weights(session.task)
+            return FirstStep(session)
 
     def run(
         self,

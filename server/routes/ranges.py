@@ -77,7 +77,8 @@ def _content(
             samples.append(RangeSample.from_untrusted(step, data))
         except ValueError as error:
             log.warning("skipping the range sample of step %d: %s", step, error)
-    report = range_report(samples, NUMBER_FORMATS[number_format])
+    limits = NUMBER_FORMATS[number_format]
+    report = range_report(samples, limits)
     return Ranges.model_validate(
         {
             "steps": list(steps),
@@ -85,6 +86,11 @@ def _content(
             "report": report
             and {
                 **report.to_json(),
+                "window": {
+                    "min_subnormal": limits.min_subnormal_exponent,
+                    "min_normal": limits.min_normal_exponent,
+                    "max": limits.max_exponent,
+                },
                 "overrides": float32_overrides(report.float32_layers),
             },
         }

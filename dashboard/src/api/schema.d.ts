@@ -715,6 +715,7 @@ export interface components {
         FormatReport: {
             /** Number Format */
             number_format: string;
+            window: components["schemas"]["FormatWindow"];
             /** Samples */
             samples: number;
             /** First Step */
@@ -740,6 +741,27 @@ export interface components {
             overrides: components["schemas"]["LayerOverride"][];
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * FormatWindow
+         * @description The exponents of the numbers of a format.
+         */
+        FormatWindow: {
+            /**
+             * Min Subnormal
+             * @description Of the smallest number.
+             */
+            min_subnormal: number;
+            /**
+             * Min Normal
+             * @description Of the smallest number with all bits.
+             */
+            min_normal: number;
+            /**
+             * Max
+             * @description Of the largest number.
+             */
+            max: number;
         };
         /**
          * Health
@@ -1634,29 +1656,21 @@ export interface components {
         };
         /**
          * Ranges
-         * @description Samples of the exponents of all layers' values and gradients.
+         * @description The range samples of a job.
          */
         Ranges: {
             /**
-             * Enabled
-             * @default true
+             * Steps
+             * @description All sampled steps of the range asked for.
              */
-            enabled: boolean;
+            steps: number[];
             /**
-             * First Steps
-             * @default 4
+             * Samples
+             * @description The samples of at most `max_samples` of them, evenly spaced, with the last.
              */
-            first_steps: number;
-            /**
-             * Growth
-             * @default 1.25
-             */
-            growth: number;
-            /**
-             * Max Time Share
-             * @default 0.01
-             */
-            max_time_share: number | null;
+            samples: components["schemas"]["LayerSample"][];
+            /** @description Of these samples, all together; null without any. */
+            report: components["schemas"]["FormatReport"] | null;
         };
         /**
          * Reason
@@ -4663,6 +4677,32 @@ export interface components {
             fill_mode: "reflect" | "wrap" | "constant" | "nearest";
         };
         /**
+         * RangeSampling
+         * @description Samples of the exponents of all layers' values and gradients.
+         */
+        RangeSampling: {
+            /**
+             * Enabled
+             * @default true
+             */
+            enabled: boolean;
+            /**
+             * First Steps
+             * @default 4
+             */
+            first_steps: number;
+            /**
+             * Growth
+             * @default 1.25
+             */
+            growth: number;
+            /**
+             * Max Time Share
+             * @default 0.01
+             */
+            max_time_share: number | null;
+        };
+        /**
          * RawBytes
          * @description Bytes that hold an array in row-major order, little endian.
          */
@@ -5060,7 +5100,7 @@ export interface components {
              *       "max_time_share": 0.01
              *     }
              */
-            ranges: components["schemas"]["Ranges"];
+            ranges: components["schemas"]["RangeSampling"];
         };
         /**
          * Text

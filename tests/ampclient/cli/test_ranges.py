@@ -15,6 +15,9 @@ def job(server):
     return "a"
 
 
+WINDOW = {"min_subnormal": -24, "min_normal": -14, "max": 15}
+
+
 def found(*layers, scale=1024.0):
     """What a server returns for one sample."""
     sample = RangeSample(3, {"model": scale}, layers)
@@ -23,7 +26,7 @@ def found(*layers, scale=1024.0):
     return {
         "steps": [3],
         "samples": [{"step": 3, **sample.to_json()}],
-        "report": {**report.to_json(), "overrides": overrides},
+        "report": {**report.to_json(), "overrides": overrides, "window": WINDOW},
     }
 
 

@@ -18,6 +18,7 @@ SKIPPING: dict[str, Any] = {
     "precision": {"policy": "mixed_float16"},
     # 2^24 is too high: the first steps overflow; growing every 200 steps it overflows again.
     "loss_scale": {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 200},
+    "telemetry": {"ranges": {"first_steps": 2, "growth": 4.0, "max_time_share": None}},
 }
 LIVE: dict[str, Any] = {
     **SKIPPING,

@@ -16,6 +16,7 @@ PAGES = {
     "jobs": ("#/jobs", "Jobs"),
     "job": ("#/jobs/{job}", "skipping"),
     "events": ("#/jobs/{job}?tab=events", "skipping"),
+    "ranges": ("#/jobs/{job}?tab=ranges", "skipping"),
     "log": ("#/jobs/{job}?tab=log", "skipping"),
     "preflight": ("#/jobs/{job}?tab=preflight", "skipping"),
     "attempts": ("#/jobs/{job}?tab=attempts", "skipping"),

@@ -41,6 +41,7 @@ def test_the_samples_come_with_the_report_of_the_format(api, job_id):
     assert [one["step"] for one in found["samples"]] == [0, 1, 2, 8]
     report = found["report"]
     assert (report["number_format"], report["samples"]) == ("float16", 4)
+    assert report["window"] == {"min_subnormal": -24, "min_normal": -14, "max": 15}
     assert report["layers"] == ["hot"]
     assert report["overrides"] == [{"layers": "^hot$", "dtype": "float32"}]
     worst = report["tensors"][0]

@@ -16,17 +16,18 @@ import { OwnCode } from "./own-code.tsx";
 import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { Profile } from "./profile.tsx";
+import { RangesTab } from "./ranges-tab.tsx";
 import { SpecText } from "./spec-text.tsx";
 import type { TabProps } from "./tab-props.ts";
 
 const LIVE_MS = 2000;
 const ENDED_MS = 10_000;
 const TABS = [
-  ["plots", "Plots"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"], ["profile", "Profile"],
-  ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
+  ["plots", "Plots"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
+  ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
-const WORKER_TABS: ReadonlySet<string> = new Set(["preflight", "profile", "files"]);
+const WORKER_TABS: ReadonlySet<string> = new Set(["ranges", "preflight", "profile", "files"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -73,6 +74,7 @@ function Tab({ name, ...props }: TabProps & { name: string }) {
   switch (name) {
     case "ledger": // links of version 0.5
     case "events": return <EventsTab {...props} />;
+    case "ranges": return <RangesTab {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;
     case "profile": return <Profile {...props} />;
