@@ -89,6 +89,9 @@ class Summary(ApiModel):
     policy: str | None = Field(
         default=None, description="The policy used for training; never `auto`."
     )
+    tf32: bool | None = Field(
+        default=None, description="Whether float32 products could be computed in TF32."
+    )
     engine: str | None = None
     scale_health: str | None = Field(
         default=None, description="The health of the loss scale, for example `steady`."

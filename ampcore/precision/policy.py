@@ -1,6 +1,5 @@
 """A Keras dtype policy for every layer: the spec's policy, its level, and its overrides."""
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
 from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes
+from ampcore.precision.layer_clone import clone_with_policy
 from ampcore.precision.layer_paths import (
     LayerEntry,
     applied_layer,
-    children,
     is_network,
     layers_of_outputs,
     walk_layers,
@@ -26,7 +25,6 @@ from ampcore.precision.model_copy import (
     assign_values,
     build_subclassed,
     clone_network,
-    layer_from_config,
     recreate_subclassed,
 )
 from ampcore.spec.devices import DeviceInfo
@@ -49,9 +47,6 @@ ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
 
 MAX_PATHS: Final = 12
 """The maximum number of layer paths in a message."""
-
-ORTHOGONAL_INITIALIZERS: Final = ("Orthogonal", "OrthogonalInitializer")
-"""TensorFlow has no QR decomposition in bfloat16; the values are copied into the clone anyway."""
 
 Layer = Any
 Model = Any
@@ -160,7 +155,7 @@ class LayerPolicies:
         if all(_is_plain_float32(dtypes) for dtypes in wanted.values()):
             return model
         if is_network(model):
-            clone = clone_network(model, lambda layer: _clone_with_policy(layer, wanted))
+            clone = clone_network(model, lambda layer: clone_with_policy(layer, wanted))
         else:
             clone = recreate_subclassed(model)
             # Before they are built: with 16-bit weights the policy decides the variables.
@@ -299,47 +294,3 @@ class LayerPolicies:
 
 def _is_plain_float32(dtypes: LayerDtypes) -> bool:
     return dtypes.policy == "float32" and dtypes.products is None
-
-
-def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:
-    """An unbuilt copy of this layer with its new dtypes."""
-    if not isinstance(layer, keras.layers.Layer):
-        return layer  # an operation has neither weights nor a dtype of its own
-    config = _config(copy.deepcopy(layer.get_config()), layer, wanted)
-    return layer_from_config(layer, config)
-
-
-def _config(config: dict[str, Any], layer: Layer, wanted: dict[int, LayerDtypes]) -> dict[str, Any]:
-    """A layer's config with its dtype, and the dtypes of the layers in its config."""
-    inside = {child.name: child for child in children(layer)}
-
-    def rewrite(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return type(value)(map(rewrite, value))
-        if not isinstance(value, dict):
-            return value
-        if (
-            value.get("class_name") in ORTHOGONAL_INITIALIZERS
-            and wanted[id(layer)].variable_dtype == "bfloat16"
-        ):
-            return "zeros"
-        inner = value.get("config")
-        if isinstance(inner, dict) and "dtype" in inner:
-            return value | {"config": _config(inner, inside.get(inner.get("name"), layer), wanted)}
-        return {key: rewrite(item) for key, item in value.items()}
-
-    rewritten = {key: value if key == "dtype" else rewrite(value) for key, value in config.items()}
-    policy = keras.dtype_policies.serialize(_policy(layer, wanted))
-    return rewritten | {"dtype": policy} if "dtype" in config else rewritten
-
-
-def _policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Any:
-    """The dtype policy of a layer; a map where sub-layers keep weights of another dtype."""
-    own = wanted[id(layer)]
-    others = {
-        part.path: keras.DTypePolicy(wanted[id(part)].policy)
-        for part in layer._flatten_layers(include_self=False)
-        if part.path and wanted[id(part)].variable_dtype != own.variable_dtype
-    }
-    policy = keras.DTypePolicy(own.policy)
-    return keras.dtype_policies.DTypePolicyMap(policy, others) if others else policy

@@ -10,7 +10,7 @@ TENSOR_CORES: Final = (7, 0)
 """The compute capability from which a GPU multiplies float16 matrices on Tensor Cores."""
 
 BFLOAT16_CORES: Final = (8, 0)
-"""The compute capability from which Tensor Cores take bfloat16."""
+"""The compute capability from which Tensor Cores take bfloat16 and TF32."""
 
 FLOAT8_CORES: Final = (8, 9)
 """The compute capability from which Tensor Cores take float8."""
@@ -46,6 +46,12 @@ class DeviceInfo:
             needed = FLOAT16_FEATURES if dtype == "float16" else BFLOAT16_FEATURES
             return bool(needed & self.features)
         return True
+
+    @property
+    def has_tf32(self) -> bool:
+        """Whether it may compute float32 products in TF32; True for an unknown GPU."""
+        found = self.compute_capability
+        return self.kind == "gpu" and (found is None or found >= BFLOAT16_CORES)
 
     @property
     def has_float8(self) -> bool:

@@ -154,6 +154,10 @@ class Precision(SpecModel):
         AfterValidator(_check_regexes_together),
     ] = ()
     float8: Float8 = Float8()
+    tf32: bool = True
+    """Whether float32 products on GPUs may round their operands to TF32 (10 bits of mantissa), as
+    TensorFlow does by default. GPUs have it from compute capability 8.0 on; other devices ignore
+    it."""
 
 
 class NoScale(SpecModel):

@@ -43,6 +43,9 @@ class TrainResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] | None = None
     stopped_early: Mapping[str, Any] | None = None
+    tf32: bool = False
+    """Whether float32 products could be computed in TF32: the spec allows it, and the device has
+    it."""
     best_model_files: tuple[Path, ...] = ()
     """With `train.keep: both`, the models with the best weights."""
 
@@ -66,6 +69,7 @@ class TrainResult:
             "train_s": self.train_s,
             "peak_memory_bytes": self.peak_memory_bytes,
             "policy": self.policy,
+            "tf32": self.tf32,
             "engine": self.engine,
             "scale_health": self.scale_health,
             "weights_digest": self.weights_digest,

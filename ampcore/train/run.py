@@ -119,6 +119,11 @@ class Run:
         )
 
     @property
+    def device(self) -> DeviceInfo:
+        """The device that it trains on."""
+        return self._context.device
+
+    @property
     def dataset(self) -> Dataset:
         """The examples."""
         return self._context.dataset

@@ -16,6 +16,7 @@ from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
+from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
@@ -109,6 +110,8 @@ class Trainer:
         shuffle: bool = True,
         policy: Policy = "float32",
         overrides: Sequence[Any] = (),
+        float8: Mapping[str, Any] | None = None,
+        tf32: bool = True,
         loss_scale: LossScaleArgument | None = None,
         train: Mapping[str, Any] | None = None,
         guard: Mapping[str, Any] | None = None,
@@ -159,7 +162,10 @@ class Trainer:
                 with the best ones saved in a second file (`both`).
             shuffle: Whether arrays, and the batches of a PyDataset, have a new order in each epoch.
             policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`, …
-            overrides: Mappings with `layers`, a regular expression, and `dtype`.
+            overrides: Mappings with `layers`, a regular expression, and `dtype`; with `roles`, only
+                for these products.
+            float8: The section `precision.float8` of a spec.
+            tf32: Whether float32 products on GPUs may be computed in TF32.
             loss_scale: A mode, the number of a fixed scale, or a mapping as in a spec; None: the
                 default of the policy.
             train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
@@ -187,7 +193,12 @@ class Trainer:
             steps_per_epoch=steps_per_epoch,
             shuffle=shuffle,
             sections={
-                "precision": {"policy": policy, "overrides": list(overrides)},
+                "precision": {
+                    "policy": policy,
+                    "overrides": list(overrides),
+                    "float8": dict(float8 or {}),
+                    "tf32": tf32,
+                },
                 **({} if loss_scale is None else {"loss_scale": loss_scale_section(loss_scale)}),
                 "train": {
                     "epochs": epochs,
@@ -271,7 +282,10 @@ class Trainer:
         keras.utils.set_random_seed(spec.train.seed)
         dataset = self._job.load_data()
         context = run_context(self._job, dataset, hardware.device_info(device))
-        with without_op_fusion(spec.precision, context.device):
+        with (
+            without_op_fusion(spec.precision, context.device),
+            tensor_float32(allowed=spec.precision.tf32),
+        ):
             return self._train(context, callback_buffer, should_stop)
 
     def _train(
@@ -363,6 +377,7 @@ class Trainer:
             train_s=train_s,
             peak_memory_bytes=peak_memory_bytes,
             policy=session.policies.name,
+            tf32=self.spec.precision.tf32 and run.device.has_tf32,
             engine=session.engine,
             scale_health=run.diagnostics.scale_health,
             weights_digest=weights_digest(session.networks),
@@ -410,6 +425,7 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "parameters": parameters(session.task),
         "device": context.device.kind,
         "policy": session.policies.name,
+        "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
     }
     return Event(EventType.STARTED, None, facts)

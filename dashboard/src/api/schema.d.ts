@@ -2352,6 +2352,11 @@ export interface components {
              * @description The policy used for training; never `auto`.
              */
             policy?: string | null;
+            /**
+             * Tf32
+             * @description Whether float32 products could be computed in TF32.
+             */
+            tf32?: boolean | null;
             /** Engine */
             engine?: string | null;
             /**
@@ -4454,6 +4459,11 @@ export interface components {
              *     }
              */
             float8: components["schemas"]["Float8"];
+            /**
+             * Tf32
+             * @default true
+             */
+            tf32: boolean;
         };
         /**
          * PrecisionMetric
@@ -5365,7 +5375,8 @@ export interface components {
              *         "amax_history": 1024,
              *         "margin": 0,
              *         "scaling": "delayed"
-             *       }
+             *       },
+             *       "tf32": true
              *     }
              */
             precision: components["schemas"]["Precision"];

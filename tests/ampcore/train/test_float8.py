@@ -174,3 +174,19 @@ def test_from_keras_trains_in_float8():
     assert model.get_layer("hidden").compute_dtype == "float32"
     accuracy = np.mean(model.predict(x, verbose=0).argmax(1) == (x[:, 0] > 0))
     assert accuracy > 0.9
+
+
+def test_float8_reaches_what_float32_reaches_within_the_noise_of_seeds():
+    """From the same initial weights, on the same batches. A figure is in docs/benchmarks.md."""
+
+    def losses(policy):
+        train = {"epochs": 8, "eval_every_epochs": 8}
+        data = {"kind": "digits", "batch_size": 64}
+        parts = {"precision": {"policy": policy}, "data": data}
+        return [run(train=train | {"seed": seed}, **parts)[0].val_loss for seed in range(3)]
+
+    float32, float8 = np.array(losses("float32")), np.array(losses("mixed_float8"))
+    assert (float8 != float32).all()
+    assert abs(float8 - float32).mean() < float32.std(ddof=1)
+    # Chance is ln 10.
+    assert (float8 < 0.75 * np.log(10)).all()

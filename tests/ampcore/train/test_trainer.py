@@ -67,6 +67,7 @@ def test_the_first_event_describes_the_run(float16_run):
         "parameters": 64 * 16 + 16 + 16 * 10 + 10,
         "device": "cpu",
         "policy": "mixed_float16",
+        "tf32": False,
         "dropped_examples": 1437 - 5 * 256,
     }
 
