@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ampclient._raw_response import RawResponse
+    from ampclient.assertions import (
+        InvalidAssertion,
+    )
+    from ampclient.checks import (
+        Check,
+        Checks,
+    )
     from ampclient.client import (
         AsyncClient,
         Client,
@@ -92,6 +99,7 @@ if TYPE_CHECKING:
         JobEvent,
     )
     from ampcore.api.files import (
+        ListedFile,
         StoredFile,
     )
     from ampcore.api.jobs import (
@@ -104,6 +112,9 @@ if TYPE_CHECKING:
     from ampcore.api.projects import (
         Project,
     )
+    from ampcore.api.ranges import (
+        Ranges,
+    )
     from ampcore.api.runs import (
         RunStatus,
     )
@@ -115,6 +126,9 @@ if TYPE_CHECKING:
     )
     from ampcore.api.steps import (
         AttemptRange,
+    )
+    from ampcore.api.studies import (
+        Study,
     )
     from ampcore.api.tokens import (
         CreatedToken,
@@ -145,6 +159,8 @@ _HOMES = {
     "AttemptRange": "ampcore.api.steps",
     "AuditEntry": "ampcore.api.audit",
     "BadRequest": "ampclient.errors",
+    "Check": "ampclient.checks",
+    "Checks": "ampclient.checks",
     "Client": "ampclient.client",
     "ComparedJob": "ampclient.comparison",
     "Comparison": "ampclient.comparison",
@@ -159,6 +175,7 @@ _HOMES = {
     "Evaluations": "ampclient.evaluations",
     "Finding": "ampcore.api.validation",
     "Forbidden": "ampclient.errors",
+    "InvalidAssertion": "ampclient.assertions",
     "InvalidRequest": "ampclient.errors",
     "InvalidSpec": "ampclient.errors",
     "Job": "ampclient.job",
@@ -166,6 +183,7 @@ _HOMES = {
     "JobFailed": "ampclient.errors",
     "JobSpec": "ampcore.spec",
     "Latest": "ampcore.api.jobs",
+    "ListedFile": "ampcore.api.files",
     "LogEntry": "ampcore.api.logs",
     "NotConfigured": "ampclient.errors",
     "NotFound": "ampclient.errors",
@@ -176,6 +194,7 @@ _HOMES = {
     "Project": "ampcore.api.projects",
     "QuotaExceeded": "ampclient.errors",
     "RequestInFlight": "ampclient.errors",
+    "Ranges": "ampcore.api.ranges",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
     "RunStatus": "ampcore.api.runs",
@@ -193,6 +212,7 @@ _HOMES = {
     "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
     "StoredFile": "ampcore.api.files",
+    "Study": "ampcore.api.studies",
     "Summary": "ampcore.api.jobs",
     "Token": "ampcore.api.tokens",
     "TooManyRequests": "ampclient.errors",
@@ -215,6 +235,8 @@ __all__ = [
     "AttemptRange",
     "AuditEntry",
     "BadRequest",
+    "Check",
+    "Checks",
     "Client",
     "ComparedJob",
     "Comparison",
@@ -229,6 +251,7 @@ __all__ = [
     "Evaluations",
     "Finding",
     "Forbidden",
+    "InvalidAssertion",
     "InvalidRequest",
     "InvalidSpec",
     "Job",
@@ -236,6 +259,7 @@ __all__ = [
     "JobFailed",
     "JobSpec",
     "Latest",
+    "ListedFile",
     "LogEntry",
     "NotConfigured",
     "NotFound",
@@ -245,6 +269,7 @@ __all__ = [
     "Problem",
     "Project",
     "QuotaExceeded",
+    "Ranges",
     "RawResponse",
     "RequestInFlight",
     "Result",
@@ -263,6 +288,7 @@ __all__ = [
     "StepsEvent",
     "StepsMissing",
     "StoredFile",
+    "Study",
     "Summary",
     "Token",
     "TooManyRequests",

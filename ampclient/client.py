@@ -26,6 +26,7 @@ from ampclient.datasets import AsyncDatasets, AsyncRawDatasets, Datasets, RawDat
 from ampclient.files import AsyncFiles, AsyncRawFiles, Files, RawFiles
 from ampclient.job_view import JobView
 from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
+from ampclient.lab import AsyncLab, AsyncRawLab, Lab, RawLab
 from ampclient.runs import AsyncRawRuns, AsyncRuns, RawRuns, Runs
 from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
 from ampcore.api.audit import AuditEntry
@@ -176,6 +177,7 @@ class RawClient(SyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = RawJobs(transport)
+        self.lab = RawLab(transport)
         self.runs = RawRuns(transport)
         self.workers = RawWorkers(transport)
         self.tokens = RawTokens(transport)
@@ -190,6 +192,7 @@ class AsyncRawClient(AsyncRaw, BaseClient):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.jobs = AsyncRawJobs(transport)
+        self.lab = AsyncRawLab(transport)
         self.runs = AsyncRawRuns(transport)
         self.workers = AsyncRawWorkers(transport)
         self.tokens = AsyncRawTokens(transport)
@@ -218,6 +221,7 @@ class Client(Sync, ConnectedClient):
         connection = resolve(url, token, os.environ)
         self._transport = Transport(connection, SyncHttpBackend(connection, timeout_s, http_client))
         self.jobs = Jobs(self._transport)
+        self.lab = Lab(self._transport)
         self.runs = Runs(self._transport)
         self.workers = Workers(self._transport)
         self.tokens = Tokens(self._transport)
@@ -253,6 +257,7 @@ class AsyncClient(Async, ConnectedClient):
             connection, AsyncHttpBackend(connection, timeout_s, http_client)
         )
         self.jobs = AsyncJobs(self._transport)
+        self.lab = AsyncLab(self._transport)
         self.runs = AsyncRuns(self._transport)
         self.workers = AsyncWorkers(self._transport)
         self.tokens = AsyncTokens(self._transport)

@@ -10,6 +10,7 @@ from ampclient.step_sample import SkippedSteps, columns_in, skipped_in
 from ampcore.api.comparison import Difference, Result
 
 if TYPE_CHECKING:
+    from ampclient.checks import Checks
     from ampcore.telemetry.block import Column
 
 
@@ -71,6 +72,22 @@ class Comparison:
             [Result.from_json(one) for one in document["results"]],
             document,
         )
+
+    def check(self, assertions: Sequence[str]) -> "Checks":
+        """Check assertions for each job but the baseline, and that every job has succeeded.
+
+        Args:
+            assertions: Such as "val_accuracy within 0.5 points", "examples_per_s >= 0.95x" or
+                "skipped_share <= 1 %". Names are those of `results`, `speedup` and `loss_drift`;
+                `loss`, `examples_per_s` and `peak_memory` are short for final_loss,
+                median_examples_per_s and peak_memory_bytes.
+
+        Raises:
+            InvalidAssertion: An assertion is malformed, or a job has no value of that name.
+        """
+        from ampclient.checks import check
+
+        return check(self, assertions)
 
     def to_json(self) -> dict[str, Any]:
         """The document that the server sent: valid JSON, with non-finite numbers as strings."""

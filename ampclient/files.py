@@ -1,12 +1,13 @@
 """`client.files`: files that jobs name by their SHA-256, such as initial weights."""
 
+from collections.abc import AsyncGenerator
 from os import PathLike
 from pathlib import Path
 from typing import Unpack
 
 from ampclient import requests
 from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
+from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
 from ampclient._transport import Transport
 from ampclient.code_upload import upload_bundle
 from ampclient.downloads import RemoteFile, download
@@ -14,7 +15,7 @@ from ampclient.file_uploads import upload_file
 from ampclient.upload_source import file_source
 from ampclient.uploads import OnProgress
 from ampclient.weights_upload import Weights, upload_weights
-from ampcore.api.files import StoredFile
+from ampcore.api.files import ListedFile, StoredFile
 from ampcore.spec.stored_files import FileKind, digest_of
 
 
@@ -80,6 +81,38 @@ class BaseFiles:
             OSError: The file cannot be read.
         """
         return await upload_weights(self._transport, weights)
+
+    @paginated
+    async def list(
+        self, *, kind: FileKind | str | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[ListedFile, None]:
+        """All files, the newest first, each with the jobs that name it; lazy.
+
+        Args:
+            kind: "weights" or "bundle"; None for both.
+            **options: See `RequestOptions`.
+        """
+        wanted = FileKind(kind) if kind is not None else None
+        cursor = None
+        while True:
+            request = requests.list_files(wanted, limit=requests.FILES_PER_PAGE, cursor=cursor)
+            page = await self._transport.send(request, **options)
+            for file in page.items:
+                yield file
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    @operation
+    async def delete(
+        self, reference: str, *, kind: FileKind | str, **options: Unpack[RequestOptions]
+    ) -> None:
+        """Delete the file with a SHA-256, such as "sha256:1f0c…".
+
+        Raises NotFound, and Conflict if a job names it, also one that has ended.
+        """
+        request = requests.delete_file(FileKind(kind), digest_of(reference))
+        await self._transport.send(request, **options)
 
     @operation
     async def get(

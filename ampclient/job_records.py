@@ -19,6 +19,7 @@ from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
 from ampcore.api.initial_weights import LoadedWeights
 from ampcore.api.logs import LogEntry
+from ampcore.api.ranges import NumberFormatName, Ranges
 
 
 class JobRecords(JobStream):
@@ -71,6 +72,30 @@ class JobRecords(JobStream):
             found += page.items
             after, more = page.next, page.more and bool(page.items)
         return Evaluations.of(found)
+
+    @operation
+    async def ranges(
+        self,
+        number_format: NumberFormatName = "float16",
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        max_samples: int | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Ranges:
+        """The exponents of every layer's values and gradients, and what a number format would do.
+
+        Args:
+            number_format: `float16`, `bfloat16`, `float8_e4m3fn` or `float8_e5m2`.
+            start: The first step.
+            end: The step after the last one.
+            max_samples: At most this many samples, evenly spaced; None: the server's default.
+            options: Those of every request.
+        """
+        request = requests.get_ranges(
+            self.id, number_format=number_format, start=start, end=end, max_samples=max_samples
+        )
+        return await self._transport.send(request, **options)
 
     @operation
     async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:

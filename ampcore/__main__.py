@@ -1,23 +1,20 @@
 """`python -m ampcore run job.yaml`: train a job on this machine, without any server.
 
 `python -m ampcore check job.yaml` estimates its cost and checks for known problems beforehand.
+`python -m ampcore explain FOLDER STEP` says what a skipped or unusual step was due to.
+`python -m ampcore profile job.yaml` shows where the time of some steps goes.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is invalid, 130 it was interrupted.
 """
 
 import json
-import os
-import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
-from ampcore import environment
+from ampcore.command_context import capture_native_log, interruptible
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.assignments import with_assignments
 from ampcore.spec.dataset_reference import VersionReference
@@ -30,7 +27,6 @@ from ampcore.telemetry.json_values import json_safe
 FAILED: Final = 1
 BAD_SPEC: Final = 2
 INTERRUPTED: Final = 130
-STDERR: Final = 2
 LOCAL_CODE: Final = f"{DIGEST_PREFIX}{'0' * 64}"
 """In the place of the SHA-256 of code that was not uploaded."""
 
@@ -52,6 +48,14 @@ DatasetFiles = Annotated[
     ),
 ]
 
+InitFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Start from the weights in this safetensors file, such as the "
+        "weights.safetensors of another run.",
+        dir_okay=False,
+    ),
+]
 CodeFolder = Annotated[
     Path | None,
     typer.Option(
@@ -84,14 +88,7 @@ def run(
     data_root: DataRoot = None,
     dataset_files: DatasetFiles = None,
     code: CodeFolder = None,
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            help="Start from the weights in this safetensors file, such as the "
-            "weights.safetensors of another run.",
-            dir_okay=False,
-        ),
-    ] = None,
+    init: InitFile = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
     ] = False,
@@ -104,7 +101,7 @@ def run(
         _exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
     spec = _load_spec(file, settings, code)
     datasets = _parse_datasets(dataset_files or [])
-    with _interruptible() as stop, _capture_native_log() as stderr:
+    with interruptible() as stop, capture_native_log() as stderr:
         summary, model_file = _train(
             spec,
             data_root,
@@ -140,7 +137,7 @@ def check(
 ) -> None:
     """Check the job in FILE without training: its cost, layer dtypes and known problems."""
     spec, datasets = _load_spec(file, settings), _parse_datasets(dataset_files or [])
-    with _capture_native_log() as stderr:
+    with capture_native_log() as stderr:
         report = _check(spec, data_root, datasets, stderr)
     if as_json:
         typer.echo(json.dumps(json_safe(report)))
@@ -150,6 +147,110 @@ def check(
         typer.echo("\n".join(report_lines(report, layers=layers)))
     if any(finding["severity"] == "error" for finding in report["findings"]):
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def explain(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Output folder of the run.", file_okay=False),
+    ],
+    step: Annotated[int, typer.Argument(metavar="STEP", min=0, help="The step, from 0.")],
+    *,
+    file: Annotated[
+        str | None,
+        typer.Option("--spec", metavar="FILE", help="Job spec, if the folder has no checkpoint."),
+    ] = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    init: InitFile = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show long lists in full.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+) -> None:
+    """Explain a step of the run in FOLDER: repeat it exactly, and say what it was due to."""
+    from ampcore.api.explanation_text import explanation_lines
+
+    datasets = _parse_datasets(dataset_files or [])
+    with capture_native_log() as stderr:
+        spec = _load_spec(file, None, code) if file is not None else _spec_of_run(folder, stderr)
+        found = _explain(
+            spec,
+            folder,
+            step,
+            data_root=data_root,
+            datasets=datasets,
+            code=code,
+            init=init,
+            stderr=stderr,
+        )
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo("\n".join(explanation_lines(found, folded=not everything)))
+
+
+def _spec_of_run(folder: Path, stderr: TextIO) -> JobSpec:
+    """The spec in the newest checkpoint of a run; exits if there is none."""
+    from ampcore.errors import TrainingError
+    from ampcore.explain_command import spec_of_run
+
+    try:
+        spec = spec_of_run(folder)
+    except (TrainingError, SpecValidationError) as error:
+        _exit_with(str(error), BAD_SPEC, stderr)
+    if spec is None:
+        _exit_with(f"{folder} has no checkpoint; name the job with --spec FILE.", BAD_SPEC, stderr)
+    return spec
+
+
+def _explain(
+    spec: JobSpec, folder: Path, step: int, *, stderr: TextIO, **files: Any
+) -> dict[str, Any]:
+    """The explanation of a step; exits if the run cannot be repeated."""
+    from ampcore.errors import TrainingError
+    from ampcore.explain_command import explain_run
+
+    try:
+        return explain_run(spec, folder, step, stderr=stderr, **files)
+    except TrainingError as error:
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
+
+
+@app.command()
+def profile(
+    file: SpecFile,
+    *,
+    start: Annotated[
+        int, typer.Option(min=0, help="The first profiled step; the first two are left out.")
+    ] = 10,
+    steps: Annotated[int, typer.Option(min=1, max=200, help="How many steps to profile.")] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report and the traces.", file_okay=False),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="The longest operations to list.")] = 20,
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Train the first steps of the job in FILE, and show where their time goes.
+
+    No model is saved.
+    """
+    from ampcore.profile.report_text import report_lines
+
+    spec, datasets = _load_spec(file, settings, code), _parse_datasets(dataset_files or [])
+    with interruptible() as stop, capture_native_log() as stderr:
+        report = _profile(spec, start, steps, output, data_root, datasets, code, stop, stderr)
+    if as_json:
+        typer.echo(json.dumps(json_safe(report)))
+    else:
+        typer.echo("\n".join(report_lines(report, rows=rows)))
+        if output is not None:
+            typer.echo(f"The report and the traces are in {output}.")
 
 
 def _load_spec(file: str, settings: list[str] | None, code: Path | None = None) -> JobSpec:
@@ -251,46 +352,37 @@ def _check(
         _exit_with(f"{error.reason}: {error}", FAILED, stderr)
 
 
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; a second Ctrl-C ends the program at once."""
-    stop = threading.Event()
+def _profile(  # noqa: PLR0917 - the options of the command
+    spec: JobSpec,
+    start: int,
+    steps: int,
+    output: Path | None,
+    data_root: Path | None,
+    datasets: dict[str, Path],
+    code: Path | None,
+    stop: threading.Event,
+    stderr: TextIO,
+) -> dict[str, Any]:
+    """The report; exits if there is none."""
+    from ampcore.errors import TrainingError
+    from ampcore.profile.analysis_process import ProfileFailed
+    from ampcore.profile.steps import profile_steps
 
-    def interrupt(*_: object) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    before = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _capture_native_log() -> Iterator[TextIO]:
-    """Capture the log of TensorFlow's C++ code; yields the real standard error.
-
-    It bypasses Python and, before TensorFlow has read its settings, every log level. The captured
-    log is printed if the run ends with an unexpected error.
-    """
-    environment.configure()
-    sys.stderr.flush()
-    python_stderr = sys.stderr
-    with os.fdopen(os.dup(STDERR), "w") as stderr, tempfile.TemporaryFile("w+") as log:
-        os.dup2(log.fileno(), STDERR)
-        sys.stderr = stderr
-        try:
-            yield stderr
-        except Exception as error:
-            if not isinstance(error, typer.Exit):
-                log.seek(0)
-                stderr.write(log.read())
-            raise
-        finally:
-            stderr.flush()
-            os.dup2(stderr.fileno(), STDERR)
-            sys.stderr = python_stderr
+        return profile_steps(
+            spec,
+            start=start,
+            steps=steps,
+            output=output,
+            data_root=data_root,
+            datasets=datasets,
+            bundle=code,
+            should_stop=stop.is_set,
+        )
+    except TrainingError as error:
+        _exit_with(f"{error.reason}: {error}", FAILED, stderr)
+    except ProfileFailed as error:
+        _exit_with(str(error), INTERRUPTED if stop.is_set() else FAILED, stderr)
 
 
 def _exit_with(message: str, code: int, stream: TextIO | None = None) -> NoReturn:

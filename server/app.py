@@ -19,6 +19,7 @@ from server.access.rate_limit import RateLimit
 from server.access.shared_rate_limit import rate_limit_from_setting, share_counts
 from server.background.compactor import Compactor
 from server.background.reconciler import Reconciler
+from server.background.study_runner import StudyRunner
 from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver, delete_leftovers
 from server.datasets.uploads import Uploads
@@ -51,10 +52,12 @@ from server.routes import (
     jobs,
     logs,
     projects,
+    ranges,
     runs,
     session,
     steps,
     stream,
+    studies,
     tokens,
     uploads,
     workers,
@@ -62,6 +65,7 @@ from server.routes import (
 from server.services import Services
 from server.settings import Settings
 from server.streaming.subscribe import relay_notifications
+from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
@@ -107,6 +111,9 @@ def create_app(
         FileUploads(database, storage),
         BodyReceiver(settings.uploads_dir),
     )
+    study_runner = StudyRunner(
+        StudyProgress(database, dispatcher, services.notifier, services.submitter)
+    )
 
     limit = rate_limit_from_setting(settings.rate_limit)
 
@@ -117,6 +124,7 @@ def create_app(
         if reconcile:
             reconciler.start()
             compactor.start()
+            study_runner.start()
         tasks = [
             asyncio.create_task(
                 relay_notifications(settings.redis_url, services.streams.subscriptions)
@@ -128,6 +136,7 @@ def create_app(
         for task in tasks:
             task.cancel()
         if reconcile:
+            await anyio.to_thread.run_sync(study_runner.stop)
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
         dispatcher.close()
@@ -177,11 +186,11 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
+    for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, uploads, datasets, files, compare):
+    for module in (catalog, health, logs, stream, artifacts, uploads, datasets, files, compare):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (session, tokens, projects, audit):
+    for module in (studies, session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     router.include_router(health.root, dependencies=checked)
     router.include_router(docs.router, prefix="/api/v1")

@@ -18,6 +18,7 @@ from server.files.initial_weights import check_initial_weights
 from server.files.uploads import FileUploads
 from server.http.json_body import read_body
 from server.metrics.registry import Metrics
+from server.packages.options import check_packages
 from server.streaming.streams import Streams
 from service.notify import Notifier
 from service.storage import Storage
@@ -152,6 +153,7 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
     spec = JobSpec.parse(document)
     services = services_of(request)
     services.dataset_folder.check(spec)
+    check_packages(services.database, spec)
     project = principal_of(request).project
     check_initial_weights(services.database, spec, project)
     return pin_dataset(services.database, spec, project)

@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges
 from ampcore.api.problems import Problem, ProblemDetail
+from ampcore.api.studies import CapacityStudy, PrecisionStudy
 from ampcore.spec import JobSpec
 from ampcore.spec.tracked import TrackedSpec
 from server.access.auth_middleware import PUBLIC_PATHS
@@ -27,6 +28,7 @@ TAGS: Final = [
     },
     {"name": "stream", "description": "Steps, events and logs of a job as they are written."},
     {"name": "compare", "description": "Comparison of jobs."},
+    {"name": "studies", "description": "Questions over several jobs, and their answers."},
     {"name": "events", "description": "The event log of a job."},
     {"name": "logs", "description": "The log of a job's processes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},
@@ -105,6 +107,29 @@ EXTEND_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
     }
 }
+STUDIES: Final = (PrecisionStudy, CapacityStudy)
+STUDY_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "The kind of study, the job spec and the options. Unknown fields are an "
+        "error.",
+        "content": {
+            "application/json": {
+                "schema": {"oneOf": [{"$ref": REF.format(model=one.__name__)} for one in STUDIES]},
+                "examples": {
+                    "precision": {
+                        "summary": "Which policy is as accurate as float32?",
+                        "value": {
+                            "kind": "precision",
+                            "spec": EXAMPLES["small"]["value"],
+                            "options": {"seeds": 5},
+                        },
+                    }
+                },
+            }
+        },
+    }
+}
 TEXT: Final = {"type": "string"}
 JOB_ID_PARAMETER: Final[dict[str, Any]] = {
     "parameters": [
@@ -149,6 +174,8 @@ NO_IDEMPOTENCY_KEY: Final = (
     ("/runs/{job_id}/steps", ("post",)),
 )
 """Changing routes without the header Idempotency-Key: a repeat has the same effect anyway."""
+READ_ONLY: Final = ("/validate", "/estimate")
+"""The ends of the paths of POST routes that change nothing."""
 ETAG_HEADER: Final = {"ETag": {"description": "Send it back as If-None-Match.", "schema": TEXT}}
 ETAG_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": ETAG_HEADER},
@@ -215,7 +242,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
-            if method != "get" and not path.endswith("/validate"):
+            if method != "get" and not path.endswith(READ_ONLY):
                 _add_change_failures(operation, has_key=_has_key(path, method))
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
@@ -225,7 +252,16 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
-        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, Problem, ProblemDetail),
+        *(
+            JobSpec,
+            TrackedSpec,
+            JobChanges,
+            CloneChanges,
+            Extension,
+            Problem,
+            ProblemDetail,
+            *STUDIES,
+        ),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

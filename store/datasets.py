@@ -105,8 +105,8 @@ def check_quota(session: Session, project: str, more_bytes: int) -> None:
     if used + more_bytes > most:
         raise DatasetQuotaExceeded(
             f"The project {project!r} has a quota of {most} bytes for datasets and files; {used} "
-            f"are used, and this upload needs {more_bytes}. Delete versions of datasets, or jobs "
-            "that name files, or ask an admin for more."
+            f"are used, and this upload needs {more_bytes}. Delete versions of datasets "
+            "(`ampctl dataset list`) or files (`ampctl file list`), or ask an admin for more."
         )
 
 

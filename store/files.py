@@ -5,16 +5,17 @@ a row for each file that its spec names; the database refuses to delete a file t
 """
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import UpdateBase, delete, exists, select, tuple_, update
+from sqlalchemy import Row, UpdateBase, and_, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec.stored_files import FileKind
 from store.clock import after, now
 from store.datasets import check_quota, lock_project
 from store.rows import insert_rows
-from store.tables import JobFile, ProjectFile, new_id
+from store.tables import Job, JobFile, ProjectFile, new_id
 
 STORAGE_FOLDER: Final = "files"
 """The folder of the storage with all files, by project and SHA-256."""
@@ -30,6 +31,14 @@ class FileKey(NamedTuple):
 
     project: str
     kind: FileKind
+    sha256: str
+
+
+class FilePosition(NamedTuple):
+    """Where a file is in the list of its project, which begins with the newest one."""
+
+    created_at: datetime
+    kind: str
     sha256: str
 
 
@@ -103,6 +112,68 @@ def add_job_files(session: Session, named: Sequence[tuple[str, FileKey]]) -> Non
     if named:
         rows = [{"job_id": job_id, **key._asdict()} for job_id, key in named]
         insert_rows(session, JobFile, *rows)
+
+
+def page(
+    session: Session,
+    project: str,
+    *,
+    kind: FileKind | None = None,
+    after: FilePosition | None = None,
+    limit: int,
+) -> Sequence[Any]:
+    """The files of a project, the newest first, without contents: those after a position."""
+    table = ProjectFile
+    statement = select(
+        *(table.kind, table.sha256, table.size_bytes),
+        *(table.created_at, table.created_by, table.last_used_at),
+    ).where(table.project == project)
+    if kind is not None:
+        statement = statement.where(table.kind == kind)
+    if after is not None:
+        later_name = or_(
+            table.kind > after.kind, and_(table.kind == after.kind, table.sha256 > after.sha256)
+        )
+        same_time = and_(table.created_at == after.created_at, later_name)
+        statement = statement.where(or_(table.created_at < after.created_at, same_time))
+    order = (table.created_at.desc(), table.kind, table.sha256)
+    return session.execute(statement.order_by(*order).limit(limit)).all()
+
+
+def jobs_naming(
+    session: Session, keys: Collection[FileKey], *, limit: int
+) -> dict[FileKey, list[Row[Any]]]:
+    """By file, the newest jobs that name it; each row has `job_count`, the number of all."""
+    key = (JobFile.project, JobFile.kind, JobFile.sha256)
+    order = (Job.created_at.desc(), Job.id)
+    ranked = (
+        select(
+            *key,
+            *(Job.id, Job.name, Job.state),
+            func.count().over(partition_by=key).label("job_count"),
+            func.row_number().over(partition_by=key, order_by=order).label("rank"),
+        )
+        .join(Job, Job.id == JobFile.job_id)
+        .where(tuple_(*key).in_(keys))
+        .subquery()
+    )
+    found: dict[FileKey, list[Row[Any]]] = {}
+    statement = select(ranked).where(ranked.c.rank <= limit).order_by(ranked.c.rank)
+    for row in session.execute(statement) if keys else ():
+        found.setdefault(FileKey(row.project, FileKind(row.kind), row.sha256), []).append(row)
+    return found
+
+
+def lock_for_deletion(session: Session, key: FileKey) -> bool:
+    """Whether there is such a file; it is locked, so that no new job names it meanwhile."""
+    statement = select(ProjectFile.sha256).where(*_own(key)).with_for_update()
+    return session.scalar(statement) is not None
+
+
+def remove(session: Session, key: FileKey) -> str:
+    """Delete the row of a locked file that no job names; returns the path of its content."""
+    statement = delete(ProjectFile).where(*_own(key)).returning(ProjectFile.path)
+    return session.scalars(statement.execution_options(synchronize_session=False)).one()
 
 
 def of_job(session: Session, job_id: str) -> Sequence[ProjectFile]:

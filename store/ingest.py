@@ -14,7 +14,7 @@ from ampcore.telemetry.metrics import metrics_of
 from store import job_metrics
 from store.leases import LEASE_S, LeaseStatus, renew_lease, renew_lease_and_advance
 from store.rows import insert_rows
-from store.tables import Base, EventRow, Job, LogRow, StepBlockRow
+from store.tables import Base, EventRow, Job, LogRow, RangeRow, StepBlockRow
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,9 @@ def _table_and_values(entry: TelemetryEntry) -> tuple[type[Base], dict[str, Any]
         case EncodedBlock():
             steps = {"first_step": entry.first_step, "end_step": entry.end_step}
             return StepBlockRow, {**steps, **asdict(entry.stats), "payload": entry.payload}
+        # Samples are too large for the event log.
+        case Event(type=EventType.RANGES):
+            return RangeRow, {"step": entry.step or 0, "data": json_safe(entry.data)}
         case Event():
             data = json_safe(entry.data)
             return EventRow, {"type": entry.type, "step": entry.step, "data": data}

@@ -83,6 +83,18 @@ def load_by_project(session: Session) -> Mapping[str, ProjectLoad]:
     return {name: ProjectLoad(queued, both - queued) for name, queued, both in rows}
 
 
+def queue_room(session: Session, name: str) -> int | None:
+    """How many further jobs of the project may be queued now; None means no limit.
+
+    The project's row stays locked until the transaction ends, as by `check_queue_quota`.
+    """
+    most = session.scalar(_QUEUE_QUOTA, {"name": name})
+    if most is None:
+        return None
+    queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
+    return max(most - (session.scalar(queued) or 0), 0)
+
+
 def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
     """Raise QuotaExceeded if `more` further jobs of the project may not be queued.
 

@@ -166,3 +166,19 @@ def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
         for worker, state in listing(session)
         if state == ONLINE and isinstance(worker.hardware, dict)
     }
+
+
+def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | None:
+    """What the packages offer of the workers that may claim the jobs of a queue.
+
+    None while one of them has not reported its packages yet.
+    """
+    entries: list[dict[str, Any]] = []
+    for row in session.execute(_ONLINE):
+        if not isinstance(row.queues, list) or queue not in row.queues:
+            continue
+        if not isinstance(row.hardware, dict):
+            return None
+        reported = row.hardware.get("packages") or ()
+        entries += [one for one in reported if isinstance(one, dict)]
+    return entries

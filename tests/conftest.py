@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ import hypothesis
 import pytest
 
 from tests import waiting
+from tests.collection import folders_first, group_by_shared_fixtures
+from tests.forked_python import forked_python
 from tests.waiting import DEADLINE_S
 
 # How long it takes to generate and to run an example depends on the machine, not on the code.
@@ -33,11 +36,15 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: loading the machine's certificates takes 25 ms for each client."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have Ctrl-C mean what it means, also where the tests are started by `… &` in a script.
 
-    Settings come from the tests alone, and not from the shell that they are started in.
+    Settings come from the tests alone, and not from the shell that they are started in. Modules are
+    compiled once, not by each of the processes that tests start.
     """
+    config.args = folders_first(config.args)
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in [one for one in os.environ if one.startswith("AMPCORE_")]:
         if not name.startswith("AMPCORE_TEST_"):
             del os.environ[name]
@@ -47,23 +54,21 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that share a module-scoped fixture in one process, so that it is created once."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
-def _shares_a_fixture(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function):
-        return False
-    fixtures = item._fixtureinfo.name2fixturedefs.values()
-    return any(definitions[-1].scope == "module" for definitions in fixtures)
+    """Decide which tests run in the same process."""
+    group_by_shared_fixtures(items)
 
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
     """Wait for a condition to hold, and return what it returned; see tests/waiting.py."""
     return waiting.wait_until
+
+
+@pytest.fixture(scope="session")
+def python_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the commands `python` and `ampctl`, which have imported TensorFlow already."""
+    with forked_python(tmp_path_factory.mktemp("forked")) as folder:
+        yield folder
 
 
 # ---- PostgreSQL and SQLite
@@ -244,13 +249,19 @@ class Engines:
         address = make_url(url)
         kind = "sqlite" if address.get_backend_name() == "sqlite" else url
         if kind == "sqlite":
-            self._file = str(address.database)
+            self._use_file(str(address.database))
         engine = self._engines.get((user, kind))
         if engine is None:
             engine = self._engines[user, kind] = Database(url).engine
             if kind == "sqlite":
                 event.listen(engine, "do_connect", self._connect_to_file)
         return engine.execution_options()
+
+    def _use_file(self, file: str) -> None:
+        if file != self._file:
+            self._file = file
+            # A request of an earlier test may have opened a connection after the test's end.
+            self.close_files()
 
     def _connect_to_file(
         self, _dialect: Any, _record: Any, arguments: list[Any], _named: dict[str, Any]

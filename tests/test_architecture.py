@@ -25,6 +25,9 @@ PREFLIGHT = "ampcore.preflight"
 CONVERSION = "ampcore.conversion"
 """Turns a Keras model into a spec; the client imports it only when it is given one."""
 
+LAB = "ampcore.lab"
+"""What studies ask and answer, without TensorFlow."""
+
 ISOLATION = "ampcore.isolation"
 """Confines a trainer process; imports only the standard library."""
 
@@ -36,12 +39,13 @@ ALLOWED = {
     "ampcore/formats": ("ampcore.errors", ISOLATION, "ampcore.spec"),
     "ampcore/bundles": ("ampcore.errors", "ampcore.formats"),
     "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
+    "ampcore/lab": (*SHARED_PACKAGES, API, PREFLIGHT),
     "ampcore": (),
     "store": SHARED_PACKAGES,
     "service": SHARED_PACKAGES,
-    "server": (*SHARED_PACKAGES, API, PREFLIGHT, ISOLATION, "store", "service"),
+    "server": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, ISOLATION, "store", "service"),
     "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, CONVERSION),
+    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, CONVERSION),
     "migrations": ("store",),
 }
 """What each package may import of the others."""
@@ -52,8 +56,22 @@ ALLOWED_IN_SERVER = {
     "streaming": ("access", "errors", "http"),
     "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
     "datasets": ("errors", "file_removal", "streaming"),
-    "files": ("datasets", "errors"),
-    "background": ("dispatch", "file_removal"),
+    "files": ("datasets", "errors", "row_models"),
+    "packages": (),
+    "background": ("dispatch", "file_removal", "studies"),
+    "studies": (
+        "access",
+        "dataset_folder",
+        "datasets",
+        "deps",
+        "dispatch",
+        "errors",
+        "files",
+        "http",
+        "idempotency",
+        "jobs",
+        "row_models",
+    ),
     "metrics": ("schema",),
     "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
     "jobs": (
@@ -67,6 +85,7 @@ ALLOWED_IN_SERVER = {
         "files",
         "http",
         "idempotency",
+        "packages",
         "request_batcher",
         "row_models",
     ),

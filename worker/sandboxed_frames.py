@@ -14,6 +14,7 @@ import numpy as np
 from ampcore.spec.tracked import COLUMN_NAME
 from ampcore.telemetry import COLUMNS, EventType, StepBlock, array_codec
 from ampcore.telemetry.frames import Frame, FrameType
+from ampcore.telemetry.range_samples import RangeSample
 
 MAX_BLOCK_BYTES: Final = 16 * 2**20
 MAX_STEPS: Final = 2**20
@@ -55,8 +56,12 @@ def _checked_event(header: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("file", "signature", "weights"):
         if name in data and data[name] is not None:
             _text(f"the event's {name}", data[name], most=4096)
+    event_type = EventType(_text("the type of an event", header.get("event")))
+    if event_type is EventType.RANGES:
+        # Servers compute with it.
+        data = RangeSample.from_untrusted(_step("a sample", header.get("step")), data).to_json()
     return {
-        "event": EventType(_text("the type of an event", header.get("event"))),
+        "event": event_type,
         "step": None if step is None else _step("the step of an event", step),
         "data": data,
     }

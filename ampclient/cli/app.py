@@ -14,10 +14,13 @@ from ampclient.cli import (
     datasets,
     evaluations,
     export,
+    files,
     job_actions,
     jobs,
+    lab,
     login,
     projects,
+    ranges,
     records,
     shell_completion,
     submit,
@@ -49,6 +52,7 @@ for command in (
     records.logs,
     records.steps,
     evaluations.evaluations,
+    ranges.ranges,
     export.export,
     records.events,
     records.attempts,
@@ -64,7 +68,9 @@ for command in (
     job_actions.delete,
 ):
     app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(lab.group, name="lab")
 app.add_typer(datasets.group, name="dataset")
+app.add_typer(files.group, name="file")
 app.add_typer(workers.group, name="workers")
 app.add_typer(tokens.group, name="token")
 app.add_typer(projects.group, name="project")

@@ -11,6 +11,7 @@ from ampclient.cli.output import print_table, table_width
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
+    from ampclient.checks import Checks
     from ampclient.comparison import ComparedJob, Comparison
 
 MAX_CELL_WIDTH: Final = (24, 80)
@@ -43,6 +44,15 @@ def print_comparison(comparison: "Comparison") -> None:
             typer.echo()
         _print(lines, indices)
     typer.echo(f"* baseline: {comparison.baseline}", err=True)
+
+
+def print_checks(checks: "Checks") -> None:
+    """Print a line for each assertion and job."""
+    typer.echo()
+    for check in checks:
+        mark = {"passed": "passed ", "failed": "FAILED ", "skipped": "skipped"}[check.outcome]
+        text = check.message if check.outcome == "failed" else check.assertion
+        typer.echo(f"{mark}  {check.job.id}  {formats.printable(text)}")
 
 
 def _lines(comparison: "Comparison", longest: int) -> list[Line]:

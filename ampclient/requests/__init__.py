@@ -13,7 +13,14 @@ from ampclient.requests.datasets import (
     list_datasets,
     start_upload,
 )
-from ampclient.requests.files import get_file, get_file_content, put_file
+from ampclient.requests.files import (
+    FILES_PER_PAGE,
+    delete_file,
+    get_file,
+    get_file_content,
+    list_files,
+    put_file,
+)
 from ampclient.requests.jobs import (
     JOBS_PER_PAGE,
     Search,
@@ -37,6 +44,7 @@ from ampclient.requests.records import (
     get_evaluations,
     get_events,
     get_logs,
+    get_ranges,
     list_artifacts,
     list_attempts,
 )
@@ -66,6 +74,14 @@ from ampclient.requests.steps import (
     stream_steps,
 )
 from ampclient.requests.stream import STREAM_KINDS, StreamQuery, compare_jobs, job_id_of, stream_job
+from ampclient.requests.studies import (
+    STUDIES_PER_PAGE,
+    cancel_study,
+    create_study,
+    estimate_study,
+    get_study,
+    list_studies,
+)
 
 __all__ = [
     "ARROW",
@@ -73,8 +89,10 @@ __all__ = [
     "DATASETS_PER_PAGE",
     "ENTRIES_PER_PAGE",
     "EXPORT_FORMATS",
+    "FILES_PER_PAGE",
     "JOBS_PER_PAGE",
     "STREAM_KINDS",
+    "STUDIES_PER_PAGE",
     "JsonRequest",
     "Request",
     "Search",
@@ -82,15 +100,19 @@ __all__ = [
     "StreamQuery",
     "append_to_upload",
     "cancel_job",
+    "cancel_study",
     "clone_job",
     "compare_jobs",
     "complete_upload",
     "create_run",
+    "create_study",
     "create_token",
     "delete_dataset",
+    "delete_file",
     "delete_job",
     "drain_worker",
     "edit_job",
+    "estimate_study",
     "extend_job",
     "finish_run",
     "follow_logs",
@@ -104,7 +126,9 @@ __all__ = [
     "get_file_content",
     "get_job",
     "get_logs",
+    "get_ranges",
     "get_session",
+    "get_study",
     "get_upload",
     "get_version",
     "get_worker",
@@ -114,10 +138,12 @@ __all__ = [
     "list_audit",
     "list_dataset_versions",
     "list_datasets",
+    "list_files",
     "list_jobs",
     "list_kinds",
     "list_policies",
     "list_projects",
+    "list_studies",
     "list_tokens",
     "list_workers",
     "pause_job",

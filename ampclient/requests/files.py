@@ -1,9 +1,36 @@
 """Requests for files that jobs name by their SHA-256."""
 
+from typing import Final
+
 from ampclient.requests.datasets import BYTES
-from ampclient.requests.request import JsonRequest, Request, quote_path
-from ampcore.api.files import StoredFile
+from ampclient.requests.request import (
+    JsonRequest,
+    Request,
+    idempotency_header,
+    params,
+    parse_nothing,
+    quote_path,
+)
+from ampcore.api.files import FilePage, StoredFile
 from ampcore.spec.stored_files import FileKind
+
+FILES_PER_PAGE: Final = 100
+
+
+def list_files(kind: FileKind | None, *, limit: int, cursor: str | None) -> JsonRequest[FilePage]:
+    """A page of the files of the project."""
+    wanted = params(kind=kind, limit=limit, cursor=cursor)
+    return JsonRequest(method="GET", path="/files", params=wanted, read=FilePage.from_json)
+
+
+def delete_file(kind: FileKind, sha256: str) -> JsonRequest[None]:
+    """Delete a file."""
+    return JsonRequest(
+        method="DELETE",
+        path=_path(kind, sha256),
+        headers=idempotency_header(),
+        read=parse_nothing,
+    )
 
 
 def get_file(kind: FileKind, sha256: str) -> JsonRequest[StoredFile]:

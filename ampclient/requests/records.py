@@ -9,6 +9,7 @@ from ampcore.api.attempts import Attempt, AttemptList
 from ampcore.api.evaluations import EvaluationPage
 from ampcore.api.events import EventPage
 from ampcore.api.logs import LogEntry, LogPage
+from ampcore.api.ranges import Ranges
 
 ENTRIES_PER_PAGE: Final = 1_000
 EVALUATIONS_PER_PAGE: Final = 10_000
@@ -36,6 +37,18 @@ def get_evaluations(job_id: str, *, after: int | None) -> JsonRequest[Evaluation
         path=job_path(job_id, "evaluations"),
         params=params(after=after, limit=EVALUATIONS_PER_PAGE),
         read=EvaluationPage.from_json,
+    )
+
+
+def get_ranges(
+    job_id: str, *, number_format: str, start: int | None, end: int | None, max_samples: int | None
+) -> JsonRequest[Ranges]:
+    """The range samples, and the report of a number format."""
+    return JsonRequest(
+        method="GET",
+        path=job_path(job_id, "ranges"),
+        params=params(format=number_format, start=start, end=end, max_samples=max_samples),
+        read=Ranges.from_json,
     )
 
 

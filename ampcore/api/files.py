@@ -20,8 +20,8 @@ class BundledFile(ApiModel):
     size_bytes: int = Field(ge=0)
 
 
-class StoredFile(StoredModel):
-    """A file of a project, which never changes."""
+class FileFields(StoredModel):
+    """What every form of a file has."""
 
     kind: AnyFileKind
     sha256: str
@@ -31,11 +31,40 @@ class StoredFile(StoredModel):
     last_used_at: datetime = Field(
         description="When it was uploaded, looked up, or named by a new job."
     )
-    contents: list[BundledFile] | None = Field(
-        default=None, description="The files of a bundle; null for other kinds."
-    )
 
     @property
     def reference(self) -> str:
         """How a spec names it: `sha256:1f0c…`."""
         return f"{DIGEST_PREFIX}{self.sha256}"
+
+
+class StoredFile(FileFields):
+    """A file of a project, which never changes."""
+
+    contents: list[BundledFile] | None = Field(
+        default=None, description="The files of a bundle; null for other kinds."
+    )
+
+
+class NamingJob(ApiModel):
+    """A job whose spec names a file."""
+
+    id: str
+    name: str
+    state: str
+
+
+class ListedFile(FileFields):
+    """A file of a project, with the jobs that name it."""
+
+    job_count: int = Field(
+        description="How many jobs name it. A file without any is deleted a day after its last use."
+    )
+    jobs: list[NamingJob] = Field(description="The newest of these jobs, at most 10.")
+
+
+class FilePage(ApiModel):
+    """A page of files, the newest first."""
+
+    items: list[ListedFile]
+    next_cursor: str | None = Field(description="null on the last page.")

@@ -41,7 +41,12 @@ class Figures(ApiModel):
     flops_per_step: int = Field(
         description="Of the matrix products: about 3 × forward pass × batch_size × accumulate."
     )
-    share_in_16_bit: float = Field(description="The share of these FLOPs in 16 bits, from 0 to 1.")
+    share_in_16_bit: float = Field(
+        description="The share of these FLOPs in 16 bits or fewer, from 0 to 1."
+    )
+    share_in_8_bit: float = Field(
+        default=0.0, description="The share of these FLOPs in float8, from 0 to 1."
+    )
     memory: dict[str, Memory] = Field(
         description="The memory by policy: float32, and the policy of the job."
     )

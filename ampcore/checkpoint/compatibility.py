@@ -20,6 +20,7 @@ CHANGEABLE_FIELDS: Final = (
     "name",
     "labels",
     "runtime",
+    "telemetry",
     "guard",
     "precision",
     "loss_scale",

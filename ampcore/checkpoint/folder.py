@@ -51,7 +51,9 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def newest(
-    folder: Path, on_unreadable: Callable[[UnreadableCheckpoint], object] | None = None
+    folder: Path,
+    on_unreadable: Callable[[UnreadableCheckpoint], object] | None = None,
+    max_step: int | None = None,
 ) -> StoredCheckpoint | None:
     """The last saved checkpoint; None if there is none.
 
@@ -59,6 +61,7 @@ def newest(
         folder: The checkpoint folder; it need not exist.
         on_unreadable: Called for each newer one that cannot be read, or that holds non-finite
             values, as earlier versions saved them.
+        max_step: Only those with at most so many completed steps; None: all.
 
     Raises:
         UnreadableCheckpoint: The folder itself cannot be read.
@@ -70,6 +73,8 @@ def newest(
         expected = "a readable folder"
         raise UnreadableCheckpoint(folder, expected=expected, received=received) from error
     for file in reversed(files):
+        if max_step is not None and _order(file)[1] > max_step:
+            continue
         try:
             return StoredCheckpoint(file, _load_finite(file))
         except UnreadableCheckpoint as error:

@@ -21,6 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 _AUTO_NUMBER_SUFFIX: Final = re.compile(r"_\d+(?=/|$)")
 
 _LOSS_SCALE: Final = "/loss_scale/"
+_AMAX_HISTORY: Final = "/amax_history/"
 
 
 def named_variables(
@@ -29,13 +30,15 @@ def named_variables(
     """Every variable of a run by a name that is the same in every process.
 
     The weights and other variables of each network (BatchNorm statistics, dropout seeds), and
-    its optimizer's slots, counts and averages.
+    its optimizer's slots, counts and averages; the amax histories of its float8 layers.
     """
     for network, optimizer in zip(networks, optimizers, strict=True):
         parts = {"model": network.model.variables, "optimizer": optimizer.variables}
         for part, variables in parts.items():
             for number, variable in enumerate(variables):
                 yield f"{network.name}/{part}/{number}/{stable_path(variable)}", variable
+        for scaling in network.float8_scalings:
+            yield f"{network.name}{_AMAX_HISTORY}{scaling.name}", scaling.history
 
 
 def stable_path(variable: Any) -> str:
@@ -111,6 +114,21 @@ def scale_states(
         )
         for network, state in zip(networks, like, strict=True)
     )
+
+
+def with_amax_histories(
+    arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
+) -> Arrays:
+    """The arrays with the amax histories that are expected, as after a change of the precision.
+
+    Others are left out; missing ones, and those of another length, start without a record.
+    """
+    kept = {name: array for name, array in arrays.items() if _AMAX_HISTORY not in name}
+    for name, (shape, dtype) in expected.items():
+        if _AMAX_HISTORY in name:
+            found = arrays.get(name)
+            kept[name] = np.zeros(shape, dtype) if found is None or found.shape != shape else found
+    return kept
 
 
 def is_loss_scale(name: str) -> bool:

@@ -66,6 +66,8 @@ def layer_for_shapes(layer: Any) -> Layer | None:
     if isinstance(layer, keras.layers.Bidirectional):
         inner = layer_for_shapes(layer.forward_layer)
         return None if inner is None else _bidirectional(layer, inner)
+    if isinstance(layer, keras.layers.TimeDistributed):
+        return _time_distributed(layer_for_shapes(layer.layer))
     without = {"layer", "name", "inputs", "activation", "recurrent_activation"}
     try:
         config = _config(layer, None)
@@ -84,6 +86,14 @@ def layer_for_shapes(layer: Any) -> Layer | None:
 def _bidirectional(layer: Any, inner: Layer) -> Layer:
     document = {"layer": "Bidirectional", "of": inner, "merge_mode": layer.merge_mode or "concat"}
     return LAYERS["Bidirectional"].model_validate(document)
+
+
+def _time_distributed(inner: Layer | None) -> Layer | None:
+    try:
+        document = {"layer": "TimeDistributed", "of": inner}
+        return LAYERS["TimeDistributed"].model_validate(document)
+    except ValidationError:  # a layer that the grammar does not have, or not inside of another
+        return None
 
 
 def _is_option(name: str) -> bool:
@@ -112,6 +122,9 @@ def _config(layer: Any, output_shape: tuple[int | None, ...] | None) -> dict[str
         case keras.layers.Bidirectional():
             config["of"] = _both_directions(layer)
             del config["layer"], config["backward_layer"]
+        case keras.layers.TimeDistributed():
+            config["of"] = layer_of_spec(layer.layer).model_dump(mode="json")
+            del config["layer"]
         case keras.layers.Normalization() if config["mean"] is None and layer.built:
             config["mean"] = np.ravel(np.asarray(layer.mean)).tolist()
             config["variance"] = np.ravel(np.asarray(layer.variance)).tolist()

@@ -52,6 +52,8 @@ class Dataset:
     """None where the model exists before the data."""
     prepared: PreparedInputs | None = None
     """The layers that made the inputs of raw data; they are saved with the model."""
+    characters: str = ""
+    """The character of each key, for texts."""
     resources: Any = None
     """What must live as long as the examples."""
 

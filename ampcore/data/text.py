@@ -1,5 +1,6 @@
 """Loads text as windows of `sequence` characters, each labelled with the next character."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ def text(spec: Text, options: LoadOptions) -> Dataset:
     The vocabulary is every character of the file, in the order of their code points. Raises
     InvalidData.
     """
-    ids, vocabulary = _characters(spec.file_reference, options.data_root)
+    ids, characters = _characters(spec.file_reference, options.data_root)
+    vocabulary = len(characters)
     windows = (len(ids) - 1) // spec.sequence
     if windows < 1:
         raise InvalidData(
@@ -32,11 +34,12 @@ def text(spec: Text, options: LoadOptions) -> Dataset:
     used = windows * spec.sequence
     x = ids[:used].reshape(windows, spec.sequence)
     y = ids[1 : used + 1].reshape(windows, spec.sequence)
-    return Dataset.split(x, y, vocabulary, spec.validation_split, vocabulary)
+    made = Dataset.split(x, y, vocabulary, spec.validation_split, vocabulary)
+    return replace(made, characters=characters)
 
 
-def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], int]:
-    """The index of each character in the sorted vocabulary, and the size of the vocabulary."""
+def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], str]:
+    """The index of each character in the sorted vocabulary, and the vocabulary."""
     with open_data_file(path, data_root) as stream:
         content = stream.read()
     try:
@@ -51,4 +54,4 @@ def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], i
         raise InvalidData(
             path, None, expected="text with at least two different characters", received=received
         )
-    return ids.astype(np.int32), len(characters)
+    return ids.astype(np.int32), characters.tobytes().decode("utf-32-le")

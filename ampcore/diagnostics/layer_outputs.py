@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ampcore.models.task import Task
 from ampcore.precision.layer_paths import walk_layers
+from ampcore.precision.layer_products import replaced_calls
 
 Tensor = Any
 
@@ -51,15 +52,10 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
         for network in task.networks
         for found in walk_layers(network.model)
     ]
-    for layer, layer_ref in watched:
-        # Keras has no hooks: an attribute of the object hides the method of its class until it is #
-        # deleted below. __dict__ avoids __setattr__, with which Keras would track it.
-        layer.__dict__["call"] = _recording(layer.call, layer_ref, record)
-    try:
+    with replaced_calls(
+        (layer, _recording(layer.call, layer_ref, record)) for layer, layer_ref in watched
+    ):
         yield outputs
-    finally:
-        for layer, _ in watched:
-            del layer.__dict__["call"]
 
 
 def _recording(call: Any, layer_ref: LayerRef, record: Any) -> Any:

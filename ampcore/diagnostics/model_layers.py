@@ -9,7 +9,12 @@ from keras import layers
 from ampcore.conversion.layer import layer_for_shapes
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.precision.layer_paths import LayerEntry, is_network, walk_layers
+from ampcore.precision.layer_paths import (
+    LayerEntry,
+    applied_layer,
+    is_network,
+    walk_layers,
+)
 from ampcore.preflight.layer_table import (
     Dimension,
     LayerRow,
@@ -70,13 +75,18 @@ def _row(
             if isinstance(layer, layers.Embedding) and not call.shared
         ),
         dimensions=_dimensions(layer),
-        parts=tuple(part.info.path for part in found if path in part.ancestors),
+        parts=tuple(
+            part.info.path
+            for part in found
+            if path in part.ancestors and applied_layer(part.parent) is not part.layer
+        ),
         output=entry.info.output,
         softmax=entry.info.softmax,
         compute_dtype=layer.compute_dtype,
         variable_dtype=layer.variable_dtype,
         float32_reason=dtypes.float32_reason if dtypes is not None else None,
         requested_16_bit=dtypes is not None and dtypes.requested_16_bit,
+        products=dtypes.products if dtypes is not None else None,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from ampcore import data, models
 from ampcore.architectures import DataShape
 from ampcore.diagnostics import hardware
+from ampcore.diagnostics.float8_layers import float8_layers
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models.task import Task
 from ampcore.precision import LayerPolicies, layer_policies
@@ -60,7 +61,9 @@ def preflight_task(
     tables = tables_from_model(task, policies)
     if tables is not None and isinstance(spec, JobSpec):
         tables = tuple(_with_spec_pointers(tables, spec, task))
-    return run_checks(Case(spec, policies.name, tables, (device,), machines=1, total_steps=steps))
+    case = Case(spec, policies.name, tables, (device,), machines=1, total_steps=steps)
+    report = run_checks(case)
+    return replace(report, findings=(*report.findings, *float8_layers(policies)))
 
 
 def preflight_on_device(
@@ -92,9 +95,12 @@ def preflight_on_device(
 
 def _figures_event(figures: Figures) -> Event:
     memory = figures.memory[figures.policy].total
+    share = figures.share_in_8_bit
+    float8 = f" or fewer, {share:.1%} in float8" if share else ""
     message = (
         f"{figures.parameters:,} parameters; {format_count(figures.flops_per_step)}FLOPs per step, "
-        f"{figures.share_in_16_bit:.1%} of them in 16 bits; about {format_bytes(memory)} of memory."
+        f"{figures.share_in_16_bit:.1%} of them in 16 bits{float8}; about {format_bytes(memory)} "
+        "of memory."
     )
     finding = {"code": "figures", "severity": "info", "pointer": "", "message": message}
     return Event(EventType.PREFLIGHT, None, {**finding, "data": figures.to_json()})

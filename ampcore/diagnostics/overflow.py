@@ -120,11 +120,12 @@ class OverflowDiagnostics:
         if self._float32_replay is None:
             task = self._make_float32_task()
             self._float32_replay = Replay(task, [NoLossScale()] * len(task.networks))
-        _copy_values(self._replay.task, self._float32_replay.task)
+        copy_values(self._replay.task, self._float32_replay.task)
         return self._float32_replay
 
 
-def _copy_values(source: Task, target: Task) -> None:
+def copy_values(source: Task, target: Task) -> None:
+    """Assign the trainable variables of one task to another one, in its dtypes."""
     for old, new in zip(source.networks, target.networks, strict=True):
         pairs = zip(old.model.trainable_variables, new.model.trainable_variables, strict=True)
         for variable, copy in pairs:

@@ -1,13 +1,12 @@
 """The causes of a skipped step, and the message with advice for each."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ampcore.precision import DynamicLossScale, FixedLossScale, LossScale
-from ampcore.spec.precision import FLOAT16_MAX
+from ampcore.spec.precision import FLOAT16_MAX, float32_overrides
 from ampcore.spec.text import MAX_NAMES, join_names
 
 
@@ -125,9 +124,7 @@ def _explain_operation(found: CauseDetails) -> str:
         ways.append("set precision.policy: mixed_bfloat16")
     layers = list(found.layers) or ([_top_level_layer(found.layer)] if found.layer else [])
     if 0 < len(layers) <= MAX_NAMES:
-        names = "|".join(map(re.escape, layers))
-        pattern = f"^({names})$" if len(layers) > 1 else f"^{names}$"
-        ways.append(f"add {{layers: '{pattern}', dtype: float32}} to precision.overrides")
+        ways.append(f"add {format_overrides(layers)} to precision.overrides")
     ways.append("lower optimizer.learning_rate if the weights have grown without limit")
     return f"{happened}: {', or '.join(ways)}."
 
@@ -140,6 +137,12 @@ def _explain_float32(found: CauseDetails) -> str:
         f"{found.largest_input:.3g}, the weights {found.largest_weight:.3g}) and for an unbounded "
         "derivative (a square root or logarithm at 0), or lower optimizer.learning_rate."
     )
+
+
+def format_overrides(layers: Sequence[str]) -> str:
+    """The entries of `precision.overrides` that keep these layers in float32, in YAML."""
+    entries = float32_overrides(layers)
+    return ", ".join(f"{{layers: '{one['layers']}', dtype: {one['dtype']}}}" for one in entries)
 
 
 def _top_level_layer(path: str) -> str:

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from ampcore.data import Batch
 from ampcore.diagnostics.nonfinite_origin import variable_infos
+from ampcore.diagnostics.overflow_cause import format_overrides
 from ampcore.diagnostics.replay import Replay, ReplayResult
+from ampcore.spec.text import join_names
 from ampcore.telemetry.exponent_histogram import (
     SCALE_EXPONENTS,
     ExponentHistogram,
-    Float16Shares,
+    FormatShares,
     ScaleSuggestion,
     suggest_scales,
 )
@@ -35,6 +37,8 @@ MAX_TIME_SHARE: Final = 0.01
 """The share of the run's time that samples may take."""
 MAX_VALUES: Final = 2**18
 """The maximum number of counted values per gradient, evenly spaced."""
+MOST: Final = 0.9
+"""The share of the underflowing values that the named layers have."""
 MAX_VARIABLES: Final = 100
 """The maximum number of variables in an event; the largest ones are kept."""
 
@@ -49,6 +53,30 @@ class Samples:
     variables: dict[str, ExponentHistogram] = field(default_factory=dict)
     largest_inside: float = 0.0
     """The largest magnitude of an unscaled gradient by a 16-bit layer's output."""
+    largest_inside_layer: str = ""
+    """The layer with this output."""
+
+    @property
+    def largest_layer(self) -> str:
+        """The layer whose gradients limit the loss scale most: those by its output or variables."""
+        name, found = max(self.variables.items(), key=lambda item: item[1].largest)
+        is_inside = self.largest_inside > found.largest
+        return self.largest_inside_layer if is_inside else _layer_of(name)
+
+    def underflowing_layers(self, exponent: int) -> list[str]:
+        """The layers with most of the values that underflow at this loss scale, the worst first."""
+        counts: dict[str, float] = {}
+        for name, found in self.variables.items():
+            layer = _layer_of(name)
+            own = found.shares(exponent).underflow * sum(found.counts.values())
+            counts[layer] = counts.get(layer, 0.0) + own
+        layers, missing = [], MOST * sum(counts.values())
+        for layer in sorted(counts, key=lambda layer: -counts[layer]):
+            if missing <= 0:
+                break
+            layers.append(layer)
+            missing -= counts[layer]
+        return layers
 
     @property
     def combined(self) -> ExponentHistogram:
@@ -137,7 +165,7 @@ class ScaleTable:
             "variables_left_out": len(names[MAX_VARIABLES:]),
             "shares": {"first_exponent": SCALE_EXPONENTS[0], **_columns(table)},
             "suggested": suggestion._asdict() if suggestion else None,
-            "sentence": _sentence(combined, suggestion),
+            "sentence": _sentence(samples, suggestion),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -175,8 +203,11 @@ class ScaleTable:
                 own = replace(_histogram(grad, scale), largest=float(largest) / scale)
                 samples.variables[name] = before + own
         is_16_bit = np.array([dtype != "float32" for dtype in self._replay.dtypes], np.bool_)
-        inside = replayed.backward[:, is_16_bit, 2] / np.reshape(scales, (-1, 1))
-        samples.largest_inside = max(samples.largest_inside, float(inside.max(initial=0.0)))
+        inside = replayed.backward[:, :, 2] * is_16_bit / np.reshape(scales, (-1, 1))
+        if float(inside.max(initial=0.0)) > samples.largest_inside:
+            samples.largest_inside = float(inside.max())
+            call = int(inside.max(axis=0).argmax())
+            samples.largest_inside_layer = self._replay.calls[call].path
 
 
 def _histogram(grad: Any, scale: float) -> ExponentHistogram:
@@ -186,21 +217,27 @@ def _histogram(grad: Any, scale: float) -> ExponentHistogram:
     return ExponentHistogram.of(picked.astype(np.float64) / scale, weight=max(stride, 1))
 
 
-def _columns(table: Sequence[Float16Shares]) -> dict[str, list[float]]:
-    return {name: [getattr(shares, name) for shares in table] for name in Float16Shares._fields}
+def _columns(table: Sequence[FormatShares]) -> dict[str, list[float]]:
+    return {name: [getattr(shares, name) for shares in table] for name in FormatShares._fields}
 
 
-def _sentence(gradients: ExponentHistogram, suggestion: ScaleSuggestion | None) -> str:
+def _layer_of(variable: str) -> str:
+    """The path of a variable's layer, from the name of its network and its own path."""
+    return variable.partition("/")[2].rpartition("/")[0]
+
+
+def _sentence(samples: Samples, suggestion: ScaleSuggestion | None) -> str:
     if suggestion is None:
         return "All sampled gradients are zero or not finite."
     lowest, highest = suggestion
-    lost = 100 * gradients.shares(highest).underflow
+    lost = 100 * samples.combined.shares(highest).underflow
     if lowest > highest:
+        layer = samples.largest_layer
         return (
-            f"No loss scale fits: at 2^{highest}, the highest one without overflow, "
-            f"{lost:.2g} % of the gradients' values underflow in float16. "
-            "Set precision.policy: mixed_bfloat16, or keep the layers with the largest gradients "
-            "in float32 (precision.overrides)."
+            f"No loss scale fits: the gradients of {layer} allow at most 2^{highest}, and there "
+            f"{lost:.2g} % of the gradients' values underflow in float16, most of them in "
+            f"{join_names(samples.underflowing_layers(highest))}. Add {format_overrides([layer])} "
+            "to precision.overrides, or set precision.policy: mixed_bfloat16."
         )
     return (
         f"Loss scales from 2^{lowest} to 2^{highest} fit: at 2^{highest}, {lost:.2g} % of the "

@@ -66,13 +66,34 @@ class NonfiniteStep:
         self.variables = [_combined(old, new) for old, new in pairs]
 
 
+@dataclass(frozen=True)
+class StepDiagnosis:
+    """Everything that was found out about a step."""
+
+    facts: JsonObject
+    """The data of a skipped step's event: non-finite variables, first layer, cause and advice."""
+    cause: CauseDetails
+    tried: list[JsonObject]
+    """The other computations of the step: `dtype`, `loss_scale`, and whether they were finite."""
+    replayed: ReplayResult
+    """The first micro-batch that is not finite at its own loss scales; else the first one."""
+
+
 def explain_step(replay: Replay, in_float32: Callable[[], Replay], step: SkippedStep) -> JsonObject:
-    """The data of a skipped step's event: non-finite variables, first layer, cause and advice.
+    """The data of a skipped step's event: see `diagnose_step`."""
+    return diagnose_step(replay, in_float32, step).facts
+
+
+def diagnose_step(
+    replay: Replay, in_float32: Callable[[], Replay], step: SkippedStep
+) -> StepDiagnosis:
+    """Replay a step at its own loss scales, and find the cause if it is not finite.
 
     `in_float32` returns a replay of the same task in float32, with the current weights.
     """
-    overflow = _overflow(replay, step)
-    found, finite_below = _CauseSearch(replay, in_float32, step).find_cause(overflow)
+    overflow, first_replayed = _overflow(replay, step)
+    search = _CauseSearch(replay, in_float32, step)
+    found, finite_below = search.find_cause(overflow)
     variables, first = [], None
     if overflow is not None:
         variables = nonfinite_gradients(replay, overflow.variables, step.scales)
@@ -91,19 +112,25 @@ def explain_step(replay: Replay, in_float32: Callable[[], Replay], step: Skipped
         facts["layer"] = found.layer
     if found.damaged:
         facts["damaged"] = list(found.damaged[:MAX_VARIABLES])
-    return facts
+    replayed = overflow.replayed if overflow is not None else first_replayed
+    return StepDiagnosis(facts, found, search.tried(), replayed)
 
 
-def _overflow(replay: Replay, step: SkippedStep) -> NonfiniteStep | None:
+def _overflow(replay: Replay, step: SkippedStep) -> tuple[NonfiniteStep | None, ReplayResult]:
+    """The micro-batches that are not finite, if any, and the result of the first one of all."""
     overflow: NonfiniteStep | None = None
+    first: ReplayResult | None = None
     for micro, replayed in replay.step(step.scales, step.batch, step.seed):
+        first = first or replayed
         if all(replayed.finite):
             continue
         if overflow is None:
             overflow = NonfiniteStep([micro.number], replayed.variables, micro, replayed)
         else:
             overflow.add(micro, replayed)
-    return overflow
+    if first is None:
+        raise ValueError("expected a step of at least one micro-batch, received none")
+    return overflow, first
 
 
 class _CauseSearch:
@@ -113,6 +140,18 @@ class _CauseSearch:
         self._replay, self._in_float32, self._step = replay, in_float32, step
         self._replayed_by_exponent: dict[int, ReplayResult] = {}
         """Results by the exponent of the largest loss scale."""
+        self._float32_replayed: ReplayResult | None = None
+
+    def tried(self) -> list[JsonObject]:
+        """The computations at other loss scales, from the highest, and the one in float32."""
+        dtype = next((name for name in self._replay.dtypes if name != "float32"), "float32")
+        rows = [
+            _tried(dtype, 2.0**exponent, self._replayed_by_exponent[exponent])
+            for exponent in sorted(self._replayed_by_exponent, reverse=True)
+        ]
+        if self._float32_replayed is not None:
+            rows.append(_tried("float32", 1.0, self._float32_replayed))
+        return rows
 
     def find_cause(self, overflow: NonfiniteStep | None) -> tuple[CauseDetails, Any]:
         """The cause, and the largest power of two at which the gradients are finite.
@@ -193,6 +232,7 @@ class _CauseSearch:
         other = self._in_float32()
         micro = _in_dtypes_of(overflow.first, other.task)
         replayed = other([1.0] * len(self._step.scales), micro)
+        self._float32_replayed = replayed._replace(gradients=[], non_trainable=[])
         if not (all(replayed.finite) and replayed.finite_forward):
             return self._float32_cause(found, other, micro, replayed)
         dtype = str(first.get("dtype", dtypes[0]))
@@ -217,6 +257,15 @@ class _CauseSearch:
 
     def _names(self) -> list[str]:
         return [network.name for network in self._replay.task.networks]
+
+
+def _tried(dtype: str, scale: float, replayed: ReplayResult) -> JsonObject:
+    return {
+        "dtype": dtype,
+        "loss_scale": scale,
+        "finite_loss": replayed.finite_forward,
+        "finite_gradients": all(replayed.finite),
+    }
 
 
 def _batch_facts(

@@ -19,9 +19,9 @@ def all_reduce_gradients(
     """Combine the results of all replicas once per step, so that all make the same update.
 
     Losses and gradients become their means, statistics of the forward pass too; of overwritten
-    variables (float8 scales and amax histories) the largest value counts, as between
-    micro-batches. Infinities and NaN propagate through the mean, so that all replicas agree whether
-    the step is skipped, without further communication.
+    variables (Keras's float8 scales and amax histories) and of amaxes the largest value counts, as
+    between micro-batches. Infinities and NaN propagate through the mean, so that all replicas agree
+    whether the step is skipped, without further communication.
 
     Args:
         replicas: The replicas of the job; with one, everything is returned unchanged.
@@ -45,6 +45,7 @@ def all_reduce_gradients(
         _reduce_present(replicas, found.gradients),
         _reduce_statistics(replicas, before, found.state_updates),
         _reduce_present(replicas, found.overwrites, "max"),
+        amaxes=_reduce_present(replicas, found.amaxes, "max"),
     )
     return combined, bad_micro_batches
 

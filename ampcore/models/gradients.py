@@ -6,6 +6,7 @@ float32 loss → times the loss scale → gradients → divided by the loss scal
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -19,6 +20,9 @@ from ampcore.precision import (
     only_overwrites,
     without_overwrites,
 )
+from ampcore.precision.float8_products import recorded_amaxes
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
 
@@ -38,6 +42,7 @@ class Gradients(NamedTuple):
         recompute_gradients: For each network, a function that computes its `gradients` again from
             the scaled ones; None where that takes more than a division. A branch that is rarely
             taken calls it instead of keeping `gradients` in memory.
+        amaxes: For each network, those of its `float8_scalings` in this batch, float32 (3,) each.
     """
 
     losses: list[Tensor]
@@ -45,6 +50,7 @@ class Gradients(NamedTuple):
     state_updates: NonTrainable
     overwrites: list[list[Any]]
     recompute_gradients: tuple[Callable[[], list[Any]], ...] | None = None
+    amaxes: Sequence[Sequence[Tensor]] = ()
 
 
 def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the first three
@@ -68,23 +74,37 @@ def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the f
         seed: Int64 (2,): decides the noise that the task draws itself.
     """
     weights = task.weights()
-    with tf.GradientTape(persistent=len(weights) > 1) as tape:
+    scalings = [network.float8_scalings for network in task.networks]
+    with (
+        phase_scope(Phase.FORWARD),
+        tf.GradientTape(persistent=len(weights) > 1) as tape,
+        recorded_amaxes(list(chain.from_iterable(scalings)), tape) as probes,
+    ):
         losses, state_updates = task.losses(weights, non_trainable, batch, seed)
         scaled = [
             loss_scale.scale(state, loss)
             for loss_scale, state, loss in zip(loss_scales, states, losses, strict=True)
         ]
-    found = [tape.gradient(loss, own) for loss, own in zip(scaled, weights, strict=True)]
+    rest = iter(probes)
+    sources = [
+        (own, [next(rest) for _ in each]) for own, each in zip(weights, scalings, strict=True)
+    ]
+    with phase_scope(Phase.BACKWARD):
+        results = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
+    found = [by_weights for by_weights, _ in results]
     variables = [network.model.trainable_variables for network in task.networks]
     unscale = tuple(
         partial(_unscale, *own) for own in zip(loss_scales, states, found, variables, strict=True)
     )
+    with phase_scope(Phase.CHECK):
+        unscaled = [compute() for compute in unscale]
     return Gradients(
         losses,
-        [compute() for compute in unscale],
+        unscaled,
         state_updates,
         [only_overwrites(*own) for own in zip(found, variables, strict=True)],
         unscale,
+        [[tf.zeros(3) if one is None else one for one in own] for _, own in results],
     )
 
 

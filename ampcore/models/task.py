@@ -8,7 +8,9 @@ from typing import Any, Final, Literal
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
+from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes
+from ampcore.precision.layer_products import installed_products
 
 Tensor = Any
 Weights = list[list[Tensor]]
@@ -30,6 +32,13 @@ class Network:
     model: Any
     dtypes: InPlaceDtypes = NO_DTYPES
     """Those of a model whose layers do not have their dtypes themselves."""
+
+    @property
+    def float8_scalings(self) -> list[Float8Scaling]:
+        """The scales of its layers that compute in float8 with delayed scaling."""
+        products = [*installed_products(self.model), *self.dtypes.products]
+        found = [one.scaling for one in products if one.scaling is not None]
+        return [scaling for scaling in found if scaling.history is not None]
 
     def __call__(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool

@@ -1,4 +1,4 @@
-"""Dtypes of a model's own layers, in effect only while the model is called."""
+"""Dtypes of a model's own layers and products, in effect only while the model is called."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+
+from ampcore.precision.layer_products import LayerProducts, replaced_calls
 
 Layer = Any
 
@@ -18,9 +20,11 @@ class InPlaceDtypes:
 
     Args:
         policies: The layers, each with the name of its policy.
+        products: The products of layers that compute them by role.
     """
 
     policies: Sequence[tuple[Layer, str]] = ()
+    products: Sequence[LayerProducts] = ()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -29,7 +33,8 @@ class InPlaceDtypes:
         try:
             for layer, policy in self.policies:
                 layer.dtype_policy = keras.DTypePolicy(policy)
-            yield
+            with replaced_calls((one.layer, one.call) for one in self.products):
+                yield
         finally:
             for (layer, _), policy in zip(self.policies, before, strict=True):
                 layer.dtype_policy = policy

@@ -9,9 +9,12 @@ from typing import Any, Final
 
 import keras
 
+from ampcore.precision.layer_products import has_own_call, replaced_calls
 from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
 _SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
+_LOOPS: Final = (keras.layers.RNN, keras.layers.TimeDistributed)
+"""The layers that call those inside them once for each time step."""
 
 Layer = Any
 Model = Any
@@ -39,7 +42,7 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
     seen: set[int] = set()
 
     def visit(
-        parent: Layer | None, ancestors: tuple[str, ...], output: bool
+        parent: Layer | None, ancestors: tuple[str, ...], output: bool, in_loop: bool
     ) -> Iterator[LayerEntry]:
         layers = children(model if parent is None else parent)
         for layer, name in zip(layers, _names(parent, layers), strict=True):
@@ -49,13 +52,22 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
             path = "/".join((*ancestors[:1], name))
             is_output = output or id(layer) in outputs
             if is_network(layer):
-                yield from visit(layer, (path, *ancestors), False)
+                yield from visit(layer, (path, *ancestors), False, in_loop)
                 continue
-            info = LayerInfo(path, _kind(layer), is_output, _is_softmax(layer))
+            computing = applied_layer(layer)
+            repeats = in_loop or isinstance(layer, _LOOPS)
+            info = LayerInfo(
+                path,
+                _kind(computing),
+                is_output,
+                _is_softmax(computing),
+                has_own_call(computing),
+                in_loop if computing is layer else repeats,
+            )
             yield LayerEntry(layer, info, parent, ancestors)
-            yield from visit(layer, (path, *ancestors), is_output)
+            yield from visit(layer, (path, *ancestors), is_output, repeats)
 
-    return visit(None, (), False)
+    return visit(None, (), False, False)
 
 
 def children(layer: Layer) -> list[Layer]:
@@ -89,6 +101,14 @@ def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
     return names
 
 
+def applied_layer(layer: Layer) -> Layer:
+    """The layer itself, or the one that a TimeDistributed applies to every step.
+
+    Keras calls that one within the other's call, without its own dtype policy: both have one.
+    """
+    return layer.layer if isinstance(layer, keras.layers.TimeDistributed) else layer
+
+
 def _kind(layer: Layer) -> str:
     """The name of a layer's Keras class, or of the base class in Keras."""
     return next(base for base in type(layer).__mro__ if _is_of_keras(base)).__name__
@@ -115,7 +135,7 @@ def _output_layers(model: Model) -> set[int]:
         if isinstance(operation, keras.layers.Layer):
             found.add(id(operation))
         if not isinstance(operation, keras.layers.Layer) or isinstance(
-            operation, _SHAPE_ONLY_CLASSES
+            applied_layer(operation), _SHAPE_ONLY_CLASSES
         ):
             tensors += operation._inbound_nodes[node_index].input_tensors
     return found
@@ -132,13 +152,8 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     if example is None:
         return set(weighted[-1:])
     returned: list[tuple[Layer, list[Any], list[Any]]] = []
-    for layer in layers:
-        layer.__dict__["call"] = _recorded_call(layer, returned)
-    try:
+    with replaced_calls((layer, _recorded_call(layer, returned)) for layer in layers):
         outputs = keras.tree.flatten(model(example))
-    finally:
-        for layer in layers:
-            del layer.__dict__["call"]
     found: set[int] = set()
     for output in outputs:
         found |= _layers_that_return(output, returned) or set(_last_called(returned, weighted))
@@ -164,7 +179,7 @@ def _layers_that_return(
     for layer, inputs, results in returned:
         if any(result is tensor for result in results):
             found.add(id(layer))
-            if isinstance(layer, _SHAPE_ONLY_CLASSES):
+            if isinstance(applied_layer(layer), _SHAPE_ONLY_CLASSES):
                 for given in inputs:
                     found |= _layers_that_return(given, returned)
     return found

@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import keras
@@ -11,14 +11,17 @@ from pydantic import ValidationError
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
+from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes
 from ampcore.precision.layer_paths import (
     LayerEntry,
+    applied_layer,
     children,
     is_network,
     layers_of_outputs,
     walk_layers,
 )
+from ampcore.precision.layer_products import LayerProducts
 from ampcore.precision.model_copy import (
     assign_values,
     build_subclassed,
@@ -36,6 +39,7 @@ from ampcore.spec.layer_dtypes import (
 )
 from ampcore.spec.precision import Override, Policy, Precision
 from ampcore.spec.problems import SpecValidationError, from_pydantic
+from ampcore.spec.product_dtypes import ProductDtypes, has_products
 from ampcore.spec.text import join_names
 
 ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
@@ -56,7 +60,7 @@ Model = Any
 def apply_policy(
     model: Model,
     policy: Policy = "mixed_float16",
-    overrides: Sequence[Override | Mapping[str, str]] = (),
+    overrides: Sequence[Override | Mapping[str, Any]] = (),
     *,
     device: DeviceInfo | None = None,
     example: Any = None,
@@ -75,7 +79,7 @@ def apply_policy(
         policy: A policy of Keras (`mixed_float16`, `mixed_bfloat16`, `float16`, `bfloat16`,
             `float32`), an optimization level (`O0` to `O3`), or `auto`: the best one for `device`.
         overrides: Mappings with `layers`, a regular expression, and `dtype`: `float32`,
-            `float16` or `bfloat16`.
+            `float16` or `bfloat16`; with `roles`, only for these products of the layers.
         device: What the model will run on; None: a device that computes in all dtypes.
         example: Inputs of one or more examples, for a subclassed model: they tell which layers
             compute its outputs. Without them the last layer counts as the output.
@@ -103,7 +107,7 @@ def apply_policy(
     return converted
 
 
-def _precision(policy: str, overrides: Sequence[Override | Mapping[str, str]]) -> Precision:
+def _precision(policy: str, overrides: Sequence[Override | Mapping[str, Any]]) -> Precision:
     given = [dict(one) if isinstance(one, Mapping) else one.model_dump() for one in overrides]
     try:
         return Precision.model_validate({"policy": policy, "overrides": given})
@@ -114,7 +118,8 @@ def _precision(policy: str, overrides: Sequence[Override | Mapping[str, str]]) -
 def layer_policies(precision: Precision, device: DeviceInfo | None = None) -> "LayerPolicies":
     """The dtype policies of a spec, with `auto` resolved for the device."""
     on_cpu = device is not None and device.kind == "cpu"
-    return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu)
+    has_float8 = device is not None and device.has_float8
+    return LayerPolicies(precision, resolve_policy(precision.policy, device), on_cpu, has_float8)
 
 
 @dataclass
@@ -126,9 +131,13 @@ class LayerPolicies:
     """The policy, with `auto` resolved."""
     on_cpu: bool = False
     """Whether float16 layers get the workarounds for CPUs."""
+    has_float8: bool = False
+    """Whether the device multiplies 8-bit numbers; otherwise float8 is emulated."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
     """The dtypes by layer path, of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
+    _paths_with_products: set[str] = field(default_factory=set)
+    """Those that overrides of products match."""
 
     def apply(self, model: Model, example: Any = None) -> Model:
         """The same network with the dtypes of this policy; Keras's global policy is not changed.
@@ -148,7 +157,7 @@ class LayerPolicies:
         outputs = None if is_network(model) else layers_of_outputs(model, example)
         found = list(walk_layers(model, outputs))
         wanted = self._assign(found)
-        if all(dtypes.policy == "float32" for dtypes in wanted.values()):
+        if all(_is_plain_float32(dtypes) for dtypes in wanted.values()):
             return model
         if is_network(model):
             clone = clone_network(model, lambda layer: _clone_with_policy(layer, wanted))
@@ -178,12 +187,15 @@ class LayerPolicies:
                     f"{dtypes.compute_dtype}, for a subclassed model without a get_config",
                     received=self.name,
                 )
+        rows = [(entry.layer, wanted[id(entry.layer)]) for entry in found]
         return InPlaceDtypes(
+            [(layer, dtypes.policy) for layer, dtypes in rows if dtypes.policy != "float32"],
             [
-                (entry.layer, wanted[id(entry.layer)].policy)
+                self._products(entry.layer, entry.info.path, dtypes.products, dtypes.compute_dtype)
                 for entry in found
-                if wanted[id(entry.layer)].policy != "float32"
-            ]
+                if (dtypes := wanted[id(entry.layer)]).products is not None
+                and applied_layer(entry.layer) is entry.layer
+            ],
         )
 
     def _set_policies(
@@ -201,11 +213,27 @@ class LayerPolicies:
             self._set_policy(made.layer, made.info.path, wanted[id(original)])
             if self.on_cpu:
                 float16_on_cpu.use_float32_kernel_gradient(made.layer)
+            products = wanted[id(original)].products
+            if products is not None and applied_layer(made.layer) is made.layer:
+                self._products(
+                    made.layer, made.info.path, products, made.layer.compute_dtype
+                ).install()
+
+    def _products(
+        self, layer: Layer, path: str, dtypes: ProductDtypes, compute_dtype: str
+    ) -> LayerProducts:
+        scaling = None
+        if "float8" in dtypes.all:
+            scaling = Float8Scaling(path, self.precision.float8, native=self.has_float8)
+        return LayerProducts.of(layer, dtypes, compute_dtype, scaling)
 
     @property
     def compute_dtypes(self) -> frozenset[str]:
-        """The 16-bit dtypes that some layer computes in."""
-        return frozenset(dtypes.compute_dtype for dtypes in self.layers.values()) - {"float32"}
+        """The 16-bit dtypes that some layer, or a product of it, computes in."""
+        found: set[str] = {dtypes.compute_dtype for dtypes in self.layers.values()}
+        for dtypes in self.layers.values():
+            found.update(dtypes.products.all if dtypes.products is not None else ())
+        return frozenset(found) - {"float32", "float8"}
 
     @property
     def kept_float32(self) -> dict[str, LayerDtypes]:
@@ -223,33 +251,35 @@ class LayerPolicies:
             InvalidModel: An override whose regular expression no layer's path matches.
         """
         for index, override in enumerate(self.precision.overrides):
-            if not any(re.search(override.layers, path) for path in self._paths):
+            whole = override.is_of_whole_layer
+            kind = "layer" if whole else "dense layer or convolution of Keras"
+            paths = self._paths if whole else self._paths_with_products
+            if not any(re.search(override.layers, path) for path in paths):
                 raise InvalidModel(
                     f"precision.overrides/{index}/layers",
-                    expected="a regular expression found in the path of at least one layer "
-                    f"({join_names(self.layers, MAX_PATHS)})",
+                    expected=f"a regular expression found in the path of at least one {kind} "
+                    f"({join_names(self.layers if whole else sorted(paths), MAX_PATHS)})",
                     received=repr(override.layers),
                 )
 
     def _assign(self, found: list[LayerEntry]) -> dict[int, LayerDtypes]:
         wanted: dict[int, LayerDtypes] = {}
         for entry in found:
-            self._paths.update((entry.info.path, *entry.ancestors))
-            own = self._dtypes(entry)
             parent = wanted.get(id(entry.parent))
+            if parent is not None and applied_layer(entry.parent) is entry.layer:
+                wanted[id(entry.layer)] = self.layers[entry.info.path] = parent
+                continue
+            paths = (entry.info.path, *entry.ancestors)
+            self._paths.update(paths)
+            if has_products(entry.info):
+                self._paths_with_products.update(paths)
+            own = layer_dtypes(self.precision, self.name, entry.info, entry.ancestors)
             # Parts of a layer with matrix products compute in its dtype: dropout in attention.
             softmax = entry.info.softmax
             if own.float32_reason == "level" and not softmax and parent is not None:
                 own = parent
             wanted[id(entry.layer)] = self.layers[entry.info.path] = own
         return wanted
-
-    def _dtypes(self, entry: LayerEntry) -> LayerDtypes:
-        """The dtypes of one layer; without an override of its own, those of its ancestors apply."""
-        paths = [entry.info.path, *entry.ancestors]
-        named = (path for path in paths if matching_override(self.precision, path) is not None)
-        info = replace(entry.info, path=next(named, entry.info.path))
-        return layer_dtypes(self.precision, self.name, info)
 
     def _set_policy(self, layer: Layer, path: str, dtypes: LayerDtypes) -> None:
         if (layer.compute_dtype, layer.variable_dtype) == (
@@ -265,6 +295,10 @@ class LayerPolicies:
                 received=f"{path}, whose weights are created by its parent layer",
             )
         layer.dtype_policy = keras.DTypePolicy(dtypes.policy)
+
+
+def _is_plain_float32(dtypes: LayerDtypes) -> bool:
+    return dtypes.policy == "float32" and dtypes.products is None
 
 
 def _clone_with_policy(layer: Layer, wanted: dict[int, LayerDtypes]) -> Layer:

@@ -10,6 +10,8 @@ from ampcore.precision.finite import each_finite
 from ampcore.precision.loss_scale import LossScale, LossScaleState, LossScaleStates
 from ampcore.precision.lowering import GRAPH, Lowering, UpdateGroup
 from ampcore.precision.overwrite_with_gradient import without_overwrites
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
 
@@ -112,19 +114,24 @@ def commit_or_skip(
     _build(groups)
     gradients = [without_overwrites(grads, variables) for _, grads, variables in groups]
     checked = [index for index, loss_scale in enumerate(loss_scales) if loss_scale.checks_finite]
-    flags = each_finite(
-        [(recompute_gradients or gradients)[index] for index in checked],
-        [norms[index] if norms else lowering.global_norm(gradients[index]) for index in checked],
-    )
-    known = dict(zip(checked, flags, strict=True))
-    finite = tuple(known.get(index, tf.constant(True)) for index in range(len(groups)))
-    applied = tf.reduce_all(finite)
-    lowering.commit(applied if checked else None, groups, state_updates)
-    adjusted = (
-        loss_scale.adjust(state, flag)
-        for loss_scale, state, flag in zip(loss_scales, states, finite, strict=True)
-    )
-    return Outcome(tuple(adjusted), applied, finite)
+    with phase_scope(Phase.CHECK):
+        flags = each_finite(
+            [(recompute_gradients or gradients)[index] for index in checked],
+            [
+                norms[index] if norms else lowering.global_norm(gradients[index])
+                for index in checked
+            ],
+        )
+        known = dict(zip(checked, flags, strict=True))
+        finite = tuple(known.get(index, tf.constant(True)) for index in range(len(groups)))
+        applied = tf.reduce_all(finite)
+    with phase_scope(Phase.UPDATE):
+        lowering.commit(applied if checked else None, groups, state_updates)
+        adjusted = tuple(
+            loss_scale.adjust(state, flag)
+            for loss_scale, state, flag in zip(loss_scales, states, finite, strict=True)
+        )
+    return Outcome(adjusted, applied, finite)
 
 
 def _check_optimizers(groups: Sequence[UpdateGroup]) -> None:

@@ -11,6 +11,7 @@ from ampcore.spec.precision import Precision
 from ampcore.spec.run import RunSpec
 
 BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
+FLOAT8_BYTES: Final = 1
 SLOT_BYTES: Final = BYTES["float32"]
 FLOPS_PER_MULTIPLY_ADD: Final = 2
 FLOAT32: Final = Precision()
@@ -56,7 +57,9 @@ class Figures:
     flops_per_step: int
     """Forward and backward, about 3 × the forward pass, × batch_size × accumulate."""
     share_in_16_bit: float
-    """The share of those FLOPs in 16-bit layers, from 0 to 1."""
+    """The share of those FLOPs in 16 or fewer bits, from 0 to 1."""
+    share_in_8_bit: float
+    """The share of those FLOPs in float8, from 0 to 1; parts of an attention are not counted."""
     memory: dict[str, Memory]
     """By policy: the policy of the job, and float32 to compare."""
 
@@ -79,6 +82,7 @@ def figures(tables: Sequence[LayerTable], spec: RunSpec, policy: str) -> Figures
         networks={table.network: table.parameters for table in tables},
         flops_per_step=FLOPS_PER_MULTIPLY_ADD * products * examples,
         share_in_16_bit=half / products if products else 0.0,
+        share_in_8_bit=_float8_multiply_adds(tables) / products if products else 0.0,
         memory={"float32": _memory(plain, spec), policy: _memory(tables, spec)},
     )
 
@@ -90,6 +94,14 @@ def _multiply_adds(tables: Sequence[LayerTable], *, half: bool = False) -> int:
         for table in tables
         for layer in table.layers
         if layer.half or not half
+    )
+
+
+def _float8_multiply_adds(tables: Sequence[LayerTable]) -> float:
+    return sum(
+        table.pass_counts.passes * layer.multiply_adds * layer.float8_share
+        for table in tables
+        for layer in table.layers
     )
 
 
@@ -124,6 +136,8 @@ def _weight_bytes(layer: LayerRow) -> int:
 
 
 def _cast_bytes(layer: LayerRow) -> int:
+    if layer.float8_share == 1:  # the weights are converted to 8 bits at once
+        return layer.trainable * FLOAT8_BYTES
     return (
         layer.trainable * BYTES[layer.compute_dtype]
         if layer.compute_dtype != layer.variable_dtype

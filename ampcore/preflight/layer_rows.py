@@ -49,12 +49,12 @@ def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
         # A built-in kind of model: the bounds of its spec are those of the kind.
         described = LAYERS[layer.kind].model_construct(**layer.arguments)
     made = described.infer(*shapes)
-    path = layer.shares or layer.name
+    path, kind = layer.shares or layer.name, described.computing.layer
     weights, state = count_parameters(made.weights), count_parameters(made.state)
     saved = made.saved_activations
     return LayerRow(
         path,
-        layer.kind,
+        kind,
         shapes[0],
         made.output,
         trainable=weights if described.trainable else 0,
@@ -66,7 +66,7 @@ def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
         looked_up_rows=math.prod(shapes[0]) if layer.kind == "Embedding" else 0,
         dimensions=_dimensions(layer, made.dimensions),
         parts=tuple(f"{path}/{part}" for part in made.parts),
-        softmax=layer.kind == "Softmax" or layer.arguments.get("activation") == "softmax",
+        softmax=kind == "Softmax" or getattr(described.computing, "activation", "") == "softmax",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from ampcore.spec.layer_dtypes import Float32Reason, LayerInfo, layer_dtypes
 from ampcore.spec.layers.inference import Shape
 from ampcore.spec.precision import Dtype, Precision
+from ampcore.spec.product_dtypes import ProductDtypes
 
 RESHAPING_LAYERS: Final = frozenset({"Flatten", "Reshape"})
 """The layers whose output shares the memory of their input."""
@@ -50,6 +51,8 @@ class LayerRow:
     float32_reason: Float32Reason | None = None
     requested_16_bit: bool = False
     """An override asks for 16 bits and is not followed."""
+    products: ProductDtypes | None = None
+    """The dtypes of its matrix products; None: all are computed in `compute_dtype`."""
 
     @property
     def parameters(self) -> int:
@@ -61,6 +64,19 @@ class LayerRow:
         """Whether it computes in 16 bits."""
         return self.compute_dtype != "float32"
 
+    @property
+    def float8_share(self) -> float:
+        """The share of its matrix products in float8, from 0 to 1."""
+        if self.products is None:
+            return 0.0
+        return self.products.all.count("float8") / len(self.products.all)
+
+    @property
+    def product_dtype(self) -> str:
+        """The dtype of its matrix products; those by role are joined with slashes."""
+        dtypes = self.products.all if self.products is not None else (self.compute_dtype,)
+        return dtypes[0] if len(set(dtypes)) == 1 else "/".join(dtypes)
+
     def with_policy(self, precision: Precision, policy: str) -> "LayerRow":
         """The same layer with the dtypes that a resolved policy gives it."""
         info = LayerInfo(self.path, self.kind, self.output, self.softmax)
@@ -71,6 +87,7 @@ class LayerRow:
             variable_dtype=dtypes.variable_dtype,
             float32_reason=dtypes.float32_reason,
             requested_16_bit=dtypes.requested_16_bit,
+            products=dtypes.products,
         )
 
 

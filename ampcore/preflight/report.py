@@ -103,6 +103,6 @@ def _layer_json(network: str, layer: LayerRow) -> dict[str, Any]:
         "output_shape": list(layer.output_shape),
         "parameters": layer.parameters,
         "multiply_adds": layer.multiply_adds,
-        "compute_dtype": layer.compute_dtype,
+        "compute_dtype": layer.product_dtype,
         "variable_dtype": layer.variable_dtype,
     }

@@ -32,6 +32,8 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"per step     {format_count(figures['flops_per_step'])}FLOPs in matrix products, "
         f"{figures['share_in_16_bit']:.1%} of them in 16 bits"
+        # A server before 0.6 has no such figure.
+        + (f" or fewer, {share:.1%} in float8" if (share := figures.get("share_in_8_bit")) else "")
     )
     for policy, memory in figures["memory"].items():
         parts = ", ".join(

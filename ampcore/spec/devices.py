@@ -12,6 +12,9 @@ TENSOR_CORES: Final = (7, 0)
 BFLOAT16_CORES: Final = (8, 0)
 """The compute capability from which Tensor Cores take bfloat16."""
 
+FLOAT8_CORES: Final = (8, 9)
+"""The compute capability from which Tensor Cores take float8."""
+
 BFLOAT16_FEATURES: Final = frozenset({"avx512_bf16", "amx_bf16"})
 FLOAT16_FEATURES: Final = frozenset({"avx512_fp16", "amx_fp16"})
 """The instruction sets with which a CPU multiplies 16-bit matrices faster than float32 ones."""
@@ -43,6 +46,15 @@ class DeviceInfo:
             needed = FLOAT16_FEATURES if dtype == "float16" else BFLOAT16_FEATURES
             return bool(needed & self.features)
         return True
+
+    @property
+    def has_float8(self) -> bool:
+        """Whether it is known to multiply 8-bit floating-point numbers.
+
+        Source: NVIDIA's CUDA C++ programming guide, "Tensor Core" by compute capability.
+        """
+        found = self.compute_capability
+        return self.kind == "gpu" and found is not None and found >= FLOAT8_CORES
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:

@@ -10,11 +10,13 @@ from ampcore.spec.data import DataSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.optimizer import Adam, OptimizerSpec
+from ampcore.spec.package import PackageReference
 from ampcore.spec.package_rules import package_references
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import TaskSpec
+from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Guard, Labels, Runtime, Train
 from ampcore.spec.yaml_document import parse_yaml
 
@@ -53,6 +55,9 @@ class JobSpec(SpecModel):
     train: Train = Train()
     guard: Guard = Guard()
     runtime: Runtime = Runtime()
+    telemetry: Telemetry = Field(
+        default=Telemetry(), exclude_if=lambda telemetry: telemetry == Telemetry()
+    )
     labels: Labels = Field(default_factory=dict)
     name: str = Field(default_factory=_default_name, min_length=1, max_length=200)
 
@@ -99,8 +104,11 @@ class JobSpec(SpecModel):
     @property
     def package(self) -> str | None:
         """The installed package that the job needs; None: it needs none."""
-        references = package_references({"model": self.model, "data": self.data, "task": self.task})
-        return next((one.package for one in references.values()), None)
+        return next((one.package for one in self.package_references().values()), None)
+
+    def package_references(self) -> dict[str, PackageReference]:
+        """By its JSON pointer, everything that the spec names of installed packages."""
+        return package_references({"model": self.model, "data": self.data, "task": self.task})
 
     def to_json(self) -> dict[str, Any]:
         """The normalised document, with all defaults filled in."""

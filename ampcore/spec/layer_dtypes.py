@@ -6,14 +6,25 @@ Source of the levels: MindSpore's `amp_level` and NVIDIA Apex's `opt_level`.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import COMPUTE_DTYPE, Dtype, Precision
+from ampcore.spec.product_dtypes import (
+    NotFloat8,
+    ProductDtypes,
+    base_product_dtype,
+    not_float8_reason,
+    product_dtypes,
+)
 
 Float32Reason = Literal["output", "softmax", "input", "embedding", "normalization", "level"]
 """Why a layer computes in float32 under a 16-bit policy."""
+
+NotFloat8Reason = Float32Reason | NotFloat8
+"""Why a layer does not compute in float8 under `mixed_float8`."""
 
 PURE_16_BIT_POLICIES: Final = frozenset({"float16", "bfloat16", "O3"})
 """The policies with 16-bit weights."""
@@ -50,6 +61,10 @@ class LayerInfo:
     """It computes an output of the model."""
     softmax: bool = False
     """It is, or ends in, a softmax."""
+    own_call: bool = False
+    """A subclass of a Keras layer computes it in its own way."""
+    in_loop: bool = False
+    """It is inside a layer that calls it once for each time step."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,10 @@ class LayerDtypes:
     float32_reason: Float32Reason | None = None
     requested_16_bit: bool = False
     """An override asks for 16 bits and is not followed."""
+    products: ProductDtypes | None = None
+    """The dtypes of its matrix products; None: all are computed in `compute_dtype`."""
+    not_float8: NotFloat8Reason | None = None
+    """Under `mixed_float8`, why none of its products is computed in float8."""
 
     @property
     def policy(self) -> str:
@@ -87,15 +106,36 @@ def resolve_policy(policy: str, device: DeviceInfo | None) -> str:
     return "float32"
 
 
-def layer_dtypes(precision: Precision, policy: str, layer: LayerInfo) -> LayerDtypes:
+def layer_dtypes(
+    precision: Precision, policy: str, layer: LayerInfo, ancestors: Sequence[str] = ()
+) -> LayerDtypes:
     """The dtypes of a layer under a resolved policy and the spec's overrides.
 
-    The last override whose regular expression is found in the layer's path wins. Outputs, softmax
-    and input layers always stay in float32; embedding tables do under policies with float32
-    weights, where 16-bit compute would cast the whole table.
+    The last override whose regular expression is found in the layer's path wins; without one, those
+    of its ancestors apply. Outputs, softmax and input layers always stay in float32; embedding
+    tables do under policies with float32 weights, where 16-bit compute would cast the whole table.
+
+    Args:
+        precision: The section of the spec.
+        policy: Its policy, with `auto` resolved.
+        layer: The layer.
+        ancestors: The paths of the layers around it, the nearest first.
     """
+    paths = (layer.path, *ancestors)
+    override = _nearest_override(precision, paths)
+    found = _whole_layer_dtypes(precision, policy, layer, override)
+    base = base_product_dtype(policy, layer, override, found.compute_dtype)
+    products = product_dtypes(precision, layer, paths, override, found.compute_dtype, base)
+    if policy != "mixed_float8" or (products is not None and "float8" in products.all):
+        return replace(found, products=products)
+    reason = found.float32_reason or not_float8_reason(layer, override)
+    return replace(found, products=products, not_float8=reason)
+
+
+def _whole_layer_dtypes(
+    precision: Precision, policy: str, layer: LayerInfo, override: int | None
+) -> LayerDtypes:
     pure = policy in PURE_16_BIT_POLICIES
-    override = matching_override(precision, layer.path)
     if override is None:
         wanted, reason = _by_level(policy, layer)
     else:
@@ -109,13 +149,18 @@ def layer_dtypes(precision: Precision, policy: str, layer: LayerInfo) -> LayerDt
 
 
 def matching_override(precision: Precision, path: str) -> int | None:
-    """The index of the last override that matches a path; None without one."""
+    """The index of the last override of whole layers that matches a path; None without one."""
     matching = (
         index
         for index, override in enumerate(precision.overrides)
-        if re.search(override.layers, path)
+        if override.is_of_whole_layer and re.search(override.layers, path)
     )
     return max(matching, default=None)
+
+
+def _nearest_override(precision: Precision, paths: Sequence[str]) -> int | None:
+    found = (matching_override(precision, path) for path in paths)
+    return next((index for index in found if index is not None), None)
 
 
 def _by_level(policy: str, layer: LayerInfo) -> tuple[Dtype, Float32Reason | None]:

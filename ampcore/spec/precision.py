@@ -6,7 +6,7 @@ jmp and DeepSpeed and a maximum at which float32 arithmetic stays finite.
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +17,7 @@ Policy = Literal[
     "float32",
     "mixed_float16",
     "mixed_bfloat16",
+    "mixed_float8",
     "float16",
     "bfloat16",
     "O0",
@@ -26,6 +27,11 @@ Policy = Literal[
     "auto",
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
+ProductDtype = Dtype | Literal["float8"]
+"""In float8, inputs and weights of a product are e4m3 numbers, and gradients e5m2 ones."""
+Role = Literal["forward", "input_gradient", "weight_gradient"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""The products of a layer with a kernel: of a training step, two are in the backward pass."""
 
 FLOAT16_MAX: Final = 65504.0
 """The largest finite float16 number."""
@@ -34,6 +40,8 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
     "float32": "float32",
     "mixed_float16": "float16",
     "mixed_bfloat16": "bfloat16",
+    # It has float32's range: only the products that are scaled themselves have fewer exponents.
+    "mixed_float8": "bfloat16",
     "float16": "float16",
     "bfloat16": "bfloat16",
     "O0": "float32",
@@ -67,8 +75,19 @@ def _check_regex(pattern: str) -> str:
     return pattern
 
 
-LayerPattern = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_regex)]
+MAX_PATTERN: Final = 256
+"""The maximum length of a regular expression in an override."""
+
+LayerPattern = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATTERN), AfterValidator(_check_regex)
+]
 """A regular expression that is searched in the path of a layer."""
+
+
+def _check_roles(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    if len(set(roles)) != len(roles):
+        raise ValueError("each role once")
+    return roles
 
 
 class Override(SpecModel):
@@ -76,6 +95,30 @@ class Override(SpecModel):
 
     layers: LayerPattern
     dtype: Dtype
+    roles: Annotated[
+        tuple[Role, ...],
+        Field(strict=False, min_length=1, max_length=len(ROLES)),
+        AfterValidator(_check_roles),
+    ] = ROLES
+    """All three: the whole layer computes in this dtype. Fewer: only these matrix products of dense
+    layers and convolutions do, and the rest of the layer keeps its own dtype."""
+
+    @property
+    def is_of_whole_layer(self) -> bool:
+        """Whether it sets the dtype of everything in a layer, not only that of some products."""
+        return len(self.roles) == len(ROLES)
+
+
+def float32_overrides(layers: Iterable[str]) -> list[dict[str, str]]:
+    """Entries of `precision.overrides` that keep exactly the layers with these paths in float32."""
+    groups: list[list[str]] = []
+    for path in dict.fromkeys(map(re.escape, layers)):
+        if groups and len("|".join([*groups[-1], path])) + len("^()$") <= MAX_PATTERN:
+            groups[-1].append(path)
+        else:
+            groups.append([path])
+    patterns = [f"^({'|'.join(own)})$" if len(own) > 1 else f"^{own[0]}$" for own in groups]
+    return [{"layers": pattern, "dtype": "float32"} for pattern in patterns]
 
 
 def check_matching_cost(patterns: Iterable[str]) -> None:
@@ -89,6 +132,18 @@ def _check_regexes_together(overrides: tuple[Override, ...]) -> tuple[Override, 
     return overrides
 
 
+class Float8(SpecModel):
+    """How tensors are scaled into the range of float8, under the policy `mixed_float8`."""
+
+    scaling: Literal["delayed", "current"] = "delayed"
+    """`delayed`: by the largest magnitude of the last steps. `current`: by that of the tensor
+    itself, which takes another pass over it."""
+    amax_history: Annotated[int, Field(ge=1, le=4096)] = 1024
+    """With delayed scaling, the number of steps whose largest magnitudes are kept."""
+    margin: Annotated[int, Field(ge=0, le=8)] = 0
+    """Scales are smaller by 2^margin, which leaves room for values that grow."""
+
+
 class Precision(SpecModel):
     """The policy of the whole model, and overrides for layers."""
 
@@ -98,6 +153,7 @@ class Precision(SpecModel):
         Field(strict=False, max_length=256),
         AfterValidator(_check_regexes_together),
     ] = ()
+    float8: Float8 = Float8()
 
 
 class NoScale(SpecModel):

@@ -5,6 +5,7 @@ from typing import Any, Protocol, Self
 
 from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.precision import LossScaleSpec, Precision
+from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Guard, Runtime, Train
 
 
@@ -54,6 +55,10 @@ class RunSpec(Protocol):
     @property
     def runtime(self) -> Runtime:
         """The device and the engine."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What is measured besides the steps."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
         """The settings with some sections replaced."""

@@ -69,6 +69,14 @@ QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Lower-case letters, digits, dots, dashes."""
 
 
+class Profile(SpecModel):
+    """Profiles some steps: where their time goes, and how much of it is truly in 16 bit."""
+
+    start: int = Field(default=10, ge=0, le=2**53)
+    """The first profiled step. The first two steps of an attempt are never profiled."""
+    steps: int = Field(default=10, ge=1, le=200)
+
+
 class Runtime(SpecModel):
     """Where and how the job runs."""
 
@@ -83,6 +91,8 @@ class Runtime(SpecModel):
     device: Literal["auto", "cpu", "gpu"] = "auto"
     engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)
+    profile: Profile | None = Field(default=None, exclude_if=lambda profile: profile is None)
+    """Null: only on demand."""
 
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=64)]

@@ -18,6 +18,8 @@ class EventType(StrEnum):
     ENGINE = "engine"
     OVERFLOW = "overflow"
     SCALE_GROWTH = "scale_growth"
+    LOSS_SPIKE = "loss_spike"
+    GRAD_NORM_JUMP = "grad_norm_jump"
     ROLLBACK = "rollback"
     FLOAT32_FALLBACK = "float32_fallback"
     EPOCH = "epoch"
@@ -25,7 +27,10 @@ class EventType(StrEnum):
     STOPPED_EARLY = "stopped_early"
     CHECKPOINT_SAVED = "checkpoint_saved"
     SCALE_TABLE = "scale_table"
+    RANGES = "ranges"
     MODEL_SAVED = "model_saved"
+    EXPLANATION = "explanation"
+    PROFILE = "profile"
     WARNING = "warning"
 
 

@@ -1,4 +1,4 @@
-"""Histograms of gradient exponents, and their underflow and overflow at each loss scale.
+"""Histograms of exponents, and what a number format would do to the values at each loss scale.
 
 Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
 """
@@ -6,31 +6,27 @@ Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_EXPONENT: Final = 15
-"""The exponent of the largest float16 numbers: they lie below 2^16."""
-MIN_NORMAL_EXPONENT: Final = -14
-"""The exponent of the smallest normal float16 numbers."""
-UNDERFLOW_EXPONENT: Final = -26
-"""The exponent of numbers that round to 0: below 2^-25, half of the smallest float16 number."""
+from ampcore.telemetry.number_formats import FLOAT16, NumberFormat
 
 SCALE_EXPONENTS: Final = range(-10, 25)
 """The exponents of the loss scales in a scale table."""
 
 
-class Float16Shares(NamedTuple):
-    """The shares of the finite values other than 0 that float16 cannot represent well."""
+class FormatShares(NamedTuple):
+    """The shares of the finite values other than 0 that a format cannot represent well."""
 
     underflow: float
     """Rounded to 0."""
     subnormal: float
     """Kept with fewer bits than the others."""
     overflow: float
-    """Rounded to infinity."""
+    """Rounded to infinity, or to NaN in a format without infinity."""
 
 
 @dataclass
@@ -77,22 +73,51 @@ class ExponentHistogram:
             max(self.largest, other.largest),
         )
 
-    def shares(self, exponent: int) -> Float16Shares:
-        """The shares of the values times 2^`exponent` that float16 cannot represent well.
+    def shares(self, exponent: int, number_format: NumberFormat = FLOAT16) -> FormatShares:
+        """The shares of the values times 2^`exponent` that the format cannot represent well.
 
-        It considers only exponents: a value of exactly 2^-25 underflows without being counted, and
-        one from 65520 to 65536 overflows without being counted.
+        Within a power of two only the largest value is known: values in that of the format's
+        largest number count as overflows in the share of it that overflows, as if they were
+        distributed evenly, but not if the largest value still fits. A value of exactly half the
+        format's smallest number underflows without being counted.
         """
         total = sum(self.counts.values())
         if not total:
-            return Float16Shares(0.0, 0.0, 0.0)
+            return FormatShares(0.0, 0.0, 0.0)
         scaled = {e + exponent: count for e, count in self.counts.items()}
-        underflow = sum(count for e, count in scaled.items() if e <= UNDERFLOW_EXPONENT)
-        subnormal = sum(
-            count for e, count in scaled.items() if UNDERFLOW_EXPONENT < e < MIN_NORMAL_EXPONENT
+        low, normal = number_format.underflow_exponent, number_format.min_normal_exponent
+        underflow = sum(count for e, count in scaled.items() if e <= low)
+        subnormal = sum(count for e, count in scaled.items() if low < e < normal)
+        overflow = sum(
+            count * self._overflow_share(e, exponent, number_format) for e, count in scaled.items()
         )
-        overflow = sum(count for e, count in scaled.items() if e > MAX_EXPONENT)
-        return Float16Shares(underflow / total, subnormal / total, overflow / total)
+        return FormatShares(underflow / total, subnormal / total, overflow / total)
+
+    def mean_squared_error(self, exponent: int, number_format: NumberFormat = FLOAT16) -> float:
+        """The mean squared error of rounding the values times 2^`exponent`, over their mean square.
+
+        Values are taken as distributed evenly within each power of two, and values that overflow
+        as saturated at the format's largest number. 0 without values other than 0.
+
+        Source: the error of a value rounded to a spacing d has the variance d²/12 (Widrow and
+        Kollár 2008, Quantization Noise).
+        """
+        error = signal = 0.0
+        # Relative to the largest exponent, so that no square leaves float64.
+        top = max(self.counts, default=0)
+        for e, count in self.counts.items():
+            square = 4.0 ** (e - top) * _MEAN_SQUARE
+            signal += count * square
+            error += count * _squared_error(e + exponent, number_format) * 4.0 ** (e - top)
+        return error / signal if signal else 0.0
+
+    def _overflow_share(self, e: int, exponent: int, number_format: NumberFormat) -> float:
+        """The share of the scaled values with exponent `e` that overflow."""
+        if e != number_format.max_exponent:
+            return 1.0 if e > number_format.max_exponent else 0.0
+        if self.largest * 2.0**exponent < number_format.overflow_threshold:
+            return 0.0
+        return 2.0 - number_format.overflow_threshold / 2.0**e
 
     def to_json(self) -> dict[str, Any]:
         """The counts as a list that begins with those of `first_exponent`."""
@@ -118,6 +143,29 @@ class ExponentHistogram:
         )
 
 
+_MEAN_SQUARE: Final = 7 / 3
+"""The mean square of numbers distributed evenly in [1, 2)."""
+
+
+@cache
+def _squared_error(e: int, number_format: NumberFormat) -> float:
+    """The mean squared error of rounding numbers evenly in [2^e, 2^(e+1)), over 4^e."""
+    if e <= number_format.underflow_exponent:
+        return _MEAN_SQUARE
+    if e == number_format.min_subnormal_exponent - 1:
+        # All round up to the smallest number, 2 × 2^e: the mean of (2 - x)² over [1, 2).
+        return 1 / 3
+    if e > number_format.max_exponent:
+        largest = number_format.largest / 2.0**e
+        return _MEAN_SQUARE - 3 * largest + largest**2
+    rounded: float = (number_format.spacing(e) / 2.0**e) ** 2 / 12
+    if e < number_format.max_exponent:
+        return rounded
+    # Above the largest number the error grows to that of saturation.
+    largest = number_format.largest / 2.0**e
+    return rounded * (largest - 1) + (2 - largest) ** 3 / 3
+
+
 MAX_UNDERFLOW_SHARE: Final = 0.001
 """The largest share of the values that may underflow at a suggested loss scale."""
 OVERFLOW_HEADROOM: Final = 2.0
@@ -134,7 +182,10 @@ class ScaleSuggestion(NamedTuple):
 
 
 def suggest_scales(
-    gradients: ExponentHistogram, largest: float = 0.0, exponents: range = SCALE_EXPONENTS
+    gradients: ExponentHistogram,
+    largest: float = 0.0,
+    exponents: range = SCALE_EXPONENTS,
+    number_format: NumberFormat = FLOAT16,
 ) -> ScaleSuggestion | None:
     """The suitable loss scales for these gradients; None if all gradients are 0.
 
@@ -143,7 +194,9 @@ def suggest_scales(
     """
     if not gradients.counts:
         return None
-    fits = float(np.finfo(np.float16).max) / (OVERFLOW_HEADROOM * max(largest, gradients.largest))
+    fits = number_format.largest / (OVERFLOW_HEADROOM * max(largest, gradients.largest))
     highest = min(max(math.floor(math.log2(fits)), exponents[0]), exponents[-1])
-    kept = (e for e in exponents if gradients.shares(e).underflow <= MAX_UNDERFLOW_SHARE)
+    kept = (
+        e for e in exponents if gradients.shares(e, number_format).underflow <= MAX_UNDERFLOW_SHARE
+    )
     return ScaleSuggestion(next(kept, exponents[-1]), highest)

@@ -10,6 +10,8 @@ from ampcore.models.gradients import Gradients
 from ampcore.models.seeds import micro_batch_seed
 from ampcore.models.task import NonTrainable
 from ampcore.precision import each_finite, global_norm, sum_duplicate_rows
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import slice_batch
 
 Tensor = Any
@@ -27,7 +29,7 @@ def accumulate_gradients(
     """The mean losses and gradients of `count` equal parts of `batch`, one after the other.
 
     Sparse gradients stay sparse, with the duplicate rows of all parts summed. For values that
-    overwrite variables the largest is used, as in Keras.
+    overwrite variables, and amaxes of float8 tensors, the largest is used, as in Keras.
 
     Args:
         compute: Computes the gradients of one part from the non-trainable values after the previous
@@ -62,7 +64,8 @@ def _accumulate(
     size = batch.parts[0].shape[0] // count
 
     def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
-        own = slice_batch(batch, index, size)
+        with phase_scope(Phase.INPUT):
+            own = slice_batch(batch, index, size)
         return compute(non_trainable, own, micro_batch_seed(seed, index, count))
 
     first = part(tf.constant(0), non_trainable)
@@ -83,13 +86,13 @@ def _accumulate(
         (tf.constant(1), initial_values, _has_nonfinite(first), sums.start(first)),
         maximum_iterations=count - 1,
     )
-    losses, grads, overwrites = sums.means(carried)
+    losses, grads, overwrites, amaxes = sums.means(carried)
     # Return the same object for unchanged values, although they went through the loop.
     state_updates = [
         [old if new is old else last for old, new, last in zip(*rows, strict=True)]
         for rows in zip(non_trainable, first.state_updates, after, strict=True)
     ]
-    return Gradients(losses, grads, state_updates, overwrites), bad
+    return Gradients(losses, grads, state_updates, overwrites, amaxes=amaxes), bad
 
 
 def _has_nonfinite(found: Gradients) -> Tensor:
@@ -98,7 +101,7 @@ def _has_nonfinite(found: Gradients) -> Tensor:
     return tf.cast(tf.logical_not(finite), tf.float32)
 
 
-Carried = tuple[list[Tensor], list[Any], list[Tensor]]
+Carried = tuple[list[Tensor], list[Any], list[Tensor], list[Tensor]]
 
 
 class _Accumulator:
@@ -110,27 +113,27 @@ class _Accumulator:
 
     def start(self, first: Gradients) -> Carried:
         grads = [self._start_sum(grad) for grad in _flatten_not_none(first.gradients)]
-        return first.losses, grads, _flatten_not_none(first.overwrites)
+        overwrites, amaxes = _flatten_not_none(first.overwrites), _flatten_not_none(first.amaxes)
+        return first.losses, grads, overwrites, amaxes
 
     def add(self, carried: Carried, index: Tensor, found: Gradients) -> Carried:
-        losses, sums, largest = carried
+        losses, sums, overwrites, amaxes = carried
         rows = zip(sums, _flatten_not_none(found.gradients), strict=True)
         return (
             [old + new for old, new in zip(losses, found.losses, strict=True)],
             [_add_gradient(old, index, grad) for old, grad in rows],
-            [
-                tf.maximum(*pair)
-                for pair in zip(largest, _flatten_not_none(found.overwrites), strict=True)
-            ],
+            _largest(overwrites, found.overwrites),
+            _largest(amaxes, found.amaxes),
         )
 
-    def means(self, carried: Carried) -> tuple[list[Tensor], Any, Any]:
-        losses, sums, largest = carried
+    def means(self, carried: Carried) -> tuple[list[Tensor], Any, Any, Any]:
+        losses, sums, overwrites, amaxes = carried
         rows = zip(sums, _flatten_not_none(self._first.gradients), strict=True)
         return (
             [loss / self._count for loss in losses],
             _unflatten(self._first.gradients, [self._mean(total, grad) for total, grad in rows]),
-            _unflatten(self._first.overwrites, largest),
+            _unflatten(self._first.overwrites, overwrites),
+            _unflatten(self._first.amaxes, amaxes),
         )
 
     def _start_sum(self, grad: Any) -> Any:
@@ -152,6 +155,10 @@ class _Accumulator:
 def _flatten_not_none(groups: Sequence[Sequence[Any]]) -> list[Any]:
     """All values of all networks that are not None, in one list."""
     return [value for own in groups for value in own if value is not None]
+
+
+def _largest(values: Sequence[Tensor], others: Sequence[Sequence[Any]]) -> list[Tensor]:
+    return [tf.maximum(*pair) for pair in zip(values, _flatten_not_none(others), strict=True)]
 
 
 def _unflatten(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:

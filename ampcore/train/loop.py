@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from ampcore.data import Batch
 from ampcore.models.seeds import step_seed
 from ampcore.precision import LossScaleStates
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import gather_batch, slice_batch
 from ampcore.train.step import STEP_COLUMNS, TrainStep
 
@@ -107,6 +109,11 @@ class Loop:
         nodes = chain(graph.node, *(function.node_def for function in graph.library.function))
         return Counter(node.op for node in nodes)
 
+    def run_no_step(self, window: Batch) -> None:
+        """Call the compiled function for zero steps: nothing changes."""
+        zero = tf.constant(0)
+        self._call(self.states, window, zero, tf.constant(0, tf.int64), zero, _never_halt())
+
     def run(
         self,
         window: Batch,
@@ -140,6 +147,10 @@ class Loop:
         )
         rows: NDArray[np.float32] = records.numpy()
         return rows[: int(done)]
+
+
+def _never_halt() -> Halt:
+    return Halt(*map(tf.constant, NEVER_HALT))
 
 
 def _compiled(step: TrainStep, engine: EngineName) -> Step:
@@ -183,8 +194,9 @@ def _make_block(  # noqa: PLR0917 - what is fixed when the loop is traced
         def body(
             index: Tensor, bad_steps: Tensor, _: Tensor, states: LossScaleStates, records: Any
         ) -> tuple[Tensor, Tensor, Tensor, LossScaleStates, Any]:
-            batch = cut(window, first_batch + index, size)
-            seed = draw_seed(first_step + tf.cast(index, tf.int64))
+            with phase_scope(Phase.INPUT):
+                batch = cut(window, first_batch + index, size)
+                seed = draw_seed(first_step + tf.cast(index, tf.int64))
             states, row = step(states, batch, seed)
             is_bad = bad(row)
             bad_steps = tf.where(is_bad, bad_steps + 1, 0)

@@ -99,7 +99,7 @@ def _arrays_for_session(
     is_same = before["mode"] == now["mode"] and before.get("scale") == now.get("scale")
     # A version with fewer counters in a scale's state did not write the others.
     kept = session.first_scales | scales if is_same else session.first_scales
-    return checkpoint.match_arrays(variables, session.expected_arrays()), kept
+    return session.match_variables(variables), kept
 
 
 def resumed_event(found: StoredCheckpoint, differences: list[Difference]) -> Event:

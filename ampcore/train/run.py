@@ -1,17 +1,20 @@
 """One run of a job: trains block by block; evaluates, saves and recovers between blocks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ampcore import precision
-from ampcore.checkpoint import Checkpoint, match_arrays, nonfinite_names
+from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset, Examples
 from ampcore.data.batches import BatchSource
 from ampcore.errors import NonFiniteResult
+from ampcore.profile.phases import Phase
+from ampcore.profile.recorder import ProfileRecorder
+from ampcore.profile.scopes import phase_span
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names
@@ -39,6 +42,9 @@ from ampcore.train.run_diagnostics import RunDiagnostics
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 
+UNLIMITED: Final = 2**31 - 1
+"""More bad steps in a row than any run has."""
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -49,6 +55,8 @@ class RunContext:
     plan: Plan
     feed: Feed
     device: DeviceInfo
+    is_replay: bool = False
+    """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""
 
     def build_session(self, *, float32: bool = False) -> Session:
         """Build the job's session, in its own precision or in float32 without a loss scale."""
@@ -67,8 +75,10 @@ class Run:
         callback_buffer: CallbackBuffer,
         *,
         float32: bool,
+        recorder: ProfileRecorder | None = None,
     ) -> None:
         self._context, self._saver, self._callback_buffer = context, saver, callback_buffer
+        self.recorder = recorder or ProfileRecorder(context.device, None)
         self._spec, self._plan = context.job.spec, context.plan
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
@@ -79,20 +89,32 @@ class Run:
         self.best_arrays: Arrays | None = None
         """The weights of the best evaluation, if the spec keeps them."""
         self._use_session(context.build_session(float32=float32))
-        self.best = best_evaluation(
-            self._spec.train, self.session.task, has_validation=self._evaluator is not None
+        self.best = (
+            None
+            if context.is_replay
+            else best_evaluation(
+                self._spec.train, self.session.task, has_validation=self._evaluator is not None
+            )
         )
 
     def _use_session(self, session: Session) -> None:
         self.session = session
-        self.diagnostics = RunDiagnostics(session)
+        self.diagnostics = RunDiagnostics(
+            session,
+            self._spec.telemetry.ranges,
+            self._plan.total_steps,
+            is_replay=self._context.is_replay,
+        )
         self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
+        if self._context.is_replay and self._spec.guard.on_exceeded == "fail":
+            # The run itself may have been retried after it had failed.
+            limit = UNLIMITED
         self.guard = Guard(limit, checked=session.checks_finite)
         validation = self._context.dataset.validation
         self._evaluator = (
             Evaluator(session.task, validation, _validation_batch(validation, self._spec))
-            if validation is not None
+            if validation is not None and not self._context.is_replay
             else None
         )
 
@@ -123,20 +145,25 @@ class Run:
             self._keep_snapshot(self.session.capture())
         return events
 
-    def advance(self) -> None:
-        """Train one block: report it, explain a skip, recover, evaluate, save."""
-        self.diagnostics.before_block(self.totals.steps)
+    def advance(self, until: int | None = None) -> None:
+        """Train one block: report it, explain a skip, recover, evaluate, save.
+
+        With `until`, the block ends at the latest when that many steps are done.
+        """
+        self._emit(self.recorder.before_block(self.totals.steps))
+        self._emit(self.diagnostics.before_block(self.totals.steps))
         stop_at_skip = self.diagnostics.explains_next_skip
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
-        block = self.session.run_block(
-            self.totals.steps, max_steps=self._steps_to_snapshot(), halt=halt
-        )
+        block = self.session.run_block(self.totals.steps, max_steps=self._limit(until), halt=halt)
+        self.recorder.after_block(len(block), block.stats.duration_s)
         self.totals.add(block, is_warm=self._compiled)
         self._compiled = True
         self._callback_buffer.block(block)
         # Now, while the state is still that of the skipped last step.
         overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
+            self._callback_buffer.event(event)
+        for event in self.diagnostics.spikes(block):
             self._callback_buffer.event(event)
         self._warn_about_damage(block)
         good = self._apply_guard(block)
@@ -146,6 +173,15 @@ class Run:
             self._keep_snapshot(good)
         if self._saver.is_due():
             self.save()
+        self._emit(self.recorder.finish_if_done(self.session))
+
+    def finish_profiles(self) -> None:
+        """Stop a profile in progress, and emit the reports that are still missing."""
+        self._emit(self.recorder.finish_if_done(self.session, is_last=True))
+
+    def _emit(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._callback_buffer.event(event)
 
     def check_result(self) -> None:
         """Check the weights, statistics, averages and loss of a completed run.
@@ -177,7 +213,8 @@ class Run:
         """Save the current state; if it is damaged, the last good one instead."""
         if not self._saver.is_enabled:
             return
-        arrays = self.session.capture()
+        with phase_span(Phase.CHECKPOINT):
+            arrays = self.session.capture()
         if damage := self._damage(arrays):
             self._save_good_state(damage)
             return
@@ -221,7 +258,9 @@ class Run:
         # A run that was already complete when it was resumed has no engine.
         engine = self.session.engine or self._engine_before
         made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
-        self._callback_buffer.event(self._saver.save(Checkpoint(made, arrays, good, best)))
+        with phase_span(Phase.CHECKPOINT):
+            saved = self._saver.save(Checkpoint(made, arrays, good, best))
+        self._callback_buffer.event(saved)
         if not self._needs_snapshots:
             self.recovery.discard()
 
@@ -240,6 +279,17 @@ class Run:
         """The steps until the next state is kept; None: no state is kept."""
         done = self.totals.steps
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
+
+    def _limit(self, until: int | None) -> int | None:
+        """The most steps of the next block, if there is a limit."""
+        done = self.totals.steps
+        limits = [
+            self._steps_to_snapshot(),
+            self.diagnostics.steps_until_sample(done),
+            self.recorder.max_steps(done),
+            None if until is None else until - done,
+        ]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _keep_snapshot(self, arrays: Arrays) -> None:
         counters = self._counters().to_json()
@@ -324,7 +374,8 @@ class Run:
 
     def _evaluate(self) -> None:
         if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
-            evaluation = self._evaluator(self.session.evaluation_weights())
+            with phase_span(Phase.EVALUATION):
+                evaluation = self._evaluator(self.session.evaluation_weights())
             is_best = self.best is not None and self._is_best(self.best, evaluation)
             self._callback_buffer.event(self.totals.keep(evaluation, is_best=is_best))
             if self.best is not None and self.best.has_stopped:
@@ -369,7 +420,7 @@ class Run:
         engine = self.session.engine or "graph"
         session = self._context.build_session(float32=True)
         variables, _ = session.split_loss_scales(arrays)
-        session.restore(match_arrays(variables, session.expected_arrays()), scales=False)
+        session.restore(session.match_variables(variables), scales=False)
         session.use_engine(engine, min(self.totals.steps, self._plan.total_steps - 1))
         self.recovery.mark_float32_fallback()
         self.emit_scale_table()

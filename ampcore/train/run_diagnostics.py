@@ -1,28 +1,51 @@
-"""Diagnostics of a run: causes of skipped steps, loss-scale health and suitable loss scales."""
+"""Diagnostics of a run: causes of skipped steps, health and choice of loss scales, and ranges."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ampcore.data import Batch
 from ampcore.diagnostics.overflow import OverflowDiagnostics
+from ampcore.diagnostics.range_probe import RangeProbe
+from ampcore.diagnostics.range_sampler import RangeSampler
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition
+from ampcore.spec.telemetry import Ranges
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
 
 
 class RunDiagnostics:
-    """Monitors one session; steps that are not skipped cost nothing."""
+    """Monitors one session; between samples, steps that are not skipped cost next to nothing.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    Args:
+        session: The networks and their training.
+        ranges: When the ranges of all layers are sampled.
+        total_steps: The length of the run.
+        is_replay: Whether steps are repeated. Then nothing that repeats steps itself is done:
+            explanations and samples.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        ranges: Ranges,
+        total_steps: int,
+        *,
+        is_replay: bool = False,
+    ) -> None:
+        self._session, self._is_replay = session, is_replay
         replay = Replay(session.task, session.loss_scales, session.step.accumulate)
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
         has_float16 = "float16" in session.policies.compute_dtypes
-        self._scale_table = ScaleTable(replay) if has_float16 else None
+        self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
+        self._spikes = SpikeDetector()
+        probe = RangeProbe(session.task, session.step.accumulate)
+        wanted = Ranges(enabled=False) if is_replay else ranges
+        self._ranges = RangeSampler(probe, wanted, total_steps)
         is_multi_network = len(session.networks) > 1
         self._scale_health = {
             network.name: ScaleHealthMonitor(
@@ -34,16 +57,28 @@ class RunDiagnostics:
     @property
     def explains_next_skip(self) -> bool:
         """Whether the next skip is explained, which requires the state of that step."""
-        return self._session.checks_finite and self._overflow_causes.is_due
+        may_explain = self._session.checks_finite and not self._is_replay
+        return may_explain and self._overflow_causes.is_due
 
-    def before_block(self, step: int) -> None:
-        """Sample the gradients of the next step, if a sample is due."""
+    def steps_until_sample(self, step: int) -> int | None:
+        """The maximum number of steps in the next block; None: any."""
+        return self._ranges.steps_until_due(step)
+
+    def before_block(self, step: int) -> Iterator[Event]:
+        """Sample the gradients and the ranges of the next step, where a sample is due.
+
+        Returns:
+            The sample as an event, or a warning that nothing more is sampled.
+        """
         if self._scale_table is not None and self._scale_table.is_due(step):
             scales = list(self._session.scale_by_network.values())
             self._scale_table.sample(step, scales, *self._session.step_inputs(step))
+        if self._ranges.is_due(step):
+            yield self._sample_ranges(step)
 
     def after_block(self, block: StepBlock, *, stopped_at_skip: bool) -> OverflowCauses:
         """Observe a block, and explain its last step if the block stopped at a skip."""
+        self._ranges.observe(block)
         found: dict[int, dict[str, Any]] = {}
         last = block.end_step - 1
         if stopped_at_skip and block["skipped"][-1]:
@@ -55,6 +90,10 @@ class RunDiagnostics:
         for health in self._scale_health.values():
             health.observe(block)
         return found
+
+    def spikes(self, block: StepBlock) -> Iterator[Event]:
+        """The events of a block's loss spikes and gradient-norm jumps; call it once a block."""
+        return self._spikes.observe(block)
 
     @property
     def scale_health(self) -> str:
@@ -75,7 +114,9 @@ class RunDiagnostics:
         return {
             "verdicts": self._overflow_causes.to_json(),
             "table": self._scale_table.to_json() if self._scale_table is not None else None,
+            "ranges": self._ranges.to_json(),
             "health": {name: health.to_json() for name, health in self._scale_health.items()},
+            "spikes": self._spikes.to_json(),
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -86,9 +127,19 @@ class RunDiagnostics:
         self._overflow_causes.restore(document.get("verdicts") or {})
         if self._scale_table is not None:
             self._scale_table.restore(document.get("table") or {})
+        self._ranges.restore(document.get("ranges") or {})
+        self._spikes.restore(document.get("spikes") or {})
         found = document.get("health") or {}
         for name, health in self._scale_health.items():
             health.restore(found.get(name) or {})
+
+    def _sample_ranges(self, step: int) -> Event:
+        scales = list(self._session.scale_by_network.values())
+        sample = self._ranges.sample(step, scales, *self._session.step_inputs(step))
+        if sample is not None:
+            return Event(EventType.RANGES, step, sample.to_json())
+        message = f"The ranges of the layers are no longer sampled: {self._ranges.error}"
+        return Event.warning("ranges_not_sampled", message, step)
 
     def _explain_skip(
         self, step: int, scales: list[float], batch: Batch, seed: Any

@@ -14,6 +14,8 @@ from ampcore.data import Batch, Dataset
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_span
 from ampcore.spec.precision import Precision
 from ampcore.telemetry import StepBlock
 from ampcore.train.batch_slicing import slice_batch
@@ -164,7 +166,8 @@ class Session:
         # Waiting for data and ordering an epoch count as part of the steps.
         started_at = time.perf_counter()
         _, batch = self._plan.position(first_step)
-        window = self.window(first_step)
+        with phase_span(Phase.INPUT):
+            window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         left = left if max_steps is None else min(left, max_steps)
         count = self._block_size.next_size(left)
@@ -181,6 +184,11 @@ class Session:
         return step_block(
             first_step, self.step.columns, rows, ended - started_at, self.step_examples
         )
+
+    def run_no_step(self, step: int) -> None:
+        """Call the compiled loop for zero steps, with the examples of a step; nothing changes."""
+        if self._loop is not None:
+            self._loop.run_no_step(self.window(step).examples)
 
     def evaluation_weights(self) -> list[list[Any]]:
         """The weights to evaluate: their moving averages if the optimizer has them."""
@@ -228,6 +236,15 @@ class Session:
         """The shape and dtype of every variable that `restore` needs, by name."""
         pairs = state.named_variables(self.networks, self.optimizers)
         return {name: (tuple(variable.shape), variable.dtype) for name, variable in pairs}
+
+    def match_variables(self, arrays: Mapping[str, NDArray[Any]]) -> state.Arrays:
+        """The arrays of all variables, copied perhaps in another precision, for `restore`.
+
+        Raises:
+            IncompatibleCheckpoint: They are not those of this session's variables.
+        """
+        expected = self.expected_arrays()
+        return match_arrays(state.with_amax_histories(arrays, expected), expected)
 
     def split_loss_scales(
         self, arrays: Mapping[str, NDArray[Any]]

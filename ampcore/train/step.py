@@ -21,6 +21,8 @@ from ampcore.models.task import Network, NonTrainable, Task
 from ampcore.precision import LossScale, LossScaleStates
 from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 from ampcore.train.accumulate import accumulate_gradients
 from ampcore.train.clip import Clip
 
@@ -91,33 +93,38 @@ class TrainStep:
         found, bad = accumulate_gradients(compute, self.accumulate, before, batch, seed)
         # No communication between replicas below: norms, checks and commit contain branches.
         found, bad = all_reduce_gradients(self.replicas, before, found, bad)
-        norms = [
-            clip.reported_norm(grads, self._lowering.global_norm(grads))
-            for clip, grads in zip(self.clips, found.gradients, strict=True)
-        ]
+        with phase_scope(Phase.CHECK):
+            norms = [
+                clip.reported_norm(grads, self._lowering.global_norm(grads))
+                for clip, grads in zip(self.clips, found.gradients, strict=True)
+            ]
         # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
-        groups = [
-            (
-                optimizer,
-                _with_overwrites(clip(grads, norm), values),
-                network.model.trainable_variables,
-            )
-            for optimizer, clip, grads, norm, values, network in zip(
-                self.optimizers,
-                self.clips,
-                found.gradients,
-                norms,
-                found.overwrites,
-                self.task.networks,
-                strict=True,
-            )
-        ]
+        with phase_scope(Phase.UPDATE):
+            groups = [
+                (
+                    optimizer,
+                    _with_overwrites(clip(grads, norm), values),
+                    network.model.trainable_variables,
+                )
+                for optimizer, clip, grads, norm, values, network in zip(
+                    self.optimizers,
+                    self.clips,
+                    found.gradients,
+                    norms,
+                    found.overwrites,
+                    self.task.networks,
+                    strict=True,
+                )
+            ]
         outcome = commit_or_skip(
             self.loss_scales,
             states,
             groups,
-            _changed_variables(self.task.networks, before, found.state_updates),
+            chain(
+                _changed_variables(self.task.networks, before, found.state_updates),
+                _next_histories(self.task.networks, found.amaxes),
+            ),
             lowering=self._lowering,
             norms=norms,
             recompute_gradients=found.recompute_gradients,
@@ -154,3 +161,12 @@ def _changed_variables(
     for network, *values in zip(networks, before, after, strict=True):
         rows = zip(network.model.non_trainable_variables, *values, strict=True)
         yield from ((variable, new) for variable, old, new in rows if new is not old)
+
+
+def _next_histories(
+    networks: Sequence[Network], amaxes: Sequence[Sequence[Tensor]]
+) -> Iterator[tuple[Any, Tensor]]:
+    """The amax histories of float8 layers, with their next values."""
+    for network, own in zip(networks, amaxes, strict=True):
+        for scaling, amax in zip(network.float8_scalings, own, strict=True):
+            yield scaling.history, scaling.next_history(amax)

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, Literal, Self
 
 import keras
@@ -11,36 +11,30 @@ import tensorflow as tf
 
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
-from ampcore.data import Dataset
 from ampcore.diagnostics import hardware
 from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
-from ampcore.errors import OutOfMemory, TrainingError
+from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
+from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.model import Bundle
 from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, EventType
-from ampcore.train.bundle_job import BundleJob
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
-from ampcore.train.feed import feed_for
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
-from ampcore.train.job import SpecJob, TrainingJob
+from ampcore.train.job import TrainingJob
 from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.model_selection import ModelSelection
-from ampcore.train.plan import Plan
 from ampcore.train.result import TrainResult, weights_digest
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run, RunContext
+from ampcore.train.run_setup import memory_errors, run_context, training_job
 from ampcore.train.session import parameters
 
 ShouldStop = Callable[[], bool]
-
-RESIDENT_SHARE: Final = 0.25
-"""The share of a device's memory that training examples may take; larger data is streamed."""
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """The sections of a spec that determine the precision of a job."""
@@ -80,7 +74,7 @@ class Trainer:
         init: str | Path | None = None,
     ) -> None:
         files = {name: Path(file) for name, file in (datasets or {}).items()}
-        self._job = _training_job(
+        self._job = training_job(
             job,
             data_root=None if data_root is None else Path(data_root),
             datasets=files,
@@ -91,6 +85,7 @@ class Trainer:
         self._resume = resume
         self._output_dir = None if output_dir is None else Path(output_dir)
         self._current_run: Run | None = None
+        self._profile_requests: SimpleQueue[ProfileRequest] = SimpleQueue()
 
     @classmethod
     def from_keras(
@@ -117,6 +112,7 @@ class Trainer:
         train: Mapping[str, Any] | None = None,
         guard: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
+        telemetry: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
@@ -168,6 +164,7 @@ class Trainer:
             train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
             guard: The section `guard` of a spec.
             runtime: `device` and `engine`, as in a spec.
+            telemetry: The section `telemetry` of a spec.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
 
@@ -200,6 +197,7 @@ class Trainer:
                 },
                 "guard": dict(guard or {}),
                 "runtime": dict(runtime or {}),
+                "telemetry": dict(telemetry or {}),
             },
         )
         return cls(job, output_dir=output_dir, resume=resume)
@@ -208,6 +206,16 @@ class Trainer:
     def scale_health(self) -> str | None:
         """The health of the loss scale; None before the run begins."""
         return self._current_run.diagnostics.scale_health if self._current_run else None
+
+    def request_profile(self, steps: int) -> None:
+        """Profile the next steps of the run; may be called from another thread.
+
+        The report is an event of type `profile`, and files below `profile` in the output folder.
+
+        Args:
+            steps: How many steps to profile.
+        """
+        self._profile_requests.put(ProfileRequest(None, steps))
 
     def run(
         self,
@@ -229,7 +237,7 @@ class Trainer:
             TrainingError: The run failed, for the reason in its `reason`.
         """
         callback_buffer = CallbackBuffer(on_block, on_event)
-        with _memory_errors():
+        with memory_errors():
             try:
                 return self._run(callback_buffer, should_stop or (lambda: False))
             except (TrainingError, tf.errors.ResourceExhaustedError, MemoryError):
@@ -246,7 +254,7 @@ class Trainer:
         device = hardware.select(spec.runtime.device)
         keras.utils.set_random_seed(spec.train.seed)
         dataset = self._job.load_data()
-        context = _run_context(self._job, dataset, hardware.device_info(device))
+        context = run_context(self._job, dataset, hardware.device_info(device))
         with without_op_fusion(spec.precision, context.device):
             return self._train(context, callback_buffer, should_stop)
 
@@ -259,6 +267,7 @@ class Trainer:
             while not run.is_done and not should_stop():
                 run.advance()
             if run.is_done:
+                run.finish_profiles()
                 run.check_result()
         except TrainingError:
             # After the cause is fixed, the job can resume from there.
@@ -267,6 +276,7 @@ class Trainer:
         finally:
             # A failed run needs it most.
             run.emit_scale_table()
+            run.recorder.abandon()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
             run.save()
@@ -289,7 +299,8 @@ class Trainer:
             bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
             and not precision_changed
         )
-        run = Run(context, saver, callback_buffer, float32=float32)
+        recorder = self._profile_recorder(context.device)
+        run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
         loaded: Sequence[Event] = ()
         if saved:
             run.restore(saved)
@@ -304,6 +315,11 @@ class Trainer:
             decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
             callback_buffer.event(decision.event(run.totals.steps))
         return run
+
+    def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
+        profile = self.spec.runtime.profile
+        requests = [ProfileRequest(profile.start, profile.steps)] if profile is not None else []
+        return ProfileRecorder(device, self._output_dir, requests, self._profile_requests)
 
     def _result(
         self, run: Run, train_s: float, peak_memory_bytes: int, callback_buffer: CallbackBuffer
@@ -341,21 +357,6 @@ class Trainer:
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
         )
-
-
-def _run_context(job: TrainingJob, dataset: Dataset, device: DeviceInfo) -> RunContext:
-    spec = job.spec
-    examples = spec.data.batch_size * spec.train.accumulate
-    plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
-    memory_bytes = device.memory_bytes
-    feed = feed_for(
-        dataset.train,
-        examples,
-        shuffle=spec.data.shuffle,
-        seed=spec.train.seed,
-        budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
-    )
-    return RunContext(job, dataset, plan, feed, device)
 
 
 def _use_engine(
@@ -396,34 +397,3 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "dropped_examples": context.dataset.dropped_examples(examples),
     }
     return Event(EventType.STARTED, None, facts)
-
-
-def _training_job(
-    job: object,
-    *,
-    data_root: Path | None,
-    datasets: Mapping[str, Path],
-    bundle: Path | None,
-    init: Path | None,
-) -> TrainingJob:
-    if isinstance(job, JobSpec):
-        if isinstance(job.model, Bundle):
-            return BundleJob(job, data_root, datasets, bundle, init=init)
-        return SpecJob(job, data_root, datasets, init=init)
-    if isinstance(job, TrainingJob):
-        if init is not None:
-            raise TypeError("Trainer: init is for a JobSpec; an own model has its weights already.")
-        return job
-    hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""
-    raise TypeError(f"Trainer: expected a JobSpec; received {type(job).__name__}{hint}.")
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    try:
-        yield
-    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        detail = (str(error).strip().splitlines() or ["no details"])[0]
-        raise OutOfMemory(
-            f"Out of memory ({detail}): lower data.batch_size, or use a smaller model or less data."
-        ) from error

@@ -19,6 +19,7 @@ const PAGES: Record<string, Load> = {
   job: async () => (await import("./pages/job/page.tsx")).JobPage,
   compare: async () => (await import("./pages/compare/page.tsx")).ComparePage,
   workers: async () => (await import("./pages/workers.tsx")).WorkersPage,
+  studies: async () => (await import("./pages/studies/page.tsx")).StudiesPage,
   submit: async () => (await import("./pages/submit/page.tsx")).SubmitPage,
   datasets: async () => (await import("./pages/datasets/page.tsx")).DatasetsPage,
   tokens: async () => (await import("./pages/tokens.tsx")).TokensPage,

@@ -7,7 +7,8 @@ from ampcore.spec import Problem
 from ampcore.spec.stored_files import FileKind
 from server.datasets.receive import ReceivedBody, too_large
 from server.datasets.uploads import UNRECORDED_REMOVAL_S
-from server.errors import NotFound, RequestInvalid
+from server.errors import RequestInvalid
+from server.files.deletion import file_not_found
 from server.files.inspection import inspect_bundle
 from server.files.weights_check import check_weights
 from service.storage import Storage
@@ -45,7 +46,7 @@ class FileUploads:
         """The same. Raises NotFound."""
         found = self.find(key)
         if found is None:
-            raise NotFound(f"The project has no {key.kind} with the SHA-256 {key.sha256}.")
+            raise file_not_found(key)
         return found
 
     def check_size(self, key: FileKey, size_bytes: int) -> None:

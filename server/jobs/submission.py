@@ -33,6 +33,7 @@ from server.idempotency import read_idempotency_key
 from server.jobs.actions import CLONE, EXTEND, Action, check_has_worker, get_visible_job
 from server.jobs.cloned_spec import clone_document
 from server.jobs.extended_spec import extended_document
+from server.packages.options import check_packages
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
@@ -163,7 +164,7 @@ def _find_response(
 
 
 @dataclass(frozen=True)
-class _CheckedSubmission:
+class CheckedSubmission:
     """A submission whose spec is valid."""
 
     submission: Submission
@@ -172,6 +173,7 @@ class _CheckedSubmission:
 
     @property
     def idempotent_request(self) -> IdempotentRequest | None:
+        """Its idempotency key, if it has one."""
         return self.submission.idempotent_request
 
 
@@ -205,21 +207,23 @@ class JobSubmitter:
     def _submit_batch(
         self, submissions: Sequence[Submission]
     ) -> Sequence[StoredResponse | Exception]:
-        checked = [self._check(submission) for submission in submissions]
-        valid = [one for one in checked if isinstance(one, _CheckedSubmission)]
+        checked = [self.check(submission) for submission in submissions]
+        valid = [one for one in checked if isinstance(one, CheckedSubmission)]
         written = iter(self._write(valid))
-        results = [next(written) if isinstance(one, _CheckedSubmission) else one for one in checked]
+        results = [next(written) if isinstance(one, CheckedSubmission) else one for one in checked]
         created = [one.job for one in results if isinstance(one, _SubmissionResult) and one.job]
         dispatch_jobs(self._database, self._dispatcher, created)
         return [one.response if isinstance(one, _SubmissionResult) else one for one in results]
 
-    def _check(self, submission: Submission) -> _CheckedSubmission | Exception:
+    def check(self, submission: Submission) -> CheckedSubmission | Exception:
+        """The submission with its valid spec, or the error that refuses it."""
         try:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
             if runs_own_code(spec) and not submission.may_run_code:
                 raise missing_right(Right.CODE, "A job with a bundle")
             self._datasets.check(spec)
+            check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)
             if draft.extends is None:  # an extension starts from a checkpoint
                 check_initial_weights(self._database, spec, draft.project)
@@ -229,11 +233,9 @@ class JobSubmitter:
         origin = jobs.Origin(
             draft.project, actor.token_name, actor.request_id, draft.cloned_from, draft.extends
         )
-        return _CheckedSubmission(submission, spec, origin)
+        return CheckedSubmission(submission, spec, origin)
 
-    def _write(
-        self, valid: Sequence[_CheckedSubmission]
-    ) -> Sequence[_SubmissionResult | Exception]:
+    def _write(self, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult | Exception]:
         """One transaction for all; one for each if they share a key or one of them is refused."""
         if not valid:
             return []
@@ -246,23 +248,23 @@ class JobSubmitter:
             return [error] if len(valid) == 1 else self._write_one_by_one(valid)
 
     def _write_one_by_one(
-        self, valid: Sequence[_CheckedSubmission]
+        self, valid: Sequence[CheckedSubmission]
     ) -> Sequence[_SubmissionResult | Exception]:
         return [result for one in valid for result in self._write([one])]
 
 
-def _share_a_key(valid: Sequence[_CheckedSubmission]) -> bool:
+def _share_a_key(valid: Sequence[CheckedSubmission]) -> bool:
     requests = [one.idempotent_request for one in valid if one.idempotent_request]
     return len({(request.project, request.key) for request in requests}) < len(requests)
 
 
-def _insert(session: Session, valid: Sequence[_CheckedSubmission]) -> Sequence[_SubmissionResult]:
+def _insert(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult]:
     """Claim the keys, then create the jobs of those whose key was not used before."""
     stored = _claim_keys(
         session, [one.idempotent_request for one in valid if one.idempotent_request]
     )
     created = iter(
-        _create_jobs(session, [one for one in valid if one.idempotent_request not in stored])
+        _results(session, [one for one in valid if one.idempotent_request not in stored])
     )
     return [
         _SubmissionResult(None, stored[one.idempotent_request])
@@ -284,10 +286,21 @@ def _claim_keys(
     return stored
 
 
-def _create_jobs(
-    session: Session, valid: Sequence[_CheckedSubmission]
-) -> Sequence[_SubmissionResult]:
-    """Check the quotas, then insert the jobs, their audit entries and the stored responses."""
+def _results(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult]:
+    """Create the jobs and store the responses."""
+    results = [_SubmissionResult.of(job) for job in create_jobs(session, valid)]
+    for one, result in zip(valid, results, strict=True):
+        if one.idempotent_request is not None:
+            idempotency.store_response(session, one.idempotent_request, result.response)
+    return results
+
+
+def create_jobs(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[Job]:
+    """Check the quotas, then insert the jobs and their audit entries.
+
+    The caller commits, then dispatches the jobs. Raises QuotaExceeded, and SpecValidationError or
+    NotFound for what was deleted since the check.
+    """
     if not valid:
         return []
     jobs_by_project = Counter(one.origin.project for one in valid)
@@ -306,11 +319,7 @@ def _create_jobs(
         for submission, job in zip(submissions, created, strict=True)
     ]
     insert_rows(session, AuditEntry, *entries)
-    results = [_SubmissionResult.of(job) for job in created]
-    for submission, result in zip(submissions, results, strict=True):
-        if submission.idempotent_request is not None:
-            idempotency.store_response(session, submission.idempotent_request, result.response)
-    return results
+    return created
 
 
 def _lock_extended(session: Session, ids: set[str]) -> None:

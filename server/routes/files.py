@@ -1,11 +1,12 @@
-"""Upload, look up and download files that jobs name by their SHA-256."""
+"""List, upload, look up, download and delete files that jobs name by their SHA-256."""
 
 from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from sqlalchemy.orm import Session
 
-from ampcore.api.files import Sha256, StoredFile
+from ampcore.api.files import FilePage, Sha256, StoredFile
 from ampcore.api.roles import Right
 from ampcore.spec.stored_files import FileKind
 from server.datasets.receive import check_declared_length
@@ -13,6 +14,7 @@ from server.deps import (
     ActorDep,
     AuthenticatorDep,
     BodyReceiverDep,
+    DatabaseDep,
     FileUploadsDep,
     MemberDep,
     StorageDep,
@@ -20,17 +22,24 @@ from server.deps import (
     check_right,
 )
 from server.errors import LengthRequired, Unavailable
+from server.file_removal import remove_files
+from server.files.deletion import delete_file
+from server.files.listing import file_page
 from server.files.uploads import MAX_BYTES
 from server.http.etag import respond_unless_body_cached
-from server.http.responses import ModelResponse
+from server.http.responses import ModelResponse, to_response
+from server.idempotency import IdempotentRequestDep, respond_once
 from server.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
-from server.routes.datasets import ProjectDep
+from server.routes.datasets import Limit, ProjectDep
 from server.row_models import from_row
 from server.streaming import downloads
 from server.streaming.streams import authorization_check
+from store.file_removals import Removal
 from store.files import STORAGE_FOLDER, FileKey
+from store.idempotency import StoredResponse
 
-router = APIRouter(prefix="/files/{kind}/{sha256}", tags=["files"])
+router = APIRouter(prefix="/files", tags=["files"])
+FILE: Final = "/{kind}/{sha256}"
 
 ENDINGS: Final = {FileKind.BUNDLE: "zip", FileKind.WEIGHTS: "safetensors"}
 NAME_DIGITS: Final = 12
@@ -50,6 +59,27 @@ KeyDep = Annotated[FileKey, Depends(_key)]
 
 @router.get(
     "",
+    summary="List files",
+    response_model=FilePage,
+    responses={**ETAG_RESPONSES, **problems(404)},
+)
+def listing(
+    *,
+    project: ProjectDep,
+    database: DatabaseDep,
+    request: Request,
+    kind: Annotated[FileKind | None, Query(description="Only files of this kind.")] = None,
+    cursor: Annotated[str | None, Query(description="From the page before.")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """List the files of the token's project, the newest first, with the jobs that name them."""
+    with database.read() as session:
+        page = file_page(session, project, kind, cursor, limit)
+    return respond_unless_body_cached(request, ModelResponse(page))
+
+
+@router.get(
+    FILE,
     summary="Look up a file",
     response_model=StoredFile,
     responses={**ETAG_RESPONSES, **problems(404)},
@@ -62,7 +92,7 @@ def read(key: KeyDep, uploads: FileUploadsDep, request: Request) -> Response:
 
 
 @router.get(
-    "/content",
+    f"{FILE}/content",
     summary="Download a file",
     response_class=Response,
     responses={**FILE_RESPONSES, **problems(404, 416, 502)},
@@ -84,7 +114,7 @@ async def download(
 
 
 @router.put(
-    "",
+    FILE,
     summary="Upload a file",
     status_code=201,
     response_model=StoredFile,
@@ -128,3 +158,31 @@ async def put(
     return ModelResponse(
         from_row(StoredFile, stored.file), status_code=201 if stored.is_new else 200
     )
+
+
+@router.delete(
+    FILE,
+    summary="Delete a file",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+def delete(
+    *,
+    key: KeyDep,
+    _member: MemberDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    storage: StorageDep,
+    idempotent_request: IdempotentRequestDep,
+) -> Response:
+    """Delete a file; 409 while a job names it, also one that has ended."""
+    removals: list[Removal] = []
+
+    def make(session: Session) -> StoredResponse:
+        removals.extend(delete_file(session, key, actor))
+        return StoredResponse(204, {}, "")
+
+    stored = respond_once(database, idempotent_request, make)
+    remove_files(database, storage, removals)
+    return to_response(stored)

@@ -111,6 +111,7 @@ class FakeServer:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.steps: dict[str, list[dict[str, Any]]] = {}
         self.events: dict[str, list[dict[str, Any]]] = {}
+        self.ranges: dict[str, dict[str, Any]] = {}
         self.evaluations: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.attempts: dict[str, list[dict[str, Any]]] = {}
@@ -191,6 +192,9 @@ class FakeServer:
             case "evaluations":
                 page = {"items": self.evaluations.get(job_id, []), "next": None, "more": False}
                 return httpx.Response(200, json=page)
+            case "ranges":
+                nothing = {"steps": [], "samples": [], "report": None}
+                return httpx.Response(200, json=self.ranges.get(job_id, nothing))
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
             case "logs":

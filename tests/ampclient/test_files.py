@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from ampclient import AsyncClient, Client, DigestMismatch, NotFound
+from ampclient import AsyncClient, Client, Conflict, DigestMismatch, NotFound
 from ampcore.checkpoint.tensors import encode_tensors
 from tests.waiting import DEADLINE_S
 
@@ -112,3 +112,34 @@ def test_the_async_client_uploads_and_downloads(api, file, tmp_path):
             )
 
     assert asyncio.run(run()).read_bytes() == CONTENT
+
+
+def test_files_are_listed_and_deleted(connect, file):
+    client = connect()
+    stored = client.files.upload(file, kind="weights")
+    [listed] = client.files.list()
+    assert (listed.reference, listed.size_bytes) == (stored.reference, len(CONTENT))
+    assert (listed.job_count, listed.jobs) == (0, [])
+    assert list(client.files.list(kind="bundle")) == []
+    job = client.jobs.submit(
+        {
+            "model": {"kind": "mlp"},
+            "data": {"kind": "digits"},
+            "init": {"weights": stored.reference},
+        }
+    )
+    assert [one.id for one in next(iter(client.files.list())).jobs] == [job.id]
+    with pytest.raises(Conflict, match=job.id):
+        client.files.delete(stored.reference, kind="weights")
+    job.cancel()
+    job.delete()
+    client.files.delete(stored.reference, kind="weights")
+    assert list(client.files.list()) == []
+
+
+def test_a_list_reads_all_pages(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr("ampclient.requests.FILES_PER_PAGE", 2)
+    client = connect()
+    for number in range(5):
+        client.files.upload_weights({"x": np.full(3, number, np.float32)})
+    assert len({file.sha256 for file in client.files.list()}) == 5

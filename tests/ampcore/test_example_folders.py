@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,16 @@ LEAST = {
 }
 
 
-def python(folder, *command):
-    """The output of a script, run in the folder."""
+@pytest.fixture
+def python(python_commands):
+    """Runs a script in a folder, and returns its output."""
+    return partial(run_python, python_commands / "python")
+
+
+def run_python(program, folder, *command):
     environ = os.environ | {"KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
-        [sys.executable, *map(str, command)],
+        [program, *map(str, command)],
         cwd=folder,
         env=environ,
         capture_output=True,
@@ -43,7 +48,9 @@ def python(folder, *command):
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(name, tmp_path, monkeypatch):
+def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(
+    name, python, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     python(tmp_path, EXAMPLES / name / "make_data.py")
     job = str(EXAMPLES / name / "job.yaml")
@@ -59,7 +66,7 @@ def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(name, tmp_
     assert found == pytest.approx(metrics[metric], rel=0.02)
 
 
-def test_a_job_starts_from_the_weights_of_another_one(tmp_path, monkeypatch):
+def test_a_job_starts_from_the_weights_of_another_one(python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = EXAMPLES / "transfer"
     python(tmp_path, folder / "make_data.py")
@@ -77,7 +84,7 @@ def test_a_job_starts_from_the_weights_of_another_one(tmp_path, monkeypatch):
     assert found == pytest.approx(accuracy, rel=0.02)
 
 
-def test_an_own_keras_model_with_two_inputs_and_outputs_is_trained_locally(tmp_path):
+def test_an_own_keras_model_with_two_inputs_and_outputs_is_trained_locally(python, tmp_path):
     folder = EXAMPLES / "own-keras-model"
     trained = metrics_in(python(tmp_path, folder / "train.py", "out"))
     assert trained["val_rented_accuracy"] > 0.85

@@ -16,8 +16,6 @@ from ampcore.fork_server import TRAINER_NAME
 from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
 
-AMPCTL = Path(sys.executable).with_name("ampctl")
-
 
 @dataclass(frozen=True)
 class Terminal:
@@ -26,6 +24,8 @@ class Terminal:
     folder: Path
     connection: Path
     """The stack's connection file."""
+    commands: Path
+    """The folder with `python` and `ampctl`."""
 
     def run(self, program: str | Path, *arguments: str) -> str:
         """Run a program, which must succeed; returns its output."""
@@ -47,11 +47,11 @@ class Terminal:
 
     def python(self, script: str | Path, *arguments: str) -> str:
         """Run a Python script."""
-        return self.run(sys.executable, str(script), *arguments)
+        return self.run(self.commands / "python", str(script), *arguments)
 
     def ampctl(self, *arguments: str) -> str:
         """Run an `ampctl` command."""
-        return self.run(AMPCTL, *arguments)
+        return self.run(self.commands / "ampctl", *arguments)
 
 
 @dataclass
@@ -121,6 +121,6 @@ def start() -> Callable[..., Stack]:
 
 
 @pytest.fixture
-def terminal(stack: Stack, tmp_path: Path) -> Terminal:
+def terminal(stack: Stack, python_commands: Path, tmp_path: Path) -> Terminal:
     """A terminal in an empty folder."""
-    return Terminal(tmp_path, stack.data / "connection.json")
+    return Terminal(tmp_path, stack.data / "connection.json", python_commands)

@@ -123,6 +123,8 @@ class DocRunner:
 
     folder: Path
     stack: Any
+    commands: Path
+    """The folder with `python` and `ampctl`."""
 
     def run(self, block: Block) -> None:
         """Run a code block; it must succeed."""
@@ -136,7 +138,7 @@ class DocRunner:
             case "sh":
                 self._shell(block.text, block)
             case "python":
-                self._call([sys.executable, "-c", block.text], block)
+                self._call([str(self.commands / "python"), "-c", block.text], block)
             case "yaml":
                 check_yaml(yaml.safe_load(block.text))
             case "toml":  # of the example's project file
@@ -162,7 +164,8 @@ class DocRunner:
         return job.id
 
     def _call(self, command: list[str], block: Block) -> None:
-        path = f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}"  # `ampctl` is installed
+        # `ampctl` is installed.
+        path = os.pathsep.join([str(self.commands), f"{sys.prefix}/bin", os.environ["PATH"]])
         home = {"HOME": str(self.folder), "PATH": path, "LANG": "C.UTF-8"}
         done = subprocess.run(
             command,
@@ -183,10 +186,13 @@ def smaller(example: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def doc_runner(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocRunner]:
+def doc_runner(
+    stack: Any, python_commands: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DocRunner]:
     """A runner in a folder like a clone after `make install`, while `ampserver up` runs there."""
     folder = tmp_path_factory.mktemp("reader")
-    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "bin").symlink_to(python_commands)
     (folder / "examples").mkdir()
     for example in ROOT.glob("examples/*"):
         (folder / "examples" / example.name).symlink_to(example)
@@ -194,7 +200,7 @@ def doc_runner(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         (folder / name).unlink()
         (folder / name).write_text(smaller(ROOT / name), encoding="utf-8")
     (folder / "ampcore-data").symlink_to(stack.data)
-    yield DocRunner(folder, stack)
+    yield DocRunner(folder, stack, python_commands)
     for job in stack.client.jobs.list(state=["queued", "starting", "running", "pausing", "paused"]):
         job.cancel()
 

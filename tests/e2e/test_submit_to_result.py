@@ -50,11 +50,14 @@ def trained(stack: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def local_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[StepBlock, str]:
+def local_run(
+    python_commands: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[StepBlock, str]:
     """The steps and weights digest of the same job, trained without a server."""
     folder = tmp_path_factory.mktemp("record")
     (folder / "job.json").write_text(json.dumps(SPEC))
-    command = [sys.executable, "-c", RUN_SCRIPT, str(folder / "job.json"), str(folder / "steps")]
+    arguments = [str(folder / "job.json"), str(folder / "steps")]
+    command = [str(python_commands / "python"), "-c", RUN_SCRIPT, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return decode((folder / "steps").read_bytes()), done.stdout.split()[-1]
 

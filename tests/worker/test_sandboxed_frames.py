@@ -8,6 +8,8 @@ import pytest
 from ampcore.telemetry import StepBlock, array_codec
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameType
+from ampcore.telemetry.range_samples import RangeSample
+from tests.range_layers import GOOD
 from worker.sandboxed_frames import MAX_COLUMNS, MAX_STEP, checked
 
 STEPS = {
@@ -89,3 +91,32 @@ def test_what_no_trainer_sends_is_refused(frame: Frame, words: str) -> None:
 )
 def test_other_frames_are_kept(frame: Frame) -> None:
     assert checked(frame) == frame
+
+
+def test_a_range_sample_is_checked_and_keeps_only_what_belongs_to_it() -> None:
+    data = RangeSample(3, {"model": 2.0}, [GOOD]).to_json()
+    header = {"event": "ranges", "step": 3, "data": {**data, "more": [1] * 9}}
+    assert checked(Frame(FrameType.EVENT, header)).header["data"] == data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scales": {"model": 0}},
+        {"scales": [1]},
+        {"layers": [{"layer": "a"}]},
+        {"layers": [GOOD.to_json() | {"layer": "a" * 2000}]},
+        {"layers": [GOOD.to_json() | {"activations": {"first_exponent": 0, "counts": ["x"]}}]},
+        {
+            "layers": [
+                GOOD.to_json()
+                | {"activations": GOOD.to_json()["activations"] | {"first_exponent": 10**6}}
+            ]
+        },
+    ],
+)
+def test_a_sample_that_no_trainer_sends_is_refused(change: dict[str, Any]) -> None:
+    data = RangeSample(3, {"model": 2.0}, [GOOD]).to_json()
+    header = {"event": "ranges", "step": 3, "data": data | change}
+    with pytest.raises(ValueError, match="expected a range sample"):
+        checked(Frame(FrameType.EVENT, header))

@@ -6,6 +6,7 @@ from typing import Final
 from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.checks.alignment import batch_alignment, layer_alignment
 from ampcore.preflight.checks.devices import (
+    emulated_float8,
     missing_device,
     resolved_auto_policy,
     slow_policy,
@@ -43,6 +44,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     vanishing_epsilon,
     weights_in_16_bits,
     slow_policy,
+    emulated_float8,
     too_little_memory,
     layer_alignment,
     batch_alignment,

@@ -1,6 +1,7 @@
 """Checks of sizes: 16-bit matrix products are fast in dimensions that are multiples of 8.
 
-Source: NVIDIA, "Matrix Multiplication Background User's Guide", on Tensor Core requirements.
+Those in float8 need multiples of 16. Source: NVIDIA, "Matrix Multiplication Background User's
+Guide", on Tensor Core requirements; cuBLAS, "8-bit Floating Point Data Types".
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Final
 from ampcore.preflight.case import Case, Finding, Severity
 
 MULTIPLE: Final = 8
+FLOAT8_MULTIPLE: Final = 16
 
 
 def layer_alignment(case: Case) -> Iterator[Finding]:
@@ -17,16 +19,17 @@ def layer_alignment(case: Case) -> Iterator[Finding]:
     for layer in case.layers:
         for dimension in layer.dimensions if layer.half else ():
             key = (dimension.pointer, dimension.name)
-            if dimension.size % MULTIPLE == 0 or key in emitted:
+            multiple = FLOAT8_MULTIPLE if layer.float8_share else MULTIPLE
+            if dimension.size % multiple == 0 or key in emitted:
                 continue
             emitted.add(key)
-            multiples = nearest_multiples(dimension.size)
+            multiples = nearest_multiples(dimension.size, multiple)
             yield Finding(
-                "dimension_not_multiple_of_8",
+                f"dimension_not_multiple_of_{multiple}",
                 _severity(case),
                 dimension.pointer,
-                f"{layer.path}: {dimension.name} {dimension.size} is not a multiple of {MULTIPLE}, "
-                f"which fast {layer.compute_dtype} matrix products need; use {_or(multiples)}.",
+                f"{layer.path}: {dimension.name} {dimension.size} is not a multiple of {multiple}, "
+                f"which fast {layer.product_dtype} matrix products need; use {_or(multiples)}.",
                 {
                     "layer": layer.path,
                     "dimension": dimension.name,
@@ -51,10 +54,10 @@ def batch_alignment(case: Case) -> Iterator[Finding]:
         )
 
 
-def nearest_multiples(size: int) -> tuple[int, ...]:
-    """The multiples of 8 below and above a size that is not one; never 0."""
-    below = size // MULTIPLE * MULTIPLE
-    return tuple(multiples for multiples in (below, below + MULTIPLE) if multiples)
+def nearest_multiples(size: int, multiple: int = MULTIPLE) -> tuple[int, ...]:
+    """The multiples below and above a size that is not one; never 0."""
+    below = size // multiple * multiple
+    return tuple(multiples for multiples in (below, below + multiple) if multiples)
 
 
 def _severity(case: Case) -> Severity:

@@ -71,6 +71,21 @@ def slow_policy(case: Case) -> Iterator[Finding]:
                 yield Finding(code, "warning", "/precision/policy", message, data)
 
 
+def emulated_float8(case: Case) -> Iterator[Finding]:
+    """A device that does not multiply 8-bit numbers, under the policy mixed_float8."""
+    for device in case.devices if case.policy == "mixed_float8" else ():
+        if not device.has_float8:
+            yield Finding(
+                "float8_emulated",
+                "warning",
+                "/precision/policy",
+                f"{device.name or device.kind} does not multiply 8-bit numbers (a GPU does from "
+                "compute capability 8.9 on): float8 is emulated, with the same rounding, but "
+                "slower than mixed_bfloat16. Use it to see how accurate a run would be.",
+                {"device": device.name, "kind": device.kind},
+            )
+
+
 def too_little_memory(case: Case) -> Iterator[Finding]:
     """A training step that needs more memory than the device has."""
     if case.tables is None:

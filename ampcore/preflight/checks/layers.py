@@ -1,5 +1,6 @@
 """Checks of the layers' dtypes: outputs, softmax, and the layers that overrides match."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +11,7 @@ from ampcore.spec import JobSpec
 from ampcore.spec.layer_dtypes import Float32Reason, matching_override
 from ampcore.spec.layers.activations import Softmax
 from ampcore.spec.model import Layers
-from ampcore.spec.precision import Precision
+from ampcore.spec.product_dtypes import PRODUCT_LAYERS
 from ampcore.spec.task import Outputs
 from ampcore.spec.text import join_names
 
@@ -93,15 +94,24 @@ def unmatched_overrides(case: Case) -> Iterator[Finding]:
     """An override that matches no layer: the job would fail before its first step."""
     if case.tables is None:
         return
-    paths = [path for layer in case.layers for path in (layer.path, *layer.parts)]
+    every = [path for layer in case.layers for path in (layer.path, *layer.parts)]
+    # The kinds of the parts are known only when the model is built.
+    with_products = [
+        path
+        for layer in case.layers
+        for path in (layer.path, *layer.parts)
+        if layer.kind in PRODUCT_LAYERS or layer.parts
+    ]
     for index, override in enumerate(case.spec.precision.overrides):
-        alone = Precision(overrides=(override,))
-        if all(matching_override(alone, path) is None for path in paths):
+        whole = override.is_of_whole_layer
+        paths = every if whole else with_products
+        if not any(re.search(override.layers, path) for path in paths):
             yield Finding(
                 "override_matches_nothing",
                 "error",
                 f"/precision/overrides/{index}/layers",
-                f"No layer's path matches {override.layers!r}; the layers are "
+                f"No layer's path matches {override.layers!r}; the layers "
+                f"{'' if whole else 'with products by role '}are "
                 f"{join_names(paths, MAX_PATHS)}.",
                 {"layers": paths[:MAX_PATHS]},
             )

@@ -82,6 +82,11 @@ class Layer(Entry):
         return self.model_copy(update=words) if words else self
 
     @property
+    def computing(self) -> "Layer":
+        """The layer whose kind decides about dtypes: another one if this one only applies it."""
+        return self
+
+    @property
     def unknown_sizes(self) -> tuple[str, ...]:
         """The fields that hold a word instead of a size."""
         return tuple(

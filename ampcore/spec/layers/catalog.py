@@ -14,6 +14,7 @@ from ampcore.spec.layers import (
     preprocessing,
     recurrent,
     reshaping,
+    wrapping,
 )
 from ampcore.spec.layers.base import Layer
 
@@ -72,6 +73,7 @@ LAYERS: Final[dict[str, type[Layer]]] = {
         recurrent.ConvLSTM1D,
         recurrent.ConvLSTM2D,
         recurrent.ConvLSTM3D,
+        wrapping.TimeDistributed,
         attention.MultiHeadAttention,
         attention.GroupQueryAttention,
         attention.Attention,
@@ -129,8 +131,6 @@ LEFT_OUT: Final[dict[str, str]] = {
     "SimpleRNNCell": _CELL,
     "StackedRNNCells": _CELL,
     "InputLayer": "write `inputs` of the model",
-    "TimeDistributed": "Dense and activations work on every step; for images at every step write a "
-    "Conv3D or a pooling layer in 3D with a window of 1 step",
     "SpectralNormalization": "its weights change outside of the optimizer's update",
     "ReversibleEmbedding": "one layer works in two directions, with a call argument",
     "ActivityRegularization": "the training loss has penalties of weights only",

@@ -55,7 +55,8 @@ class Node:
     @property
     def softmax(self) -> bool:
         """Whether it is a softmax, or ends in one."""
-        return self.layer.layer == "Softmax" or getattr(self.layer, "activation", "") == "softmax"
+        layer = self.layer.computing
+        return layer.layer == "Softmax" or getattr(layer, "activation", "") == "softmax"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Network:
             if name in found or name not in nodes:
                 continue
             found.add(name)
-            if nodes[name].layer.layer in SHAPE_ONLY_LAYERS:
+            if nodes[name].layer.computing.layer in SHAPE_ONLY_LAYERS:
                 waiting += nodes[name].inputs
         return frozenset(found)
 
@@ -166,11 +167,10 @@ def _infer_node(
     found: Mapping[str, Inference],
 ) -> Inference:
     layer = node.layer.with_sizes(sizes)
-    if unknown := layer.unknown_sizes:
-        word = getattr(layer, unknown[0])
-        raise ShapeError(
-            unknown[0], expected=f"a number: the data has no {word}", received=repr(word)
-        )
+    if unknown := layer.computing.unknown_sizes:
+        word = getattr(layer.computing, unknown[0])
+        field = unknown[0] if layer.computing is layer else f"of/{unknown[0]}"
+        raise ShapeError(field, expected=f"a number: the data has no {word}", received=repr(word))
     made = layer.infer(*(shapes[name] for name in node.inputs))
     size = 1
     for length in made.output:

@@ -172,6 +172,25 @@ export interface components {
             next_cursor: string | null;
         };
         /**
+         * BatchMeasurement
+         * @description A batch size that was tried.
+         */
+        BatchMeasurement: {
+            /** Batch Size */
+            batch_size: number;
+            /** Fits */
+            fits: boolean;
+            /**
+             * Examples Per S
+             * @description null if it does not fit.
+             */
+            examples_per_s: number | null;
+            /** Peak Memory Bytes */
+            peak_memory_bytes: number | null;
+            /** Job */
+            job: string;
+        };
+        /**
          * BestEvaluation
          * @description The evaluation with the best value of the metric in `train.best`.
          */
@@ -207,6 +226,25 @@ export interface components {
             name: string;
             /** Size Bytes */
             size_bytes: number;
+        };
+        /**
+         * CapacityAnswer
+         * @description The answer of a study of capacity.
+         */
+        CapacityAnswer: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "capacity";
+            /** Summary */
+            summary: string;
+            /** Device */
+            device: string | null;
+            /** Device Memory Bytes */
+            device_memory_bytes: number | null;
+            /** Policies */
+            policies: components["schemas"]["PolicyCapacity"][];
         };
         /**
          * ComparedJob
@@ -458,6 +496,33 @@ export interface components {
             best: number | ("NaN" | "Infinity" | "-Infinity") | null;
         };
         /**
+         * Estimate
+         * @description What a study costs at least; some kinds need further jobs, which depend on results.
+         */
+        Estimate: {
+            /** Jobs */
+            jobs: number;
+            /**
+             * Steps
+             * @description Of all jobs; null: known only once the data is read.
+             */
+            steps: number | null;
+            /**
+             * Train S
+             * @description Seconds of training, from the throughput of the newest succeeded jobs of the project with the same model and data; null: there are none.
+             */
+            train_s: number | null;
+            /**
+             * More Jobs Possible
+             * @description Whether results decide about further jobs.
+             */
+            more_jobs_possible: boolean;
+            /** Policies */
+            policies: string[];
+            /** Planned */
+            planned: components["schemas"]["StudyJob"][];
+        };
+        /**
          * Evaluation
          * @description The validation metrics after a step; each metric is a field, as `val_loss` is.
          */
@@ -524,7 +589,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
         /**
          * ExtensibleKindList
          * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
@@ -567,9 +632,15 @@ export interface components {
             flops_per_step: number;
             /**
              * Share In 16 Bit
-             * @description The share of these FLOPs in 16 bits, from 0 to 1.
+             * @description The share of these FLOPs in 16 bits or fewer, from 0 to 1.
              */
             share_in_16_bit: number;
+            /**
+             * Share In 8 Bit
+             * @description The share of these FLOPs in float8, from 0 to 1.
+             * @default 0
+             */
+            share_in_8_bit: number;
             /**
              * Memory
              * @description The memory by policy: float32, and the policy of the job.
@@ -584,6 +655,19 @@ export interface components {
          * @enum {string}
          */
         FileKind: "bundle" | "weights";
+        /**
+         * FilePage
+         * @description A page of files, the newest first.
+         */
+        FilePage: {
+            /** Items */
+            items: components["schemas"]["ListedFile"][];
+            /**
+             * Next Cursor
+             * @description null on the last page.
+             */
+            next_cursor: string | null;
+        };
         /**
          * Finding
          * @description A finding of the preflight about a valid spec.
@@ -624,6 +708,39 @@ export interface components {
          * @enum {string}
          */
         FormatName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
+        /**
+         * FormatReport
+         * @description What a number format would do to the sampled steps.
+         */
+        FormatReport: {
+            /** Number Format */
+            number_format: string;
+            /** Samples */
+            samples: number;
+            /** First Step */
+            first_step: number;
+            /** Last Step */
+            last_step: number;
+            /**
+             * Tensors
+             * @description The worst first.
+             */
+            tensors: components["schemas"]["TensorFormatReport"][];
+            /** Scales */
+            scales: components["schemas"]["ScaleFormatReport"][];
+            /**
+             * Layers
+             * @description The layers that the format does not suit.
+             */
+            layers: string[];
+            /**
+             * Overrides
+             * @description Keeps these layers, and those that take their outputs, in float32.
+             */
+            overrides: components["schemas"]["LayerOverride"][];
+            /** Sentence */
+            sentence: string;
+        };
         /**
          * Health
          * @description The status of the server: alive or ready.
@@ -872,6 +989,41 @@ export interface components {
             variable_dtype: string;
         };
         /**
+         * LayerOverride
+         * @description An entry of `precision.overrides`.
+         */
+        LayerOverride: {
+            /** Layers */
+            layers: string;
+            /** Dtype */
+            dtype: string;
+        };
+        /**
+         * LayerSample
+         * @description The layers of one network before one step.
+         */
+        LayerSample: {
+            /**
+             * Step
+             * @description The number of the step, from 0.
+             */
+            step: number;
+            /**
+             * Scales
+             * @description The loss scale of each network.
+             */
+            scales: {
+                [key: string]: number;
+            };
+            /**
+             * Layers
+             * @description Each with `network`, `layer`, `kind`, `dtype`, and for `activations`, `activation_gradients` and `weight_gradients` a histogram: `counts` of the values with the exponents from `first_exponent` on, `zeros`, `not_finite`, `largest`, `mean` and `mean_square`. Gradients are unscaled.
+             */
+            layers: {
+                [key: string]: unknown;
+            }[];
+        };
+        /**
          * ListField
          * @description Fields that a list omits unless they are requested.
          * @enum {string}
@@ -927,6 +1079,52 @@ export interface components {
              * @description The name of the token that uploaded it.
              */
             created_by: string | null;
+        };
+        /**
+         * ListedFile
+         * @description A file of a project, with the jobs that name it.
+         */
+        ListedFile: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "bundle" | "weights";
+            /** Sha256 */
+            sha256: string;
+            /** Size Bytes */
+            size_bytes: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @description The name of the token that uploaded it.
+             */
+            created_by: string | null;
+            /**
+             * Last Used At
+             * Format: date-time
+             * @description When it was uploaded, looked up, or named by a new job.
+             */
+            last_used_at: string;
+            /**
+             * Job Count
+             * @description How many jobs name it. A file without any is deleted a day after its last use.
+             */
+            job_count: number;
+            /**
+             * Jobs
+             * @description The newest of these jobs, at most 10.
+             */
+            jobs: components["schemas"]["NamingJob"][];
         };
         /**
          * ListedJob
@@ -1153,6 +1351,33 @@ export interface components {
             total: number;
         };
         /**
+         * NamingJob
+         * @description A job whose spec names a file.
+         */
+        NamingJob: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** State */
+            state: string;
+        };
+        /**
+         * Noise
+         * @description How far the results of float32 lie apart when only the seed changes.
+         */
+        Noise: {
+            /** Mean */
+            mean: number;
+            /** Standard Deviation */
+            standard_deviation: number;
+            /**
+             * Half Width
+             * @description A difference of at most this is inside the noise band.
+             */
+            half_width: number;
+        };
+        /**
          * PackageEntry
          * @description What a Python package that is installed on workers offers for a part of a spec.
          */
@@ -1199,12 +1424,165 @@ export interface components {
             loss_scale: string | null;
         };
         /**
+         * PolicyAnswer
+         * @description What a study of precision found out about one policy.
+         */
+        PolicyAnswer: {
+            /** Policy */
+            policy: string;
+            /**
+             * Verdict
+             * @description Compared with float32. failed: none, or not enough, of its jobs ended well.
+             * @enum {string}
+             */
+            verdict: "equal" | "worse" | "better" | "cannot tell" | "failed";
+            /**
+             * Explanation
+             * @description The verdict as a sentence.
+             */
+            explanation: string;
+            /**
+             * Difference
+             * @description The mean difference of the metric from float32; null if no pair of jobs ended.
+             */
+            difference: number | null;
+            /**
+             * Interval
+             * @description The lower and upper bound of the difference, with 90 % confidence.
+             */
+            interval: number[] | null;
+            /**
+             * Needs More Seeds
+             * @description With `cannot tell`: how many more seeds would probably decide.
+             */
+            needs_more_seeds: number | null;
+            /**
+             * Speedup
+             * @description Examples per second relative to float32.
+             */
+            speedup: number | null;
+            /**
+             * Memory
+             * @description The estimated peak memory of a step, in bytes; null: not known.
+             */
+            memory: number | null;
+            /**
+             * Largest Batch
+             * @description The largest batch, a multiple of 8, that a device of the workers probably has memory for; null: not known.
+             */
+            largest_batch: number | null;
+            /**
+             * Largest Batch Is Measured
+             * @description Whether a study of capacity has tried it.
+             * @default false
+             */
+            largest_batch_is_measured: boolean;
+            /**
+             * Skipped Share
+             * @description The share of skipped steps, from 0 to 1.
+             */
+            skipped_share: number | null;
+            /**
+             * Jobs
+             * @description The ids of its jobs, by seed.
+             */
+            jobs: string[];
+            /**
+             * Write
+             * @description The sections to write into the spec.
+             */
+            write: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * PolicyCapacity
+         * @description What a study of capacity found out about one policy.
+         */
+        PolicyCapacity: {
+            /** Policy */
+            policy: string;
+            /**
+             * Largest Batch
+             * @description A multiple of 8; null: none fits.
+             */
+            largest_batch: number | null;
+            /**
+             * Limited By
+             * @description Why no larger batch is known to fit.
+             * @enum {string}
+             */
+            limited_by: "memory" | "max_batch" | "data" | "failure";
+            /**
+             * Smallest Failed
+             * @description The smallest batch that did not fit.
+             */
+            smallest_failed: number | null;
+            /**
+             * Predicted
+             * @description By the model of memory; null: not known.
+             */
+            predicted: number | null;
+            /**
+             * Critical Batch
+             * @description The smallest batch with at least 90 % of the highest throughput.
+             */
+            critical_batch: number | null;
+            /**
+             * Batches
+             * @description By size.
+             */
+            batches: components["schemas"]["BatchMeasurement"][];
+            /** Jobs */
+            jobs: string[];
+            /** Explanation */
+            explanation: string;
+        };
+        /**
          * PolicyList
          * @description All precision policies.
          */
         PolicyList: {
             /** Items */
             items: components["schemas"]["Policy"][];
+        };
+        /**
+         * PrecisionAnswer
+         * @description The answer of a study of precision.
+         */
+        PrecisionAnswer: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "precision";
+            /**
+             * Summary
+             * @description The answer in a sentence or two.
+             */
+            summary: string;
+            /** Metric */
+            metric: string;
+            /** Higher Is Better */
+            higher_is_better: boolean;
+            /**
+             * Test
+             * @description The statistical test.
+             */
+            test: string;
+            /** Seeds */
+            seeds: number[];
+            noise: components["schemas"]["Noise"];
+            /**
+             * Recommended
+             * @description The policy to use: the fastest one that is not worse.
+             */
+            recommended: string;
+            /**
+             * Policies
+             * @description float32 first.
+             */
+            policies: components["schemas"]["PolicyAnswer"][];
         };
         /**
          * Project
@@ -1253,6 +1631,32 @@ export interface components {
             max_running?: number | null;
             /** Max Dataset Bytes */
             max_dataset_bytes?: number | null;
+        };
+        /**
+         * Ranges
+         * @description Samples of the exponents of all layers' values and gradients.
+         */
+        Ranges: {
+            /**
+             * Enabled
+             * @default true
+             */
+            enabled: boolean;
+            /**
+             * First Steps
+             * @default 4
+             */
+            first_steps: number;
+            /**
+             * Growth
+             * @default 1.25
+             */
+            growth: number;
+            /**
+             * Max Time Share
+             * @default 0.01
+             */
+            max_time_share: number | null;
         };
         /**
          * Reason
@@ -1459,6 +1863,50 @@ export interface components {
             column: string[];
         };
         /**
+         * ScaleFormatReport
+         * @description The gradients of one network in the number format at every loss scale.
+         */
+        ScaleFormatReport: {
+            /** Network */
+            network: string;
+            /**
+             * Used Exponent
+             * @description Of the loss scale in the last sample.
+             */
+            used_exponent: number;
+            /**
+             * First Exponent
+             * @description Of the scale of the first entry of each list.
+             */
+            first_exponent: number;
+            /** Underflow */
+            underflow: number[];
+            /** Overflow */
+            overflow: number[];
+            /** Error */
+            error: number[];
+            /**
+             * Suffering Layers
+             * @description The number of layers that each scale does not suit.
+             */
+            suffering_layers: number[];
+            /**
+             * Lowest
+             * @description The exponent of the lowest scale that suits all layers; null: none does.
+             */
+            lowest: number | null;
+            /**
+             * Highest
+             * @description The exponent of the highest such scale.
+             */
+            highest: number | null;
+            /**
+             * Best Exponent
+             * @description Of the scale that suits the most layers.
+             */
+            best_exponent: number;
+        };
+        /**
          * ServerVersion
          * @description The versions of the server, its API and its database schema.
          */
@@ -1628,6 +2076,174 @@ export interface components {
          */
         StreamKind: "steps" | "events" | "logs";
         /**
+         * Study
+         * @description A study: its question, its jobs and its answer.
+         */
+        Study: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Id */
+            id: string;
+            /** Project */
+            project: string;
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "stopping" | "succeeded" | "failed" | "cancelled";
+            /**
+             * Message
+             * @description The reason for the state, as text.
+             */
+            message: string | null;
+            /**
+             * Jobs Planned
+             * @description The jobs that are known to be needed.
+             */
+            jobs_planned: number;
+            /** Jobs Ended */
+            jobs_ended: number;
+            /** Created By */
+            created_by: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Finished At */
+            finished_at: string | null;
+            /** Spec */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** Options */
+            options: {
+                [key: string]: unknown;
+            };
+            /**
+             * Policies
+             * @description The policies that it studies.
+             */
+            policies: string[];
+            /**
+             * Progress
+             * @description From 0 to 1, of the jobs that are planned.
+             */
+            progress: number | null;
+            /** Jobs */
+            jobs: components["schemas"]["StudyJob"][];
+            /**
+             * Answer
+             * @description null until it has succeeded.
+             */
+            answer: (components["schemas"]["PrecisionAnswer"] | components["schemas"]["CapacityAnswer"]) | null;
+        };
+        /**
+         * StudyFields
+         * @description The fields of a study in a list. Times are in UTC.
+         */
+        StudyFields: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Id */
+            id: string;
+            /** Project */
+            project: string;
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "stopping" | "succeeded" | "failed" | "cancelled";
+            /**
+             * Message
+             * @description The reason for the state, as text.
+             */
+            message: string | null;
+            /**
+             * Jobs Planned
+             * @description The jobs that are known to be needed.
+             */
+            jobs_planned: number;
+            /** Jobs Ended */
+            jobs_ended: number;
+            /** Created By */
+            created_by: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Finished At */
+            finished_at: string | null;
+        };
+        /**
+         * StudyJob
+         * @description A job that a study needs.
+         */
+        StudyJob: {
+            /**
+             * Key
+             * @description Names the job within the study.
+             */
+            key: string;
+            /**
+             * Job
+             * @description The id of the job; null until it is queued.
+             */
+            job: string | null;
+            /**
+             * State
+             * @description Of the job; `planned` until it is queued.
+             */
+            state: string;
+            /**
+             * Progress
+             * @description From 0 to 1.
+             */
+            progress: number | null;
+            /**
+             * Changes
+             * @description What differs from the spec, by dotted path.
+             */
+            changes: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * StudyPage
+         * @description A page of studies, the newest first; `next_cursor` is the cursor of the next page.
+         */
+        StudyPage: {
+            /** Items */
+            items: components["schemas"]["StudyFields"][];
+            /** Next Cursor */
+            next_cursor: string | null;
+        };
+        /**
          * Summary
          * @description Totals over the steps of a job so far, and the results of a job that succeeded.
          *
@@ -1742,6 +2358,84 @@ export interface components {
              * @description With `train.keep: both`, the model with the best weights.
              */
             best_model_file?: string | null;
+        };
+        /**
+         * TensorFormatReport
+         * @description One kind of tensors of one layer in the number format, over all samples.
+         */
+        TensorFormatReport: {
+            /** Network */
+            network: string;
+            /**
+             * Layer
+             * @description The path that `precision.overrides` matches.
+             */
+            layer: string;
+            /**
+             * Kind
+             * @description The Keras class of the layer.
+             */
+            kind: string;
+            /**
+             * Dtype
+             * @description What the layer computes in during the job.
+             */
+            dtype: string;
+            /**
+             * Tensor
+             * @description `activations`, `activation_gradients` or `weight_gradients`.
+             */
+            tensor: string;
+            /**
+             * Scale Exponent
+             * @description The values are multiplied by 2 to this power, the loss scale used.
+             */
+            scale_exponent: number;
+            /**
+             * Underflow
+             * @description The share of the values that become 0.
+             */
+            underflow: number;
+            /**
+             * Subnormal
+             * @description The share of the values that keep fewer bits.
+             */
+            subnormal: number;
+            /**
+             * Overflow
+             * @description The share of the values that become infinite.
+             */
+            overflow: number;
+            /**
+             * Error
+             * @description The mean squared error over the mean square.
+             */
+            error: number;
+            /**
+             * Not Finite
+             * @description The values that are not finite in float32 either.
+             */
+            not_finite: number;
+            /**
+             * Largest
+             * @description The largest magnitude, unscaled.
+             */
+            largest: number;
+            /**
+             * Lowest
+             * @description The exponent of the lowest loss scale that suits these gradients; null for activations, or if none does.
+             */
+            lowest: number | null;
+            /**
+             * Highest
+             * @description The exponent of the highest such scale.
+             */
+            highest: number | null;
+            /**
+             * Problem
+             * @description `overflow` or `underflow` if the format does not suit this tensor.
+             */
+            problem: string | null;
         };
         /**
          * Token
@@ -2750,6 +3444,28 @@ export interface components {
             scale: number;
         };
         /**
+         * Float8
+         * @description How tensors are scaled into the range of float8, under the policy `mixed_float8`.
+         */
+        Float8: {
+            /**
+             * Scaling
+             * @default delayed
+             * @enum {string}
+             */
+            scaling: "delayed" | "current";
+            /**
+             * Amax History
+             * @default 1024
+             */
+            amax_history: number;
+            /**
+             * Margin
+             * @default 0
+             */
+            margin: number;
+        };
+        /**
          * Focal
          * @description Cross-entropy times (1 - p)^`gamma`, for rare classes (Lin et al. 2017, arXiv:1708.02002).
          *
@@ -3489,6 +4205,15 @@ export interface components {
              * @enum {string}
              */
             dtype: "float32" | "float16" | "bfloat16";
+            /**
+             * Roles
+             * @default [
+             *       "forward",
+             *       "input_gradient",
+             *       "weight_gradient"
+             *     ]
+             */
+            roles: ("forward" | "input_gradient" | "weight_gradient")[];
         };
         /**
          * Package
@@ -3701,12 +4426,20 @@ export interface components {
              * @default float32
              * @enum {string}
              */
-            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
+            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
             /**
              * Overrides
              * @default []
              */
             overrides: components["schemas"]["Override"][];
+            /**
+             * @default {
+             *       "scaling": "delayed",
+             *       "amax_history": 1024,
+             *       "margin": 0
+             *     }
+             */
+            float8: components["schemas"]["Float8"];
         };
         /**
          * PrecisionMetric
@@ -3766,6 +4499,22 @@ export interface components {
              * @default false
              */
             keys: boolean;
+        };
+        /**
+         * Profile
+         * @description Profiles some steps: where their time goes, and how much of it is truly in 16 bit.
+         */
+        Profile: {
+            /**
+             * Start
+             * @default 10
+             */
+            start: number;
+            /**
+             * Steps
+             * @default 10
+             */
+            steps: number;
         };
         /**
          * RandomBrightness
@@ -4111,6 +4860,8 @@ export interface components {
              * @default 1
              */
             devices: number;
+            /** @default null */
+            profile: components["schemas"]["Profile"] | null;
         };
         /**
          * Segmentation
@@ -4295,6 +5046,21 @@ export interface components {
              * @default 10000
              */
             examples: number;
+        };
+        /**
+         * Telemetry
+         * @description What a run measures besides its steps.
+         */
+        Telemetry: {
+            /**
+             * @default {
+             *       "enabled": true,
+             *       "first_steps": 4,
+             *       "growth": 1.25,
+             *       "max_time_share": 0.01
+             *     }
+             */
+            ranges: components["schemas"]["Ranges"];
         };
         /**
          * Text
@@ -4554,7 +5320,12 @@ export interface components {
             /**
              * @default {
              *       "policy": "float32",
-             *       "overrides": []
+             *       "overrides": [],
+             *       "float8": {
+             *         "amax_history": 1024,
+             *         "margin": 0,
+             *         "scaling": "delayed"
+             *       }
              *     }
              */
             precision: components["schemas"]["Precision"];
@@ -4616,6 +5387,17 @@ export interface components {
              *     }
              */
             runtime: components["schemas"]["Runtime"];
+            /**
+             * @default {
+             *       "ranges": {
+             *         "enabled": true,
+             *         "first_steps": 4,
+             *         "growth": 1.25,
+             *         "max_time_share": 0.01
+             *       }
+             *     }
+             */
+            telemetry: components["schemas"]["Telemetry"];
             /** Labels */
             labels?: {
                 [key: string]: string;
@@ -4712,6 +5494,137 @@ export interface components {
              * @default null
              */
             errors: components["schemas"]["ProblemDetail"][] | null;
+        };
+        /**
+         * PrecisionOptions
+         * @description How a study of precision compares policies with float32.
+         */
+        PrecisionOptions: {
+            /**
+             * Seeds
+             * @description Each policy and float32 train once per seed.
+             * @default 3
+             */
+            seeds: number;
+            /**
+             * Policies
+             * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run.
+             * @default null
+             */
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            /**
+             * Steps
+             * @description Steps of each job; null: as in the spec.
+             * @default null
+             */
+            steps: number | null;
+            /**
+             * Metric
+             * @description The metric to compare; null: that of `train.best`, else `val_accuracy` where it is reported, else `val_loss`.
+             * @default null
+             */
+            metric: string | null;
+            /**
+             * Margin
+             * @description A difference of at most this does not matter; null: only the noise band decides. In the unit of the metric.
+             * @default null
+             */
+            margin: number | null;
+        };
+        /**
+         * PrecisionStudy
+         * @description Asks which policy is as accurate as float32, and how much faster.
+         */
+        PrecisionStudy: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "precision";
+            /**
+             * Spec
+             * @description The job spec.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
+            /**
+             * Name
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @default {
+             *       "seeds": 3,
+             *       "policies": null,
+             *       "steps": null,
+             *       "metric": null,
+             *       "margin": null
+             *     }
+             */
+            options: components["schemas"]["PrecisionOptions"];
+        };
+        /**
+         * CapacityOptions
+         * @description How a study of capacity searches the largest batch.
+         */
+        CapacityOptions: {
+            /**
+             * Policies
+             * @description null: float32 and the mixed policies that the devices can run.
+             * @default null
+             */
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            /**
+             * Steps
+             * @description Steps of each job.
+             * @default 20
+             */
+            steps: number;
+            /**
+             * Max Batch
+             * @description No larger batch is tried.
+             * @default 4096
+             */
+            max_batch: number;
+            /**
+             * Resolution
+             * @description The search ends when the next larger batch that fails is at most this share larger; 0: the largest multiple of 8.
+             * @default 0.05
+             */
+            resolution: number;
+        };
+        /**
+         * CapacityStudy
+         * @description Asks how large the batch may be under each policy.
+         */
+        CapacityStudy: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "capacity";
+            /**
+             * Spec
+             * @description The job spec.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
+            /**
+             * Name
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @default {
+             *       "policies": null,
+             *       "steps": 20,
+             *       "max_batch": 4096,
+             *       "resolution": 0.05
+             *     }
+             */
+            options: components["schemas"]["CapacityOptions"];
         };
     };
     responses: never;

@@ -14,6 +14,7 @@ export function Header({ at }: { at: string }) {
       <nav aria-label="Pages" class="pages">
         <NavLink at={at} name="jobs">Jobs</NavLink>
         <NavLink at={at} name="compare">Compare</NavLink>
+        <NavLink at={at} name="studies">Studies</NavLink>
         <NavLink at={at} name="workers">Workers</NavLink>
         <NavLink at={at} name="datasets">Datasets</NavLink>
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}

@@ -30,7 +30,8 @@ export function FigureList({ figures }: { figures: FigureData }) {
     <dl class="facts" aria-label="Estimated size">
       <Fact name="Parameters" value={compact(figures.parameters)} />
       <Fact name="FLOPs per step" value={compact(figures.flops_per_step)} />
-      <Fact name="Computed in 16 bits" value={percent(figures.share_in_16_bit)} />
+      <Fact name="Computed in 16 bits or fewer" value={percent(figures.share_in_16_bit)} />
+      {figures.share_in_8_bit ? <Fact name="Computed in float8" value={percent(figures.share_in_8_bit)} /> : null}
       {Object.entries(figures.memory ?? {}).map(([policy, memory]) => (
         <Fact key={policy} name={`Memory in ${policy}`} value={bytes(memory.total)} />
       ))}

@@ -1,5 +1,6 @@
 // The hardware of a worker as pairs of name and value.
 import { bytes } from "./format.ts";
+import { packagesText, sandboxText } from "./own-code.ts";
 
 interface Device {
   kind?: string;
@@ -27,6 +28,8 @@ export function hardwarePairs(hardware: Record<string, unknown> | null): [string
   if (typeof memory === "number") pairs.push(["Memory", bytes(memory)]);
   if (features) pairs.push(["CPU features", features]);
   if ("isolation" in hardware) pairs.push(["Trainer isolation", isolationText(hardware["isolation"] as Isolation | null)]);
+  if ("sandbox" in hardware) pairs.push(["Sandbox", sandboxText(hardware) ?? "none: it takes no jobs with code of their own"]);
+  if (packagesText(hardware)) pairs.push(["Packages", packagesText(hardware)]);
   return pairs;
 }
 

@@ -6,7 +6,8 @@ export const STATES: readonly State[] = [
   "queued", "starting", "running", "pausing", "paused", "stopping", "succeeded", "failed", "cancelled",
 ];
 export const POLICIES = [
-  "float32", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", "O0", "O1", "O2", "O3", "auto",
+  "float32", "mixed_float16", "mixed_bfloat16", "mixed_float8", "float16", "bfloat16", "O0", "O1", "O2", "O3",
+  "auto",
 ] as const;
 
 export type Action = "cancel" | "pause" | "resume" | "retry";

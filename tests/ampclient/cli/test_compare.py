@@ -109,3 +109,85 @@ def test_an_unknown_job_is_named(ampctl, server, respond):
     result = ampctl("compare", "abcdef", "abcdeg")
     assert result.code == 1
     assert "Did you mean abcdef (digits-fp16, queued)?" in result.err
+
+
+@pytest.fixture
+def succeeded(comparison):
+    comparison["jobs"][1]["job"]["state"] = "succeeded"
+    comparison["results"] += [{"name": "val_accuracy", "values": [0.9, 0.896]}]
+    return comparison
+
+
+def test_assertions_that_hold_give_exit_status_0(ampctl, server, respond, succeeded):
+    server.next_responses = [respond(200, json=succeeded)]
+    result = ampctl(
+        *("compare", "a", "b", "--assert", "val_accuracy within 0.5 points"),
+        *("--assert", "speedup >= 0.95"),
+    )
+    assert result.code == 0, result.err
+    assert [line.split()[0] for line in result.out.splitlines()[-4:]] == ["passed"] * 4
+
+
+def test_an_assertion_that_does_not_hold_gives_exit_status_1_and_reports(
+    ampctl, server, respond, succeeded, tmp_path
+):
+    junit, markdown = tmp_path / "junit.xml", tmp_path / "summary.md"
+    markdown.write_text("before\n")
+    server.next_responses = [respond(200, json=succeeded)]
+    result = ampctl(
+        *("compare", "a", "b", "--assert", "skipped_share <= 1 %"),
+        *("--junit", str(junit), "--markdown", str(markdown)),
+    )
+    assert result.code == 1
+    failed = "FAILED   b  skipped_share <= 1 %: expected <= 0.01; received 0.25"
+    assert result.out.splitlines()[-1] == failed
+    assert '<failure message="skipped_share &lt;= 1 %' in junit.read_text()
+    assert markdown.read_text().startswith("before\n### Failed")
+
+
+def test_a_job_that_has_failed_gives_exit_status_1(ampctl, server, respond, comparison):
+    server.next_responses = [respond(200, json=comparison)]
+    result = ampctl("compare", "a", "b", "--assert", "val_accuracy >= 0.5")
+    assert result.code == 1
+    assert "FAILED   b  expected state is succeeded; received failed" in result.out
+    assert result.out.splitlines()[-1].startswith("skipped  b")
+
+
+@pytest.fixture
+def given(server, respond, succeeded):
+    """The next response is the comparison of two jobs that have succeeded."""
+    server.next_responses = [respond(200, json=succeeded)]
+
+
+@pytest.mark.usefixtures("given")
+@pytest.mark.parametrize(
+    ("assertion", "message"),
+    [
+        (
+            "val_acuracy >= 0.5",
+            "it has last_loss, final_loss, skipped_share, val_accuracy, speedup",
+        ),
+        ("val_accuracy is good", "NAME >= 0.95x"),
+    ],
+)
+def test_an_assertion_that_cannot_be_checked_gives_exit_status_2(ampctl, assertion, message):
+    result = ampctl("compare", "a", "b", "--assert", assertion)
+    assert result.code == 2
+    assert message in " ".join(result.err.replace("│", " ").split())
+
+
+def test_a_report_without_assertions_is_wrong_usage(ampctl, server):
+    assert ampctl("compare", "a", "b", "--junit", "x.xml").code == 2
+    assert server.requests == []
+
+
+def test_assertions_are_in_the_json(ampctl, server, respond, succeeded):
+    server.next_responses = [respond(200, json=succeeded)]
+    result = ampctl("compare", "a", "b", "--json", "--assert", "final_loss <= 1")
+    assert result.code == 1
+    last = result.json()["assertions"][-1]
+    assert (last["assertion"], last["outcome"], last["value"]) == (
+        "final_loss <= 1",
+        "failed",
+        "NaN",
+    )

@@ -53,6 +53,15 @@ def masked_sequence():
     )
 
 
+def video():
+    return sequential(
+        (4, 8, 8, 3),
+        layers.TimeDistributed(layers.Conv2D(4, 3, activation="relu"), name="conv"),
+        layers.TimeDistributed(layers.Flatten(), name="flat"),
+        layers.LSTM(5, name="lstm"),
+    )
+
+
 def siamese():
     tower = sequential(
         (8, 8, 3), layers.Conv2D(4, 3, name="c"), layers.BatchNormalization(name="b")
@@ -76,6 +85,7 @@ def of_job(section, data):
         (two_towers, "Dense reuse MultiHeadAttention GlobalMaxPooling1D"),
         (masked_sequence, "Embedding Bidirectional GRU Dense Softmax"),
         (siamese, "Conv2D BatchNormalization reuse reuse Subtract"),
+        (video, "TimeDistributed TimeDistributed LSTM"),
     ],
 )
 def test_a_model_becomes_a_section_that_is_a_valid_spec(make, kinds):
@@ -181,9 +191,9 @@ def test_the_weights_are_named_by_layer_and_make_the_spec_compute_what_the_model
         ),
         (lambda: sequential((4,), layers.Dense(2**21, name="wide")), "wide", "units"),
         (
-            lambda: sequential((5, 4), layers.TimeDistributed(layers.Dense(2), name="own")),
+            lambda: sequential((5, 4, 3), layers.TimeDistributed(layers.GRU(2), name="own")),
             "own",
-            "a window of 1 step",
+            "TimeDistributed, of: expected one of the layers Dense",
         ),
         (
             lambda: sequential(

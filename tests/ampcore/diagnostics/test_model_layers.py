@@ -68,6 +68,17 @@ KINDS = {
         ),
         images(9, 12, 3),
     ),
+    "layers of videos": (
+        own_layers(
+            {"layer": "TimeDistributed", "of": {"layer": "Conv2D", "filters": 4, "kernel_size": 3}},
+            {"layer": "TimeDistributed", "of": {"layer": "BatchNormalization"}},
+            {"layer": "TimeDistributed", "of": {"layer": "Flatten"}},
+            {"layer": "GRU", "units": 6, **SEQUENCES},
+            {"layer": "TimeDistributed", "of": {"layer": "Dense", "units": "classes"}},
+            {"layer": "GlobalAveragePooling1D"},
+        ),
+        images(3, 9, 12, 2),
+    ),
     "layers of sequences": (
         own_layers(
             {"layer": "Embedding", "input_dim": "vocabulary", "output_dim": 6},

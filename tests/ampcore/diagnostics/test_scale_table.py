@@ -88,6 +88,21 @@ def test_the_highest_suggested_scale_does_not_overflow(event_data, replay, batch
     assert event_data["sentence"].startswith("Loss scales from 2^")
 
 
+def test_without_a_suitable_scale_the_layers_that_cause_it_are_named(replay):
+    table = ScaleTable(replay)
+    table.samples.count = 1
+    table.samples.variables = {
+        "model/large/kernel": ExponentHistogram.of(np.array([1000.0, 900.0])),
+        "model/middle/kernel": ExponentHistogram.of(np.array([0.5] * 50)),
+        "model/block/faint/kernel": ExponentHistogram.of(np.array([2.0**-40] * 20)),
+    }
+    sentence = table.event_data()["sentence"]
+    assert sentence.startswith("No loss scale fits: the gradients of large allow at most 2^5")
+    assert "most of them in block/faint. Add {layers: '^large$', dtype: float32}" in sentence
+    table.samples.largest_inside, table.samples.largest_inside_layer = 1e5, "inner"
+    assert "the gradients of inner allow at most 2^-2" in table.event_data()["sentence"]
+
+
 def test_the_event_data_is_json(event_data):
     assert json.loads(json.dumps(event_data)) == event_data
 

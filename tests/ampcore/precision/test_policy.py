@@ -98,8 +98,6 @@ def test_each_layer_has_the_dtypes_of_its_policy(plain, policy):
     clone, _, assigned = apply(plain, policy)
     expected = ALWAYS_FLOAT32 | dict.fromkeys(HALF, half) | dict.fromkeys(NORMS, norm)
     expected |= {"dropout": dropout, "table": table}
-    if policy == "O1":
-        expected["each"] = "float32"  # a wrapper; the matrix product is in its sub-layer
     for path, name in expected.items():
         dtypes, layer = keras.DTypePolicy(name), part(clone, path)
         assert assigned[path] == name
@@ -300,6 +298,27 @@ def test_an_override_can_name_a_layer_inside_a_bidirectional_layer():
     clone, *_ = apply(model, "bfloat16", ("backward", "float32"))
     assert clone.get_layer("both").forward_layer.cell.kernel.dtype == "bfloat16"
     assert clone.get_layer("both").backward_layer.cell.kernel.dtype == "float32"
+
+
+def test_a_layer_that_is_applied_to_every_step_has_the_dtypes_of_its_wrapper():
+    inputs = keras.Input((4, 6, 6, 3))
+    each = layers.TimeDistributed(layers.Conv2D(4, 3, name="conv"), name="each")(inputs)
+    flat = layers.TimeDistributed(layers.Flatten(), name="flat")(each)
+    model = keras.Model(inputs, layers.LSTM(2, name="lstm")(flat))
+    clone, _, found = apply(model, "mixed_float16")
+    assert found["each"] == found["each/conv"] == "mixed_float16"
+    assert clone.get_layer("each")(tf.ones((1, 4, 6, 6, 3))).dtype == "float16"
+    clone, _, found = apply(model, "mixed_float16", ("each", "float32"))
+    assert found["each"] == found["each/conv"] == "float32"
+    assert clone.get_layer("each")(tf.ones((1, 4, 6, 6, 3))).dtype == "float32"
+    policies = layer_policies(
+        Precision(
+            policy="mixed_float16", overrides=(Override(layers="each/conv", dtype="float32"),)
+        )
+    )
+    policies.apply(model)
+    with pytest.raises(InvalidModel, match="each/conv"):  # its dtype would have no effect
+        policies.check_all_matched()
 
 
 def test_an_override_that_a_custom_layer_ignores_is_refused():

@@ -106,6 +106,16 @@ def test_an_override_that_matches_no_layer_is_an_error(found):
     assert "override_matches_nothing" not in found(precision=overridden("dense_1", "float32"))
 
 
+def test_roles_of_a_layer_without_such_products_are_an_error(found):
+    def with_roles(layers):
+        override = {"layers": layers, "dtype": "float32", "roles": ["weight_gradient"]}
+        return found(precision=MIXED | {"overrides": [override]})
+
+    finding = with_roles("flatten")["override_matches_nothing"]
+    assert "with products by role" in finding.message
+    assert "override_matches_nothing" not in with_roles("dense_1")
+
+
 def test_an_override_may_name_a_sub_layer(found, job):
     from ampcore.architectures import DataShape
     from ampcore.preflight import tables_from_spec
@@ -296,6 +306,24 @@ def test_a_gpu_too_old_for_the_policy_is_a_warning(found, gpu, policy, capabilit
     precision = {"policy": policy}
     assert found(on=gpu(*capability), precision=precision)[code].severity == "warning"
     assert code not in found(on=gpu(8, 0), precision=precision)
+
+
+def test_float8_is_emulated_on_a_device_without_it(found, cpu, gpu):
+    precision = {"policy": "mixed_float8"}
+    for device in (cpu, gpu(8, 0)):
+        assert found(on=device, precision=precision)["float8_emulated"].severity == "warning"
+    assert "float8_emulated" not in found(on=gpu(8, 9), precision=precision)
+    assert "float8_emulated" not in found(on=cpu, precision={"policy": "float32"})
+
+
+def test_products_in_float8_need_multiples_of_16(found, gpu):
+    model = {"kind": "mlp", "hidden": [40, 48]}
+    precision = {"policy": "mixed_float8"}
+    findings = found(on=gpu(), model=model, precision=precision)
+    assert findings["dimension_not_multiple_of_16"].data["nearest"] == [32, 48]
+    override = {"layers": "dense_1", "dtype": "bfloat16"}
+    wide = found(on=gpu(), model=model, precision=precision | {"overrides": [override]})
+    assert "dimension_not_multiple_of_16" not in wide
 
 
 @pytest.mark.parametrize(

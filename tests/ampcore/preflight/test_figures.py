@@ -49,6 +49,27 @@ def test_the_share_in_16_bit_follows_the_policy_and_the_overrides(figures, preci
     assert figures(precision=precision).share_in_16_bit == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "share"),
+    [
+        ([], 1 - 1280 / 11_992_448),
+        (
+            [{"layers": "^dense", "dtype": "float32", "roles": ["weight_gradient"]}],
+            1 - (1280 + 1_179_648 / 3) / 11_992_448,
+        ),
+    ],
+)
+def test_the_share_in_float8_counts_products_by_role(figures, overrides, share):
+    found = figures(precision={"policy": "mixed_float8", "overrides": overrides})
+    assert found.share_in_8_bit == pytest.approx(share)
+    assert found.share_in_16_bit == pytest.approx(1 - 1280 / 11_992_448)
+
+
+def test_weights_of_float8_products_are_cast_to_8_bits(figures):
+    memory = figures(precision={"policy": "mixed_float8"}).memory["mixed_float8"]
+    assert memory.casts == 1_199_882 - 1290
+
+
 def test_mixed_precision_halves_the_activations_and_casts_the_weights(figures):
     mixed = figures(precision={"policy": "mixed_float16"})
     before, after = mixed.memory["float32"], mixed.memory["mixed_float16"]

@@ -126,6 +126,7 @@ def train():
 def variables(step):
     """Everything that a step may change, but for the loss scales."""
     own = [variable for network in step.task.networks for variable in network.model.variables]
+    own += [one.history for network in step.task.networks for one in network.float8_scalings]
     return own + [variable for optimizer in step.optimizers for variable in optimizer.variables]
 
 

@@ -51,7 +51,7 @@ def prepare(request):
             RandomBlockSize, request["sizes"]
         )
     if request["windows"] is not None:
-        ampcore.train.trainer.RESIDENT_SHARE = 0
+        ampcore.train.run_setup.RESIDENT_SHARE = 0
         streamed = functools.partial(feed.StreamedFeed, window_bytes=request["windows"])
         feed.StreamedFeed = streamed
     if not request["explain"]:

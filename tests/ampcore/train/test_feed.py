@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ampcore.data import ArrayExamples, Batch
 from ampcore.errors import InvalidData
-from ampcore.train import Trainer, feed, session, trainer
+from ampcore.train import Trainer, feed, run_setup, session
 from ampcore.train.feed import ExampleOrder, ResidentFeed, StreamedFeed, feed_for
 
 EPOCHS = 3
@@ -130,7 +130,7 @@ def test_a_run_of_streamed_data_equals_one_of_resident_data(run_job, monkeypatch
         windows.append(StreamedFeed(data, own, window_bytes=2 * 256 * 65 * 4))
         return windows[0]
 
-    monkeypatch.setattr(trainer, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(run_setup, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(feed, "StreamedFeed", streamed_feed)
     streamed = run_job(train={"epochs": 2})
     assert windows[0].window(0, 0)[1:] == (0, 2)

@@ -35,6 +35,12 @@ JOBS = {
         "data": NO_VALIDATION | {"shuffle": False},
         "precision": {"policy": "mixed_bfloat16"},
     },
+    "float8, skips": {
+        "model": {"kind": "cnn", "filters": [4], "dense": [8]},
+        "data": NO_VALIDATION,
+        "precision": {"policy": "mixed_float8", "float8": {"amax_history": 4}},
+        "loss_scale": {"mode": "dynamic", "initial": 2.0**96, "maximum": 2.0**96},
+    },
     "two optimizers, two scales": {
         "model": {"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [4, 8]},
         "data": NO_VALIDATION,

@@ -14,8 +14,7 @@ from ampcore import JobSpec
 from ampcore.data import registry
 from ampcore.data.file_examples import FileExamples
 from ampcore.errors import InvalidData
-from ampcore.train import feed
-from ampcore.train import trainer as trainer_module
+from ampcore.train import feed, run_setup
 from tests.ampcore.formats.samples import example, png_of, write_records
 
 ROWS = 60
@@ -143,7 +142,7 @@ def stream(monkeypatch):
 
     def start():
         monkeypatch.setattr(registry, "RESIDENT_BYTES", 0.0)
-        monkeypatch.setattr(trainer_module, "RESIDENT_SHARE", 0.0)
+        monkeypatch.setattr(run_setup, "RESIDENT_SHARE", 0.0)
         monkeypatch.setattr(feed, "StreamedFeed", small_windows)
         return streamed
 

@@ -222,6 +222,9 @@ def test_the_own_code_of_a_job_is_listed_and_downloaded(
     }
     job = stack.client.jobs.submit(spec, code=tmp_path)
     page = open_signed_in(f"#/jobs/{job.id}")
+    sandbox = page.get_by_role("region", name="Sandbox")
+    expect(sandbox).to_contain_text("without network")
+    expect(sandbox).to_contain_text("Only workers with a sandbox take it")
     page.get_by_role("link", name="Files").click()
     code = page.get_by_role("region", name="Code")
     expect(code).to_contain_text("net:build")
@@ -230,4 +233,18 @@ def test_the_own_code_of_a_job_is_listed_and_downloaded(
     with page.expect_download() as download:
         code.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename.endswith(".zip")
+    job.cancel()
+
+
+def test_the_package_of_a_job_is_explained(stack: Any, open_signed_in: Any) -> None:
+    spec = {
+        "model": {"kind": "package", "package": "own-package", "name": "two_towers"},
+        "data": {"kind": "digits"},
+        "runtime": {"queue": "nobody"},  # no worker: it stays queued
+    }
+    job = stack.client.jobs.submit(spec)
+    page = open_signed_in(f"#/jobs/{job.id}")
+    package = page.get_by_role("region", name="Package")
+    expect(package).to_contain_text("model two_towers of the package own-package")
+    expect(package).to_contain_text("nobody/own-package")
     job.cancel()

@@ -6,6 +6,7 @@ import { runAndNotify } from "../../notifications.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
 import { ExtendButton } from "../../components/extend-button.tsx";
+import { StudyButton } from "../../components/study-button.tsx";
 import { ConfirmButton } from "../../components/buttons.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
@@ -25,6 +26,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
           <ExtendButton job={job} />
+          <StudyButton job={job} />
           {useCanEditJobs() && !isTracked(job) && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
           <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />

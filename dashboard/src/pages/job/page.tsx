@@ -12,6 +12,7 @@ import { JobHeader } from "./header.tsx";
 import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
+import { OwnCode } from "./own-code.tsx";
 import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { SpecText } from "./spec-text.tsx";
@@ -49,6 +50,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
     <>
       <JobHeader job={job} onDone={onDone} />
       <InitialWeights job={job} intervalMs={props.intervalMs} />
+      <OwnCode job={job} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
         {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (

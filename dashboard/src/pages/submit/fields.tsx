@@ -2,6 +2,7 @@
 import { useContext } from "preact/hooks";
 import type { Json, JsonObject } from "../../api/types.ts";
 import { CheckboxField, SelectField, TextField, FormContext } from "./controls.tsx";
+import { PackageEntries } from "./package-entries.tsx";
 import { fieldKind, parseNumber, parseNumbers, resolveRef, getAt, withoutNull, fieldLabel, type Path, type Schema } from "./schema.ts";
 
 interface Props {
@@ -68,6 +69,7 @@ export function Union({ schema, path, isRequired = false }: Props) {
         onValue={(next) => change(path, next === undefined ? undefined : keepCommonFields(next, propertyName, value, mapping, schemas))}
       />
       {variant?.description && <p class="muted help">{variant.description.split("\n")[0]!.replaceAll("`", "")}</p>}
+      {kind === "package" && <PackageEntries path={path} value={value} onValue={(next) => change(path, next)} />}
       {variant && <Properties schema={variant} path={path} />}
     </div>
   );

@@ -14,6 +14,14 @@ INITIALIZERS = st.sampled_from(
 REGULARIZERS = st.sampled_from(["l2", {"name": "l1_l2", "l1": 0.1, "l2": 0.2}])
 CONSTRAINTS = st.sampled_from(["non_neg", {"name": "max_norm", "max_value": 3, "axis": 0}])
 ACTIVATIONS = st.sampled_from(["relu", "gelu", "softmax", "tanh_shrink", "swish"])
+TIME_DISTRIBUTED = [
+    ({"of": {"layer": "Dense", "units": 3, "kernel_regularizer": "l2"}}, ((4, 2),)),
+    ({"of": {"layer": "Conv2D", "filters": 3, "kernel_size": [2, 1]}}, ((4, 6, 5, 2),)),
+    ({"of": {"layer": "BatchNormalization"}}, ((3, 5, 2),)),
+    ({"of": {"layer": "MaxPooling2D"}}, ((3, 4, 5, 2),)),
+    ({"of": {"layer": "Flatten"}}, ((2, 4, 5, 2),)),
+    ({"of": {"layer": "Dropout", "rate": 0.5}, "trainable": False}, ((2, 4),)),
+]
 
 
 def shape(*sizes):
@@ -313,6 +321,7 @@ DOCUMENTS = {
         st.sampled_from(["LSTM", "GRU", "SimpleRNN"]),
         st.sampled_from(["concat", "sum", "mul", "ave"]),
     ).map(lambda n: ({"of": {"layer": n[1], **n[0][0]}, "merge_mode": n[2]}, n[0][1])),
+    "TimeDistributed": st.sampled_from(TIME_DISTRIBUTED),
     "ConvLSTM1D": conv_lstm(1),
     "ConvLSTM2D": conv_lstm(2),
     "ConvLSTM3D": conv_lstm(3),

@@ -62,6 +62,13 @@ LOGITS = {"layer": "Dense", "units": "classes"}
             "invalid_value",
         ),
         ({"layer": "Bidirectional", "of": {"layer": "Dense", "units": 1}}, "of", "invalid_value"),
+        (
+            {"layer": "TimeDistributed", "of": {"layer": "Dense", "units": -1}},
+            "of/units",
+            "invalid_value",
+        ),
+        ({"layer": "TimeDistributed", "of": {"layer": "LSTM", "units": 1}}, "of", "invalid_value"),
+        ({"layer": "TimeDistributed", "of": {"reuse": "a"}}, "of", "invalid_value"),
         ({"layer": "ZeroPadding2D", "padding": [1, 2, 3]}, "padding", "invalid_value"),
         ({"layer": "Reshape", "target_shape": [0]}, "target_shape", "invalid_value"),
         ({"layer": "Normalization", "mean": [], "variance": 1.0}, "mean", "invalid_value"),

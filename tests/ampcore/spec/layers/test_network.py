@@ -239,3 +239,40 @@ def test_many_mistakes_are_bounded_and_only_the_first_get_suggestions(monkeypatc
 
 def test_connect_needs_no_names_of_inputs():
     assert connect(own_layers(dense()).layers).inputs == (network.INPUT,)
+
+
+@pytest.mark.parametrize(
+    ("inner", "shape", "field", "expected"),
+    [
+        (
+            {"layer": "Conv2D", "filters": 2, "kernel_size": 3},
+            (4, 2, 2, 1),
+            "of/kernel_size",
+            "fit",
+        ),
+        ({"layer": "Conv2D", "filters": 2, "kernel_size": 3}, (4, 2), "inputs", "height"),
+        ({"layer": "Dense", "units": 2}, (257, 2), "inputs", "at most 256 steps"),
+        ({"layer": "Dense", "units": 2}, (3,), "inputs", "steps"),
+        ({"layer": "Dense", "units": 2, "name": "a"}, (3, 2), "of/name", "no value"),
+        ({"layer": "Dense", "units": "classes"}, (3, 2), "of/units", "the data has no classes"),
+    ],
+)
+def test_a_mistake_in_a_layer_of_every_step_has_its_pointer(inner, shape, field, expected):
+    made = own_layers({"layer": "TimeDistributed", "of": inner}).connect()
+    _, [problem] = infer(made, {"input": shape}, {})
+    assert problem.pointer == f"/model/layers/0/{field}"
+    assert expected in problem.expected
+
+
+def test_a_layer_of_every_step_takes_the_sizes_of_the_data():
+    each = {"layer": "TimeDistributed", "of": {"layer": "Dense", "units": "classes"}}
+    found, problems = infer(own_layers(each).connect(), {"input": (4, 3)}, {"classes": 7})
+    assert not problems
+    assert found["time_distributed"].output == (4, 7)
+    assert found["time_distributed"].multiply_adds == 4 * 3 * 7
+
+
+def test_an_output_that_only_reshapes_every_step_is_computed_by_the_layer_before():
+    flat = {"layer": "TimeDistributed", "of": {"layer": "Flatten"}}
+    made = own_layers(dense("last"), flat).connect()
+    assert made.output_layers == {"last", "time_distributed"}

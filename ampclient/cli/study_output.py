@@ -1,0 +1,142 @@
+"""Prints studies, their answers and their estimates."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from ampclient import formats
+from ampclient.cli.output import ago, print_fields, print_table
+from ampclient.formats import UNKNOWN
+from ampcore.api.studies import CapacityAnswer, PrecisionAnswer
+
+if TYPE_CHECKING:
+    from ampclient.terminal_table import Row
+    from ampcore.api.studies import Estimate, PolicyAnswer, Study, StudyFields
+
+
+def print_studies(found: "Iterable[StudyFields]") -> None:
+    """One row for each study."""
+    from ampclient.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("ID"),
+        TableColumn("KIND"),
+        TableColumn("NAME", min_width=12, wraps=True),
+        TableColumn("STATE"),
+        TableColumn("JOBS", align_right=True),
+        TableColumn("CREATED", align_right=True),
+    )
+    rows = [
+        (
+            study.id,
+            formats.printable(study.kind),
+            formats.printable(study.name),
+            study.state,
+            f"{study.jobs_ended}/{study.jobs_planned}",
+            ago(study.created_at),
+        )
+        for study in found
+    ]
+    print_table(columns, rows)
+
+
+def print_study(study: "Study") -> None:
+    """A study: its answer, or its jobs while there is none."""
+    facts = [("id", study.id), ("name", study.name), ("kind", study.kind), ("state", study.state)]
+    facts += [("message", study.message)] if study.message else []
+    print_fields([*facts, ("jobs", f"{study.jobs_ended} of {study.jobs_planned} ended")])
+    typer.echo()
+    match study.answer:
+        case PrecisionAnswer():
+            _print_precision(study.answer)
+        case CapacityAnswer():
+            _print_capacity(study.answer)
+        case _:
+            _print_jobs(study)
+
+
+def print_estimate(estimate: "Estimate") -> None:
+    """The cost of a study that does not exist yet."""
+    more = " or more, as the results decide" if estimate.more_jobs_possible else ""
+    time = formats.duration(estimate.train_s) if estimate.train_s is not None else UNKNOWN
+    steps = UNKNOWN if estimate.steps is None else f"{estimate.steps:,}"
+    facts = [("jobs", f"{estimate.jobs}{more}"), ("steps", steps), ("training time", time)]
+    print_fields([*facts, ("policies", ", ".join(estimate.policies) or UNKNOWN)])
+    typer.echo("Nothing was created.", err=True)
+
+
+def _print_precision(answer: PrecisionAnswer) -> None:
+    from ampclient.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("POLICY"),
+        TableColumn("VERDICT"),
+        TableColumn("DIFFERENCE", align_right=True),
+        TableColumn("90 % INTERVAL", align_right=True),
+        TableColumn("SPEED-UP", align_right=True),
+        TableColumn("MEMORY", align_right=True),
+        TableColumn("LARGEST BATCH", align_right=True),
+        TableColumn("SKIPPED", align_right=True),
+    )
+    print_table(columns, [_precision_row(one) for one in answer.policies])
+    typer.echo()
+    for one in answer.policies:
+        typer.echo(f"{one.policy}: {formats.printable(one.explanation)}")
+        typer.echo(f"  jobs: {' '.join(one.jobs)}")
+    typer.echo(f"\n{formats.printable(answer.summary)}")
+
+
+def _precision_row(one: "PolicyAnswer") -> "Row":
+    interval = UNKNOWN
+    if one.interval is not None:
+        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in one.interval) + "]"
+    return (
+        one.policy,
+        one.verdict,
+        UNKNOWN if one.difference is None else f"{one.difference:+.4g}",
+        interval,
+        UNKNOWN if one.speedup is None else f"{one.speedup:.2f}×",
+        UNKNOWN if one.memory is None else formats.size(one.memory),
+        UNKNOWN if one.largest_batch is None else f"{one.largest_batch:,}",
+        formats.percent(one.skipped_share),
+    )
+
+
+def _print_capacity(answer: CapacityAnswer) -> None:
+    from ampclient.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("POLICY"),
+        TableColumn("BATCH", align_right=True),
+        TableColumn("FITS"),
+        TableColumn("EXAMPLES/S", align_right=True),
+        TableColumn("PEAK MEMORY", align_right=True),
+        TableColumn("JOB"),
+    )
+    rows = [
+        (
+            policy.policy,
+            f"{one.batch_size:,}",
+            "yes" if one.fits else "no",
+            formats.rate(one.examples_per_s),
+            UNKNOWN if one.peak_memory_bytes is None else formats.size(one.peak_memory_bytes),
+            one.job,
+        )
+        for policy in answer.policies
+        for one in policy.batches
+    ]
+    print_table(columns, rows)
+    typer.echo()
+    for policy in answer.policies:
+        typer.echo(f"{policy.policy}: {formats.printable(policy.explanation)}")
+    typer.echo(f"\n{formats.printable(answer.summary)}")
+
+
+def _print_jobs(study: "Study") -> None:
+    from ampclient.terminal_table import TableColumn
+
+    columns = (TableColumn("KEY"), TableColumn("JOB"), TableColumn("STATE"))
+    print_table(
+        columns, [(formats.printable(one.key), one.job or UNKNOWN, one.state) for one in study.jobs]
+    )

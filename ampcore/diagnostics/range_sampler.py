@@ -1,0 +1,119 @@
+"""Samples the ranges of a run's layers: often in the first steps, then at growing distances."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ampcore.data import Batch
+from ampcore.diagnostics.range_probe import RangeProbe
+from ampcore.spec.telemetry import Ranges
+from ampcore.telemetry import StepBlock
+from ampcore.telemetry.range_samples import RangeSample
+
+Tensor = Any
+Clock = Callable[[], float]
+
+FIRST_SAMPLE_S_PER_LAYER: Final = 0.1
+"""The expected time of the first sample, which traces the function: measured on two CPU cores."""
+
+
+class RangeSampler:
+    """Decides which steps are sampled, and measures what that costs.
+
+    With a limit of the time, nothing is sampled before the length of the run can be estimated, in
+    the third block of steps; the first half of the time allowed may be spent at once.
+
+    Args:
+        probe: Measures the task that is trained.
+        settings: The schedule.
+        total_steps: The length of the run.
+        clock: Returns seconds since any fixed time.
+    """
+
+    def __init__(
+        self,
+        probe: RangeProbe,
+        settings: Ranges,
+        total_steps: int,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._probe, self._settings, self._total_steps = probe, settings, total_steps
+        self._clock, self._began, self._run_before_s = clock, clock(), 0.0
+        self._next_step = 0
+        self._spent_s = 0.0
+        self._last_cost_s = FIRST_SAMPLE_S_PER_LAYER * probe.layer_count
+        self._blocks = self._timed_steps = 0
+        self._timed_s = 0.0
+        self.error: str | None = None
+        """Why nothing more is sampled, if a sample failed."""
+
+    def steps_until_due(self, step: int) -> int | None:
+        """The steps that a block may have from `step` on, to end at a sample.
+
+        None where samples may be postponed.
+        """
+        is_exact = self._settings.enabled and self._settings.max_time_share is None
+        if not is_exact or self.error is not None:
+            return None
+        return max(self._next_step - step, 1)
+
+    def is_due(self, step: int) -> bool:
+        """Whether to sample the next step, number `step`, before it is trained."""
+        return (
+            self._settings.enabled
+            and self.error is None
+            and step >= self._next_step
+            and self._has_time(step)
+        )
+
+    def sample(
+        self, step: int, scales: Sequence[float], batch: Batch, seed: Tensor
+    ) -> RangeSample | None:
+        """Measure a step; nothing is changed. None if that failed."""
+        began, sample = self._clock(), None
+        try:
+            sample = self._probe(step, scales, batch, seed)
+        except Exception as error:
+            # Most likely out of memory; the run continues without samples.
+            self.error = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        cost_s = self._clock() - began
+        self._spent_s, self._last_cost_s = self._spent_s + cost_s, cost_s
+        following = step + 1
+        if following >= self._settings.first_steps:
+            following = max(following, math.ceil(step * self._settings.growth))
+        self._next_step = following
+        return sample
+
+    def observe(self, block: StepBlock) -> None:
+        """Learn the time of a step from a block that was trained."""
+        self._blocks += 1
+        # The first block is compiled in its time.
+        if self._blocks > 1:
+            self._timed_steps += len(block)
+            self._timed_s += float(block["step_time_s"].sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """The counters, for a checkpoint."""
+        return {"next_step": self._next_step, "spent_s": self._spent_s, "run_s": self._run_s}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Restore what `to_json` wrote."""
+        document = {**self.to_json(), **document}
+        self._next_step, self._spent_s = document["next_step"], document["spent_s"]
+        self._run_before_s, self._began = document["run_s"], self._clock()
+
+    @property
+    def _run_s(self) -> float:
+        return self._run_before_s + self._clock() - self._began
+
+    def _has_time(self, step: int) -> bool:
+        share = self._settings.max_time_share
+        if share is None:
+            return True
+        if not self._timed_steps:
+            return False
+        run_s = self._run_s
+        step_s = self._timed_s / self._timed_steps
+        expected_s = run_s + step_s * (self._total_steps - step)
+        return self._spent_s + self._last_cost_s <= share * (run_s + expected_s) / 2

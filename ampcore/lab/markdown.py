@@ -1,0 +1,114 @@
+"""The answer of a study as Markdown."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ampcore.api.studies import (
+    CapacityAnswer,
+    PolicyAnswer,
+    PolicyCapacity,
+    PrecisionAnswer,
+    Study,
+)
+
+MISSING: Final = "–"
+MIB: Final = 2**20
+
+
+def study_markdown(study: Study) -> str:
+    """The study and its answer: tables, sentences and the ids of its jobs."""
+    lines = [f"# {_text(study.name)}", "", f"Study `{study.id}`, kind `{study.kind}`.", ""]
+    match study.answer:
+        case PrecisionAnswer():
+            lines += _precision(study.answer)
+        case CapacityAnswer():
+            lines += _capacity(study.answer)
+    return "\n".join(lines) + "\n"
+
+
+def _precision(answer: PrecisionAnswer) -> Iterable[str]:
+    better = "higher" if answer.higher_is_better else "lower"
+    yield from (f"**{answer.summary}**", "")
+    head = ("policy", "verdict", "difference", "90 % interval", "speed-up", "memory")
+    yield from _table(
+        (*head, "largest batch", "skipped"), [_precision_row(one) for one in answer.policies]
+    )
+    yield from (
+        "",
+        f"Metric: `{answer.metric}` ({better} is better). Test: {answer.test}. Noise band of "
+        f"float32: ±{answer.noise.half_width:.4g} over the seeds "
+        f"{', '.join(map(str, answer.seeds))}.",
+        "",
+    )
+    for one in answer.policies:
+        yield f"- `{one.policy}`: {one.explanation} Jobs: {_jobs(one.jobs)}."
+    chosen = next(one for one in answer.policies if one.policy == answer.recommended)
+    yield from ("", "Write into the spec:", "", "```json")
+    yield json.dumps(chosen.write, indent=2)
+    yield "```"
+
+
+def _precision_row(one: PolicyAnswer) -> list[str]:
+    interval = MISSING
+    if one.interval is not None:
+        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in one.interval) + "]"
+    batch = MISSING if one.largest_batch is None else f"{one.largest_batch:,}"
+    source = "" if one.largest_batch is None or one.largest_batch_is_measured else " (estimated)"
+    return [
+        f"`{one.policy}`",
+        one.verdict,
+        MISSING if one.difference is None else f"{one.difference:+.4g}",
+        interval,
+        MISSING if one.speedup is None else f"{one.speedup:.2f} ×",
+        _mebibytes(one.memory),
+        batch + source,
+        MISSING if one.skipped_share is None else f"{100 * one.skipped_share:.2g} %",
+    ]
+
+
+def _capacity(answer: CapacityAnswer) -> Iterable[str]:
+    yield from (f"**{answer.summary}**", "")
+    memory = _mebibytes(answer.device_memory_bytes)
+    yield f"Device: {answer.device or 'not known'}, memory {memory}."
+    for one in answer.policies:
+        yield from _capacity_section(one)
+
+
+def _capacity_section(one: PolicyCapacity) -> Iterable[str]:
+    predicted = MISSING if one.predicted is None else f"{one.predicted:,}"
+    critical = MISSING if one.critical_batch is None else f"{one.critical_batch:,}"
+    yield from ("", f"## {one.policy}", "", one.explanation, "")
+    yield from (f"Predicted: {predicted}. Critical batch: {critical}.", "")
+    rows = [
+        [
+            f"{batch.batch_size:,}",
+            "yes" if batch.fits else "no",
+            MISSING if batch.examples_per_s is None else f"{batch.examples_per_s:,.0f}",
+            _mebibytes(batch.peak_memory_bytes),
+            f"`{batch.job}`",
+        ]
+        for batch in one.batches
+    ]
+    yield from _table(("batch", "fits", "examples/s", "peak memory", "job"), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _mebibytes(size: int | None) -> str:
+    return MISSING if size is None else f"{size / MIB:,.1f} MiB"
+
+
+def _jobs(ids: Sequence[str]) -> str:
+    return ", ".join(f"`{job}`" for job in ids)
+
+
+def _text(name: str) -> str:
+    """A name on one line, without Markdown of its own."""
+    line = " ".join(name.split())
+    return "".join(f"\\{char}" if char in "\\`*_[]<>#|" else char for char in line)

@@ -1,0 +1,132 @@
+"""What every kind of study works with: its question, the jobs it plans, and their results."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+from ampcore.api.studies import Answer, StudyOptions
+from ampcore.spec import JobSpec, Reason, State
+from ampcore.spec.assignments import with_values
+from ampcore.spec.devices import DeviceInfo
+from ampcore.telemetry.metrics import finite_metrics, metrics_of
+
+MAX_NAME: Final = 200
+STUDY_LABEL: Final = "study"
+KEY_LABEL: Final = "study_job"
+
+OUT_OF_MEMORY: Final = (Reason.OUT_OF_MEMORY, Reason.RESOURCE_LIMIT)
+"""The reasons of jobs that needed more memory than there was."""
+
+Options = TypeVar("Options", bound=StudyOptions)
+
+
+class NoAnswer(Exception):
+    """The results do not answer the question; the message says why."""
+
+
+@dataclass(frozen=True)
+class Question(Generic[Options]):
+    """A study's question, as it was when the study was created."""
+
+    document: Mapping[str, Any]
+    """The spec as given, with the dataset pinned to a version."""
+    options: Options
+    policies: tuple[str, ...] = ()
+    """The policies to study, without a reference to compare them with."""
+    device: str | None = None
+    """The kind of device that its jobs probably run on."""
+    device_memory_bytes: int | None = None
+    measured_batches: Mapping[str, int] = field(default_factory=dict)
+    """By policy: the largest batch that an earlier study of capacity has found."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """The spec of the question."""
+        return JobSpec.parse(dict(self.document))
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job that a study needs; the key names it within the study."""
+
+    key: str
+    changes: Mapping[str, Any]
+    """By dotted path: what differs from the study's spec."""
+
+    def document(self, question: Question[Any], study_id: str) -> dict[str, Any]:
+        """The spec of the job: with labels that name the study and the key."""
+        document: dict[str, Any] = with_values(dict(question.document), self.changes)
+        labels = {**(document.get("labels") or {}), STUDY_LABEL: study_id, KEY_LABEL: self.key}
+        name = f"{question.spec.name[: MAX_NAME - len(self.key) - 1]} {self.key}"
+        return {**document, "labels": labels, "name": name}
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job of a study ended."""
+
+    job_id: str
+    state: State
+    reason: str | None = None
+    message: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The finite metrics of its last evaluation."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    ran_s: float | None = None
+    """Seconds between its start and its end."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it trained to its end."""
+        return self.state is State.SUCCEEDED
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether it needed more memory than there was."""
+        return self.state is State.FAILED and self.reason in OUT_OF_MEMORY
+
+    def number(self, name: str) -> float | None:
+        """A number of its summary; None if it is not known."""
+        value = self.summary.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else None  # type: ignore[arg-type]  # checked above
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as it is stored."""
+        return {**vars(self), "metrics": dict(self.metrics), "summary": dict(self.summary)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The result of a stored document."""
+        known = {name: document.get(name) for name in ("reason", "message", "ran_s")}
+        metrics = finite_metrics(metrics_of(document.get("metrics")))
+        return cls(
+            job_id=document["job_id"],
+            state=State(document["state"]),
+            metrics=metrics,
+            summary=document.get("summary") or {},
+            **known,
+        )
+
+
+Results = Mapping[str, JobResult]
+"""The results of the jobs that have ended, by key."""
+
+
+class StudyKind(Protocol[Options]):
+    """One kind of study. Its functions are pure: the same results give the same jobs."""
+
+    decided_by_results: bool
+    """Whether results decide about further jobs."""
+
+    def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
+        """The policies to study on these devices, the first one of which is the preferred."""
+
+    def jobs(self, question: Question[Options], results: Results) -> Sequence[PlannedJob]:
+        """All jobs that are known to be needed, with those that have ended.
+
+        A key that was planned once is planned in every later call, with the same changes.
+        """
+
+    def answer(self, question: Question[Options], results: Results) -> Answer:
+        """The answer, once all planned jobs have ended. Raises NoAnswer."""

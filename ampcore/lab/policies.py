@@ -1,0 +1,55 @@
+"""Which policies a device can run, and the sections of a spec that select one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.layer_dtypes import resolve_policy
+from ampcore.spec.precision import COMPUTE_DTYPE, Precision, compute_dtypes
+
+FLOAT32: Final = "float32"
+MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16")
+"""The policies that are studied by default: those with float32 weights."""
+
+
+def policies_to_study(
+    wanted: Sequence[str] | None, devices: Sequence[DeviceInfo]
+) -> tuple[str, ...]:
+    """The wanted policies besides float32, each once; by default the mixed ones that devices run.
+
+    `auto` is resolved for the first device. A GPU counts only if its Tensor Cores take the dtype;
+    a CPU runs every policy, if slowly.
+    """
+    first = devices[0] if devices else None
+    if wanted is not None:
+        resolved = (resolve_policy(policy, first) for policy in wanted)
+        return tuple(dict.fromkeys(policy for policy in resolved if policy != FLOAT32))
+    return tuple(
+        policy
+        for policy in MIXED_POLICIES
+        if not devices or any(_can_run(device, policy) for device in devices)
+    )
+
+
+def _can_run(device: DeviceInfo, policy: str) -> bool:
+    return device.kind != "gpu" or device.computes_fast_in(COMPUTE_DTYPE[policy])
+
+
+def policy_sections(document: Mapping[str, Any], policy: str) -> dict[str, Any]:
+    """The sections `precision` and `loss_scale` of a spec under another policy.
+
+    The overrides stay, except under float32. A loss scale that the spec gives stays where a layer
+    computes in float16; elsewhere there is none. Without one in the spec its default applies.
+    """
+    if policy == FLOAT32:
+        sections: dict[str, Any] = {"precision": {"policy": FLOAT32}}
+    else:
+        sections = {"precision": {**(document.get("precision") or {}), "policy": policy}}
+    given = document.get("loss_scale")
+    if given is None:
+        return sections
+    precision = Precision.model_validate(sections["precision"])
+    if "float16" not in compute_dtypes(precision, policy):
+        return {**sections, "loss_scale": {"mode": "none"}}
+    is_none = isinstance(given, dict) and given.get("mode") == "none"
+    return {**sections, "loss_scale": {"mode": "dynamic"} if is_none else given}

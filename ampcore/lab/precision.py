@@ -1,0 +1,277 @@
+"""Studies of precision: which policy is as accurate as float32, and how much faster it is.
+
+Float32 and each policy train with the same seeds. A seed decides the initial weights, the order of
+the batches, augmentation and dropout, so the jobs of one seed are a pair that differs in nothing
+but the policy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import fmean
+from typing import Any, Final, cast
+
+from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer, PrecisionOptions
+from ampcore.lab.memory_model import memory_model
+from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
+from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
+from ampcore.spec import Reason
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.metrics import better
+from ampcore.spec.text import plural
+
+PREFERRED_METRICS: Final = ("val_accuracy", "val_loss")
+DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
+"""The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
+MIN_PAIRS: Final = 2
+
+
+class PrecisionKind:
+    """The kind `precision`."""
+
+    decided_by_results = False
+
+    def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
+        """The policies to compare with float32."""
+        return policies_to_study(options.policies, devices)
+
+    def jobs(self, question: Question[PrecisionOptions], results: Results) -> Sequence[PlannedJob]:
+        """One job for each seed and policy; float32 and its pairs of one seed follow each other."""
+        return [
+            PlannedJob(_key(policy, seed), _changes(question, policy, seed))
+            for seed in _seeds(question)
+            for policy in (FLOAT32, *question.policies)
+        ]
+
+    def answer(self, question: Question[PrecisionOptions], results: Results) -> PrecisionAnswer:
+        """The comparison of all policies. Raises NoAnswer without two results of float32."""
+        seeds = _seeds(question)
+        baseline = {
+            seed: results[_key(FLOAT32, seed)]
+            for seed in seeds
+            if results[_key(FLOAT32, seed)].succeeded
+        }
+        metric, is_higher_better = _metric(question, list(baseline.values()))
+        values = {
+            seed: result.metrics[metric]
+            for seed, result in baseline.items()
+            if metric in result.metrics
+        }
+        if len(values) < MIN_PAIRS:
+            raise NoAnswer(_no_baseline(metric, len(values), results, seeds))
+        band = NoiseBand.of(list(values.values()), question.options.margin or 0.0)
+        study = _Comparison(question, results, metric, is_higher_better, band, values)
+        policies = [study.baseline(), *(study.policy(policy) for policy in question.policies)]
+        best = _recommended(policies)
+        return PrecisionAnswer(
+            summary=_summary(policies, best),
+            metric=metric,
+            higher_is_better=is_higher_better,
+            test=TEST,
+            seeds=list(values),
+            noise=Noise(
+                mean=band.mean, standard_deviation=band.deviation, half_width=band.half_width
+            ),
+            recommended=best.policy,
+            policies=policies,
+        )
+
+
+def _key(policy: str, seed: int) -> str:
+    return f"{policy}/seed-{seed}"
+
+
+def _seeds(question: Question[PrecisionOptions]) -> list[int]:
+    first = question.spec.train.seed
+    return [first + number for number in range(question.options.seeds)]
+
+
+def _changes(question: Question[PrecisionOptions], policy: str, seed: int) -> dict[str, Any]:
+    changes = {**policy_sections(question.document, policy), "train.seed": seed}
+    if question.options.steps is not None:
+        changes["train.steps"] = question.options.steps
+    return changes
+
+
+def _metric(
+    question: Question[PrecisionOptions], baseline: Sequence[JobResult]
+) -> tuple[str, bool]:
+    """The metric, and whether higher values of it are better. Raises NoAnswer."""
+    best = question.spec.train.best
+    reported = set.intersection(*(set(one.metrics) for one in baseline)) if baseline else set()
+    default = best.metric if best is not None else None
+    found = next((name for name in PREFERRED_METRICS if name in reported), PREFERRED_METRICS[-1])
+    metric = question.options.metric or default or found
+    if baseline and metric not in reported:
+        names = ", ".join(sorted(reported)) or "none"
+        raise NoAnswer(f"The jobs report no finite {metric}; they report: {names}.")
+    mode = best.mode if best is not None and best.metric == metric else "auto"
+    direction = mode if mode != "auto" else better(metric.removeprefix("val_"))
+    if direction is None:
+        raise NoAnswer(
+            f"{metric} does not say whether lower or higher is better: set train.best to "
+            "{metric: …, mode: min} or max."
+        )
+    return metric, direction == "max"
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The results of a study, compared with float32."""
+
+    question: Question[PrecisionOptions]
+    results: Results
+    metric: str
+    is_higher_better: bool
+    band: NoiseBand
+    float32: Mapping[int, float]
+    """The metric of float32 by seed."""
+
+    def baseline(self) -> PolicyAnswer:
+        """The answer for float32 itself."""
+        text = (
+            f"The reference: {self.metric} {_number(self.band.mean)} on average, standard "
+            f"deviation {_number(self.band.deviation)} over {plural(len(self.float32), 'seed')}."
+        )
+        return self._answer(FLOAT32, "equal", text)
+
+    def policy(self, policy: str) -> PolicyAnswer:
+        """The answer for one policy."""
+        jobs = self._jobs(policy)
+        failed = {seed: job for seed, job in jobs.items() if not job.succeeded}
+        diverged = [job for job in failed.values() if job.reason in DIVERGED]
+        differences = [
+            jobs[seed].metrics[self.metric] - value
+            for seed, value in self.float32.items()
+            if jobs[seed].succeeded and self.metric in jobs[seed].metrics
+        ]
+        if diverged or len(differences) < MIN_PAIRS:
+            return self._answer(policy, "failed", self._failure(jobs, diverged))
+        found = compare(differences, self.band, higher_is_better=self.is_higher_better)
+        text = _explanation(found, self.band, self.metric)
+        if failed:
+            text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
+        return self._answer(policy, found.verdict, text, found)
+
+    def _jobs(self, policy: str) -> dict[int, JobResult]:
+        return {seed: self.results[_key(policy, seed)] for seed in _seeds(self.question)}
+
+    def _failure(self, jobs: dict[int, JobResult], diverged: Sequence[JobResult]) -> str:
+        if diverged:
+            return (
+                f"{len(diverged)} of {plural(len(jobs), 'job')} did not train to the end: "
+                f"{_reasons(diverged)}."
+            )
+        missing = [job for job in jobs.values() if not job.succeeded]
+        why = _reasons(missing) if missing else f"no finite {self.metric}"
+        return f"Fewer than {MIN_PAIRS} pairs of jobs can be compared: {why}."
+
+    def _answer(
+        self, policy: str, verdict: str, text: str, found: PairedComparison | None = None
+    ) -> PolicyAnswer:
+        jobs = self._jobs(policy)
+        memory = memory_model(self.question.document, policy)
+        batch = self.question.spec.data.batch_size
+        device_bytes = self.question.device_memory_bytes
+        estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
+        measured = self.question.measured_batches.get(policy)
+        is_reference = policy == FLOAT32
+        return PolicyAnswer(
+            policy=policy,
+            verdict=verdict,
+            explanation=text,
+            difference=found.difference if found else 0.0 if is_reference else None,
+            interval=list(found.interval) if found and found.interval else None,
+            needs_more_seeds=found.more_seeds if found else None,
+            speedup=1.0 if is_reference else self._speedup(jobs),
+            memory=memory.total(batch) if memory else None,
+            largest_batch=estimated if measured is None else measured,
+            largest_batch_is_measured=measured is not None,
+            skipped_share=_mean([job.number("skipped_share") for job in jobs.values()]),
+            jobs=[job.job_id for job in jobs.values()],
+            write=policy_sections(self.question.document, policy),
+        )
+
+    def _speedup(self, jobs: dict[int, JobResult]) -> float | None:
+        """The geometric mean of the ratios of throughput, seed by seed."""
+        ratios = []
+        for seed, job in jobs.items():
+            ours = throughput(job)
+            theirs = throughput(self.results[_key(FLOAT32, seed)])
+            if ours is not None and theirs is not None:
+                ratios.append(log(ours / theirs))
+        return exp(fmean(ratios)) if ratios else None
+
+
+def throughput(result: JobResult) -> float | None:
+    """The examples per second of a job that succeeded, without its first, slow steps.
+
+    The median of the steps is hardly affected by compilation and by other load on the machine.
+    """
+    names = ("median_examples_per_s", "examples_per_s")
+    found = (result.number(name) for name in names if result.succeeded)
+    return next((value for value in found if value is not None and value > 0.0), None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _recommended(policies: Sequence[PolicyAnswer]) -> PolicyAnswer:
+    """The fastest policy that is as good as float32; float32 itself if none is faster."""
+    good = [one for one in policies if one.verdict in ("equal", "better")]
+    return max(good, key=lambda one: one.speedup or 0.0)
+
+
+def _summary(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
+    others = [one for one in policies if one.policy != FLOAT32]
+    found = "; ".join(f"{one.policy}: {one.verdict}" for one in others)
+    if best.policy != FLOAT32:
+        gain = f", {best.speedup:.2f} × the speed of float32" if best.speedup else ""
+        return f"Use {best.policy}: as accurate as float32{gain}. ({found})"
+    undecided = [one for one in others if one.verdict == "cannot tell"]
+    if undecided:
+        seeds = [one.needs_more_seeds for one in undecided if one.needs_more_seeds is not None]
+        more = f" Run it with {plural(max(seeds), 'more seed')}." if seeds else ""
+        return f"Stay with float32 for now; not every policy is decided.{more} ({found})"
+    slower = any(one.verdict in ("equal", "better") for one in others)
+    why = "no policy is faster" if slower else "no policy is as accurate"
+    return f"Stay with float32: {why}. ({found})" if others else "Only float32 was studied."
+
+
+def _explanation(found: PairedComparison, band: NoiseBand, metric: str) -> str:
+    low, high = cast(tuple[float, float], found.interval)
+    interval = f"[{_number(low, signed=True)}, {_number(high, signed=True)}]"
+    text = (
+        f"{metric} differs by {_number(found.difference, signed=True)} (90 % interval {interval}, "
+        f"{plural(found.pairs, 'pair')}); float32 itself varies by ±{_number(band.half_width)}."
+    )
+    match found.verdict:
+        case "equal":
+            return f"{text} The interval lies inside the noise band."
+        case "cannot tell":
+            if found.more_seeds is None:
+                return f"{text} It would take more than a thousand seeds to decide."
+            return f"{text} Cannot tell: needs {plural(found.more_seeds, 'more seed')}."
+    return f"{text} The difference lies outside of the noise band, and its interval excludes 0."
+
+
+def _no_baseline(metric: str, found: int, results: Results, seeds: Sequence[int]) -> str:
+    failed = [
+        results[_key(FLOAT32, seed)] for seed in seeds if not results[_key(FLOAT32, seed)].succeeded
+    ]
+    why = f": {_reasons(failed)}" if failed else ""
+    return f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {found} have it{why}."
+
+
+def _reasons(jobs: Any) -> str:
+    """What the jobs ended with, each reason once."""
+    texts = (f"job {job.job_id} {job.state}" + (f" ({job.reason})" if job.reason else "")
+             for job in jobs)  # fmt: skip
+    return ", ".join(texts)
+
+
+def _number(value: float, *, signed: bool = False) -> str:
+    return f"{value:+.4g}" if signed else f"{value:.4g}"

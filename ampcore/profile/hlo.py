@@ -1,0 +1,155 @@
+"""Reads the programs that XLA executes (HLO, after all passes): the dtype of every instruction.
+
+On a CPU XLA computes many 16-bit operations in float32: the program then has `convert`
+instructions around them, whatever the policy of the layer says.
+
+Source: openxla/xla, xla/service/hlo.proto and xla/xla_data.proto.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from ampcore.profile.executed import FLOATS, NO_FLOAT, SIXTEEN_BIT, ExecutedOperation
+from ampcore.profile.protos import hlo_pb2
+
+MATRIX_OPCODES: Final = ("dot", "convolution", "scaled-dot", "ragged-dot")
+MATRIX_CALLS: Final = ("gemm", "conv", "matmul", "dot", "fmha")
+"""Parts of the targets of calls into libraries that multiply matrices."""
+CONTROL: Final = ("while", "conditional", "call", "async-start", "async-done", "tuple", "parameter")
+"""Instructions whose time is that of others."""
+PASS_THROUGH: Final = ("bitcast", "copy", "transpose", "reshape", "broadcast", "slice", "pad")
+"""Instructions that only move values."""
+DEPTH: Final = 4
+"""How many instructions a cast may be away from the operation that it is for."""
+
+_DTYPES: Final = {
+    10: "float16",
+    11: "float32",
+    12: "float64",
+    16: "bfloat16",
+    19: "float8",
+    20: "float8",
+    23: "float8",
+    24: "float8",
+    25: "float8",
+}
+"""By the number of xla.PrimitiveType."""
+
+
+class Program:
+    """One HLO module, as it is executed."""
+
+    def __init__(self, data: bytes) -> None:
+        proto = hlo_pb2().HloProto()
+        proto.ParseFromString(data)
+        self._computations = {one.id: one for one in proto.hlo_module.computations}
+        self._by_id = {
+            instruction.id: instruction
+            for computation in self._computations.values()
+            for instruction in computation.instructions
+        }
+        self._by_name = {instruction.name: instruction for instruction in self._by_id.values()}
+
+    def operation(self, instruction: str) -> ExecutedOperation | None:
+        """An instruction by its name; None for control flow and for an unknown name."""
+        found = self._by_name.get(instruction)
+        if found is None or found.opcode in CONTROL:
+            return None
+        matrix = self._matrix(found)
+        return ExecutedOperation(
+            name=self._operation_name(found),
+            type=found.custom_call_target or found.opcode,
+            dtype=self._dtype(matrix or found, is_matrix=matrix is not None),
+            is_matrix=matrix is not None,
+            is_cast=self._is_cast(found),
+            casts_back=matrix is not None and self._casts_back(matrix),
+        )
+
+    def _matrix(self, instruction: Any) -> Any:
+        """The matrix product that an instruction is or contains, else None."""
+        for one in self._with_called(instruction):
+            if one.opcode in MATRIX_OPCODES:
+                return one
+            if one.opcode == "custom-call" and any(
+                part in one.custom_call_target.lower() for part in MATRIX_CALLS
+            ):
+                return one
+        return None
+
+    def _with_called(self, instruction: Any) -> Iterator[Any]:
+        yield instruction
+        if instruction.opcode != "fusion":
+            return
+        for number in instruction.called_computation_ids:
+            yield from self._computations[number].instructions
+
+    def _dtype(self, instruction: Any, *, is_matrix: bool) -> str:
+        """The dtype of the inputs of a matrix product, else the widest float that is computed."""
+        if is_matrix:
+            found = [_dtype(self._by_id[number]) for number in instruction.operand_ids[:2]]
+        else:
+            found = [
+                _dtype(one) for one in self._with_called(instruction) if one.opcode != "parameter"
+            ]
+        floats = [dtype for dtype in found if dtype in FLOATS]
+        return max(floats, key=FLOATS.index, default=NO_FLOAT)
+
+    def _is_cast(self, instruction: Any) -> bool:
+        moved = {"convert", "parameter", "constant", *PASS_THROUGH}
+        opcodes = {one.opcode for one in self._with_called(instruction)} - {"fusion"}
+        return "convert" in opcodes and opcodes <= moved
+
+    def _casts_back(self, matrix: Any) -> bool:
+        """Whether an input of a product in float32 was converted from 16 bit."""
+        if self._dtype(matrix, is_matrix=True) not in ("float32", "float64"):
+            return False
+        return any(self._is_from_16_bit(number, DEPTH) for number in matrix.operand_ids[:2])
+
+    def _is_from_16_bit(self, number: int, depth: int) -> bool:
+        found = self._by_id.get(number)
+        if found is None or depth == 0:
+            return False
+        if found.opcode == "parameter":
+            return any(
+                self._is_from_16_bit(outer, depth - 1) for outer in self._arguments.get(number, ())
+            )
+        if any(self._converts_from_16_bit(one) for one in self._with_called(found)):
+            return True
+        if found.opcode not in PASS_THROUGH:
+            return False
+        return any(self._is_from_16_bit(operand, depth - 1) for operand in found.operand_ids)
+
+    def _converts_from_16_bit(self, instruction: Any) -> bool:
+        return instruction.opcode == "convert" and any(
+            _dtype(self._by_id[number]) in SIXTEEN_BIT for number in instruction.operand_ids
+        )
+
+    @cached_property
+    def _arguments(self) -> Mapping[int, list[int]]:
+        """For the parameters of fusions: what is passed for them."""
+        found: dict[int, list[int]] = {}
+        for fusion in self._by_id.values():
+            if fusion.opcode != "fusion":
+                continue
+            for called in fusion.called_computation_ids:
+                for one in self._computations[called].instructions:
+                    if one.opcode == "parameter" and one.parameter_number < len(fusion.operand_ids):
+                        found.setdefault(one.id, []).append(
+                            fusion.operand_ids[one.parameter_number]
+                        )
+        return found
+
+    def _operation_name(self, instruction: Any) -> str:
+        """The name of the TensorFlow operation; of the next one if the compiler made it up."""
+        for one in self._with_called(instruction):
+            if one.metadata.op_name:
+                return str(one.metadata.op_name)
+        for number in instruction.operand_ids:
+            if (operand := self._by_id.get(number)) is not None and operand.metadata.op_name:
+                return str(operand.metadata.op_name)
+        return ""
+
+
+def _dtype(instruction: Any) -> str:
+    return _DTYPES.get(instruction.shape.element_type, NO_FLOAT)

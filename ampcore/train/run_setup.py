@@ -1,0 +1,74 @@
+"""What a run needs before its first step: its kind of job, and its data on the device."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import keras
+import tensorflow as tf
+
+from ampcore.data import Dataset
+from ampcore.errors import OutOfMemory
+from ampcore.spec import JobSpec
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.model import Bundle
+from ampcore.train.bundle_job import BundleJob
+from ampcore.train.feed import feed_for
+from ampcore.train.job import SpecJob, TrainingJob
+from ampcore.train.plan import Plan
+from ampcore.train.run import RunContext
+
+RESIDENT_SHARE: Final = 0.25
+"""The share of a device's memory that training examples may take; larger data is streamed."""
+
+
+def run_context(
+    job: TrainingJob, dataset: Dataset, device: DeviceInfo, *, is_replay: bool = False
+) -> RunContext:
+    """The context of a run on a device."""
+    spec = job.spec
+    examples = spec.data.batch_size * spec.train.accumulate
+    plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
+    memory_bytes = device.memory_bytes
+    feed = feed_for(
+        dataset.train,
+        examples,
+        shuffle=spec.data.shuffle,
+        seed=spec.train.seed,
+        budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
+    )
+    return RunContext(job, dataset, plan, feed, device, is_replay)
+
+
+def training_job(
+    job: object,
+    *,
+    data_root: Path | None = None,
+    datasets: Mapping[str, Path] | None = None,
+    bundle: Path | None = None,
+    init: Path | None = None,
+) -> TrainingJob:
+    """The job of a spec, or the given one. Raises TypeError for anything else."""
+    if isinstance(job, JobSpec):
+        if isinstance(job.model, Bundle):
+            return BundleJob(job, data_root, datasets or {}, bundle, init=init)
+        return SpecJob(job, data_root, datasets or {}, init=init)
+    if isinstance(job, TrainingJob):
+        if init is not None:
+            raise TypeError("Trainer: init is for a JobSpec; an own model has its weights already.")
+        return job
+    hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""
+    raise TypeError(f"Trainer: expected a JobSpec; received {type(job).__name__}{hint}.")
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """A context that turns the errors of a full memory into OutOfMemory."""
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        detail = (str(error).strip().splitlines() or ["no details"])[0]
+        raise OutOfMemory(
+            f"Out of memory ({detail}): lower data.batch_size, or use a smaller model or less data."
+        ) from error

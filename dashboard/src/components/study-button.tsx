@@ -1,0 +1,48 @@
+// Asks which policy suits the spec of a job: shows the cost, creates the study, and opens it.
+import { useRef, useState } from "preact/hooks";
+import { toApiError } from "../api/connection.ts";
+import { sendJson } from "../api/request.ts";
+import type { Estimate, Job, Study } from "../api/types.ts";
+import { estimateText, studyRequest } from "../display/studies.ts";
+import { isTracked } from "../display/jobs.ts";
+import { runAndNotify } from "../notifications.ts";
+import { go, routeHref } from "../router.ts";
+import { useCanEditJobs } from "../session.ts";
+
+export function StudyButton({ job }: { job: Job }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [cost, setCost] = useState("");
+  if (!useCanEditJobs() || isTracked(job)) return null;
+  const open = async () => {
+    setCost("Estimating the cost…");
+    dialog.current?.showModal();
+    try {
+      setCost(estimateText(await sendJson<Estimate>("POST", "/studies/estimate", studyRequest(job))));
+    } catch (error) {
+      setCost(toApiError(error).message);
+    }
+  };
+  const create = async () => {
+    dialog.current?.close();
+    const sent: { study: Study | null } = { study: null };
+    const work = async () => {
+      sent.study = await sendJson<Study>("POST", "/studies", studyRequest(job));
+    };
+    await runAndNotify("The study is created.", work);
+    if (sent.study) go(routeHref(["studies", sent.study.id]));
+  };
+  return (
+    <>
+      <button type="button" class="button" onClick={() => void open()}>Which policy?</button>
+      <dialog ref={dialog} aria-label="Which policy?" class="dialog">
+        <h2>Which policy is as accurate as float32?</h2>
+        <p>A study trains this spec in float32 and in the mixed policies with three seeds, and compares the results.</p>
+        <p role="status">{cost}</p>
+        <div class="row end">
+          <button type="button" class="button" onClick={() => dialog.current?.close()}>Cancel</button>
+          <button type="button" class="button primary" onClick={() => void create()}>Start the study</button>
+        </div>
+      </dialog>
+    </>
+  );
+}

@@ -1,0 +1,43 @@
+"""Delete a file of a project, unless a job names it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from ampcore.spec.stored_files import DIGEST_PREFIX
+from ampcore.spec.text import plural
+from server.errors import Conflict, NotFound
+from store import audit, file_removals, files
+from store.audit import Actor
+from store.file_removals import Removal
+from store.files import STORAGE_FOLDER, FileKey
+
+MAX_NAMED: Final = 5
+"""Of the jobs that name the file, in the message."""
+
+
+def delete_file(session: Session, key: FileKey, actor: Actor) -> Sequence[Removal]:
+    """Delete the row of a file; returns its content, to be deleted after the commit.
+
+    Raises NotFound, and Conflict if a job names it, also one that has ended: it may be retried,
+    cloned or extended.
+    """
+    if not files.lock_for_deletion(session, key):
+        raise file_not_found(key)
+    if jobs := files.jobs_naming(session, [key], limit=MAX_NAMED).get(key, []):
+        count = jobs[0].job_count
+        listed = ", ".join(f"{job.name!r} ({job.id}, {job.state})" for job in jobs)
+        more = f" and {count - len(jobs)} more" if count > len(jobs) else ""
+        raise Conflict(
+            f"Cannot delete the {key.kind} {DIGEST_PREFIX}{key.sha256}: {plural(count, 'job')} "
+            f"{'names' if count == 1 else 'name'} it: {listed}{more}. Delete those jobs first."
+        )
+    path = files.remove(session, key)
+    audit.record(session, actor, "file.delete", key.sha256, project=key.project, kind=key.kind)
+    return file_removals.schedule(session, STORAGE_FOLDER, [path])
+
+
+def file_not_found(key: FileKey) -> NotFound:
+    """The error for a file that the project does not have."""
+    return NotFound(f"The project has no {key.kind} with the SHA-256 {key.sha256}.")

@@ -1,0 +1,59 @@
+"""List the files of a project, each with the jobs that name it."""
+
+import base64
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from ampcore.api.files import FilePage, ListedFile, NamingJob
+from ampcore.spec import Problem
+from ampcore.spec.problems import format_value
+from ampcore.spec.stored_files import FileKind
+from server.errors import RequestInvalid
+from server.row_models import from_row
+from store import files
+from store.files import FileKey, FilePosition
+
+MAX_JOBS: Final = 10
+"""Of those that name a file."""
+
+
+def file_page(
+    session: Session, project: str, kind: FileKind | None, cursor: str | None, limit: int
+) -> FilePage:
+    """A page of the files of a project. Raises RequestInvalid for a malformed cursor."""
+    after = _position(cursor) if cursor is not None else None
+    found = files.page(session, project, kind=kind, after=after, limit=limit + 1)
+    rows = found[:limit]
+    keys = [FileKey(project, FileKind(row.kind), row.sha256) for row in rows]
+    naming = files.jobs_naming(session, keys, limit=MAX_JOBS)
+    items = []
+    for key, row in zip(keys, rows, strict=True):
+        jobs = naming.get(key, [])
+        named = {
+            "job_count": jobs[0].job_count if jobs else 0,
+            "jobs": [NamingJob(id=job.id, name=job.name, state=job.state) for job in jobs],
+        }
+        items.append(from_row(ListedFile, row, named))
+    more = len(found) > limit
+    return FilePage(items=items, next_cursor=_cursor(items[-1]) if more else None)
+
+
+def _cursor(file: ListedFile) -> str:
+    text = f"{file.created_at.isoformat()} {file.kind} {file.sha256}"
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _position(cursor: str) -> FilePosition:
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
+        time, kind, sha256 = text.split(" ")
+        created_at = datetime.fromisoformat(time)
+        if created_at.tzinfo is None or not sha256.isalnum():
+            raise ValueError(text)
+        return FilePosition(created_at, FileKind(kind), sha256)
+    except ValueError:
+        expected = "the next_cursor of an earlier response"
+        problem = Problem("/query/cursor", "invalid_value", expected, format_value(cursor))
+        raise RequestInvalid([problem]) from None

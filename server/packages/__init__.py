@@ -1,0 +1,1 @@
+"""Check what specs name of installed packages against what workers announce."""

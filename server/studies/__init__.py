@@ -1,0 +1,1 @@
+"""Studies: create them, estimate their cost, queue their jobs, and answer them."""

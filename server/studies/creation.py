@@ -1,0 +1,174 @@
+"""Create studies, estimate them, and cancel them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request, Response
+from sqlalchemy.orm import Session
+
+from ampcore.api.roles import Right
+from ampcore.api.studies import Estimate
+from ampcore.lab.kinds import KINDS
+from ampcore.spec import JobSpec, SpecValidationError
+from server.access.principal import Principal
+from server.dataset_folder import DatasetFolder
+from server.datasets.references import pin_dataset
+from server.deps import (
+    ActorDep,
+    DatabaseDep,
+    DocumentDep,
+    MemberDep,
+    NotifierDep,
+    check_right,
+    services_of,
+)
+from server.errors import Conflict, NotFound
+from server.files.initial_weights import check_initial_weights
+from server.files.references import runs_own_code
+from server.http.responses import to_response
+from server.idempotency import IdempotentRequestDep, respond_once
+from server.studies.estimate import estimate
+from server.studies.questions import (
+    CheckedStudy,
+    in_spec,
+    make_question,
+    parse_request,
+    question_facts,
+)
+from server.studies.views import study_from_row
+from service.notify import Notifier
+from store import audit, studies, tables
+from store.audit import Actor
+from store.database import Database
+from store.idempotency import IdempotentRequest, StoredResponse
+
+DRY_RUN_ID: Final = "0" * 12
+"""Stands for the id of a study in the specs that are checked before it has one."""
+
+
+def check_study(
+    database: Database, folder: DatasetFolder, principal: Principal, document: Any
+) -> CheckedStudy:
+    """Check a request as the submission of each of its jobs would.
+
+    Raises Forbidden, RequestInvalid, and SpecValidationError with pointers below /spec.
+    """
+    request = parse_request(document)
+    try:
+        spec = JobSpec.parse(request.spec)
+        if runs_own_code(spec):
+            check_right(principal, Right.CODE, "A study of a spec with a bundle")
+        folder.check(spec)
+        check_initial_weights(database, spec, principal.project)
+        spec = pin_dataset(database, spec, principal.project)
+        with database.read() as session:
+            question = make_question(session, request, spec, principal.project)
+        for job in KINDS[request.kind].jobs(question, {}):
+            JobSpec.parse(job.document(question, DRY_RUN_ID))
+    except SpecValidationError as error:
+        raise in_spec(error) from None
+    return CheckedStudy(request.kind, request.name or spec.name, question)
+
+
+def estimate_study(database: Database, study: CheckedStudy, project: str) -> Estimate:
+    """The cost of a study."""
+    with database.read() as session:
+        return estimate(session, study, project)
+
+
+@dataclass(frozen=True)
+class StudyActions:
+    """Creates and cancels studies for the principal of one request."""
+
+    database: Database
+    notifier: Notifier
+    principal: Principal
+    actor: Actor
+    idempotent_request: IdempotentRequest | None
+
+    def create(self, study: CheckedStudy) -> Response:
+        """Store a study with its first planned jobs, and return it with status 201.
+
+        The background thread of a server queues the jobs. Raises KeyReused.
+        """
+
+        def make(session: Session) -> StoredResponse:
+            row = studies.create(session, **self._values(study))
+            planned = KINDS[study.kind].jobs(study.question, {})
+            studies.add_jobs(session, row.id, {job.key: job.changes for job in planned})
+            audit.record(session, self.actor, "study.create", row.id, kind=study.kind)
+            session.refresh(row)
+            made = study_from_row(row, studies.jobs_of(session, row.id))
+            location = {"Location": f"/api/v1/studies/{row.id}"}
+            return StoredResponse(201, location, made.model_dump_json())
+
+        return to_response(respond_once(self.database, self.idempotent_request, make))
+
+    def cancel(self, study_id: str) -> Response:
+        """Cancel a study and its jobs; it ends once they have. Raises NotFound and Conflict."""
+        cancelled: list[str] = []
+
+        def make(session: Session) -> StoredResponse:
+            visible = get_visible_study(session, study_id, self.principal)
+            study = studies.lock(session, study_id, wait=True)
+            if study is None:
+                raise Conflict(
+                    "Cannot cancel the study: expected the state running, received "
+                    f"{visible.state}."
+                )
+            if study.ends_as != studies.CANCELLED:
+                values = {"ends_as": studies.CANCELLED, "message": "Cancelled on request."}
+                studies.set_state(session, study, studies.STOPPING, **values)
+                audit.record(session, self.actor, "study.cancel", study_id, project=study.project)
+            cancelled.extend(studies.cancel_jobs(session, study_id))
+            changed = get_visible_study(session, study_id, self.principal)
+            body = study_from_row(changed, studies.jobs_of(session, study_id))
+            return StoredResponse(202, {}, body.model_dump_json())
+
+        stored = respond_once(self.database, self.idempotent_request, make)
+        for job_id in cancelled:
+            self.notifier.notify(job_id)
+        return to_response(stored)
+
+    def _values(self, study: CheckedStudy) -> dict[str, Any]:
+        return {
+            "project": self.principal.project,
+            "kind": study.kind,
+            "name": study.name,
+            "spec": dict(study.question.document),
+            "options": study.question.options.model_dump(mode="json"),
+            "policies": list(study.question.policies),
+            "facts": question_facts(study.question),
+            "may_run_code": self.principal.may(Right.CODE),
+            "token_id": self.actor.token_id,
+            "created_by": self.actor.token_name,
+            "request_id": self.actor.request_id,
+        }
+
+
+def get_visible_study(session: Session, study_id: str, principal: Principal) -> tables.Study:
+    """The study, if the principal may see it. Raises NotFound."""
+    study = studies.get(session, study_id, project=principal.visible_project)
+    if study is None:
+        raise NotFound(f"There is no study {study_id[:40]!r}.")
+    return study
+
+
+def _checked_study(document: DocumentDep, principal: MemberDep, request: Request) -> CheckedStudy:
+    services = services_of(request)
+    return check_study(services.database, services.dataset_folder, principal, document)
+
+
+async def _study_actions(
+    database: DatabaseDep,
+    notifier: NotifierDep,
+    principal: MemberDep,
+    actor: ActorDep,
+    idempotent_request: IdempotentRequestDep,
+) -> StudyActions:
+    return StudyActions(database, notifier, principal, actor, idempotent_request)
+
+
+CheckedStudyDep = Annotated[CheckedStudy, Depends(_checked_study)]
+"""The valid study in the request body, by a principal that may submit jobs."""
+StudyActionsDep = Annotated[StudyActions, Depends(_study_actions)]

@@ -1,0 +1,74 @@
+"""What a study costs: its jobs, their steps, and the time of training, before it starts."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ampcore.api.studies import Estimate, StudyJob
+from ampcore.lab.kinds import KINDS
+from ampcore.lab.plan import PlannedJob, Question
+from ampcore.preflight.data import total_steps
+from ampcore.spec import JobSpec
+from server.studies.questions import CheckedStudy
+from store import studies
+
+PLANNED = "planned"
+
+
+def estimate(session: Session, study: CheckedStudy, project: str) -> Estimate:
+    """The cost of a study whose jobs are not queued yet."""
+    kind, question = KINDS[study.kind], study.question
+    planned = kind.jobs(question, {})
+    specs = [JobSpec.parse(job.document(question, PLANNED)) for job in planned]
+    steps = [total_steps(spec.data, spec.train) for spec in specs]
+    throughputs = _throughputs(session, question, project)
+    known = [count for count in steps if count is not None]
+    is_known = len(known) == len(steps)
+    return Estimate(
+        jobs=len(planned),
+        steps=sum(known) if is_known else None,
+        train_s=_train_s(specs, known, throughputs) if is_known and throughputs else None,
+        more_jobs_possible=kind.decided_by_results,
+        policies=list(question.policies),
+        planned=[planned_job(job) for job in planned],
+    )
+
+
+def planned_job(job: PlannedJob) -> StudyJob:
+    """A job that is not queued yet, as the API shows it."""
+    return StudyJob(key=job.key, job=None, state=PLANNED, progress=None, changes=dict(job.changes))
+
+
+def _train_s(
+    specs: Sequence[JobSpec], steps: Sequence[int], throughputs: Mapping[str, float]
+) -> float:
+    usual = fmean(throughputs.values())
+    return sum(
+        count
+        * spec.data.batch_size
+        * spec.train.accumulate
+        / throughputs.get(spec.precision.policy, usual)
+        for spec, count in zip(specs, steps, strict=True)
+    )
+
+
+def _throughputs(session: Session, question: Question[Any], project: str) -> Mapping[str, float]:
+    """By policy: the examples per second of the newest job with the same model and data."""
+    spec = question.spec.to_json()
+    found: dict[str, float] = {}
+    for row in studies.similar_jobs(session, project, question.spec.model.kind):
+        if any(_without_batch(row.spec.get(name)) != _without_batch(spec[name])
+               for name in ("model", "data")):  # fmt: skip
+            continue
+        speed = {**(row.totals or {}), **(row.summary or {})}.get("median_examples_per_s")
+        if isinstance(speed, int | float) and speed > 0:
+            found.setdefault(row.resolved_policy or row.policy, float(speed))
+    return found
+
+
+def _without_batch(section: Any) -> Any:
+    if not isinstance(section, dict):
+        return section
+    return {name: value for name, value in section.items() if name != "batch_size"}

@@ -1,0 +1,119 @@
+"""The question of a study: read from a request and from a row, with what is known of devices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from ampcore.api.studies import CapacityStudy, PrecisionStudy
+from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
+from ampcore.lab.plan import Question
+from ampcore.spec import JobSpec, Problem, SpecValidationError
+from ampcore.spec.devices import DeviceInfo, choose_device
+from ampcore.spec.problems import closest_match, format_value, from_pydantic
+from server.errors import RequestInvalid
+from store import studies, tables, workers
+
+
+def parse_request(document: Any) -> PrecisionStudy | CapacityStudy:
+    """The request in the body of POST /studies; its spec is not checked yet.
+
+    Raises RequestInvalid with every mistake.
+    """
+    if not isinstance(document, dict):
+        problem = Problem("", "wrong_type", "an object", format_value(document))
+        raise RequestInvalid([problem])
+    kind = document.get("kind")
+    model = REQUESTS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        expected = f"one of {', '.join(REQUESTS)}"
+        suggestion = closest_match(kind, REQUESTS)
+        problem = Problem("/kind", "unknown_kind", expected, format_value(kind), suggestion)
+        raise RequestInvalid([problem])
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise RequestInvalid(from_pydantic(error, model)) from None
+
+
+def in_spec(error: SpecValidationError) -> SpecValidationError:
+    """The error with pointers into the body of the request, which has the spec as a field."""
+    return SpecValidationError(
+        [
+            Problem(f"/spec{one.pointer}", one.code, one.expected, one.received, one.suggestion)
+            for one in error.problems
+        ]
+    )
+
+
+def make_question(
+    session: Session, request: PrecisionStudy | CapacityStudy, spec: JobSpec, project: str
+) -> Question[Any]:
+    """The question of a request whose valid spec is `spec`, its dataset pinned."""
+    document = dict(request.spec)
+    if (dataset := getattr(spec.data, "dataset", None)) is not None:
+        document["data"] = {**document["data"], "dataset": dataset}
+    devices = _devices(workers.online_devices(session), spec)
+    kind = KINDS[request.kind]
+    # The jobs share a queue, so that the smallest device decides how much fits everywhere.
+    memory = [device.memory_bytes for device in devices if device.memory_bytes]
+    return Question(
+        document,
+        request.options,
+        kind.policies(request.options, devices),
+        devices[0].kind if devices else None,
+        min(memory) if memory else None,
+        _measured_batches(session, spec, project),
+    )
+
+
+def question_facts(question: Question[Any]) -> dict[str, Any]:
+    """What is stored of a question besides its spec, options and policies."""
+    return {
+        "device": question.device,
+        "device_memory_bytes": question.device_memory_bytes,
+        "measured_batches": dict(question.measured_batches),
+    }
+
+
+def question_of(study: tables.Study) -> Question[Any]:
+    """The question of a stored study."""
+    options = OPTIONS[study.kind].model_validate(study.options)
+    return Question(study.spec, options, tuple(study.policies), **study.facts)
+
+
+def _devices(machines: Sequence[Sequence[DeviceInfo]], spec: JobSpec) -> list[DeviceInfo]:
+    """The device that each machine would train on."""
+    found = (choose_device(machine, spec.runtime.device) for machine in machines)
+    return [device for device in found if device is not None]
+
+
+def _measured_batches(session: Session, spec: JobSpec, project: str) -> dict[str, int]:
+    """By policy: the largest batch in the newest study of capacity of the same model."""
+    model = spec.to_json()["model"]
+    for row in studies.answers(session, project, "capacity"):
+        if _model(row.spec) == model:
+            policies: Sequence[Mapping[str, Any]] = (row.answer or {}).get("policies") or ()
+            return {
+                one["policy"]: one["largest_batch"] for one in policies if one.get("largest_batch")
+            }
+    return {}
+
+
+def _model(document: Mapping[str, Any]) -> Any:
+    """The normalised model of a stored spec; None if this version does not accept it."""
+    try:
+        return JobSpec.parse(dict(document)).to_json()["model"]
+    except SpecValidationError:
+        return None
+
+
+@dataclass(frozen=True)
+class CheckedStudy:
+    """A request for a study that may be created: its question is valid."""
+
+    kind: str
+    name: str
+    question: Question[Any]

@@ -1,0 +1,213 @@
+"""Studies and the jobs that they need: create, list, lock, record results, finish."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Row, Select, and_, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from ampcore.spec import TERMINAL, State
+from store import jobs
+from store.clock import now, seconds_since
+from store.rows import insert_rows
+from store.tables import Job, Study, StudyJob
+
+RUNNING: Final = "running"
+STOPPING: Final = "stopping"
+SUCCEEDED: Final = "succeeded"
+FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
+UNFINISHED: Final = (RUNNING, STOPPING)
+
+ESTIMATED_FROM: Final = 50
+"""The newest jobs of a project that an estimate is made from."""
+
+_JOBS: Final = (
+    select(
+        StudyJob.key,
+        StudyJob.changes,
+        StudyJob.job_id,
+        StudyJob.result,
+        Job.state,
+        Job.reason,
+        Job.message,
+        Job.step,
+        Job.total_steps,
+        Job.metrics,
+        Job.totals,
+        Job.latest,
+        Job.summary,
+        seconds_since(Job.started_at, Job.finished_at).label("ran_s"),
+    )
+    .join(Job, Job.id == StudyJob.job_id, isouter=True)
+    .order_by(StudyJob.number)
+)
+
+
+def create(session: Session, **values: Any) -> Study:
+    """Insert a running study."""
+    study = Study(**values)
+    session.add(study)
+    session.flush()
+    return study
+
+
+def get(session: Session, study_id: str, *, project: str | None = None) -> Study | None:
+    """The study with that id, in that project if one is given; None if there is none."""
+    study = session.get(Study, study_id, populate_existing=True)
+    return study if study is not None and project in (None, study.project) else None
+
+
+def unfinished(session: Session) -> Sequence[str]:
+    """The ids of the studies that run or stop, the oldest first."""
+    statement = select(Study.id).where(Study.state.in_(UNFINISHED))
+    return session.scalars(statement.order_by(Study.created_at, Study.id)).all()
+
+
+def lock(session: Session, study_id: str, *, wait: bool) -> Study | None:
+    """The study, locked until the transaction ends.
+
+    None if it has ended, if it does not exist, or, unless `wait`, if another transaction has
+    locked it. Every change of a study and of its jobs' rows is made under this lock.
+    """
+    statement = (
+        select(Study)
+        .where(Study.id == study_id, Study.state.in_(UNFINISHED))
+        .with_for_update(skip_locked=not wait)
+        .execution_options(populate_existing=True)
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def page(
+    session: Session,
+    project: str | None,
+    *,
+    before: tuple[datetime, str] | None = None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """At most `limit` studies with `jobs_planned` and `jobs_ended`, the newest first.
+
+    `before` is the creation time and the id of the last study of the page before.
+    """
+    counts = (
+        select(
+            StudyJob.study_id,
+            func.count().label("jobs_planned"),
+            func.count(StudyJob.result).label("jobs_ended"),
+        )
+        .group_by(StudyJob.study_id)
+        .subquery()
+    )
+    statement: Select[Any] = (
+        select(
+            *(column for column in Study.__table__.columns if column.name not in _LARGE),
+            func.coalesce(counts.c.jobs_planned, 0).label("jobs_planned"),
+            func.coalesce(counts.c.jobs_ended, 0).label("jobs_ended"),
+        )
+        .join(counts, counts.c.study_id == Study.id, isouter=True)
+        .order_by(Study.created_at.desc(), Study.id.desc())
+        .limit(limit)
+    )
+    if project is not None:
+        statement = statement.where(Study.project == project)
+    if before is not None:
+        at, study_id = before
+        earlier = and_(Study.created_at == at, Study.id < study_id)
+        statement = statement.where(or_(Study.created_at < at, earlier))
+    return session.execute(statement).all()
+
+
+_LARGE: Final = ("spec", "answer", "options", "facts", "policies")
+
+
+def jobs_of(session: Session, study_id: str) -> Sequence[Row[Any]]:
+    """The jobs of a study in order, with their results and the state of each that exists."""
+    rows: Sequence[Row[Any]] = session.execute(_JOBS.where(StudyJob.study_id == study_id)).all()
+    return rows
+
+
+def add_jobs(session: Session, study_id: str, planned: Mapping[str, Mapping[str, Any]]) -> None:
+    """Insert the planned jobs that are not there yet: their changes by key, in order."""
+    known = set(session.scalars(select(StudyJob.key).where(StudyJob.study_id == study_id)))
+    new = [(key, changes) for key, changes in planned.items() if key not in known]
+    if new:
+        insert_rows(
+            session,
+            StudyJob,
+            *(
+                {"study_id": study_id, "key": key, "number": number, "changes": dict(changes)}
+                for number, (key, changes) in enumerate(new, start=len(known))
+            ),
+        )
+
+
+def set_job(session: Session, study_id: str, key: str, job_id: str) -> None:
+    """Record the job that was queued for a key."""
+    _update_job(session, study_id, key, job_id=job_id)
+
+
+def set_result(session: Session, study_id: str, key: str, result: Mapping[str, Any]) -> None:
+    """Record how the job of a key ended."""
+    _update_job(session, study_id, key, result=dict(result))
+
+
+def set_state(session: Session, study: Study, state: str, **values: Any) -> None:
+    """Change the state of a locked study, and other columns with it."""
+    is_end = state not in UNFINISHED
+    ended = {"finished_at": now()} if is_end else {}
+    session.execute(
+        update(Study)
+        .where(Study.id == study.id)
+        .values(state=state, updated_at=now(), **ended, **values)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def cancel_jobs(session: Session, study_id: str) -> list[str]:
+    """Cancel the jobs of a study that have not ended; returns their ids."""
+    statement = (
+        select(Job.id)
+        .join(StudyJob, StudyJob.job_id == Job.id)
+        .where(
+            StudyJob.study_id == study_id,
+            Job.state.not_in([*TERMINAL, State.STOPPING]),
+        )
+        .order_by(Job.id)
+    )
+    waiting = list(session.scalars(statement))
+    for job_id in waiting:
+        jobs.request_cancel(session, job_id)
+    return waiting
+
+
+def similar_jobs(session: Session, project: str, model: str) -> Sequence[Row[Any]]:
+    """The newest jobs of a project that succeeded with a kind of model."""
+    statement = (
+        select(Job.spec, Job.policy, Job.resolved_policy, Job.totals, Job.summary)
+        .where(Job.project == project, Job.state == State.SUCCEEDED, Job.model == model)
+        .order_by(Job.created_at.desc(), Job.id.desc())
+        .limit(ESTIMATED_FROM)
+    )
+    return session.execute(statement).all()
+
+
+def answers(session: Session, project: str, kind: str) -> Sequence[Row[Any]]:
+    """The spec and the answer of the newest studies of a kind that succeeded."""
+    statement = (
+        select(Study.spec, Study.answer)
+        .where(Study.project == project, Study.kind == kind, Study.state == SUCCEEDED)
+        .order_by(Study.created_at.desc(), Study.id.desc())
+        .limit(ESTIMATED_FROM)
+    )
+    return session.execute(statement).all()
+
+
+def _update_job(session: Session, study_id: str, key: str, **values: Any) -> None:
+    session.execute(
+        update(StudyJob)
+        .where(StudyJob.study_id == study_id, StudyJob.key == key)
+        .values(**values)
+        .execution_options(synchronize_session=False)
+    )

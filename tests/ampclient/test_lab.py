@@ -1,0 +1,149 @@
+"""`client.lab` and `ampctl lab` against the real API; the background thread is called by hand."""
+
+import json
+
+import pytest
+
+from ampclient import AsyncClient, Client, InvalidRequest, InvalidSpec
+from ampclient.cli import main
+from tests.server.studies.conftest import SPEC, StudyDriver
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """One database is enough: the routes are tested on both."""
+    return sqlite_url
+
+
+@pytest.fixture
+def driver(api):
+    return StudyDriver(api)
+
+
+@pytest.fixture
+def client(api):
+    with Client(api.url, api.token) as client:
+        yield client
+
+
+@pytest.fixture
+def end_jobs(driver):
+    """Queue the jobs of a study, and let them succeed with the same accuracy for a seed."""
+
+    def end(study):
+        driver.progress.advance(study)
+        for key, job in driver.jobs(study).items():
+            seed = int(key.rpartition("-")[2])
+            speed = 100.0 if key.startswith("float32") else 250.0
+            driver.succeed(job, val_accuracy=0.9 + seed / 100, median_examples_per_s=speed)
+        driver.progress.advance(study)
+
+    return end
+
+
+def test_a_study_of_precision_is_created_waited_for_and_answered(client, end_jobs):
+    study = client.lab.precision(SPEC, seeds=2, policies=["mixed_float16"], steps=7, name="mine")
+    assert (study.state, study.name, study.jobs_planned) == ("running", "mine", 4)
+    seen = []
+    end_jobs(study.id)
+    ended = client.lab.wait(study, progress=seen.append)
+    assert ended.state == "succeeded"
+    assert ended.answer.recommended == "mixed_float16"
+    assert ended.answer.policies[1].speedup == pytest.approx(2.5)
+    assert seen[-1] == ended
+    assert ended.to_json()["answer"]["policies"][1]["verdict"] == "equal"
+    assert [one.id for one in client.lab.list()] == [study.id]
+
+
+def test_the_same_key_returns_the_same_study(client):
+    first, again = (client.lab.capacity(SPEC, idempotency_key="k") for _ in range(2))
+    assert first.id == again.id
+    assert client.lab.cancel(first).state == "stopping"
+
+
+def test_an_estimate_creates_nothing(client):
+    found = client.lab.estimate("precision", SPEC, {"seeds": 2})
+    assert (found.jobs, found.policies) == (6, ["mixed_bfloat16", "mixed_float16"])
+    assert list(client.lab.list()) == []
+
+
+def test_mistakes_are_raised_with_their_field(client):
+    with pytest.raises(InvalidRequest, match="/options/seeds"):
+        client.lab.precision(SPEC, seeds=1)
+    with pytest.raises(InvalidSpec, match="/spec/model/kind"):
+        client.lab.precision({**SPEC, "model": {"kind": "mpl"}})
+
+
+async def _created(api):
+    async with AsyncClient(api.url, api.token) as client:
+        study = await client.lab.run("precision", SPEC)
+        return study, [one async for one in client.lab.list()]
+
+
+def test_the_async_client_has_the_same_operations(api):
+    import asyncio
+
+    study, listed = asyncio.run(_created(api))
+    assert [one.id for one in listed] == [study.id]
+
+
+@pytest.fixture
+def ampctl(api, tmp_path, monkeypatch, capsys):
+    """Run `ampctl lab` in this process; returns exit status and output."""
+    connection = tmp_path / "connection.json"
+    connection.write_text(json.dumps({"url": api.url, "token": api.token}))
+    monkeypatch.setenv("AMPCORE_CONNECTION", str(connection))
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "job.json").write_text(json.dumps(SPEC))
+
+    def run(*arguments):
+        capsys.readouterr()
+        words = [str(tmp_path / "job.json") if one == "SPEC" else one for one in arguments]
+        with pytest.raises(SystemExit) as ended:
+            main(["lab", *words])
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
+
+    return run
+
+
+def test_ampctl_creates_a_study_and_prints_its_id(ampctl, client):
+    code, out, err = ampctl("precision", "SPEC", "--seeds", "2", "--policies", "mixed_float16")
+    assert code == 0
+    study = client.lab.get(out.strip())
+    assert study.policies == ["mixed_float16"]
+    assert f"ampctl lab get {study.id} --wait" in err
+
+
+def test_ampctl_prints_the_answer(ampctl, end_jobs):
+    _, out, _ = ampctl("precision", "SPEC", "--seeds", "2", "--policies", "mixed_float16")
+    study = out.strip()
+    code, out, _ = ampctl("get", study)
+    assert code == 0
+    assert "planned" in out
+    end_jobs(study)
+    code, out, err = ampctl("get", study, "--wait")
+    assert (code, "2.50×" in out, "equal" in out) == (0, True, True)
+    assert "4 of 4 jobs, 100 %" in err
+    assert "Use mixed_float16" in out
+    _, out, _ = ampctl("get", study, "--markdown")
+    assert out.startswith("# mlp-float32\n")
+    _, out, _ = ampctl("get", study, "--json")
+    [_, other] = json.loads(out)["answer"]["policies"]
+    assert {"verdict", "difference", "interval", "speedup", "memory", "largest_batch",
+            "skipped_share", "jobs"} <= set(other)  # fmt: skip
+    _, out, _ = ampctl("list")
+    assert study in out
+    assert "4/4" in out
+
+
+def test_ampctl_estimates_and_cancels(ampctl, client):
+    code, out, err = ampctl("capacity", "SPEC", "--dry-run")
+    assert (code, "Nothing was created" in err) == (0, True)
+    assert "as the results decide" in out
+    _, out, _ = ampctl("capacity", "SPEC", "--policies", "float32")
+    code, out, _ = ampctl("cancel", out.strip())
+    assert (code, "stopping" in out) == (0, True)
+    code, _, err = ampctl("precision", "SPEC", "--policies", "float12")
+    assert code == 1
+    assert "/options/policies/0" in err

@@ -1,0 +1,127 @@
+import pytest
+
+from ampcore.api.studies import CapacityOptions, PrecisionOptions
+from ampcore.lab.capacity import CapacityKind
+from ampcore.lab.memory_model import memory_model
+from ampcore.lab.plan import JobResult, Question
+from ampcore.lab.policies import policies_to_study, policy_sections
+from ampcore.lab.precision import PrecisionKind
+from ampcore.spec import JobSpec, Reason, State
+from ampcore.spec.devices import DeviceInfo
+
+SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
+A100 = DeviceInfo("gpu", compute_capability=(8, 0), memory_bytes=2**30)
+V100 = DeviceInfo("gpu", compute_capability=(7, 0))
+CPU = DeviceInfo("cpu")
+
+
+@pytest.mark.parametrize(
+    ("devices", "policies"),
+    [
+        ([A100], ("mixed_bfloat16", "mixed_float16")),
+        ([V100], ("mixed_float16",)),
+        ([CPU], ("mixed_bfloat16", "mixed_float16")),
+        ([], ("mixed_bfloat16", "mixed_float16")),
+    ],
+)
+def test_the_default_policies_are_those_that_the_devices_run(devices, policies):
+    assert policies_to_study(None, devices) == policies
+
+
+def test_auto_is_resolved_and_policies_are_studied_once():
+    assert policies_to_study(["auto", "mixed_float16", "float32"], [V100]) == ("mixed_float16",)
+    question = CapacityKind().policies(CapacityOptions(policies=["O2"]), [A100])
+    assert question == ("O2",)
+    assert CapacityKind().policies(CapacityOptions(), [V100]) == ("float32", "mixed_float16")
+
+
+def test_overrides_stay_except_under_float32():
+    overrides = [{"layers": "dense", "dtype": "float32"}]
+    document = {**SPEC, "precision": {"policy": "mixed_float16", "overrides": overrides}}
+    assert policy_sections(document, "mixed_bfloat16")["precision"]["overrides"] == overrides
+    assert policy_sections(document, "float32") == {"precision": {"policy": "float32"}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "expected"),
+    [
+        ("float32", {"mode": "dynamic", "initial": 8.0}, {"mode": "none"}),
+        ("mixed_bfloat16", {"mode": "fixed"}, {"mode": "none"}),
+        ("mixed_float16", {"mode": "fixed"}, {"mode": "fixed"}),
+        ("mixed_float16", {"mode": "none"}, {"mode": "dynamic"}),
+    ],
+)
+def test_a_loss_scale_is_used_only_where_layers_compute_in_float16(policy, given, expected):
+    assert policy_sections({**SPEC, "loss_scale": given}, policy)["loss_scale"] == expected
+
+
+def test_every_planned_job_is_a_valid_spec_with_the_same_seed_for_all_policies():
+    document = {**SPEC, "train": {"seed": 5}, "loss_scale": {"mode": "dynamic"}}
+    question = Question(document, PrecisionOptions(seeds=2, steps=3), ("mixed_float16", "O3"))
+    jobs = PrecisionKind().jobs(question, {})
+    specs = [JobSpec.parse(job.document(question, "s")) for job in jobs]
+    assert [spec.train.seed for spec in specs] == [5, 5, 5, 6, 6, 6]
+    assert {spec.train.steps for spec in specs} == {3}
+    assert [spec.precision.policy for spec in specs[:3]] == ["float32", "mixed_float16", "O3"]
+
+
+def test_the_model_of_memory_agrees_with_the_preflight_at_other_batches():
+    from ampcore.preflight import preflight
+
+    model = memory_model(SPEC, "mixed_float16")
+    spec = JobSpec.parse({**SPEC, "precision": {"policy": "mixed_float16"}})
+    assert model.total(64) == preflight(spec).figures.memory["mixed_float16"].total
+    most = model.largest_batch(10**6)
+    assert most % 8 == 0
+    assert model.total(most) <= 0.9e6 < model.total(most + 8)
+    assert model.largest_batch(10) == 0
+
+
+def searched(fits, **more):
+    """The batches that a search tries, if `fits` says which ones do not die of memory."""
+    device = more.pop("device", "gpu")
+    options = CapacityOptions(policies=["mixed_float16"], **more)
+    question = Question(SPEC, options, ("mixed_float16",), device, 2**20)
+    kind, results = CapacityKind(), {}
+    while new := [job for job in kind.jobs(question, results) if job.key not in results]:
+        for job in new:
+            failed = {"state": State.FAILED, "reason": Reason.OUT_OF_MEMORY}
+            ended = {"state": State.SUCCEEDED} if fits(job.changes["data.batch_size"]) else failed
+            results[job.key] = JobResult(job.key, **ended)
+    return [int(key.rpartition("-")[2]) for key in results], kind.answer(question, results)
+
+
+@pytest.mark.parametrize("largest", [8, 16, 264, 1000, 1424])
+def test_the_search_finds_the_largest_multiple_of_8(largest):
+    tried, answer = searched(lambda batch: batch <= largest, resolution=0)
+    [policy] = answer.policies
+    assert policy.largest_batch == largest
+    assert policy.smallest_failed in (largest + 8, None)
+    assert len(tried) <= 20
+
+
+def test_the_search_starts_at_the_prediction_and_stops_close_enough():
+    tried, answer = searched(lambda batch: batch <= 500, resolution=0.1)
+    [policy] = answer.policies
+    assert tried[0] == min(policy.predicted, 1432)
+    assert policy.largest_batch <= 500 < policy.smallest_failed
+    assert policy.smallest_failed - policy.largest_batch <= 0.1 * policy.largest_batch
+
+
+def test_no_batch_fits():
+    _, answer = searched(lambda batch: False)
+    assert answer.policies[0].largest_batch is None
+    assert answer.policies[0].explanation == "Not even a batch of 8 fits."
+
+
+def test_a_cpu_never_tries_more_than_the_prediction():
+    tried, answer = searched(lambda batch: True, device="cpu")
+    [policy] = answer.policies
+    assert max(tried) <= policy.predicted
+    assert policy.limited_by in ("memory", "data")
+
+
+def test_the_data_limits_the_batch():
+    _, answer = searched(lambda batch: True, max_batch=4096)
+    [policy] = answer.policies
+    assert (policy.largest_batch, policy.limited_by) == (1432, "data")

@@ -1,0 +1,122 @@
+"""The routes of studies; their jobs and answers are tested in tests/server/studies."""
+
+import pytest
+
+from store import audit
+
+STUDIES = "/api/v1/studies"
+SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
+STUDY = {"kind": "precision", "spec": SPEC}
+
+
+def pointers(response):
+    return {one["pointer"]: one for one in response.json()["errors"]}
+
+
+def test_a_study_is_created_once_for_one_idempotency_key(api):
+    headers = {"Idempotency-Key": "one"}
+    first = api.client.post(STUDIES, json=STUDY, headers=headers)
+    again = api.client.post(STUDIES, json=STUDY, headers=headers)
+    assert first.status_code == again.status_code == 201
+    assert again.json() == first.json()
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert first.headers["Location"] == f"{STUDIES}/{first.json()['id']}"
+    assert len(api.client.get(STUDIES).json()["items"]) == 1
+    with api.database.read() as session:
+        (entry,) = audit.page(session, limit=10)
+    assert (entry.action, entry.target) == ("study.create", first.json()["id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "code"),
+    [
+        ([], "", "wrong_type"),
+        ({"spec": SPEC}, "/kind", "unknown_kind"),
+        ({**STUDY, "kind": "precison"}, "/kind", "unknown_kind"),
+        ({**STUDY, "options": {"seeds": 1}}, "/options/seeds", "invalid_value"),
+        ({**STUDY, "options": {"seed": 3}}, "/options/seed", "unknown_field"),
+        ({**STUDY, "options": {"policies": ["float12"]}}, "/options/policies/0", "unknown_value"),
+        ({**STUDY, "more": 1}, "/more", "unknown_field"),
+        ({"kind": "precision"}, "/spec", "missing"),
+        ({**STUDY, "spec": {**SPEC, "model": {"kind": "mpl"}}}, "/spec/model/kind", "unknown_kind"),
+        ({**STUDY, "spec": {**SPEC, "labels": {str(n): "" for n in range(63)}}}, "/spec/labels",
+         "invalid_value"),
+        ({**STUDY, "spec": {**SPEC, "data": {"kind": "npz", "dataset": "none"}}},
+         "/spec/data/dataset", "no_such_dataset"),
+        ({**STUDY, "kind": "capacity", "options": {"max_batch": 12}}, "/options/max_batch",
+         "invalid_value"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [STUDIES, f"{STUDIES}/estimate"])
+def test_a_mistake_is_named_with_its_field(api, path, body, pointer, code):
+    response = api.client.post(path, json=body)
+    assert response.status_code == 422, response.text
+    assert pointers(response)[pointer]["code"] == code
+    assert api.client.get(STUDIES).json()["items"] == []
+
+
+def test_an_estimate_names_the_jobs_and_queues_none(api):
+    body = {**STUDY, "options": {"seeds": 4, "steps": 10}}
+    found = api.client.post(f"{STUDIES}/estimate", json=body).json()
+    assert found["policies"] == ["mixed_bfloat16", "mixed_float16"]
+    assert (found["jobs"], found["steps"], found["train_s"]) == (12, 120, None)
+    assert found["more_jobs_possible"] is False
+    assert [job["key"] for job in found["planned"]][-1] == "mixed_float16/seed-3"
+    assert api.client.get(STUDIES).json()["items"] == []
+    assert api.client.get("/api/v1/jobs").json()["items"] == []
+
+
+def test_an_estimate_uses_the_throughput_of_earlier_jobs_with_the_same_model_and_data(
+    api, make_job
+):
+    from sqlalchemy import update
+
+    from ampcore.spec import State
+    from store.tables import Job
+
+    job = make_job(State.SUCCEEDED, **SPEC)
+    make_job(State.SUCCEEDED, model={"kind": "mlp", "hidden": [9]})
+    with api.database.write() as session:
+        summary = {"median_examples_per_s": 640.0}
+        session.execute(update(Job).where(Job.id == job.id).values(summary=summary))
+    body = {**STUDY, "options": {"seeds": 2, "steps": 10, "policies": ["mixed_bfloat16"]}}
+    found = api.client.post(f"{STUDIES}/estimate", json=body).json()
+    assert found["train_s"] == 4 * 10 * 64 / 640.0
+
+
+def test_a_list_has_pages_and_only_the_studies_of_the_project(api, client_with_role):
+    ids = [api.client.post(STUDIES, json=STUDY).json()["id"] for _ in range(3)]
+    other = client_with_role(project="other")
+    theirs = other.post(STUDIES, json=STUDY).json()["id"]
+    assert [one["id"] for one in other.get(STUDIES).json()["items"]] == [theirs]
+    assert other.get(f"{STUDIES}/{ids[0]}").status_code == 404
+    assert other.post(f"{STUDIES}/{ids[0]}/cancel").status_code == 404
+    first = api.client.get(STUDIES, params={"limit": 3}).json()
+    rest = api.client.get(STUDIES, params={"limit": 3, "cursor": first["next_cursor"]}).json()
+    listed = [one["id"] for one in (*first["items"], *rest["items"])]
+    assert listed == [theirs, *reversed(ids)]
+    assert rest["next_cursor"] is None
+    assert first["items"][1]["jobs_planned"] == 9
+    wrong = api.client.get(STUDIES, params={"cursor": "x"})
+    assert (wrong.status_code, list(pointers(wrong))) == (422, ["/query/cursor"])
+
+
+def test_a_viewer_reads_studies_and_creates_and_cancels_none(api, client_with_role):
+    study = api.client.post(STUDIES, json=STUDY).json()["id"]
+    viewer = client_with_role("viewer")
+    assert viewer.get(f"{STUDIES}/{study}").status_code == 200
+    assert viewer.post(STUDIES, json=STUDY).status_code == 403
+    assert viewer.post(f"{STUDIES}/{study}/cancel").status_code == 403
+
+
+def test_a_study_of_own_code_needs_the_right(api, client_with_role):
+    bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
+    body = {**STUDY, "spec": {**SPEC, "model": bundle}}
+    response = client_with_role().post(STUDIES, json=body)
+    assert (response.status_code, response.json()["code"]) == (403, "forbidden")
+
+
+def test_unknown_studies_are_not_found(api):
+    for path in ("none", "none/report", "0" * 12):
+        assert api.client.get(f"{STUDIES}/{path}").status_code == 404
+    assert api.client.post(f"{STUDIES}/none/cancel").status_code == 404

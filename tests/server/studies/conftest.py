@@ -1,0 +1,59 @@
+"""Fixtures for studies: jobs end as a test says, without workers and trainers."""
+
+from typing import Any
+
+import pytest
+
+from ampcore.spec import Reason
+from server.studies.progress import StudyProgress
+from store import attempts, studies
+from store.tables import StudyJob
+
+STUDIES = "/api/v1/studies"
+SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
+
+
+class StudyDriver:
+    """Does what the background thread and the workers do, when a test asks for it."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        services = api.app.state.services
+        self.progress = StudyProgress(
+            services.database, api.dispatcher, services.notifier, services.submitter
+        )
+
+    def create(self, kind: str = "precision", **more: Any) -> str:
+        options = {"policies": ["mixed_bfloat16"], **more.pop("options", {})}
+        body = {"kind": kind, "spec": SPEC, "options": options, **more}
+        response = self.api.client.post(STUDIES, json=body)
+        assert response.status_code == 201, response.text
+        return str(response.json()["id"])
+
+    def get(self, study_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.api.client.get(f"{STUDIES}/{study_id}").json()
+        return found
+
+    def jobs(self, study_id: str) -> dict[str, str | None]:
+        return {job["key"]: job["job"] for job in self.get(study_id)["jobs"]}
+
+    def succeed(self, job_id: str, **summary: Any) -> None:
+        with self.api.database.write() as session:
+            attempts.claim(session, job_id, "w")
+            attempts.mark_running(session, job_id, 1, total_steps=10, first_step=0)
+            attempts.mark_succeeded(session, job_id, 1, {"steps": 10, **summary})
+
+    def fail(self, job_id: str, reason: Reason) -> None:
+        with self.api.database.write() as session:
+            attempts.claim(session, job_id, "w")
+            attempts.mark_running(session, job_id, 1, total_steps=10, first_step=0)
+            attempts.mark_failed(session, job_id, 1, reason, "As the test says.")
+
+    def entries(self, study_id: str) -> list[StudyJob]:
+        with self.api.database.read() as session:
+            return list(studies.jobs_of(session, study_id))
+
+
+@pytest.fixture
+def driver(api):
+    return StudyDriver(api)

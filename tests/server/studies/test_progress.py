@@ -1,0 +1,237 @@
+import threading
+
+import pytest
+from sqlalchemy import func, select
+
+from ampcore.spec import Reason, State
+from store.tables import Job
+from tests.server.studies.conftest import STUDIES
+from tests.waiting import join
+
+FLOAT32 = [0.95, 0.954, 0.949]
+"""The accuracies of float32 with three seeds."""
+
+
+def run_precision(driver, others, speed=1.5, **options):
+    """A study whose jobs end with these accuracies; returns the study after its last round."""
+    study = driver.create(options={"seeds": len(others), **options})
+    driver.progress.advance(study)
+    for seed in range(len(others)):
+        jobs = driver.jobs(study)
+        ours, theirs = jobs[f"mixed_bfloat16/seed-{seed}"], jobs[f"float32/seed-{seed}"]
+        driver.succeed(theirs, val_accuracy=FLOAT32[seed], median_examples_per_s=1000.0)
+        driver.succeed(ours, val_accuracy=others[seed], median_examples_per_s=1000.0 * speed)
+    driver.progress.advance(study)
+    return driver.get(study)
+
+
+def test_a_study_queues_a_job_for_each_seed_and_policy(driver):
+    study = driver.create(name="which?")
+    planned = driver.get(study)
+    assert (planned["state"], planned["jobs_planned"], planned["progress"]) == ("running", 6, 0.0)
+    assert {job["state"] for job in planned["jobs"]} == {"planned"}
+    driver.progress.advance(study)
+    jobs = driver.jobs(study)
+    assert list(jobs)[:2] == ["float32/seed-0", "mixed_bfloat16/seed-0"]
+    assert sorted(driver.api.dispatcher.sent) == sorted(jobs.values())
+    job = driver.api.client.get(f"/api/v1/jobs/{jobs['mixed_bfloat16/seed-2']}").json()
+    assert job["labels"] == {"study": study, "study_job": "mixed_bfloat16/seed-2"}
+    assert job["spec"]["train"]["seed"] == 2
+    assert job["spec"]["precision"]["policy"] == "mixed_bfloat16"
+    assert job["created_by"] == "test"
+
+
+def test_an_equal_and_faster_policy_is_recommended(driver):
+    study = run_precision(driver, [0.9502, 0.9539, 0.9491])
+    assert (study["state"], study["progress"]) == ("succeeded", 1.0)
+    answer = study["answer"]
+    float32, other = answer["policies"]
+    assert (float32["verdict"], float32["speedup"]) == ("equal", 1.0)
+    assert (other["verdict"], round(other["speedup"], 3)) == ("equal", 1.5)
+    assert answer["recommended"] == "mixed_bfloat16"
+    assert other["write"] == {"precision": {"policy": "mixed_bfloat16"}}
+    assert set(other["jobs"]) <= set(driver.jobs(study["id"]).values())
+    assert other["memory"] > 0
+    report = driver.api.client.get(f"{STUDIES}/{study['id']}/report")
+    assert report.headers["content-type"].startswith("text/markdown")
+    assert all(job in report.text for job in driver.jobs(study["id"]).values())
+
+
+def test_a_policy_that_is_1_point_worse_is_not_recommended(driver):
+    answer = run_precision(driver, [0.9401, 0.9442, 0.9388])["answer"]
+    assert answer["policies"][1]["verdict"] == "worse"
+    assert answer["recommended"] == "float32"
+
+
+def test_too_few_seeds_say_how_many_more_are_needed(driver):
+    answer = run_precision(driver, [0.956, 0.949])["answer"]
+    other = answer["policies"][1]
+    assert other["verdict"] == "cannot tell"
+    assert other["needs_more_seeds"] > 0
+    assert f"needs {other['needs_more_seeds']:,} more seed" in other["explanation"]
+    assert answer["recommended"] == "float32"
+
+
+def test_a_policy_that_diverges_has_failed_and_the_study_succeeds(driver):
+    study = driver.create(options={"seeds": 2})
+    driver.progress.advance(study)
+    for key, job in driver.jobs(study).items():
+        if key == "mixed_bfloat16/seed-1":
+            driver.fail(job, Reason.NON_FINITE_LOSS)
+        else:
+            driver.succeed(job, val_accuracy=0.9, median_examples_per_s=10.0)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert found["state"] == "succeeded"
+    other = found["answer"]["policies"][1]
+    assert other["verdict"] == "failed"
+    assert "non_finite_loss" in other["explanation"]
+
+
+def test_a_study_without_results_of_float32_fails_and_says_why(driver):
+    study = driver.create(options={"seeds": 2})
+    driver.progress.advance(study)
+    for job in driver.jobs(study).values():
+        driver.fail(job, Reason.INVALID_DATA)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert (found["state"], found["answer"]) == ("failed", None)
+    assert "invalid_data" in found["message"]
+    report = driver.api.client.get(f"{STUDIES}/{study}/report")
+    assert (report.status_code, report.json()["code"]) == (409, "conflict")
+
+
+def test_rounds_of_several_servers_at_the_same_time_create_each_job_once(driver):
+    study = driver.create(options={"seeds": 5})
+    start = threading.Barrier(4)
+
+    def advance():
+        start.wait()
+        driver.progress.advance(study)
+
+    threads = [threading.Thread(target=advance) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    join(*threads)
+    driver.progress.advance(study)
+    with driver.api.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Job)) == 10
+    assert len(set(driver.jobs(study).values())) == 10
+
+
+def test_a_round_that_dies_before_its_commit_leaves_no_job_behind(driver, monkeypatch):
+    study = driver.create()
+    with monkeypatch.context() as patch:
+        patch.setattr("store.studies.set_job", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            driver.progress.advance(study)
+    assert driver.api.client.get("/api/v1/jobs").json()["items"] == []
+    driver.progress.advance(study)
+    assert len(driver.api.client.get("/api/v1/jobs").json()["items"]) == 6
+
+
+def test_a_full_queue_delays_the_other_jobs(driver):
+    driver.api.client.put("/api/v1/projects/default", json={"max_queued": 2})
+    study = driver.create()
+    driver.progress.advance(study)
+    driver.progress.advance(study)
+    queued = [job for job in driver.jobs(study).values() if job]
+    assert len(queued) == 2
+    driver.succeed(queued[0], val_accuracy=0.9)
+    driver.progress.advance(study)
+    assert len([job for job in driver.jobs(study).values() if job]) == 3
+
+
+def test_cancelling_a_study_cancels_its_jobs_and_ends_it_after_them(driver):
+    study = driver.create()
+    driver.progress.advance(study)
+    first, *_ = jobs = list(driver.jobs(study).values())
+    with driver.api.database.write() as session:
+        from store import attempts
+
+        attempts.claim(session, first, "w")
+        attempts.mark_running(session, first, 1, total_steps=10, first_step=0)
+    response = driver.api.client.post(f"{STUDIES}/{study}/cancel")
+    assert (response.status_code, response.json()["state"]) == (202, "stopping")
+    states = [driver.api.client.get(f"/api/v1/jobs/{job}").json()["state"] for job in jobs]
+    assert states == [State.STOPPING] + [State.CANCELLED] * 5
+    driver.progress.advance(study)
+    assert driver.get(study)["state"] == "stopping"
+    with driver.api.database.write() as session:
+        attempts.mark_cancelled(session, first, 1)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert (found["state"], found["message"]) == ("cancelled", "Cancelled on request.")
+    assert found["finished_at"] is not None
+    again = driver.api.client.post(f"{STUDIES}/{study}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+
+
+def test_a_cancelled_study_queues_nothing(driver):
+    study = driver.create()
+    driver.api.client.post(f"{STUDIES}/{study}/cancel")
+    driver.progress.advance(study)
+    assert driver.get(study)["state"] == "cancelled"
+    assert driver.api.client.get("/api/v1/jobs").json()["items"] == []
+
+
+def test_a_job_that_was_deleted_counts_as_cancelled(driver):
+    study = driver.create(options={"seeds": 2})
+    driver.progress.advance(study)
+    jobs = driver.jobs(study)
+    gone = jobs.pop("mixed_bfloat16/seed-1")
+    driver.api.client.post(f"/api/v1/jobs/{gone}/cancel")
+    assert driver.api.client.delete(f"/api/v1/jobs/{gone}").status_code == 204
+    for job in jobs.values():
+        driver.succeed(job, val_accuracy=0.9)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert found["state"] == "succeeded"
+    assert found["answer"]["policies"][1]["verdict"] == "failed"
+
+
+def test_a_study_whose_dataset_was_deleted_fails(driver):
+    study = driver.create()
+    with driver.api.database.write() as session:
+        from store.tables import Study
+
+        spec = session.get(Study, study).spec
+        session.get(Study, study).spec = {**spec, "data": {"kind": "npz", "dataset": "gone@1"}}
+    driver.progress.advance(study)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert found["state"] == "failed"
+    assert "gone" in found["message"]
+
+
+def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
+    study = driver.create(
+        "capacity", options={"policies": ["mixed_bfloat16"], "max_batch": 1024, "resolution": 0}
+    )
+    tried = {}
+    while driver.get(study)["state"] == "running":
+        driver.progress.advance(study)
+        for key, job in driver.jobs(study).items():
+            batch = int(key.rpartition("-")[2])
+            if job and batch not in tried:
+                tried[batch] = job
+                if batch <= 200:
+                    # The throughput grows up to a batch of 100.
+                    speed = float(min(batch, 100))
+                    driver.succeed(job, median_examples_per_s=speed, peak_memory_bytes=batch)
+                else:
+                    driver.fail(job, Reason.OUT_OF_MEMORY)
+    found = driver.get(study)
+    assert found["state"] == "succeeded"
+    [policy] = found["answer"]["policies"]
+    assert (policy["largest_batch"], policy["smallest_failed"]) == (200, 208)
+    assert policy["limited_by"] == "memory"
+    assert policy["critical_batch"] == 96
+    assert all(batch % 8 == 0 for batch in tried)
+    assert len(tried) < 16
+    later = driver.create(options={"seeds": 2})
+    answer_source = driver.api.database
+    with answer_source.read() as session:
+        from store.tables import Study
+
+        assert session.get(Study, later).facts["measured_batches"] == {"mixed_bfloat16": 200}
