@@ -34,6 +34,8 @@ class CapacityKind:
     """The kind `capacity`."""
 
     decided_by_results = True
+    # Without the device's memory the search could fill that of a whole machine.
+    needs_device = True
 
     def policies(self, options: CapacityOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """Float32, unless it is left out of the wanted ones, and the others."""

@@ -118,6 +118,8 @@ class StudyKind(Protocol[Options]):
 
     decided_by_results: bool
     """Whether results decide about further jobs."""
+    needs_device: bool
+    """Whether no job is queued before a worker has reported its devices."""
 
     def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to study on these devices, the first one of which is the preferred."""

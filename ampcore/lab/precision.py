@@ -31,6 +31,7 @@ class PrecisionKind:
     """The kind `precision`."""
 
     decided_by_results = False
+    needs_device = False
 
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to compare with float32."""

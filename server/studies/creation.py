@@ -1,5 +1,6 @@
 """Create studies, estimate them, and cancel them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -94,8 +95,7 @@ class StudyActions:
 
         def make(session: Session) -> StoredResponse:
             row = studies.create(session, **self._values(study))
-            planned = KINDS[study.kind].jobs(study.question, {})
-            studies.add_jobs(session, row.id, {job.key: job.changes for job in planned})
+            studies.add_jobs(session, row.id, _first_jobs(study))
             audit.record(session, self.actor, "study.create", row.id, kind=study.kind)
             session.refresh(row)
             made = study_from_row(row, studies.jobs_of(session, row.id))
@@ -144,6 +144,14 @@ class StudyActions:
             "created_by": self.actor.token_name,
             "request_id": self.actor.request_id,
         }
+
+
+def _first_jobs(study: CheckedStudy) -> dict[str, Mapping[str, Any]]:
+    """The changes of the jobs that are needed first, by key; none while the device decides."""
+    kind = KINDS[study.kind]
+    if kind.needs_device and study.question.device is None:
+        return {}
+    return {job.key: job.changes for job in kind.jobs(study.question, {})}
 
 
 def get_visible_study(session: Session, study_id: str, principal: Principal) -> tables.Study:

@@ -28,7 +28,7 @@ from server.jobs.submission import (
     Submission,
     create_jobs,
 )
-from server.studies.questions import question_of
+from server.studies.questions import question_facts, question_of, with_device
 from service.notify import Notifier
 from store import projects, studies, tables
 from store.audit import Actor
@@ -36,6 +36,7 @@ from store.database import Database
 
 log = logging.getLogger(__name__)
 
+WAITING: Final = "Waits for an online worker that has reported its devices."
 MAX_JOBS_PER_ROUND: Final = 50
 """So that the transaction of a large study is short."""
 
@@ -64,7 +65,10 @@ class StudyProgress:
     def _run(self, study: tables.Study, rows: Sequence[Row[Any]]) -> None:
         new = new_results(rows)
         results = {row.key: _result(row.result) for row in rows if row.result} | new
-        question, kind = question_of(study), KINDS[study.kind]
+        question, kind = self._question(study), KINDS[study.kind]
+        if question.device is None and kind.needs_device:
+            self._wait_for_worker(study)
+            return
         planned = kind.jobs(question, results)
         queued = {row.key for row in rows if row.job_id is not None}
         waiting = [job for job in planned if job.key not in queued][:MAX_JOBS_PER_ROUND]
@@ -80,6 +84,27 @@ class StudyProgress:
         valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
         if new or valid:
             self._queue(study, planned, new, valid)
+
+    def _question(self, study: tables.Study) -> Question[Any]:
+        """The question, with the device of a worker that has reported it since the creation."""
+        question = question_of(study)
+        if question.device is not None:
+            return question
+        with self.database.read() as session:
+            question = with_device(session, question)
+        if question.device is not None:
+            facts = question_facts(question)
+            self._set_running(study, facts=facts, message=None)
+        return question
+
+    def _wait_for_worker(self, study: tables.Study) -> None:
+        if study.message != WAITING:
+            self._set_running(study, message=WAITING)
+
+    def _set_running(self, study: tables.Study, **values: Any) -> None:
+        with self.database.write() as session:
+            if _is_running(session, study.id):
+                studies.set_state(session, study, studies.RUNNING, **values)
 
     def _queue(
         self,

@@ -1,7 +1,7 @@
 """The question of a study: read from a request and from a row, with what is known of devices."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -55,18 +55,21 @@ def make_question(
     document = dict(request.spec)
     if (dataset := getattr(spec.data, "dataset", None)) is not None:
         document["data"] = {**document["data"], "dataset": dataset}
-    devices = _devices(workers.online_devices(session), spec)
+    devices = _devices(session, spec)
     kind = KINDS[request.kind]
-    # The jobs share a queue, so that the smallest device decides how much fits everywhere.
-    memory = [device.memory_bytes for device in devices if device.memory_bytes]
     return Question(
         document,
         request.options,
         kind.policies(request.options, devices),
-        devices[0].kind if devices else None,
-        min(memory) if memory else None,
+        *_device_facts(devices),
         _measured_batches(session, spec, project),
     )
+
+
+def with_device(session: Session, question: Question[Any]) -> Question[Any]:
+    """The question with the device of a worker, if one has reported it since the creation."""
+    device, memory_bytes = _device_facts(_devices(session, question.spec))
+    return replace(question, device=device, device_memory_bytes=memory_bytes)
 
 
 def question_facts(question: Question[Any]) -> dict[str, Any]:
@@ -84,10 +87,17 @@ def question_of(study: tables.Study) -> Question[Any]:
     return Question(study.spec, options, tuple(study.policies), **study.facts)
 
 
-def _devices(machines: Sequence[Sequence[DeviceInfo]], spec: JobSpec) -> list[DeviceInfo]:
-    """The device that each machine would train on."""
+def _devices(session: Session, spec: JobSpec) -> list[DeviceInfo]:
+    """The device that each online worker would train on."""
+    machines = workers.online_devices(session)
     found = (choose_device(machine, spec.runtime.device) for machine in machines)
     return [device for device in found if device is not None]
+
+
+def _device_facts(devices: Sequence[DeviceInfo]) -> tuple[str | None, int | None]:
+    """The kind of the first device, and the memory of the smallest: any may get a job."""
+    memory = [device.memory_bytes for device in devices if device.memory_bytes]
+    return devices[0].kind if devices else None, min(memory) if memory else None
 
 
 def _measured_batches(session: Session, spec: JobSpec, project: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ import pytest
 
 from ampcore.spec import Reason
 from server.studies.progress import StudyProgress
-from store import attempts, studies
+from store import attempts, studies, workers
 from store.tables import StudyJob
 
 STUDIES = "/api/v1/studies"
@@ -48,6 +48,14 @@ class StudyDriver:
             attempts.claim(session, job_id, "w")
             attempts.mark_running(session, job_id, 1, total_steps=10, first_step=0)
             attempts.mark_failed(session, job_id, 1, reason, "As the test says.")
+
+    def report_cpu(self, memory_bytes: int) -> None:
+        """Have an online worker with a CPU."""
+        hardware = {"devices": [{"kind": "cpu", "name": "c"}], "memory_bytes": memory_bytes}
+        known = {"hostname": "h", "pid": 1, "version": "1", "slots": 1, "queues": ["default"]}
+        with self.api.database.write() as session:
+            workers.register(session, "w", **known)
+            workers.heartbeat(session, "w", hardware=hardware)
 
     def entries(self, study_id: str) -> list[StudyJob]:
         with self.api.database.read() as session:

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import func, select
 
 from ampcore.spec import Reason, State
+from server.studies.progress import WAITING
 from store.tables import Job
 from tests.server.studies.conftest import STUDIES
 from tests.waiting import join
@@ -204,7 +205,20 @@ def test_a_study_whose_dataset_was_deleted_fails(driver):
     assert "gone" in found["message"]
 
 
+def test_capacity_waits_until_a_worker_has_reported_its_devices(driver):
+    study = driver.create("capacity")
+    driver.progress.advance(study)
+    assert driver.get(study)["message"] == WAITING
+    assert driver.api.client.get("/api/v1/jobs").json()["items"] == []
+    driver.report_cpu(memory_bytes=2**30)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert found["message"] is None
+    assert driver.api.dispatcher.sent == [found["jobs"][0]["job"]]
+
+
 def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
+    driver.report_cpu(memory_bytes=2**30)
     study = driver.create(
         "capacity", options={"policies": ["mixed_bfloat16"], "max_batch": 1024, "resolution": 0}
     )

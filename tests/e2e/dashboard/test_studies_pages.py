@@ -1,0 +1,93 @@
+"""The pages of studies, with a study whose jobs are trained by the real trainer."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.dashboard.test_accessibility import PHONE_PX, accessibility_violations
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+
+SPEC = {
+    "name": "asked",
+    "model": {"kind": "mlp", "hidden": [8]},
+    "data": {"kind": "digits", "batch_size": 128},
+    "train": {"steps": 33, "seed": 4},
+    "runtime": {"engine": "graph"},
+}
+
+
+@pytest.fixture(scope="module")
+def study(stack: Any) -> Any:
+    lab = stack.client.lab
+    made = lab.precision(SPEC, seeds=2, policies=["mixed_bfloat16"])
+    return lab.wait(made, timeout=2 * DEADLINE_S)
+
+
+def test_a_study_trains_pairs_of_jobs_that_differ_in_the_policy_alone(
+    stack: Any, study: Any
+) -> None:
+    assert (study.state, study.message) == ("succeeded", None)
+    float32, other = study.answer.policies
+    assert float32.verdict == "equal"
+    assert other.verdict in ("equal", "worse", "better", "cannot tell")
+    assert other.speedup > 0
+    assert study.answer.seeds == [4, 5]
+    specs = {one.key: stack.client.jobs.get(one.job).spec for one in study.jobs}
+    ours, theirs = specs["mixed_bfloat16/seed-5"], specs["float32/seed-5"]
+    for section in ("model", "data", "train", "optimizer"):
+        assert ours[section] == theirs[section]
+    # A copy of 16-bit casts can change the loss only a little: the weights and batches are equal.
+    losses = [stack.client.jobs.get(one.job).steps()["loss"][0] for one in study.jobs]
+    by_key = dict(zip(specs, losses, strict=True))
+    first, second = by_key["float32/seed-4"], by_key["mixed_bfloat16/seed-4"]
+    assert first == pytest.approx(second, rel=0.02)
+    assert by_key["float32/seed-5"] != first
+
+
+def test_the_answer_is_shown_with_intervals_jobs_and_what_to_write(
+    open_signed_in: Any, study: Any
+) -> None:
+    page = open_signed_in("#/studies")
+    page.get_by_role("link", name="asked", exact=True).last.click()
+    expect(page.get_by_role("heading", name="asked", level=1)).to_be_visible()
+    expect(page.get_by_text(study.answer.summary)).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("^mixed_bfloat16 "))
+    expect(row).to_contain_text(study.answer.policies[1].verdict)
+    expect(row.get_by_role("img", name=re.compile("noise band"))).to_be_visible()
+    expect(page.get_by_role("region", name="Write into the spec")).to_contain_text("precision")
+    page.get_by_role("link", name="mixed_bfloat16/seed-4", exact=True).click()
+    expect(page.get_by_role("heading", name="asked mixed_bfloat16/seed-4")).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["#/studies", "#/studies/{study}"])
+def test_the_pages_are_accessible_also_on_a_phone(
+    open_signed_in: Any, study: Any, place: str
+) -> None:
+    for window in ({"scheme": "light"}, {"scheme": "dark", "width": PHONE_PX}):
+        page = open_signed_in(place.format(study=study.id), **window)
+        expect(page.get_by_text("Loading")).to_have_count(0)
+        expect(page.get_by_role("table").first).to_be_visible()
+        assert accessibility_violations(page) == []
+        width = window.get("width", 1280)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
+    open_signed_in: Any, stack: Any, study: Any
+) -> None:
+    job = study.jobs[0].job
+    page = open_signed_in(f"#/jobs/{job}")
+    page.get_by_role("button", name="Which policy?").click()
+    dialog = page.get_by_role("dialog", name="Which policy?")
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile("9 jobs .*297 steps.* about"))
+    dialog.get_by_role("button", name="Start the study").click()
+    expect(page.get_by_role("heading", name="asked float32/seed-4", level=1)).to_be_visible()
+    page.get_by_role("button", name="Cancel study").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel study").click()
+    expect(page.get_by_text("Cancelled on request.")).to_be_visible()
+    [newest, *_] = stack.client.lab.list()
+    assert stack.client.lab.wait(newest.id, timeout=DEADLINE_S).state == "cancelled"
