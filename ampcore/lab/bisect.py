@@ -8,7 +8,8 @@ that may stay in 16 bit.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,9 +28,7 @@ from ampcore.spec.text import plural
 MAX_LAYERS: Final = 200
 """So many overrides, and those of the spec, are allowed together."""
 MAX_KEY: Final = 90
-LAYERS_WITH_ROLES: Final = frozenset(
-    {"Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"}
-)
+LAYERS_WITH_ROLES: Final = frozenset({"Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"})
 """The layers whose products can have dtypes of their own."""
 
 Part = tuple[int, Role | None]
@@ -92,10 +91,8 @@ class _Search:
         """The trials so far; the last one may not have ended."""
         if any(job.key not in self._results for job in self.first_jobs()):
             return []
-        try:
+        with suppress(_Pending, NoAnswer):
             self._search()
-        except (_Pending, NoAnswer):
-            pass
         return [self._planned(parts) for parts in self._tried if parts]
 
     def answer(self) -> BisectAnswer:
@@ -110,8 +107,9 @@ class _Search:
             policy=self._policy,
             metric=metric,
             higher_is_better=higher,
-            noise=Noise(mean=band.mean, standard_deviation=band.deviation,
-                        half_width=band.half_width),
+            noise=Noise(
+                mean=band.mean, standard_deviation=band.deviation, half_width=band.half_width
+            ),
             overrides=overrides,
             layers=evidence,
             candidates=len(self._layers),
@@ -131,6 +129,7 @@ class _Search:
 
     def _search(self) -> list[Part]:
         """The parts that need float32. Raises _Pending and NoAnswer."""
+        self._baseline()  # without one, no override could be judged
         if self._passes(()):
             return []
         whole: list[Part] = [(index, None) for index in range(len(self._layers))]
@@ -143,7 +142,9 @@ class _Search:
         found = minimal_set(whole, lambda parts: self._passes(tuple(parts)))
         fixed = [part for part in found if not self._has_roles(part)]
         products: list[Part] = [
-            (index, role) for index, role in found if self._has_roles((index, role))
+            (index, role)
+            for index, role in found
+            if self._has_roles((index, role))
             for role in ROLES
         ]
         if not products:
@@ -274,15 +275,11 @@ class _Layer:
 
 def _layers_in_16_bit(question: Question[BisectOptions], policy: str) -> list[_Layer]:
     """The layers that the policy computes in 16 bit, in the order of the network."""
-    spec = JobSpec.parse(
-        {**question.document, **policy_sections(question.document, policy)}
-    )
+    spec = JobSpec.parse({**question.document, **policy_sections(question.document, policy)})
     report = preflight(spec)
     if report.figures is None:
         expected = "a model whose layers are known before the job runs, such as `kind: layers`"
-        raise SpecValidationError(
-            [Problem("/model", "layers_unknown", expected, spec.model.kind)]
-        )
+        raise SpecValidationError([Problem("/model", "layers_unknown", expected, spec.model.kind)])
     rows = {row.path: row for table in report.tables for row in table.layers if row.half}
     if len(rows) > MAX_LAYERS:
         expected = f"at most {MAX_LAYERS} layers in 16 bit; set the others to float32 by overrides"

@@ -1,7 +1,7 @@
 """Find a small part of a list that is enough, with few trials.
 
-Source: the prefix search of QuickXplain (Junker, AAAI 2004); delta debugging (Zeller and Hildebrandt,
-IEEE TSE 28(2), 2002) answers the same question with O(n²) trials in the worst case.
+Source: the prefix search of QuickXplain (Junker, AAAI 2004); delta debugging (Zeller and
+Hildebrandt, IEEE TSE 28(2), 2002) answers the same question with O(n²) trials in the worst case.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +18,8 @@ def minimal_set(
 ) -> list[Item]:
     """A part of the candidates that is enough, and of which none can be left out.
 
-    This holds if more is never worse: whatever contains a part that is enough, is enough. The result
-    was tried in any case.
+    This holds if more is never worse: whatever contains a part that is enough, is enough. In any
+    case the result was tried.
 
     Args:
         candidates: All of them together are enough, which is not tried.
@@ -48,7 +48,7 @@ def minimal_set(
 
 
 def _shortest_prefix(passes: Callable[[int], bool], size: int, *, double: bool) -> int:
-    """The length of the shortest prefix that passes; that of `size` does, the empty one does not."""
+    """The length of the shortest prefix that passes; that of `size` does, an empty one does not."""
     too_short, step = 0, 1
     while double and too_short + step < size:
         if passes(too_short + step):
