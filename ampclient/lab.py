@@ -14,7 +14,7 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient.spec_input import SpecSource, spec_document
 from ampcore.api.studies import Estimate, Study, StudyFields
 
-Kind = Literal["precision", "capacity"]
+Kind = Literal["precision", "capacity", "bisect"]
 POLL_S: Final = 1.0
 UNFINISHED: Final = ("running", "stopping")
 
@@ -94,6 +94,44 @@ class BaseLab:
         given: dict[str, Any] = {"policies": policies and list(policies), "steps": steps}
         given |= {"max_batch": max_batch, "resolution": resolution}
         study = _study("capacity", spec, name, _known(given))
+        return await self._create(study, idempotency_key, options)
+
+    @operation
+    async def bisect(
+        self,
+        spec: SpecSource,
+        *,
+        policy: str = "mixed_float16",
+        seeds: int = 3,
+        steps: int | None = 200,
+        metric: str | None = None,
+        margin: float | None = None,
+        skipped_share: float | None = None,
+        name: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Study:
+        """Ask which layers need float32 under a policy, and get the overrides.
+
+        Args:
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            policy: The policy that overflows, or is less accurate than float32.
+            seeds: The seeds of float32, at least 2, for the noise band.
+            steps: The steps of each job; None: as in the spec.
+            metric: As in `precision`.
+            margin: A difference of at most this does not matter, in the unit of the metric.
+            skipped_share: A job that skips a larger share of its steps fails; by default 0.1.
+            name: The name of the study; by default that of the spec.
+            idempotency_key: The same key and arguments return the same study.
+            **options: Of the request.
+
+        Raises:
+            InvalidSpec, InvalidRequest: The spec or the options are invalid, or the layers of the
+                model are not known before it is built.
+        """
+        given: dict[str, Any] = {"policy": policy, "seeds": seeds, "metric": metric}
+        given |= {"margin": margin, "skipped_share": skipped_share}
+        study = _study("bisect", spec, name, {**_known(given), "steps": steps})
         return await self._create(study, idempotency_key, options)
 
     @operation

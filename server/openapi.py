@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampcore.api.problems import Problem, ProblemDetail
-from ampcore.api.studies import CapacityStudy, PrecisionStudy
+from ampcore.api.studies import BisectStudy, CapacityStudy, PrecisionStudy
 from ampcore.spec import JobSpec
 from ampcore.spec.tracked import TrackedSpec
 from server.access.auth_middleware import PUBLIC_PATHS
@@ -107,7 +107,7 @@ EXTEND_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
     }
 }
-STUDIES: Final = (PrecisionStudy, CapacityStudy)
+STUDIES: Final = (PrecisionStudy, CapacityStudy, BisectStudy)
 STUDY_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,

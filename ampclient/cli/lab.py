@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ampcore.api.studies import Study
 
 group = typer.Typer(
-    help="Ask a question of several jobs: which policy, how large a batch.", no_args_is_help=True
+    help="Ask a question of several jobs: which policy, which layers, how large a batch.",
+    no_args_is_help=True,
 )
 
 PolicyNames = Annotated[
@@ -108,6 +109,44 @@ def capacity(
     options = _known(given | {"resolution": resolution})
     document = parse_spec_file(file.read(), assignments or ())
     study = _Request("capacity", document, options, name, key)
+    study.run(context, dry_run=dry_run, wait=wait, as_json=as_json)
+
+
+@group.command()
+def bisect(
+    context: typer.Context,
+    file: SpecFile,
+    *,
+    policy: Annotated[
+        str, typer.Option(help="The policy that overflows, or is less accurate.")
+    ] = "mixed_float16",
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds of float32, for the noise band.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each job.")] = 200,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Metric to compare, for example val_loss.", show_default=False),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Difference that does not matter, in the metric's unit.", show_default=False
+        ),
+    ] = None,
+    skipped_share: Annotated[
+        float, typer.Option(min=0, max=1, help="A job that skips more of its steps fails.")
+    ] = 0.1,
+    assignments: Assignments = None,
+    name: Name = None,
+    key: IdempotencyKey = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find out which layers need float32 under a policy, and print the overrides."""
+    given = {"policy": policy, "seeds": seeds, "steps": steps, "metric": metric}
+    options = _known(given | {"margin": margin, "skipped_share": skipped_share})
+    document = parse_spec_file(file.read(), assignments or ())
+    study = _Request("bisect", document, options, name, key)
     study.run(context, dry_run=dry_run, wait=wait, as_json=as_json)
 
 

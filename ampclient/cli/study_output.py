@@ -1,5 +1,6 @@
 """Prints studies, their answers and their estimates."""
 
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ import typer
 from ampclient import formats
 from ampclient.cli.output import ago, print_fields, print_table
 from ampclient.formats import UNKNOWN
-from ampcore.api.studies import CapacityAnswer, PrecisionAnswer
+from ampcore.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer
+from ampcore.spec.precision import ROLES
 
 if TYPE_CHECKING:
     from ampclient.terminal_table import Row
@@ -52,6 +54,8 @@ def print_study(study: "Study") -> None:
             _print_precision(study.answer)
         case CapacityAnswer():
             _print_capacity(study.answer)
+        case BisectAnswer():
+            _print_bisect(study.answer)
         case _:
             _print_jobs(study)
 
@@ -101,6 +105,32 @@ def _precision_row(one: "PolicyAnswer") -> "Row":
         UNKNOWN if one.largest_batch is None else f"{one.largest_batch:,}",
         formats.percent(one.skipped_share),
     )
+
+
+def _print_bisect(answer: BisectAnswer) -> None:
+    from ampclient.terminal_table import TableColumn
+
+    if answer.layers:
+        columns = (
+            TableColumn("LAYER", min_width=12, wraps=True),
+            TableColumn("KIND"),
+            TableColumn("IN FLOAT32", wraps=True),
+            TableColumn("EVIDENCE", min_width=20, wraps=True),
+            TableColumn("JOB"),
+        )
+        rows = [
+            (
+                formats.printable(one.path),
+                formats.printable(one.kind),
+                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "all",
+                formats.printable(one.explanation),
+                one.job,
+            )
+            for one in answer.layers
+        ]
+        print_table(columns, rows)
+        typer.echo(f"\nprecision.overrides: {json.dumps(answer.overrides)}")
+    typer.echo(f"\n{formats.printable(answer.summary)}")
 
 
 def _print_capacity(answer: CapacityAnswer) -> None:

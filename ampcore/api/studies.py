@@ -65,6 +65,27 @@ class CapacityOptions(StudyOptions):
     )
 
 
+class BisectOptions(StudyOptions):
+    """How a study finds the layers that need float32 under a policy."""
+
+    policy: Policy = Field(
+        default="mixed_float16", description="The policy that fails, or may fail."
+    )
+    seeds: Seeds = Field(default=3, description="The seeds of float32, for the noise band.")
+    steps: int | None = Field(
+        default=200, ge=1, le=2**53, description="Steps of each job; null: as in the spec."
+    )
+    metric: MetricName | None = Field(
+        default=None, description="The metric to compare, as in a study of precision."
+    )
+    margin: float | None = Field(
+        default=None, ge=0, description="The noise band is at least this wide, on each side."
+    )
+    skipped_share: float = Field(
+        default=0.1, ge=0, le=1, description="A job that skips a larger share of its steps fails."
+    )
+
+
 class PrecisionStudy(StudyOptions):
     """Asks which policy is as accurate as float32, and how much faster."""
 
@@ -83,7 +104,17 @@ class CapacityStudy(StudyOptions):
     options: CapacityOptions = CapacityOptions()
 
 
-StudyRequest = Annotated[PrecisionStudy | CapacityStudy, Field(discriminator="kind")]
+class BisectStudy(StudyOptions):
+    """Asks which layers need float32 under a policy."""
+
+    kind: Literal["bisect"]
+    spec: dict[str, Any] = Field(description="The job spec.")
+    name: str | None = Field(default=None, min_length=1, max_length=200)
+    options: BisectOptions = BisectOptions()
+
+
+AnyStudy = PrecisionStudy | CapacityStudy | BisectStudy
+StudyRequest = Annotated[AnyStudy, Field(discriminator="kind")]
 """The body of POST /studies."""
 
 
@@ -180,7 +211,50 @@ class CapacityAnswer(ApiModel):
     policies: list[PolicyCapacity]
 
 
-Answer = Annotated[PrecisionAnswer | CapacityAnswer, Field(discriminator="kind")]
+class NeededLayer(ApiModel):
+    """A layer that needs float32."""
+
+    path: str
+    kind: str = Field(description="The name of its Keras class.")
+    roles: list[str] = Field(
+        description="Its matrix products that need float32: `forward`, `input_gradient`, "
+        "`weight_gradient`. All three: the whole layer."
+    )
+    explanation: str = Field(description="What happens without it.")
+    job: str = Field(description="The id of the job that shows it.")
+
+
+class BisectTrial(ApiModel):
+    """A job with some layers in float32."""
+
+    float32: list[str] = Field(description="The paths of the layers, with the product if not all.")
+    passes: bool
+    explanation: str
+    job: str
+
+
+class BisectAnswer(ApiModel):
+    """The answer of a study that bisects."""
+
+    kind: Literal["bisect"] = "bisect"
+    summary: str
+    policy: str
+    metric: str
+    higher_is_better: bool
+    noise: Noise
+    candidates: int = Field(description="The layers that the policy computes in 16 bit.")
+    layers: list[NeededLayer] = Field(description="Those that need float32, in their order.")
+    overrides: list[JsonObject] = Field(
+        description="For `precision.overrides`; a job with them passes."
+    )
+    trials: list[BisectTrial] = Field(description="In the order of the search.")
+    jobs: list[str] = Field(
+        description="The jobs that every search needs: float32 by seed, then the policy alone."
+    )
+    write: JsonObject = Field(description="The section to write into the spec.")
+
+
+Answer = Annotated[PrecisionAnswer | CapacityAnswer | BisectAnswer, Field(discriminator="kind")]
 
 
 class StudyJob(ApiModel):

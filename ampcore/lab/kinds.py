@@ -6,12 +6,16 @@ from pydantic import TypeAdapter
 
 from ampcore.api.studies import (
     Answer,
+    AnyStudy,
+    BisectOptions,
+    BisectStudy,
     CapacityOptions,
     CapacityStudy,
     PrecisionOptions,
     PrecisionStudy,
     StudyOptions,
 )
+from ampcore.lab.bisect import BisectKind
 from ampcore.lab.capacity import CapacityKind
 from ampcore.lab.plan import StudyKind
 from ampcore.lab.precision import PrecisionKind
@@ -19,13 +23,16 @@ from ampcore.lab.precision import PrecisionKind
 KINDS: Final[dict[str, StudyKind[Any]]] = {
     "precision": PrecisionKind(),
     "capacity": CapacityKind(),
+    "bisect": BisectKind(),
 }
 OPTIONS: Final[dict[str, type[StudyOptions]]] = {
     "precision": PrecisionOptions,
     "capacity": CapacityOptions,
+    "bisect": BisectOptions,
 }
-REQUESTS: Final[dict[str, type[PrecisionStudy | CapacityStudy]]] = {
+REQUESTS: Final[dict[str, type[AnyStudy]]] = {
     "precision": PrecisionStudy,
     "capacity": CapacityStudy,
+    "bisect": BisectStudy,
 }
 ANSWER: Final[TypeAdapter[Answer]] = TypeAdapter(Answer)

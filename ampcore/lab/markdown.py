@@ -5,15 +5,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ampcore.api.studies import (
+    BisectAnswer,
+    BisectTrial,
     CapacityAnswer,
     PolicyAnswer,
     PolicyCapacity,
     PrecisionAnswer,
     Study,
 )
+from ampcore.spec.precision import ROLES
 
 MISSING: Final = "–"
 MIB: Final = 2**20
+MAX_PATHS: Final = 4
+"""More layers of a trial are counted."""
 
 
 def study_markdown(study: Study) -> str:
@@ -24,6 +29,8 @@ def study_markdown(study: Study) -> str:
             lines += _precision(study.answer)
         case CapacityAnswer():
             lines += _capacity(study.answer)
+        case BisectAnswer():
+            lines += _bisect(study.answer)
     return "\n".join(lines) + "\n"
 
 
@@ -64,6 +71,48 @@ def _precision_row(one: PolicyAnswer) -> list[str]:
         _mebibytes(one.memory),
         batch + source,
         MISSING if one.skipped_share is None else f"{100 * one.skipped_share:.2g} %",
+    ]
+
+
+def _bisect(answer: BisectAnswer) -> Iterable[str]:
+    yield from (f"**{answer.summary}**", "")
+    if answer.layers:
+        rows = [
+            [
+                f"`{one.path}`",
+                one.kind,
+                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "all",
+                one.explanation,
+                f"`{one.job}`",
+            ]
+            for one in answer.layers
+        ]
+        yield from _table(("layer", "kind", "in float32", "evidence", "job"), rows)
+        yield from ("", "Write into the spec:", "", "```json")
+        yield json.dumps(answer.write, indent=2)
+        yield from ("```", "")
+    better = "higher" if answer.higher_is_better else "lower"
+    yield from (
+        f"Metric: `{answer.metric}` ({better} is better). Noise band of float32: "
+        f"±{answer.noise.half_width:.4g}. Jobs of float32, and of the policy alone: "
+        f"{_jobs(answer.jobs)}.",
+        "",
+    )
+    yield from _table(
+        ("trial", "in float32", "passes", "result", "job"),
+        [_trial_row(number, one) for number, one in enumerate(answer.trials, start=1)],
+    )
+
+
+def _trial_row(number: int, one: BisectTrial) -> list[str]:
+    paths = ", ".join(f"`{path}`" for path in one.float32[:MAX_PATHS]) or "none"
+    more = len(one.float32) - MAX_PATHS
+    return [
+        str(number),
+        paths + (f" and {more} more" if more > 0 else ""),
+        "yes" if one.passes else "no",
+        one.explanation,
+        f"`{one.job}`",
     ]
 
 

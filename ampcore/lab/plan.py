@@ -16,6 +16,8 @@ KEY_LABEL: Final = "study_job"
 
 OUT_OF_MEMORY: Final = (Reason.OUT_OF_MEMORY, Reason.RESOURCE_LIMIT)
 """The reasons of jobs that needed more memory than there was."""
+DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
+"""The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
 
 Options = TypeVar("Options", bound=StudyOptions)
 

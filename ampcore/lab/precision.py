@@ -13,17 +13,13 @@ from typing import Any, Final, cast
 
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer, PrecisionOptions
 from ampcore.lab.memory_model import memory_model
+from ampcore.lab.metric import baseline_metric
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
-from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
-from ampcore.spec import Reason
 from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.metrics import better
 from ampcore.spec.text import plural
 
-PREFERRED_METRICS: Final = ("val_accuracy", "val_loss")
-DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
-"""The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
 MIN_PAIRS: Final = 2
 
 
@@ -53,7 +49,9 @@ class PrecisionKind:
             for seed in seeds
             if results[_key(FLOAT32, seed)].succeeded
         }
-        metric, is_higher_better = _metric(question, list(baseline.values()))
+        metric, is_higher_better = baseline_metric(
+            question.spec, question.options.metric, list(baseline.values())
+        )
         values = {
             seed: result.metrics[metric]
             for seed, result in baseline.items()
@@ -93,28 +91,6 @@ def _changes(question: Question[PrecisionOptions], policy: str, seed: int) -> di
     if question.options.steps is not None:
         changes["train.steps"] = question.options.steps
     return changes
-
-
-def _metric(
-    question: Question[PrecisionOptions], baseline: Sequence[JobResult]
-) -> tuple[str, bool]:
-    """The metric, and whether higher values of it are better. Raises NoAnswer."""
-    best = question.spec.train.best
-    reported = set.intersection(*(set(one.metrics) for one in baseline)) if baseline else set()
-    default = best.metric if best is not None else None
-    found = next((name for name in PREFERRED_METRICS if name in reported), PREFERRED_METRICS[-1])
-    metric = question.options.metric or default or found
-    if baseline and metric not in reported:
-        names = ", ".join(sorted(reported)) or "none"
-        raise NoAnswer(f"The jobs report no finite {metric}; they report: {names}.")
-    mode = best.mode if best is not None and best.metric == metric else "auto"
-    direction = mode if mode != "auto" else better(metric.removeprefix("val_"))
-    if direction is None:
-        raise NoAnswer(
-            f"{metric} does not say whether lower or higher is better: set train.best to "
-            "{metric: …, mode: min} or max."
-        )
-    return metric, direction == "max"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ampcore.api.studies import CapacityStudy, PrecisionStudy
+from ampcore.api.studies import AnyStudy
 from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
 from ampcore.lab.plan import Question
 from ampcore.spec import JobSpec, Problem, SpecValidationError
@@ -17,7 +17,7 @@ from server.errors import RequestInvalid
 from store import studies, tables, workers
 
 
-def parse_request(document: Any) -> PrecisionStudy | CapacityStudy:
+def parse_request(document: Any) -> AnyStudy:
     """The request in the body of POST /studies; its spec is not checked yet.
 
     Raises RequestInvalid with every mistake.
@@ -49,7 +49,7 @@ def in_spec(error: SpecValidationError) -> SpecValidationError:
 
 
 def make_question(
-    session: Session, request: PrecisionStudy | CapacityStudy, spec: JobSpec, project: str
+    session: Session, request: AnyStudy, spec: JobSpec, project: str
 ) -> Question[Any]:
     """The question of a request whose valid spec is `spec`, its dataset pinned."""
     document = dict(request.spec)

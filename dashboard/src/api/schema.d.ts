@@ -218,6 +218,77 @@ export interface components {
             };
         };
         /**
+         * BisectAnswer
+         * @description The answer of a study that bisects.
+         */
+        BisectAnswer: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "bisect";
+            /** Summary */
+            summary: string;
+            /** Policy */
+            policy: string;
+            /** Metric */
+            metric: string;
+            /** Higher Is Better */
+            higher_is_better: boolean;
+            noise: components["schemas"]["Noise"];
+            /**
+             * Candidates
+             * @description The layers that the policy computes in 16 bit.
+             */
+            candidates: number;
+            /**
+             * Layers
+             * @description Those that need float32, in their order.
+             */
+            layers: components["schemas"]["NeededLayer"][];
+            /**
+             * Overrides
+             * @description For `precision.overrides`; a job with them passes.
+             */
+            overrides: {
+                [key: string]: unknown;
+            }[];
+            /**
+             * Trials
+             * @description In the order of the search.
+             */
+            trials: components["schemas"]["BisectTrial"][];
+            /**
+             * Jobs
+             * @description The jobs that every search needs: float32 by seed, then the policy alone.
+             */
+            jobs: string[];
+            /**
+             * Write
+             * @description The section to write into the spec.
+             */
+            write: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * BisectTrial
+         * @description A job with some layers in float32.
+         */
+        BisectTrial: {
+            /**
+             * Float32
+             * @description The paths of the layers, with the product if not all.
+             */
+            float32: string[];
+            /** Passes */
+            passes: boolean;
+            /** Explanation */
+            explanation: string;
+            /** Job */
+            job: string;
+        };
+        /**
          * BundledFile
          * @description A file in a bundle.
          */
@@ -1385,6 +1456,34 @@ export interface components {
             state: string;
         };
         /**
+         * NeededLayer
+         * @description A layer that needs float32.
+         */
+        NeededLayer: {
+            /** Path */
+            path: string;
+            /**
+             * Kind
+             * @description The name of its Keras class.
+             */
+            kind: string;
+            /**
+             * Roles
+             * @description Its matrix products that need float32: `forward`, `input_gradient`, `weight_gradient`. All three: the whole layer.
+             */
+            roles: string[];
+            /**
+             * Explanation
+             * @description What happens without it.
+             */
+            explanation: string;
+            /**
+             * Job
+             * @description The id of the job that shows it.
+             */
+            job: string;
+        };
+        /**
          * Noise
          * @description How far the results of float32 lie apart when only the seed changes.
          */
@@ -2162,7 +2261,7 @@ export interface components {
              * Answer
              * @description null until it has succeeded.
              */
-            answer: (components["schemas"]["PrecisionAnswer"] | components["schemas"]["CapacityAnswer"]) | null;
+            answer: (components["schemas"]["PrecisionAnswer"] | components["schemas"]["CapacityAnswer"] | components["schemas"]["BisectAnswer"]) | null;
         };
         /**
          * StudyFields
@@ -5689,6 +5788,83 @@ export interface components {
              *     }
              */
             options: components["schemas"]["CapacityOptions"];
+        };
+        /**
+         * BisectOptions
+         * @description How a study finds the layers that need float32 under a policy.
+         */
+        BisectOptions: {
+            /**
+             * Policy
+             * @description The policy that fails, or may fail.
+             * @default mixed_float16
+             * @enum {string}
+             */
+            policy: "float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto";
+            /**
+             * Seeds
+             * @description The seeds of float32, for the noise band.
+             * @default 3
+             */
+            seeds: number;
+            /**
+             * Steps
+             * @description Steps of each job; null: as in the spec.
+             * @default 200
+             */
+            steps: number | null;
+            /**
+             * Metric
+             * @description The metric to compare, as in a study of precision.
+             * @default null
+             */
+            metric: string | null;
+            /**
+             * Margin
+             * @description The noise band is at least this wide, on each side.
+             * @default null
+             */
+            margin: number | null;
+            /**
+             * Skipped Share
+             * @description A job that skips a larger share of its steps fails.
+             * @default 0.1
+             */
+            skipped_share: number;
+        };
+        /**
+         * BisectStudy
+         * @description Asks which layers need float32 under a policy.
+         */
+        BisectStudy: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "bisect";
+            /**
+             * Spec
+             * @description The job spec.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
+            /**
+             * Name
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @default {
+             *       "policy": "mixed_float16",
+             *       "seeds": 3,
+             *       "steps": 200,
+             *       "metric": null,
+             *       "margin": null,
+             *       "skipped_share": 0.1
+             *     }
+             */
+            options: components["schemas"]["BisectOptions"];
         };
     };
     responses: never;

@@ -43,6 +43,7 @@ export type StudyPage = Schemas["StudyPage"];
 export type StudyJob = Schemas["StudyJob"];
 export type PrecisionAnswer = Schemas["PrecisionAnswer"];
 export type PolicyAnswer = Schemas["PolicyAnswer"];
+export type BisectAnswer = Schemas["BisectAnswer"];
 export type CapacityAnswer = Schemas["CapacityAnswer"];
 export type Summary = Schemas["Summary"];
 export type Token = Schemas["Token"];

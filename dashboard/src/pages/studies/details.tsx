@@ -9,12 +9,14 @@ import { ConfirmButton } from "../../components/buttons.tsx";
 import { LoadState } from "../../components/load-state.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { dateTime, integer, percent } from "../../display/format.ts";
+import { BisectResult } from "./bisect.tsx";
 import { CapacityResult } from "./capacity.tsx";
 import { PrecisionResult } from "./precision.tsx";
 
 const QUESTIONS: Readonly<Record<string, string>> = {
   precision: "Which policy is as accurate as float32, and how much faster is it?",
   capacity: "How large may the batch be, and where does a larger one gain no speed?",
+  bisect: "Which layers need float32?",
 };
 
 export function StudyDetails({ id }: { id: string }) {
@@ -40,6 +42,7 @@ function Loaded({ study, onDone }: { study: Study; onDone: () => void }) {
       {study.message && <p class={`callout ${study.state === "failed" ? "error" : "info"}`}>{study.message}</p>}
       {study.finished_at === null && <StudyProgress study={study} />}
       {study.answer?.kind === "precision" && <PrecisionResult answer={study.answer} />}
+      {study.answer?.kind === "bisect" && <BisectResult answer={study.answer} />}
       {study.answer?.kind === "capacity" && <CapacityResult answer={study.answer} />}
       <h2>Jobs</h2>
       <JobTable jobs={study.jobs} />

@@ -82,7 +82,7 @@ function JobLinks({ ids }: { ids: readonly string[] }) {
   );
 }
 
-function SpecSections({ sections }: { sections: Record<string, unknown> }) {
+export function SpecSections({ sections }: { sections: Record<string, unknown> }) {
   const text = JSON.stringify(sections, null, 2);
   return (
     <section class="card stack" aria-label="Write into the spec">

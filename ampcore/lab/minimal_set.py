@@ -1,0 +1,77 @@
+"""Find a small part of a list that is enough, with few trials.
+
+Source: the prefix search of QuickXplain (Junker, AAAI 2004); delta debugging (Zeller and
+Hildebrandt, IEEE TSE 28(2), 2002) answers the same question with O(n²) trials in the worst case.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def minimal_set(
+    candidates: Sequence[Item],
+    is_enough: Callable[[Sequence[Item]], bool],
+    *,
+    likely_first: bool = False,
+) -> list[Item]:
+    """A part of the candidates that is enough, and of which none can be left out.
+
+    This holds if more is never worse: whatever contains a part that is enough, is enough. In any
+    case the result was tried.
+
+    Args:
+        candidates: All of them together are enough, which is not tried.
+        is_enough: A trial of some candidates, in their order. It is not called twice with the same.
+        likely_first: Whether those that are probably needed come first. Then the lengths of the
+            first prefixes double (exponential search: Bentley and Yao, 1976), which takes fewer
+            trials if that is true, and up to twice as many if not.
+
+    Returns:
+        k of the n candidates, in their order, after at most k (log2 n + 2) + 1 trials.
+    """
+    found: list[int] = []
+    known = {tuple(range(len(candidates))): True}
+
+    def passes(size: int) -> bool:
+        tried = tuple(sorted({*found, *range(size)}))
+        if tried not in known:
+            known[tried] = is_enough([candidates[index] for index in tried])
+        return known[tried]
+
+    end = len(candidates)
+    while not passes(0):
+        end = _shortest_prefix(passes, end, double=likely_first) - 1
+        found.append(end)
+    return [candidates[index] for index in sorted(found)]
+
+
+def _shortest_prefix(passes: Callable[[int], bool], size: int, *, double: bool) -> int:
+    """The length of the shortest prefix that passes; that of `size` does, an empty one does not."""
+    too_short, step = 0, 1
+    while double and too_short + step < size:
+        if passes(too_short + step):
+            size = too_short + step
+            break
+        too_short += step
+        step *= 2
+    while size - too_short > 1:
+        middle = (too_short + size) // 2
+        if passes(middle):
+            size = middle
+        else:
+            too_short = middle
+    return size
+
+
+def without_unneeded(
+    items: Sequence[Item], is_enough: Callable[[Sequence[Item]], bool]
+) -> list[Item]:
+    """Leave out one item after the other if the rest is enough; one trial for each item."""
+    kept = list(items)
+    for item in items:
+        rest = [one for one in kept if one is not item]
+        if is_enough(rest):
+            kept = rest
+    return kept

@@ -1,0 +1,165 @@
+"""The search for the layers that need float32, on results that follow from planted faults."""
+
+import re
+
+import pytest
+
+from ampcore.api.studies import BisectOptions
+from ampcore.lab.bisect import BisectKind
+from ampcore.lab.plan import JobResult, NoAnswer, Question
+from ampcore.spec import JobSpec, Reason, SpecValidationError, State
+from ampcore.spec.layer_dtypes import LayerInfo, layer_dtypes
+from ampcore.spec.precision import ROLES
+
+LAYERS = 40
+"""In 16 bit: the dense layers, and the one that flattens the images."""
+SPEC = {
+    "model": {"kind": "mlp", "hidden": [8] * (LAYERS - 1)},
+    "data": {"kind": "digits", "batch_size": 64},
+    "train": {"seed": 4},
+}
+BAND = {4: 0.90, 5: 0.91, 6: 0.89}
+
+
+class Planted:
+    """Ends each job as training would if some layers need float32 in some of their products."""
+
+    def __init__(self, needed=(), *, roles=ROLES, skips=True, options=None, spec=SPEC):
+        self.needed, self.roles, self.skips = needed, roles, skips
+        self.question = Question(spec, BisectOptions(**(options or {})), ("mixed_float16",))
+        self.results = {}
+        self.rounds = 0
+
+    def run(self):
+        kind = BisectKind()
+        while new := self.waiting(kind):
+            self.rounds += 1
+            for job in new:
+                spec = JobSpec.parse(job.document(self.question, "s"))
+                self.results[job.key] = self.end(job.key, spec)
+        return kind.answer(self.question, self.results)
+
+    def waiting(self, kind):
+        planned = kind.jobs(self.question, self.results)
+        return [job for job in planned if job.key not in self.results]
+
+    def end(self, key, spec):
+        value = BAND[spec.train.seed]
+        if spec.precision.policy == "float32" or all(map(self.is_cured(spec), self.needed)):
+            return result(key, value)
+        if self.skips:
+            return result(key, value, skipped=1.0)
+        return result(key, value - 0.1)
+
+    def is_cured(self, spec):
+        def cured(path):
+            info = LayerInfo(path, "Dense")
+            products = layer_dtypes(spec.precision, "mixed_float16", info, ()).products
+            whole = layer_dtypes(spec.precision, "mixed_float16", info, ()).compute_dtype
+            if products is None:
+                return whole == "float32"
+            return all(getattr(products, role) == "float32" for role in self.roles)
+
+        return cured
+
+
+def result(key, value, skipped=0.0):
+    return JobResult(
+        f"job-{key}",
+        State.SUCCEEDED,
+        metrics={"val_accuracy": value},
+        summary={"skipped_share": skipped},
+    )
+
+
+def layers(answer):
+    return [one.path for one in answer.layers]
+
+
+@pytest.mark.parametrize("skips", [True, False], ids=["overflow", "worse"])
+def test_two_bad_layers_of_forty_are_found_in_at_most_25_jobs(skips):
+    planted = Planted(["dense_7", "dense_30"], skips=skips)
+    answer = planted.run()
+    assert layers(answer) == ["dense_7", "dense_30"]
+    assert answer.candidates == LAYERS
+    assert len(planted.results) <= 25
+    spec = JobSpec.parse({**SPEC, **answer.write})
+    assert all(map(planted.is_cured(spec), planted.needed))
+    assert [one.dtype for one in spec.precision.overrides] == ["float32", "float32"]
+    for one in answer.layers:
+        assert one.roles == list(ROLES)
+        shown = next(trial for trial in answer.trials if trial.job == one.job)
+        assert not shown.passes
+        assert ("skipped" in one.explanation) is skips
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_the_products_that_need_it_are_in_float32(role):
+    answer = Planted(["dense_7", "dense_30"], roles=[role]).run()
+    assert layers(answer) == ["dense_7", "dense_30"]
+    assert [one.roles for one in answer.layers] == [[role], [role]]
+    assert [one["roles"] for one in answer.overrides] == [[role], [role]]
+    assert answer.trials[-1].passes or any(
+        trial.passes and len(trial.float32) == 2 for trial in answer.trials
+    )
+
+
+def test_a_policy_that_is_as_accurate_needs_no_layer():
+    planted = Planted()
+    answer = planted.run()
+    assert layers(answer) == answer.overrides == []
+    assert "needs no layer in float32" in answer.summary
+    assert len(planted.results) == 4
+    assert planted.rounds == 1
+
+
+def test_overrides_of_the_spec_stay():
+    given = [{"layers": "dense_1$", "dtype": "bfloat16"}]
+    spec = {**SPEC, "precision": {"policy": "mixed_float16", "overrides": given}}
+    answer = Planted(["dense_7"], spec=spec).run()
+    parsed = JobSpec.parse({**SPEC, **answer.write}).precision.overrides
+    assert [one.layers for one in parsed] == ["dense_1$", r"^dense_7(/|$)"]
+
+
+def test_a_policy_that_fails_with_all_layers_in_float32_has_no_answer():
+    with pytest.raises(NoAnswer, match=r"fails even with all of its 40 layers in float32: 100 %"):
+        Planted(["no such layer"]).run()
+
+
+def test_a_bad_learning_rate_is_not_blamed_on_a_layer():
+    planted = Planted(["dense_7"])
+    planted.end = lambda key, spec: JobResult("x", State.FAILED, reason=Reason.NON_FINITE_LOSS)
+    with pytest.raises(NoAnswer, match=r"Float32 itself does not train .* No override can help"):
+        planted.run()
+
+
+def test_a_job_that_fails_for_another_reason_has_no_answer():
+    planted = Planted(["dense_7"])
+    end = planted.end
+
+    def killed(key, spec):
+        if key.endswith("/0-19"):
+            return JobResult("x", State.FAILED, reason=Reason.OUT_OF_MEMORY, message="of memory")
+        return end(key, spec)
+
+    planted.end = killed
+    with pytest.raises(NoAnswer, match=r"Job x is failed \(out_of_memory\): of memory"):
+        planted.run()
+
+
+def test_layers_that_are_not_known_yet_are_an_error_at_the_creation():
+    bundle = {**SPEC, "model": {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "a:b"}}
+    question = Question(bundle, BisectOptions(), ("mixed_float16",))
+    with pytest.raises(SpecValidationError) as raised:
+        BisectKind().jobs(question, {})
+    (problem,) = raised.value.problems
+    assert (problem.pointer, problem.code) == ("/model", "layers_unknown")
+
+
+def test_keys_are_short_and_say_which_layers():
+    planted = Planted(["dense_7", "dense_30"])
+    planted.run()
+    keys = [key for key in planted.results if key.startswith("float32-in/")]
+    assert "float32-in/none" in keys
+    assert f"float32-in/0-{LAYERS - 1}" in keys
+    assert all(re.fullmatch(r"float32-in/\S{1,80}", key) for key in keys)
