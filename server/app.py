@@ -46,6 +46,7 @@ from server.routes import (
     docs,
     evaluations,
     events,
+    explanations,
     files,
     health,
     jobs,
@@ -179,7 +180,7 @@ def _router() -> APIRouter:
     # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, runs, attempts, steps, evaluations, events, workers, catalog, health):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (logs, stream, artifacts, uploads, datasets, files, compare):
+    for module in (explanations, logs, stream, artifacts, uploads, datasets, files, compare):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

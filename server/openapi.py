@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from ampcore.api.explanations import ExplanationRequest
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.spec import JobSpec
@@ -103,6 +104,15 @@ EXTEND_BODY: Final[dict[str, Any]] = {
         "required": True,
         "description": "How much longer to train.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
+    }
+}
+EXPLANATION_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "The step to explain.",
+        "content": {
+            "application/json": {"schema": {"$ref": REF.format(model="ExplanationRequest")}}
+        },
     }
 }
 TEXT: Final = {"type": "string"}
@@ -225,7 +235,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
-        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, Problem, ProblemDetail),
+        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ExplanationRequest),
+        *(Problem, ProblemDetail),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

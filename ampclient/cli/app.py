@@ -13,6 +13,7 @@ from ampclient.cli import (
     compare,
     datasets,
     evaluations,
+    explain,
     export,
     job_actions,
     jobs,
@@ -60,6 +61,7 @@ for command in (
     job_actions.retry,
     job_actions.clone,
     job_actions.extend,
+    explain.explain,
     job_actions.edit,
     job_actions.delete,
 ):

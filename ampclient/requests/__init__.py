@@ -13,6 +13,12 @@ from ampclient.requests.datasets import (
     list_datasets,
     start_upload,
 )
+from ampclient.requests.explanations import (
+    explain_step,
+    get_explanation,
+    get_explanation_cost,
+    list_explanations,
+)
 from ampclient.requests.files import get_file, get_file_content, put_file
 from ampclient.requests.jobs import (
     JOBS_PER_PAGE,
@@ -91,6 +97,7 @@ __all__ = [
     "delete_job",
     "drain_worker",
     "edit_job",
+    "explain_step",
     "extend_job",
     "finish_run",
     "follow_logs",
@@ -100,6 +107,8 @@ __all__ = [
     "get_dataset_version",
     "get_evaluations",
     "get_events",
+    "get_explanation",
+    "get_explanation_cost",
     "get_file",
     "get_file_content",
     "get_job",
@@ -114,6 +123,7 @@ __all__ = [
     "list_audit",
     "list_dataset_versions",
     "list_datasets",
+    "list_explanations",
     "list_jobs",
     "list_kinds",
     "list_policies",

@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 from pydantic import ValidationError
 
+from ampcore.api.explanations import ExplanationRequest
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges, RequestModel
 from ampcore.spec.problems import from_pydantic
 from server.deps import DocumentDep, OptionalDocumentDep
@@ -25,6 +26,10 @@ async def _epochs(document: DocumentDep) -> int:
     return _parse(Extension, document).epochs
 
 
+async def _explained_step(document: DocumentDep) -> int:
+    return _parse(ExplanationRequest, document).step
+
+
 def _parse(model: type[R], document: Any) -> R:
     """Raises RequestInvalid with every mistake."""
     try:
@@ -39,3 +44,5 @@ CloneChangesDep = Annotated[dict[str, Any], Depends(_clone_changes)]
 """The value of each dotted path to change, from the body of POST /jobs/{job_id}/clone."""
 EpochsDep = Annotated[int, Depends(_epochs)]
 """The number of further epochs, from the body of POST /jobs/{job_id}/extend."""
+ExplainedStepDep = Annotated[int, Depends(_explained_step)]
+"""The step, from the body of POST /jobs/{job_id}/explanations."""

@@ -1,5 +1,6 @@
 """The page of a job: live updates, skipped steps, zooming."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,27 @@ def test_the_own_code_of_a_job_is_listed_and_downloaded(
         code.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename.endswith(".zip")
     job.cancel()
+
+
+def test_a_skipped_step_is_explained_from_its_marker_for_reading(
+    open_signed_in: Any, finished_jobs: Any, stack: Any, tmp_path: Path
+) -> None:
+    """The answer names the cause, and its evidence is shown in tables."""
+    _, skipping = finished_jobs
+    page = open_signed_in(f"#/jobs/{skipping.id}")
+    page.get_by_role("toolbar", name="Skipped steps").get_by_role("button").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Explain step 0").click()
+    expect(dialog).to_contain_text("0 steps are repeated first, from the first step")
+    dialog.get_by_role("button", name="Repeat and explain").click()
+    answer = dialog.locator(".explanation")
+    expect(answer).to_contain_text("due to the loss scale")
+    expect(answer).to_contain_text("every bit equal")
+    expect(answer.get_by_role("table", name="What was tried")).to_contain_text("as in the run")
+    expect(answer.locator("tr.marked")).to_have_count(1)
+    page.screenshot(path=os.environ.get("AMPCORE_PICTURE") or tmp_path / "answer.png")
+    [found] = skipping.explanations(step=0)
+    assert found.attribution == "loss_scale"
+    job = stack.client.jobs.wait([stack.client.jobs.get(found.job)], DEADLINE_S)[0]
+    assert job.answer()["values"]["loss_scale"] == 2.0**24
+    job.delete()
