@@ -21,6 +21,7 @@ CHANGEABLE_FIELDS: Final = (
     "labels",
     "runtime",
     "guard",
+    "diagnostics",
     "precision",
     "loss_scale",
     "train.epochs",

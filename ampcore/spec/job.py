@@ -15,7 +15,7 @@ from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import TaskSpec
-from ampcore.spec.training import Guard, Labels, Runtime, Train
+from ampcore.spec.training import Diagnostics, Guard, Labels, Runtime, Train
 from ampcore.spec.yaml_document import parse_yaml
 
 
@@ -52,6 +52,7 @@ class JobSpec(SpecModel):
     """For a model with several networks: the optimizer of each, by the network's name."""
     train: Train = Train()
     guard: Guard = Guard()
+    diagnostics: Diagnostics = Diagnostics()
     runtime: Runtime = Runtime()
     labels: Labels = Field(default_factory=dict)
     name: str = Field(default_factory=_default_name, min_length=1, max_length=200)

@@ -107,6 +107,7 @@ class Trainer:
         loss_scale: LossScaleArgument | None = None,
         train: Mapping[str, Any] | None = None,
         guard: Mapping[str, Any] | None = None,
+        diagnostics: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
         resume: bool = False,
@@ -158,6 +159,7 @@ class Trainer:
                 default of the policy.
             train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
             guard: The section `guard` of a spec.
+            diagnostics: The section `diagnostics` of a spec.
             runtime: `device` and `engine`, as in a spec.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
@@ -190,6 +192,7 @@ class Trainer:
                     **(train or {}),
                 },
                 "guard": dict(guard or {}),
+                "diagnostics": dict(diagnostics or {}),
                 "runtime": dict(runtime or {}),
             },
         )

@@ -524,7 +524,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "explanation" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "model_saved" | "explanation" | "warning";
         /**
          * Explanation
          * @description An explanation with its answer.
@@ -2669,6 +2669,17 @@ export interface components {
             augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
         };
         /**
+         * Diagnostics
+         * @description Checks that cost time, on request.
+         */
+        Diagnostics: {
+            /**
+             * Repeat Step Every
+             * @default null
+             */
+            repeat_step_every: number | null;
+        };
+        /**
          * Dice
          * @description 1 - the mean Dice coefficient of the classes in a batch (Milletari et al. 2016, V-Net).
          *
@@ -4734,6 +4745,12 @@ export interface components {
              *     }
              */
             guard: components["schemas"]["Guard"];
+            /**
+             * @default {
+             *       "repeat_step_every": null
+             *     }
+             */
+            diagnostics: components["schemas"]["Diagnostics"];
             /**
              * @default {
              *       "queue": null,

@@ -5,13 +5,13 @@ import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
   "state", "edited", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
-  "scale_growth", "loss_spike", "grad_norm_jump", "rollback", "float32_fallback", "epoch", "evaluation", "stopped_early", "checkpoint_saved",
+  "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "rollback", "float32_fallback", "epoch", "evaluation", "stopped_early", "checkpoint_saved",
   "scale_table", "model_saved", "explanation", "warning",
 ] as const;
 
 type Data = Record<string, unknown>;
 
-const STEP_MARKS: ReadonlySet<string> = new Set(["overflow", "loss_spike", "grad_norm_jump"]);
+const STEP_MARKS: ReadonlySet<string> = new Set(["overflow", "loss_spike", "grad_norm_jump", "not_reproducible"]);
 const STEP_WARNINGS: ReadonlySet<unknown> = new Set(["non_finite_loss", "non_finite_gradients"]);
 
 /** Whether the event says that its step is remarkable, so that it can be explained. */

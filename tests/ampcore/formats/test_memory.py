@@ -22,8 +22,8 @@ LARGE_MIB = 192
 EXACT_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_TRIM_THRESHOLD_": "1048576"}
 """Freed memory goes back to the system.
 
-Otherwise Arrow's own allocators, and the arenas of glibc's threads, keep as much again as the reader
-uses, more or less of it depending on how fast the threads run.
+Otherwise Arrow's own allocators, and the arenas of glibc's threads, keep as much again as the
+reader uses, more or less of it depending on how fast the threads run.
 """
 
 
