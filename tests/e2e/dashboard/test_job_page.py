@@ -1,6 +1,5 @@
 """The page of a job: live updates, skipped steps, zooming."""
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -235,7 +234,7 @@ def test_the_own_code_of_a_job_is_listed_and_downloaded(
 
 
 def test_a_skipped_step_is_explained_from_its_marker_for_reading(
-    open_signed_in: Any, finished_jobs: Any, stack: Any, tmp_path: Path
+    open_signed_in: Any, finished_jobs: Any, stack: Any
 ) -> None:
     """The answer names the cause, and its evidence is shown in tables."""
     _, skipping = finished_jobs
@@ -250,7 +249,6 @@ def test_a_skipped_step_is_explained_from_its_marker_for_reading(
     expect(answer).to_contain_text("every bit equal")
     expect(answer.get_by_role("table", name="What was tried")).to_contain_text("as in the run")
     expect(answer.locator("tr.marked")).to_have_count(1)
-    page.screenshot(path=os.environ.get("AMPCORE_PICTURE") or tmp_path / "answer.png")
     [found] = skipping.explanations(step=0)
     assert found.attribution == "loss_scale"
     job = stack.client.jobs.wait([stack.client.jobs.get(found.job)], DEADLINE_S)[0]
