@@ -118,6 +118,8 @@ def test_a_loss_scale_that_is_too_high_is_attributed_to_it_with_the_scale_that_f
     assert not own["finite_gradients"]
     assert any(row["finite_gradients"] for row in lower)
     assert found["finite_below"] < 2.0**24
+    assert found["sentence"].endswith("the gradients of these examples are finite.")
+    assert found["advice"].startswith("No action needed")
     first = [row for row in found["layers"] if row.get("is_first")]
     assert len(first) == 1
     assert first[0]["backward"]["inf"] + first[0]["backward"]["nan"] > 0
