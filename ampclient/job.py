@@ -141,6 +141,22 @@ class BaseJob(JobRecords, Generic[J]):
         return await self._send(requests.extend_job(self.id, epochs, key), **options)
 
     @operation
+    async def explain(
+        self,
+        step: int,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> J:
+        """Queue a new job that repeats a step of this one exactly, and says what it was due to.
+
+        Call `wait`, then `answer` on the new job. `explanation_cost` estimates the time before.
+        Raises Conflict if the job has not stored the step; see `client.jobs.submit` for the key.
+        """
+        key = idempotency_key or str(uuid4())
+        return await self._send(requests.explain_step(self.id, step, key), **options)
+
+    @operation
     async def edit(
         self,
         *,

@@ -19,6 +19,7 @@ from ampcore.api.artifacts import Artifact
 from ampcore.api.attempts import Attempt
 from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
+from ampcore.api.explanations import ExplanationCost, ListedExplanation
 from ampcore.api.initial_weights import LoadedWeights
 from ampcore.api.logs import LogEntry
 from ampcore.api.ranges import NumberFormatName, Ranges
@@ -45,6 +46,33 @@ class JobRecords(JobStream):
             events += page.items
             after, more = page.next, page.more and bool(page.items)
         return events
+
+    @operation
+    async def explanations(
+        self, *, step: int | None = None, **options: Unpack[RequestOptions]
+    ) -> list[ListedExplanation]:
+        """The newest explanations of this job's steps, or of one step; see `explain`."""
+        request = requests.list_explanations(self.id, step=step)
+        return await self._transport.send(request, **options)
+
+    @operation
+    async def explanation_cost(
+        self, step: int, **options: Unpack[RequestOptions]
+    ) -> ExplanationCost:
+        """What has to be repeated to explain a step. Raises Conflict if it is not stored."""
+        request = requests.get_explanation_cost(self.id, step)
+        return await self._transport.send(request, **options)
+
+    @operation
+    async def answer(self, **options: Unpack[RequestOptions]) -> dict[str, Any] | None:
+        """The answer of a job that explains a step; None without one, as before it has succeeded.
+
+        docs/reference/explanations.md describes its fields.
+        """
+        if self.explains is None:
+            return None
+        request = requests.get_explanation(self.explains, self.id)
+        return (await self._transport.send(request, **options)).answer
 
     @operation
     async def loaded_weights(self, **options: Unpack[RequestOptions]) -> LoadedWeights | None:

@@ -23,6 +23,8 @@ class JobView(JobFields):
     resolved_policy: str | None = None
     metrics: dict[str, Number] | None = None
     extends: str | None = None
+    explains: str | None = None
+    explain_step: int | None = None
     source: AnySource = Source.SUBMITTED
     loss_scale_mode: str | None = None
     examples_per_step: int | None = None

@@ -98,7 +98,7 @@ class RunProgress:
                 self._total = (event.step or 0) + 1
                 self._progress.update(self._task, total=self._total)
                 self._print(f"{self._name}: {event.data['message']}")
-            case EventType.LOSS_SPIKE | EventType.GRAD_NORM_JUMP:
+            case EventType.LOSS_SPIKE | EventType.GRAD_NORM_JUMP | EventType.NOT_REPRODUCIBLE:
                 self._print(f"{self._name}: step {event.step}: {event.data['message']}")
             case EventType.ROLLBACK | EventType.FLOAT32_FALLBACK:
                 self._print(f"{self._name}: {event.data['message']}")

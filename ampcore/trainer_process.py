@@ -118,10 +118,13 @@ def _train(
     """Train the job in a line of JSON and return the frame that ends it."""
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
+    from ampcore.train.explain_job import explain
 
     try:
         job = json.loads(line)
         frame_writer = _FrameWriter(frames, sandboxed=job.get("sandboxed", False))
+        if job.get("explain") is not None:
+            return explain(job, frame_writer, stop)
         trainer = Trainer(
             JobSpec.parse(job["spec"]),
             job["data_root"],
@@ -173,6 +176,7 @@ class _FrameWriter:
         self.scale_health: Callable[[], str | None] = lambda: None
 
     def block(self, block: StepBlock) -> None:
+        """Write a block of steps."""
         names = ("loss", "loss_scale", "grad_norm", "learning_rate")
         last = {name: float(block[name][-1]) for name in names}
         header = {
@@ -185,6 +189,7 @@ class _FrameWriter:
         write_frame(self._frames, Frame(FrameType.STEPS, header, self._encode(block)))
 
     def event(self, event: Event) -> None:
+        """Write an event."""
         if event.type is EventType.STARTED:
             write_frame(self._frames, Frame(FrameType.RUNNING, event.data))
         header = {"event": event.type, "step": event.step, "data": event.data}

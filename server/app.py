@@ -47,6 +47,7 @@ from server.routes import (
     docs,
     evaluations,
     events,
+    explanations,
     files,
     health,
     jobs,
@@ -188,9 +189,9 @@ def _router() -> APIRouter:
     # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (catalog, health, logs, stream, artifacts, uploads, datasets, files, compare):
+    for module in (catalog, health, explanations, logs, stream, artifacts, uploads, datasets):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (studies, session, tokens, projects, audit):
+    for module in (files, compare, studies, session, tokens, projects, audit):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     router.include_router(health.root, dependencies=checked)
     router.include_router(docs.router, prefix="/api/v1")

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from ampcore.api.explanations import ExplanationRequest
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampcore.api.problems import Problem, ProblemDetail
 from ampcore.api.studies import BisectStudy, CapacityStudy, PrecisionStudy
@@ -137,6 +138,15 @@ PROFILE_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"$ref": REF.format(model="ProfileRequest")}}},
     }
 }
+EXPLANATION_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "The step to explain.",
+        "content": {
+            "application/json": {"schema": {"$ref": REF.format(model="ExplanationRequest")}}
+        },
+    }
+}
 TEXT: Final = {"type": "string"}
 JOB_ID_PARAMETER: Final[dict[str, Any]] = {
     "parameters": [
@@ -260,7 +270,7 @@ def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
         *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ProfileRequest),
-        *(Problem, ProblemDetail, *STUDIES),
+        *(ExplanationRequest, Problem, ProblemDetail, *STUDIES),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

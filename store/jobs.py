@@ -13,6 +13,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     insert,
+    or_,
     select,
     update,
 )
@@ -44,13 +45,20 @@ _INSERT: Final = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Who submits a job, in which request, and of which job it is a clone or an extension."""
+    """Who submits a job, in which request, and which job it clones, extends or explains."""
 
     project: str
     created_by: str | None = None
     request_id: str | None = None
     cloned_from: str | None = None
     extends: str | None = None
+    explains: str | None = None
+    explain_step: int | None = None
+
+    @property
+    def needed_job(self) -> str | None:
+        """The job whose checkpoints it needs; None without one."""
+        return self.extends or self.explains
 
 
 def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
@@ -150,27 +158,36 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
 def delete_job(session: Session, job_id: str) -> bool:
     """Delete a finished job with its telemetry.
 
-    False if it is not finished, if an unfinished job extends it, or if it does not exist.
+    False if it is not finished, if an unfinished job needs it, or if it does not exist.
     """
     _get_for_update(session, job_id)  # waits for an extension that is being submitted
     statement = (
         delete(Job)
-        .where(Job.id == job_id, Job.state.in_(TERMINAL), ~_is_extended(job_id))
+        .where(Job.id == job_id, Job.state.in_(TERMINAL), ~_is_needed(job_id))
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
     return session.scalars(statement).one_or_none() is not None
 
 
-def lock_extended(session: Session, ids: Collection[str]) -> set[str]:
+def lock_needed(session: Session, ids: Collection[str]) -> set[str]:
     """Lock jobs against deletion until the transaction ends; returns those that exist."""
     statement = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
     return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
-def unfinished_extension(session: Session, job_id: str) -> str | None:
-    """The id of an unfinished job that extends this one, and may still need its checkpoint."""
-    return session.scalar(_extensions(job_id).limit(1))
+def unfinished_user(session: Session, job_id: str) -> str | None:
+    """The id of an unfinished job that extends or explains this one, and may need a checkpoint."""
+    return session.scalar(_users(job_id).limit(1))
+
+
+def explanations(session: Session, job_id: str, *, step: int | None, limit: int) -> Sequence[Job]:
+    """The newest jobs that explain a step of this one, or any step."""
+    statement = select(Job).where(Job.explains == job_id)
+    if step is not None:
+        statement = statement.where(Job.explain_step == step)
+    order = (Job.created_at.desc(), Job.id.desc())
+    return session.scalars(statement.order_by(*order).limit(limit)).all()
 
 
 def request_cancel(session: Session, job_id: str) -> Job | None:
@@ -255,13 +272,15 @@ def retry(session: Session, job_id: str) -> Job | None:
     return _requeue(session, job_id, State.FAILED, State.CANCELLED, failures=0)
 
 
-def _extensions(job_id: str) -> Select[str]:
-    extension = aliased(Job)
-    return select(extension.id).where(extension.extends == job_id, extension.state.not_in(TERMINAL))
+def _users(job_id: str) -> Select[str]:
+    user = aliased(Job)
+    return select(user.id).where(
+        or_(user.extends == job_id, user.explains == job_id), user.state.not_in(TERMINAL)
+    )
 
 
-def _is_extended(job_id: str) -> ColumnElement[bool]:
-    return _extensions(job_id).exists()
+def _is_needed(job_id: str) -> ColumnElement[bool]:
+    return _users(job_id).exists()
 
 
 def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Job | None:

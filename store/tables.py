@@ -84,6 +84,9 @@ class Job(Base):
     cloned_from: Mapped[str | None] = mapped_column(String(32))
     extends: Mapped[str | None] = mapped_column(String(32))
     """The job from whose last checkpoint this one starts."""
+    explains: Mapped[str | None] = mapped_column(String(32))
+    """The job of which this one repeats and explains a step."""
+    explain_step: Mapped[int | None] = mapped_column(BigInteger)
     state: Mapped[str] = mapped_column(String(16), default=State.QUEUED)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
@@ -129,6 +132,15 @@ Index(
     Job.extends,
     sqlite_where=Job.extends.is_not(None),
     postgresql_where=Job.extends.is_not(None),
+)
+
+
+# The same for explanations, which are also listed by the job that they explain.
+Index(
+    "ix_jobs_explains",
+    Job.explains,
+    sqlite_where=Job.explains.is_not(None),
+    postgresql_where=Job.explains.is_not(None),
 )
 
 

@@ -152,7 +152,7 @@ def every_option(command):
 OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_option(program))}
 FOREIGN_OPTIONS = {
     *("--require-hashes", "--no-deps", "--durations"),
-    *("--data-root", "--dataset", "--resume"),
+    *("--data-root", "--dataset", "--resume", "--code", "--init", "--spec"),
     *("--options", "--name", "--cache", "--memory", "--cpu", "--disk"),
 }
 """Options of pip, pytest and `python -m ampcore` (`ampcore.formats`) that a document names without

@@ -21,10 +21,15 @@ from worker import sandboxed_frames
 from worker.artifact_uploader import ArtifactUploader
 from worker.background_thread import run_in_background
 from worker.bundle_download import BundleMissing, JobBundle, fetch_bundle, place_bundle
-from worker.checkpoint_download import ExtendedCheckpointMissing, fetch_latest_checkpoint
+from worker.checkpoint_download import (
+    ExtendedCheckpointMissing,
+    fetch_earlier_checkpoint,
+    fetch_latest_checkpoint,
+)
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
 from worker.dataset_download import DatasetMissing, JobDataset, fetch_dataset, place_dataset
+from worker.explained_step import explained_step
 from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
 from worker.object_download import data_url, fetch_object
@@ -59,6 +64,8 @@ class Downloads:
     """The path of the initial weights in the trainer's output folder; None without any."""
     dataset: JobDataset | None
     bundle: JobBundle | None
+    explain: dict[str, Any] | None = None
+    """The step to explain; None for a job that trains."""
 
 
 class JobAttempt:
@@ -203,10 +210,9 @@ class JobAttempt:
 
     def _download(self, folder: Path) -> Downloads:
         """Download the checkpoint or the initial weights, the dataset and the bundle, if any."""
-        enqueue, storage = self._writer.enqueue, self._context.storage
-        resume = fetch_latest_checkpoint(
-            storage, self._database, self._lease, folder, enqueue, extends=self._job.extends
-        )
+        storage = self._context.storage
+        explain = explained_step(self._database, self._job)
+        resume = self._fetch_checkpoint(folder)
         # A checkpoint has all weights: their source may be gone.
         init = None if resume else fetch_initial_weights(storage, self._database, self._job, folder)
         dataset = self._fetch_data(storage)
@@ -217,7 +223,23 @@ class JobAttempt:
             if dataset is not None:
                 dataset.cached.close()
             raise
-        return Downloads(resume, init, dataset, bundle)
+        return Downloads(resume, init, dataset, bundle, explain)
+
+    def _fetch_checkpoint(self, folder: Path) -> bool:
+        """Download the checkpoint that the attempt starts from, if any."""
+        enqueue, storage, job = self._writer.enqueue, self._context.storage, self._job
+        if job.explains is not None and job.explain_step is not None:
+            return fetch_earlier_checkpoint(
+                storage,
+                self._database,
+                folder,
+                enqueue,
+                job_id=job.explains,
+                step=job.explain_step,
+            )
+        return fetch_latest_checkpoint(
+            storage, self._database, self._lease, folder, enqueue, extends=job.extends
+        )
 
     def _fetch_data(self, storage: Storage) -> JobDataset | None:
         job = self._job
@@ -260,6 +282,7 @@ class JobAttempt:
             "resume": downloaded.resume,
             "init": downloaded.init and str(self._output / downloaded.init),
             "sandboxed": self._monitor is not None,
+            "explain": downloaded.explain,
             **files,
         }
 

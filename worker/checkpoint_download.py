@@ -45,6 +45,53 @@ def fetch_latest_checkpoint(
     rows = _checkpoints(database, lease.job_id)
     if extends is not None:
         rows = [*rows, *_checkpoints(database, extends)]
+    if _fetch_first_usable(storage, database, rows, output_dir, on_warning):
+        return True
+    if extends is not None:
+        raise ExtendedCheckpointMissing(
+            f"No checkpoint of job {extends}, which this job extends, is available any more. "
+            "Clone the job to train from the beginning."
+        )
+    if rows:
+        on_warning(
+            _warning("restarted_at_step_0", "No checkpoint is usable; training restarts at step 0.")
+        )
+    return False
+
+
+def fetch_earlier_checkpoint(
+    storage: Storage,
+    database: RetryingDatabase,
+    output_dir: Path,
+    on_warning: Callable[[Event], object],
+    *,
+    job_id: str,
+    step: int,
+) -> bool:
+    """Download the newest usable checkpoint of a job with at most `step` completed steps.
+
+    Returns:
+        True when a checkpoint was downloaded; False when its steps are repeated from step 0.
+
+    Raises:
+        StorageFailed: The storage cannot be reached and no other checkpoint is usable.
+    """
+    rows = [row for row in _checkpoints(database, job_id) if row.step is not None]
+    earlier = [row for row in rows if (row.step or 0) <= step]
+    return _fetch_first_usable(storage, database, earlier, output_dir, on_warning)
+
+
+def _fetch_first_usable(
+    storage: Storage,
+    database: RetryingDatabase,
+    rows: Sequence[Artifact],
+    output_dir: Path,
+    on_warning: Callable[[Event], object],
+) -> bool:
+    """Download the first of these checkpoints that is intact; False without one.
+
+    Raises StorageFailed if there is none, and one cannot be reached for now.
+    """
     unreachable: StorageFailed | None = None
     for row in rows:
         try:
@@ -58,15 +105,6 @@ def fetch_latest_checkpoint(
             return True
     if unreachable is not None:
         raise unreachable
-    if extends is not None:
-        raise ExtendedCheckpointMissing(
-            f"No checkpoint of job {extends}, which this job extends, is available any more. "
-            "Clone the job to train from the beginning."
-        )
-    if rows:
-        on_warning(
-            _warning("restarted_at_step_0", "No checkpoint is usable; training restarts at step 0.")
-        )
     return False
 
 

@@ -13,6 +13,7 @@ from ampclient.cli import (
     compare,
     datasets,
     evaluations,
+    explain,
     export,
     files,
     job_actions,
@@ -66,6 +67,7 @@ for command in (
     job_actions.retry,
     job_actions.clone,
     job_actions.extend,
+    explain.explain,
     job_actions.edit,
     job_actions.delete,
 ):

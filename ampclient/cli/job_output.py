@@ -107,6 +107,7 @@ def _origin(job: "JobView") -> list[tuple[str, str]]:
         ("submitted by", job.created_by),
         ("cloned from", job.cloned_from),
         ("extends", job.extends),
+        ("explains", job.explains and f"step {job.explain_step} of {job.explains}"),
     )
     return facts + [(name, value) for name, value in known if value]
 

@@ -13,6 +13,12 @@ from ampclient.requests.datasets import (
     list_datasets,
     start_upload,
 )
+from ampclient.requests.explanations import (
+    explain_step,
+    get_explanation,
+    get_explanation_cost,
+    list_explanations,
+)
 from ampclient.requests.files import (
     FILES_PER_PAGE,
     delete_file,
@@ -114,6 +120,7 @@ __all__ = [
     "drain_worker",
     "edit_job",
     "estimate_study",
+    "explain_step",
     "extend_job",
     "finish_run",
     "follow_logs",
@@ -123,6 +130,8 @@ __all__ = [
     "get_dataset_version",
     "get_evaluations",
     "get_events",
+    "get_explanation",
+    "get_explanation_cost",
     "get_file",
     "get_file_content",
     "get_job",
@@ -139,6 +148,7 @@ __all__ = [
     "list_audit",
     "list_dataset_versions",
     "list_datasets",
+    "list_explanations",
     "list_files",
     "list_jobs",
     "list_kinds",

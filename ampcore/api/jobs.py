@@ -155,6 +155,10 @@ class JobFields(StoredModel):
     extends: str | None = Field(
         description="The id of the job from whose last checkpoint it continues."
     )
+    explains: str | None = Field(
+        default=None, description="The id of the job of which it repeats and explains a step."
+    )
+    explain_step: int | None = Field(default=None, description="That step, counted from 0.")
     request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
     created_at: datetime
     not_before: datetime | None = Field(

@@ -22,6 +22,7 @@ CHANGEABLE_FIELDS: Final = (
     "runtime",
     "telemetry",
     "guard",
+    "diagnostics",
     "precision",
     "loss_scale",
     "train.epochs",

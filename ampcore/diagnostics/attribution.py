@@ -126,9 +126,13 @@ def _attribute_jump(observed: Observed) -> Finding:
 
 def _of_cause(cause: CauseDetails) -> Finding:
     text = explain_cause(cause)
-    sentence, colon, advice = text.partition(": ")
-    if not colon:
-        sentence, _, advice = text.partition(". ")
+    # The sentence about a loss scale has a colon before the facts, and one before the advice.
+    is_scale = cause.cause is OverflowCause.SCALE
+    first, second = (". ", ": lower ") if is_scale else (": ", ". ")
+    sentence, found, advice = text.partition(first)
+    if not found:
+        sentence, found, advice = text.partition(second)
+        advice = f"lower {advice}" if is_scale and found else advice
     return Finding(BY_CAUSE[cause.cause], _as_sentence(sentence), _as_sentence(advice))
 
 

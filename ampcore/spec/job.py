@@ -17,7 +17,7 @@ from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import TaskSpec
 from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Guard, Labels, Runtime, Train
+from ampcore.spec.training import Diagnostics, Guard, Labels, Runtime, Train
 from ampcore.spec.yaml_document import parse_yaml
 
 
@@ -54,6 +54,7 @@ class JobSpec(SpecModel):
     """For a model with several networks: the optimizer of each, by the network's name."""
     train: Train = Train()
     guard: Guard = Guard()
+    diagnostics: Diagnostics = Diagnostics()
     runtime: Runtime = Runtime()
     telemetry: Telemetry = Field(
         default=Telemetry(), exclude_if=lambda telemetry: telemetry == Telemetry()

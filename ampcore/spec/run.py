@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.precision import LossScaleSpec, Precision
 from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Guard, Runtime, Train
+from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
 
 
 class DataSettings(Protocol):
@@ -51,6 +51,10 @@ class RunSpec(Protocol):
     @property
     def guard(self) -> Guard:
         """What to do when the run no longer learns."""
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """The checks that are made on request."""
 
     @property
     def runtime(self) -> Runtime:

@@ -65,6 +65,14 @@ class Guard(SpecModel):
     """Steps between two states kept for a rollback; before the first, after 1, 2, 4, 8, … steps."""
 
 
+class Diagnostics(SpecModel):
+    """Checks that cost time, on request."""
+
+    repeat_step_every: int | None = Field(default=None, ge=1, le=2**53)
+    """Every so many steps a step is run twice more from the same state, to find hardware that
+    computes wrongly without an error: a difference is an event. Null: never."""
+
+
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Lower-case letters, digits, dots, dashes."""
 

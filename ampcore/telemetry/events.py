@@ -20,6 +20,7 @@ class EventType(StrEnum):
     SCALE_GROWTH = "scale_growth"
     LOSS_SPIKE = "loss_spike"
     GRAD_NORM_JUMP = "grad_norm_jump"
+    NOT_REPRODUCIBLE = "not_reproducible"
     ROLLBACK = "rollback"
     FLOAT32_FALLBACK = "float32_fallback"
     EPOCH = "epoch"

@@ -112,7 +112,7 @@ class StepExplainer:
     def _not_reproduced(self, repeated: RepeatedStep, replayed: ReplayedRun) -> Finding | None:
         """The finding if the step gave another result when it was repeated."""
         is_exact = replayed.context.device.kind == "cpu"
-        if repeated.differences and (is_exact or not repeated.is_close):
+        if not repeated.is_reproducible(is_exact=is_exact):
             return not_reproducible(
                 "The step was run twice from the same state, and the results differ: "
                 f"{repeated.describe()}."

@@ -17,7 +17,7 @@ from ampcore.spec.optimizer import (
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import SpecValidationError, from_pydantic
 from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Guard, Runtime, Train
+from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
 from ampcore.spec.training_rules import loss_scale_bounds, nesterov_needs_momentum
 
 
@@ -77,6 +77,7 @@ class LocalSpec(SpecModel):
     optimizers: dict[str, OptimizerSpec] = Field(default_factory=dict)
     train: Train = Train()
     guard: Guard = Guard()
+    diagnostics: Diagnostics = Diagnostics()
     runtime: Runtime = Runtime()
     telemetry: Telemetry = Field(
         default=Telemetry(), exclude_if=lambda telemetry: telemetry == Telemetry()

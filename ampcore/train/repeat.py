@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampcore.checkpoint.state import Arrays
-from ampcore.telemetry import StepBlock
+from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train.session import Session
 
 CLOSE: Final = 1e-2
@@ -46,6 +46,22 @@ class RepeatedStep:
     def is_close(self) -> bool:
         """Whether no difference is larger than another order of sums explains."""
         return all(difference.relative <= CLOSE for difference in self.differences)
+
+    def is_reproducible(self, *, is_exact: bool) -> bool:
+        """Whether the results agree: in every bit, or closely on a device that is not exact."""
+        return not self.differences or (not is_exact and self.is_close)
+
+    def event(self, *, is_exact: bool) -> Event | None:
+        """The event of a step that is not reproducible; None if it is."""
+        if self.is_reproducible(is_exact=is_exact):
+            return None
+        message = (
+            "The step was run twice from the same state, and the results differ: "
+            f"{self.describe()}. The memory or the processor of this machine may be faulty: take "
+            "it out of use and test it."
+        )
+        data = {**self.to_json(), "message": message}
+        return Event(EventType.NOT_REPRODUCIBLE, self.block.first_step, data)
 
     def describe(self) -> str:
         """The differences in a clause."""

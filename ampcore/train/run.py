@@ -37,6 +37,7 @@ from ampcore.train.job import TrainingJob
 from ampcore.train.loop import HALT_ON_SKIP
 from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
+from ampcore.train.repeat import repeat_step
 from ampcore.train.resume import good_arrays, manifest, restore
 from ampcore.train.run_diagnostics import RunDiagnostics
 from ampcore.train.session import Session
@@ -157,6 +158,7 @@ class Run:
         """
         self._emit(self.recorder.before_block(self.totals.steps))
         self._emit(self.diagnostics.before_block(self.totals.steps))
+        self._check_hardware()
         stop_at_skip = self.diagnostics.explains_next_skip
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
         block = self.session.run_block(self.totals.steps, max_steps=self._limit(until), halt=halt)
@@ -285,6 +287,21 @@ class Run:
         done = self.totals.steps
         return self.recovery.next_snapshot_step(done) - done if self._needs_snapshots else None
 
+    @property
+    def _repeat_step_every(self) -> int | None:
+        """How often a step is run twice more; None: never, as in a replay."""
+        is_replay = self._context.is_replay
+        return None if is_replay else self._spec.diagnostics.repeat_step_every
+
+    def _check_hardware(self) -> None:
+        """Run the next step twice and compare every bit, if it is due; the state stays."""
+        every, step = self._repeat_step_every, self.totals.steps
+        if every is None or not step or step % every:
+            return
+        is_exact = self._context.device.kind == "cpu"
+        if event := repeat_step(self.session, step).event(is_exact=is_exact):
+            self._callback_buffer.event(event)
+
     def _limit(self, until: int | None) -> int | None:
         """The most steps of the next block, if there is a limit."""
         done = self.totals.steps
@@ -294,6 +311,8 @@ class Run:
             self.recorder.max_steps(done),
             None if until is None else until - done,
         ]
+        if (every := self._repeat_step_every) is not None:
+            limits.append(every - done % every)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _keep_snapshot(self, arrays: Arrays) -> None:

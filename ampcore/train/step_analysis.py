@@ -3,6 +3,7 @@
 import math
 from typing import Any, Final
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -150,6 +151,8 @@ class StepAnalysis:
         own = measure(replay, self._inputs)
         others = [measure(replay, inputs) for inputs in self._other_inputs()]
         losses = self._example_losses(replay)
+        # The same random weights as those that the run began with.
+        keras.utils.set_random_seed(self._job.spec.train.seed)
         untrained = self._session.float32_task()
         self._job.set_initial_weights(untrained)
         copy_values(untrained, replay.task)

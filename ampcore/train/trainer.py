@@ -115,6 +115,7 @@ class Trainer:
         loss_scale: LossScaleArgument | None = None,
         train: Mapping[str, Any] | None = None,
         guard: Mapping[str, Any] | None = None,
+        diagnostics: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
         telemetry: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
@@ -170,6 +171,7 @@ class Trainer:
                 default of the policy.
             train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
             guard: The section `guard` of a spec.
+            diagnostics: The section `diagnostics` of a spec.
             runtime: `device` and `engine`, as in a spec.
             telemetry: The section `telemetry` of a spec.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
@@ -208,6 +210,7 @@ class Trainer:
                     **(train or {}),
                 },
                 "guard": dict(guard or {}),
+                "diagnostics": dict(diagnostics or {}),
                 "runtime": dict(runtime or {}),
                 "telemetry": dict(telemetry or {}),
             },

@@ -1,7 +1,7 @@
 """Add studies: questions over several jobs, their jobs and their answers
 
 Revision ID: 0017
-Revises: 0014
+Revises: 0015
 Create Date: 2026-11-23 23:20:00.000000
 """
 
@@ -12,7 +12,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision: str = "0017"
-down_revision: str | Sequence[str] | None = "0014"
+down_revision: str | Sequence[str] | None = "0015"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

@@ -59,11 +59,12 @@ DELETE: Final = Action("delete", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
 EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
-WORKER_ACTIONS: Final = (PAUSE, PROFILE, RESUME, RETRY, CLONE, EXTEND)
+EXPLAIN: Final = Action("explain", frozenset(State))
+WORKER_ACTIONS: Final = (PAUSE, PROFILE, RESUME, RETRY, CLONE, EXTEND, EXPLAIN)
 """Actions that need a worker, which a tracked run does not have."""
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
-ACTIONS: Final = (CANCEL, PAUSE, PROFILE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND)
+ACTIONS: Final = (CANCEL, PAUSE, PROFILE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND, EXPLAIN)
 
 
 def get_visible_job(session: Session, job_id: str, principal: Principal) -> tables.Job:
@@ -167,10 +168,10 @@ def check_has_worker(action: Action, job: tables.Job) -> None:
 
 def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
     """The error for an action that the job does not allow, with what it allows."""
-    if action is DELETE and (other := jobs.unfinished_extension(session, job.id)):
+    if action is DELETE and (other := jobs.unfinished_user(session, job.id)):
         return Conflict(
-            f"Cannot {action.name} the job: job {other}, which has not ended, extends it and may "
-            "need its checkpoint."
+            f"Cannot {action.name} the job: job {other}, which has not ended, extends or explains "
+            "it and may need its checkpoint."
         )
     allowing = [str(other) for other in State if other in action.states]
     known = State(job.state) if job.state in list(State) else None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 from pydantic import ValidationError
 
+from ampcore.api.explanations import ExplanationRequest
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest, RequestModel
 from ampcore.spec.problems import from_pydantic
 from server.deps import DocumentDep, OptionalDocumentDep
@@ -29,6 +30,10 @@ async def _profile_steps(document: OptionalDocumentDep) -> int:
     return _parse(ProfileRequest, document).steps
 
 
+async def _explained_step(document: DocumentDep) -> int:
+    return _parse(ExplanationRequest, document).step
+
+
 def _parse(model: type[R], document: Any) -> R:
     """Raises RequestInvalid with every mistake."""
     try:
@@ -45,3 +50,5 @@ EpochsDep = Annotated[int, Depends(_epochs)]
 """The number of further epochs, from the body of POST /jobs/{job_id}/extend."""
 ProfileStepsDep = Annotated[int, Depends(_profile_steps)]
 """The number of steps, from the body of POST /jobs/{job_id}/profile."""
+ExplainedStepDep = Annotated[int, Depends(_explained_step)]
+"""The step, from the body of POST /jobs/{job_id}/explanations."""

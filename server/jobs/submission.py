@@ -1,8 +1,8 @@
 """Submit jobs: from the request to the committed row and the message to a worker.
 
-The file follows a submission: `submit_spec`, `submit_clone` and `submit_extension` read the
-request, `_submit` returns the stored response if the request is a repeat, and `JobSubmitter`
-checks, writes and dispatches.
+The file follows a submission: `submit_spec`, `submit_clone` and the others read the request,
+`_submit` returns the stored response if the request is a repeat, and `JobSubmitter` checks, writes
+and dispatches.
 Submissions that arrive at the same moment are written in one transaction; each gets its own
 response or error, as if it were the only one.
 """
@@ -30,8 +30,9 @@ from server.files.references import lock_files, record_files, runs_own_code
 from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
-from server.jobs.actions import CLONE, EXTEND, Action, check_has_worker, get_visible_job
+from server.jobs.actions import CLONE, EXPLAIN, EXTEND, Action, check_has_worker, get_visible_job
 from server.jobs.cloned_spec import clone_document
+from server.jobs.explanations import explanation_document
 from server.jobs.extended_spec import extended_document
 from server.packages.options import check_packages
 from server.request_batcher import RequestBatcher
@@ -63,6 +64,8 @@ class JobDraft:
     project: str
     cloned_from: str | None = None
     extends: str | None = None
+    explains: str | None = None
+    explain_step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,20 @@ async def submit_extension(request: Request, job_id: str, epochs: int) -> Respon
         return JobDraft(document, job.project, extends=job.id)
 
     return await _submit_from(request, job_id, EXTEND, draft)
+
+
+async def submit_explanation(request: Request, job_id: str, step: int) -> Response:
+    """POST /jobs/{job_id}/explanations: queue a job that repeats and explains a step of this one.
+
+    Raises as `submit_clone`, and Conflict if the job has not stored the step, or explains one
+    itself.
+    """
+
+    def draft(session: Session, job: tables.Job) -> JobDraft:
+        document = explanation_document(job, step)
+        return JobDraft(document, job.project, explains=job.id, explain_step=step)
+
+    return await _submit_from(request, job_id, EXPLAIN, draft)
 
 
 async def _submit_from(
@@ -231,7 +248,13 @@ class JobSubmitter:
             return error
         actor = submission.actor
         origin = jobs.Origin(
-            draft.project, actor.token_name, actor.request_id, draft.cloned_from, draft.extends
+            draft.project,
+            actor.token_name,
+            actor.request_id,
+            draft.cloned_from,
+            draft.extends,
+            draft.explains,
+            draft.explain_step,
         )
         return CheckedSubmission(submission, spec, origin)
 
@@ -309,7 +332,8 @@ def create_jobs(session: Session, valid: Sequence[CheckedSubmission]) -> Sequenc
     specs = [(one.spec, one.origin.project) for one in valid]
     lock_datasets(session, specs)
     lock_files(session, specs)
-    _lock_extended(session, {one.origin.extends for one in valid if one.origin.extends})
+    needed = (one.origin.needed_job for one in valid)
+    _lock_needed(session, {job_id for job_id in needed if job_id})
     rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
     created = [job_from_row(row) for row in rows]
     record_files(session, [(*spec, job.id) for spec, job in zip(specs, created, strict=True)])
@@ -322,7 +346,7 @@ def create_jobs(session: Session, valid: Sequence[CheckedSubmission]) -> Sequenc
     return created
 
 
-def _lock_extended(session: Session, ids: set[str]) -> None:
-    """Lock the jobs that new jobs extend. Raises NotFound if one was deleted meanwhile."""
-    for job_id in sorted(ids - jobs.lock_extended(session, ids)) if ids else ():
-        raise NotFound(f"There is no job {job_id!r} to extend: it was deleted meanwhile.")
+def _lock_needed(session: Session, ids: set[str]) -> None:
+    """Lock the jobs that new jobs extend or explain. Raises NotFound if one was deleted."""
+    for job_id in sorted(ids - jobs.lock_needed(session, ids)) if ids else ():
+        raise NotFound(f"There is no job {job_id!r} any more: it was deleted meanwhile.")

@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -115,6 +115,8 @@ class FakeServer:
         self.evaluations: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.attempts: dict[str, list[dict[str, Any]]] = {}
+        self.answer: dict[str, Any] = {}
+        """The answer of explanations that have succeeded."""
         self.logs: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, dict[str, bytes]] = {}
         self.streams: dict[str, list[tuple[str, dict[str, Any]]]] = {}
@@ -197,6 +199,8 @@ class FakeServer:
                 return httpx.Response(200, json=self.ranges.get(job_id, nothing))
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
+            case "explanations":
+                return self._explanations(request, job_id, rest)
             case "logs":
                 return self._logs(job_id, request.url.params)
             case "artifacts":
@@ -231,6 +235,13 @@ class FakeServer:
                 return httpx.Response(200, json=job)
             case "POST", "clone":
                 return self._clone(request, job)
+            case "POST", "explanations":
+                fields = {
+                    "explains": job["id"],
+                    "explain_step": json.loads(request.content)["step"],
+                }
+                made = self.add_job(f"{len(self.jobs):06x}", name="explanation", **fields)
+                return httpx.Response(201, json=made)
             case "POST", "extend":
                 if job["state"] != "succeeded":
                     return problem(409, "conflict", f"The job is {job['state']}.")
@@ -239,6 +250,31 @@ class FakeServer:
                 made = self.add_job(f"{len(self.jobs):06x}", spec=spec, extends=job["id"])
                 return httpx.Response(201, json=made)
         return no_such_path(request)
+
+    def _explanations(
+        self, request: httpx.Request, job_id: str, rest: Sequence[str]
+    ) -> httpx.Response:
+        if list(rest) == ["cost"]:
+            step = int(request.url.params["step"])
+            return httpx.Response(200, json={"first_step": 0, "steps": step, "seconds": 90.0})
+        made = [job for job in self.jobs.values() if job.get("explains") == job_id]
+        items = [
+            {
+                **{name: job[name] for name in ("state", "message", "created_at", "finished_at")},
+                "job": job["id"],
+                "explains": job_id,
+                "step": job["explain_step"],
+            }
+            for job in reversed(made)
+        ]
+        if not rest:
+            step = int(request.url.params["step"])
+            listed = [one for one in items if one["step"] == step]
+            blank = {"attribution": None, "sentence": None}
+            return httpx.Response(200, json={"items": [one | blank for one in listed]})
+        [found] = [one for one in items if [one["job"]] == list(rest)]
+        has_answer = found["state"] == "succeeded"
+        return httpx.Response(200, json=found | {"answer": self.answer if has_answer else None})
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
         """Add a queued job; `fields` replace its fields."""

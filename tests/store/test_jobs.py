@@ -216,7 +216,7 @@ def test_a_job_that_is_being_extended_is_deleted_only_after_the_commit_and_then_
         target=lambda: deleted.append(in_transaction(jobs.delete_job, job_id))
     )
     with database.write() as session:
-        assert jobs.lock_extended(session, {job_id, "0" * 12}) == {job_id}
+        assert jobs.lock_needed(session, {job_id, "0" * 12}) == {job_id}
         thread.start()
         until_blocked(thread)
         jobs.create(session, make_spec(), jobs.Origin("default", extends=job_id))

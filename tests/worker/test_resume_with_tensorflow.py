@@ -15,7 +15,7 @@ from ampcore.telemetry import StepBlock
 from server.jobs.extended_spec import extended_document
 from service.notify import Notifier
 from service.storage import Storage
-from store import artifacts, attempts, evaluations, jobs, steps
+from store import artifacts, attempts, evaluations, events, jobs, steps
 from store.artifacts import MODEL
 from store.database import Database
 from store.tables import Job
@@ -38,6 +38,8 @@ SPEC: dict[str, Any] = {
     "train": {"steps": STEPS, "checkpoint_every_s": 1e-6},
     "runtime": {"engine": "graph"},
 }
+
+EXPLAINED = {**SPEC, "train": {"steps": 2 * BLOCK, "checkpoint_every_s": 1e-6}}
 
 
 @pytest.fixture
@@ -187,3 +189,35 @@ def reached(database: Database, job_id: str) -> int:
     """How many steps the first attempt stored."""
     with database.read() as session:
         return steps.visible_ranges(session, job_id, attempt=1)[0].end
+
+
+def test_a_step_is_explained_by_a_job_from_the_nearest_checkpoint_of_the_other(
+    context: WorkerContext, database: Database, make_job: Callable[..., Any]
+) -> None:
+    """Its skipped first steps from the start, and its last ones from a checkpoint, bit for bit."""
+    trained = Running(context, database, make_job(**EXPLAINED).id)
+    assert trained.start().ended().state == State.SUCCEEDED
+    recorded = series(database, trained.job_id)
+    skipped = int(recorded["skipped"].argmax())
+    with database.read() as session:
+        saved = [row.step or 0 for row in artifacts.checkpoints(session, trained.job_id)]
+    for step, first, attribution in (
+        (skipped, 0, "loss_scale"),
+        (2 * BLOCK - 1, max(one for one in saved if one < 2 * BLOCK), "normal"),
+    ):
+        with database.write() as session:
+            origin = jobs.Origin("default", explains=trained.job_id, explain_step=step)
+            spec = JobSpec.parse(trained.job().spec)
+            explaining = Running(context, database, jobs.create(session, spec, origin).id)
+        explaining.start().ended()
+
+        assert explaining.job().state == State.SUCCEEDED, explaining.job().message
+        with database.read() as session:
+            [attempt] = attempts.listing(session, explaining.job_id)
+            [event] = events.read(session, explaining.job_id, limit=9, types=["explanation"])
+        assert (attempt.first_step, event.step) == (first, step)
+        assert event.data["attribution"] == attribution
+        assert event.data["values"]["loss"] == recorded["loss"][step]
+        assert event.data["recorded"]["loss"] == recorded["loss"][step]
+        repeated = series(database, explaining.job_id)
+        assert repeated == recorded.between(first, step + 1)

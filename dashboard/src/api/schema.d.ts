@@ -660,7 +660,75 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
+        /**
+         * Explanation
+         * @description An explanation with its answer.
+         */
+        Explanation: {
+            /**
+             * Job
+             * @description The id of the job that explains the step.
+             */
+            job: string;
+            /**
+             * Explains
+             * @description The id of the job whose step it is.
+             */
+            explains: string;
+            /** Step */
+            step: number;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Message
+             * @description The reason for the state, as text.
+             */
+            message: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Finished At */
+            finished_at: string | null;
+            /**
+             * Answer
+             * @description What the step was due to; null until it is known. Its fields are described in the documentation, docs/reference/explanations.md.
+             */
+            answer: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * ExplanationCost
+         * @description What has to be repeated before a step can be explained.
+         */
+        ExplanationCost: {
+            /**
+             * First Step
+             * @description That of the nearest earlier checkpoint, or 0.
+             */
+            first_step: number;
+            /**
+             * Steps
+             * @description The number of steps to repeat.
+             */
+            steps: number;
+            /**
+             * Seconds
+             * @description Their time at the speed of the job; null if it is not known.
+             */
+            seconds: number | null;
+        };
+        /**
+         * ExplanationList
+         * @description The newest explanations of a job's steps, at most 100.
+         */
+        ExplanationList: {
+            /** Items */
+            items: components["schemas"]["ListedExplanation"][];
+        };
         /**
          * ExtensibleKindList
          * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
@@ -970,6 +1038,16 @@ export interface components {
              */
             extends: string | null;
             /**
+             * Explains
+             * @description The id of the job of which it repeats and explains a step.
+             */
+            explains?: string | null;
+            /**
+             * Explain Step
+             * @description That step, counted from 0.
+             */
+            explain_step?: number | null;
+            /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.
              */
@@ -1174,6 +1252,48 @@ export interface components {
             created_by: string | null;
         };
         /**
+         * ListedExplanation
+         * @description An explanation in a list.
+         */
+        ListedExplanation: {
+            /**
+             * Job
+             * @description The id of the job that explains the step.
+             */
+            job: string;
+            /**
+             * Explains
+             * @description The id of the job whose step it is.
+             */
+            explains: string;
+            /** Step */
+            step: number;
+            /** State */
+            state: components["schemas"]["State"] | string;
+            /**
+             * Message
+             * @description The reason for the state, as text.
+             */
+            message: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Finished At */
+            finished_at: string | null;
+            /**
+             * Attribution
+             * @description Null until there is an answer.
+             */
+            attribution: string | null;
+            /**
+             * Sentence
+             * @description Null until there is an answer.
+             */
+            sentence: string | null;
+        };
+        /**
          * ListedFile
          * @description A file of a project, with the jobs that name it.
          */
@@ -1343,6 +1463,16 @@ export interface components {
              * @description The id of the job from whose last checkpoint it continues.
              */
             extends: string | null;
+            /**
+             * Explains
+             * @description The id of the job of which it repeats and explains a step.
+             */
+            explains?: string | null;
+            /**
+             * Explain Step
+             * @description That step, counted from 0.
+             */
+            explain_step?: number | null;
             /**
              * Request Id
              * @description The X-Request-ID of the request that submitted it.
@@ -3349,6 +3479,17 @@ export interface components {
              * @default []
              */
             augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+        };
+        /**
+         * Diagnostics
+         * @description Checks that cost time, on request.
+         */
+        Diagnostics: {
+            /**
+             * Repeat Step Every
+             * @default null
+             */
+            repeat_step_every: number | null;
         };
         /**
          * Dice
@@ -5527,6 +5668,12 @@ export interface components {
             guard: components["schemas"]["Guard"];
             /**
              * @default {
+             *       "repeat_step_every": null
+             *     }
+             */
+            diagnostics: components["schemas"]["Diagnostics"];
+            /**
+             * @default {
              *       "queue": null,
              *       "priority": 5,
              *       "max_attempts": 3,
@@ -5612,6 +5759,18 @@ export interface components {
              * @example 10
              */
             steps: number;
+        };
+        /**
+         * ExplanationRequest
+         * @description The step to explain.
+         */
+        ExplanationRequest: {
+            /**
+             * Step
+             * @description The step, counted from 0.
+             * @example 1200
+             */
+            step: number;
         };
         /**
          * ProblemDetail

@@ -5,11 +5,19 @@ import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
   "state", "edited", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
-  "scale_growth", "rollback", "float32_fallback", "epoch", "evaluation", "stopped_early", "checkpoint_saved",
-  "scale_table", "model_saved", "profile", "warning",
+  "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "rollback", "float32_fallback", "epoch", "evaluation",
+  "stopped_early", "checkpoint_saved", "scale_table", "model_saved", "explanation", "profile", "warning",
 ] as const;
 
 type Data = Record<string, unknown>;
+
+const STEP_MARKS: ReadonlySet<string> = new Set(["overflow", "loss_spike", "grad_norm_jump", "not_reproducible"]);
+const STEP_WARNINGS: ReadonlySet<unknown> = new Set(["non_finite_loss", "non_finite_gradients"]);
+
+/** Whether the event says that its step is remarkable, so that it can be explained. */
+export function marksStep(event: Event): boolean {
+  return STEP_MARKS.has(event.type) || (event.type === "warning" && STEP_WARNINGS.has((event.data as Data)["code"]));
+}
 
 /** One line that says what happened. */
 export function eventText(event: Event): string {

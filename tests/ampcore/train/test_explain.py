@@ -118,6 +118,8 @@ def test_a_loss_scale_that_is_too_high_is_attributed_to_it_with_the_scale_that_f
     assert not own["finite_gradients"]
     assert any(row["finite_gradients"] for row in lower)
     assert found["finite_below"] < 2.0**24
+    assert found["sentence"].endswith("the gradients of these examples are finite.")
+    assert found["advice"].startswith("No action needed")
     first = [row for row in found["layers"] if row.get("is_first")]
     assert len(first) == 1
     assert first[0]["backward"]["inf"] + first[0]["backward"]["nan"] > 0
@@ -189,6 +191,46 @@ def test_a_planted_wrong_bit_is_found_by_running_the_step_twice(explained, monke
     [difference] = found["repeat"]["differences"]
     assert difference["elements"] == 1
     assert difference["name"].endswith("kernel")
+
+
+def test_steps_are_repeated_on_request_and_a_planted_wrong_bit_is_an_event(monkeypatch):
+    """The check changes nothing: the run equals one without it, bit for bit."""
+
+    def train(**sections):
+        events = []
+        trainer = Trainer(make_job(lambda x: None, layers_of, train={"steps": 9}, **sections))
+        return trainer.run(on_event=events.append).weights_digest, [
+            event for event in events if event.type is EventType.NOT_REPRODUCIBLE
+        ]
+
+    run_block, blocks = Session.run_block, []
+
+    def counted(session, first_step, **options):
+        block = run_block(session, first_step, **options)
+        blocks.append((first_step, len(block)))
+        return block
+
+    def faulty(session, first_step, **options):
+        block = counted(session, first_step, **options)
+        if blocks.count((8, 1)) == 2:
+            kernel = session.networks[0].model.trainable_variables[0]
+            bits = np.array(kernel.numpy()).view(np.uint32)
+            bits[0, 0] ^= 1
+            kernel.assign(bits.view(np.float32))
+        return block
+
+    digest, events = train()
+    assert events == []
+    monkeypatch.setattr(Session, "run_block", counted)
+    assert train(diagnostics={"repeat_step_every": 4}) == (digest, [])
+    assert blocks.count((4, 1)) >= 2
+    assert blocks.count((8, 1)) == 3
+    blocks.clear()
+    monkeypatch.setattr(Session, "run_block", faulty)
+    repaired, [event] = train(diagnostics={"repeat_step_every": 4})
+    assert (repaired, event.step) == (digest, 8)
+    assert event.data["differences"][0]["elements"] == 1
+    assert "may be faulty" in event.data["message"]
 
 
 @pytest.fixture(scope="module")

@@ -267,3 +267,26 @@ def test_the_package_of_a_job_is_explained(stack: Any, open_signed_in: Any) -> N
     expect(package).to_contain_text("model two_towers of the package own-package")
     expect(package).to_contain_text("nobody/own-package")
     job.cancel()
+
+
+def test_a_skipped_step_is_explained_from_its_marker_for_reading(
+    open_signed_in: Any, finished_jobs: Any, stack: Any
+) -> None:
+    """The answer names the cause, and its evidence is shown in tables."""
+    _, skipping = finished_jobs
+    page = open_signed_in(f"#/jobs/{skipping.id}")
+    page.get_by_role("toolbar", name="Skipped steps").get_by_role("button").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Explain step 0").click()
+    expect(dialog).to_contain_text("0 steps are repeated first, from the first step")
+    dialog.get_by_role("button", name="Repeat and explain").click()
+    answer = dialog.locator(".explanation")
+    expect(answer).to_contain_text("due to the loss scale")
+    expect(answer).to_contain_text("every bit equal")
+    expect(answer.get_by_role("table", name="What was tried")).to_contain_text("as in the run")
+    expect(answer.locator("tr.marked")).to_have_count(1)
+    [found] = skipping.explanations(step=0)
+    assert found.attribution == "loss_scale"
+    job = stack.client.jobs.wait([stack.client.jobs.get(found.job)], DEADLINE_S)[0]
+    assert job.answer()["values"]["loss_scale"] == 2.0**24
+    job.delete()

@@ -539,7 +539,7 @@ def test_a_job_that_is_deleted_while_its_extension_is_submitted_is_not_found(
     api, finished, monkeypatch
 ):
     job_id = finished(100)
-    monkeypatch.setattr(jobs, "lock_extended", lambda _session, _ids: set())
+    monkeypatch.setattr(jobs, "lock_needed", lambda _session, _ids: set())
     answer = extend(api, job_id, epochs=1)
     assert answer.status_code == 404
     assert "deleted meanwhile" in answer.json()["detail"]

@@ -1,10 +1,14 @@
-// A table of events; each row opens to show all data of the event.
-import type { Event } from "../../api/types.ts";
+// A table of events; each row opens to show all data of the event, and explains its step.
+import type { Event, Job } from "../../api/types.ts";
 import { Badge } from "../../components/badge.tsx";
 import { dateTime, integer } from "../../display/format.ts";
-import { eventText } from "../../display/events.ts";
+import { eventText, marksStep } from "../../display/events.ts";
+import type { Answer } from "../../display/explanations.ts";
+import { ExplanationAnswer } from "./explanation/answer.tsx";
+import { OverflowFacts } from "./explanation/overflow-facts.tsx";
+import { StepExplanation } from "./explanation/step-explanation.tsx";
 
-export function EventsTable({ events, isOpen = false }: { events: readonly Event[]; isOpen?: boolean }) {
+export function EventsTable({ job, events, isOpen = false }: { job: Job; events: readonly Event[]; isOpen?: boolean }) {
   return (
     <div class="scroll">
       <table class="table cards events" role="table" aria-label="Events">
@@ -17,14 +21,14 @@ export function EventsTable({ events, isOpen = false }: { events: readonly Event
           </tr>
         </thead>
         <tbody role="rowgroup">
-          {events.map((event) => <EventRow key={event.seq} event={event} isOpen={isOpen} />)}
+          {events.map((event) => <EventRow key={event.seq} job={job} event={event} isOpen={isOpen} />)}
         </tbody>
       </table>
     </div>
   );
 }
 
-function EventRow({ event, isOpen }: { event: Event; isOpen: boolean }) {
+function EventRow({ job, event, isOpen }: { job: Job; event: Event; isOpen: boolean }) {
   return (
     <tr role="row">
       <td role="cell"><Badge state={event.type} /></td>
@@ -33,11 +37,26 @@ function EventRow({ event, isOpen }: { event: Event; isOpen: boolean }) {
         {Object.keys(event.data).length === 0 ? eventText(event) : (
           <details open={isOpen}>
             <summary>{eventText(event)}</summary>
-            <pre class="data">{JSON.stringify(event.data, null, 1)}</pre>
+            <EventData event={event} />
           </details>
         )}
+        {event.step !== null && marksStep(event) && <StepExplanation job={job} step={event.step} />}
       </td>
       <td role="cell" class="when" data-name="Time">{dateTime(event.created_at)}</td>
     </tr>
+  );
+}
+
+function EventData({ event }: { event: Event }) {
+  const json = <pre class="data">{JSON.stringify(event.data, null, 1)}</pre>;
+  if (event.type !== "overflow" && event.type !== "explanation") return json;
+  return (
+    <>
+      {event.type === "overflow" ? <OverflowFacts data={event.data as never} /> : <ExplanationAnswer answer={event.data as unknown as Answer} />}
+      <details>
+        <summary>All data as JSON</summary>
+        {json}
+      </details>
+    </>
   );
 }

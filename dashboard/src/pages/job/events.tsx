@@ -24,7 +24,7 @@ export function EventsTab({ job, route, intervalMs }: TabProps) {
       {entries.error && !entries.ready ? <LoadError what="events" error={entries.error} /> : null}
       {!entries.ready && !entries.error && <LoadingState what="events" />}
       {entries.ready && entries.items.length === 0 && <EmptyState title="No events">{type ? "There are no events of this type." : "Events appear when the job starts."}</EmptyState>}
-      {entries.items.length > 0 && <EventsTable events={[...entries.items].reverse()} />}
+      {entries.items.length > 0 && <EventsTable job={job} events={[...entries.items].reverse()} />}
       {entries.hasOlder && <button type="button" class="button" onClick={() => void entries.loadOlder()}>Load earlier events</button>}
     </div>
   );

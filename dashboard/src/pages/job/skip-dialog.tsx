@@ -6,6 +6,7 @@ import type { EventPage, Job } from "../../api/types.ts";
 import { LoadState } from "../../components/load-state.tsx";
 import { markerLabel, type SkipMarker, type StepRange } from "../../plots/skip-markers.ts";
 import { EventsTable } from "./events-table.tsx";
+import { StepExplanation } from "./explanation/step-explanation.tsx";
 
 const ENTRIES = 20;
 const SLOW_POLL_MS = 60_000;
@@ -29,9 +30,12 @@ export function SkipDialog({ job, marker, onShow, onClose }: Props) {
       <LoadState what="events" of={entries}>
         {(page) =>
           page.items.length > 0 ? (
-            <EventsTable events={page.items} isOpen={page.items.length === 1} />
+            <EventsTable job={job} events={page.items} isOpen={page.items.length === 1} />
           ) : (
-            <p>No event was recorded for {marker.count === 1 ? "this step" : "these steps"}.</p>
+            <>
+              <p>No event was recorded for {marker.count === 1 ? "this step" : "these steps"}.</p>
+              <StepExplanation job={job} step={marker.first} />
+            </>
           )
         }
       </LoadState>

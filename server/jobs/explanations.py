@@ -1,0 +1,92 @@
+"""The jobs that explain a step of another job: their spec, their cost and their answers."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ampcore.api.explanations import Explanation, ExplanationCost, ListedExplanation
+from ampcore.telemetry import EventType
+from server.errors import Conflict
+from server.jobs.cloned_spec import clone_document
+from store import artifacts, events, tables
+
+MAX_NAME = 200
+
+
+def explanation_document(job: tables.Job, step: int) -> Any:
+    """The spec of a job that explains a step: that of the job itself, under another name.
+
+    Raises Conflict if the step is not stored, or if the job explains a step itself.
+    """
+    check_explainable(job, step)
+    return clone_document(job, {"name": f"step {step} of {job.name}"[:MAX_NAME]})
+
+
+def check_explainable(job: tables.Job, step: int) -> None:
+    """Raise Conflict if the step is not stored, or if the job explains a step itself."""
+    if job.explains is not None:
+        raise Conflict(
+            f"Cannot explain a step of the job: it explains step {job.explain_step} of job "
+            f"{job.explains} itself. Explain a step of that job."
+        )
+    if step >= job.step:
+        raise Conflict(
+            f"Cannot explain step {step}: expected a step from 0 that the job has completed, and "
+            f"it has completed {job.step}."
+        )
+
+
+def cost_of(session: Session, job: tables.Job, step: int) -> ExplanationCost:
+    """What has to be repeated before the step. Raises Conflict as `check_explainable`."""
+    check_explainable(job, step)
+    saved = [row.step for row in artifacts.checkpoints(session, job.id) if row.step is not None]
+    first = max((done for done in saved if done <= step), default=0)
+    speed = examples_per_s(job)
+    data, train = job.spec.get("data") or {}, job.spec.get("train") or {}
+    examples = (step - first) * (data.get("batch_size") or 0) * (train.get("accumulate") or 1)
+    seconds = examples / speed if speed and examples else None
+    return ExplanationCost(first_step=first, steps=step - first, seconds=seconds)
+
+
+def examples_per_s(job: tables.Job) -> float | None:
+    """The throughput of a job, as far as it is known."""
+    for part, name in (
+        (job.summary, "examples_per_s"),
+        (job.totals, "median_examples_per_s"),
+        (job.latest, "examples_per_s"),
+    ):
+        value = (part or {}).get(name)
+        if isinstance(value, int | float) and value > 0:
+            return float(value)
+    return None
+
+
+def listed(session: Session, job: tables.Job) -> ListedExplanation:
+    """An explanation in a list, with its sentence once it has one."""
+    found = _answer(session, job) or {}
+    return ListedExplanation(
+        **_fields(job), attribution=found.get("attribution"), sentence=found.get("sentence")
+    )
+
+
+def with_answer(session: Session, job: tables.Job) -> Explanation:
+    """An explanation with its whole answer; null until the job has it."""
+    return Explanation(**_fields(job), answer=_answer(session, job))
+
+
+def _fields(job: tables.Job) -> dict[str, Any]:
+    return {
+        "job": job.id,
+        "explains": job.explains,
+        "step": job.explain_step,
+        "state": job.state,
+        "message": job.message,
+        "created_at": job.created_at,
+        "finished_at": job.finished_at,
+    }
+
+
+def _answer(session: Session, job: tables.Job) -> dict[str, Any] | None:
+    """The data of its last event with an answer."""
+    rows = events.read(session, job.id, limit=10, types=[EventType.EXPLANATION])
+    return rows[-1].data if rows else None
