@@ -39,6 +39,7 @@ class BisectKind:
     """The kind `bisect`."""
 
     decided_by_results = True
+    needs_device = False
 
     def policies(self, options: BisectOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policy whose failure is examined."""

@@ -182,11 +182,13 @@ class FakeServer:
             return problem(404, "not_found", f"There is no job {job_id}.")
         if request.method != "GET":
             return self._change(request, self.jobs[job_id], action)
+        if action == "explanations":
+            return self._explanations(request, job_id, rest)
+        if action == "":
+            if self.changes.get(job_id):
+                self.changes[job_id].pop(0)()
+            return _with_etag(request, self.jobs[job_id])
         match action:
-            case "":
-                if self.changes.get(job_id):
-                    self.changes[job_id].pop(0)()
-                return _with_etag(request, self.jobs[job_id])
             case "steps":
                 return self._steps(job_id, request.url.params)
             case "events":
@@ -199,8 +201,6 @@ class FakeServer:
                 return httpx.Response(200, json=self.ranges.get(job_id, nothing))
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
-            case "explanations":
-                return self._explanations(request, job_id, rest)
             case "logs":
                 return self._logs(job_id, request.url.params)
             case "artifacts":
@@ -233,6 +233,11 @@ class FakeServer:
                     return problem(409, "conflict", f"The job is {job['state']}.")
                 job["state"] = "queued"
                 return httpx.Response(200, json=job)
+        return self._derive(request, job, action)
+
+    def _derive(self, request: httpx.Request, job: dict[str, Any], action: str) -> httpx.Response:
+        """Make a new job from another one."""
+        match request.method, action:
             case "POST", "clone":
                 return self._clone(request, job)
             case "POST", "explanations":

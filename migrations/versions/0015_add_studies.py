@@ -1,7 +1,7 @@
 """Add studies: questions over several jobs, their jobs and their answers
 
-Revision ID: 0017
-Revises: 0015
+Revision ID: 0015
+Revises: 0014
 Create Date: 2026-11-23 23:20:00.000000
 """
 
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision: str = "0017"
-down_revision: str | Sequence[str] | None = "0015"
+revision: str = "0015"
+down_revision: str | Sequence[str] | None = "0014"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

@@ -1,6 +1,6 @@
 """Add range samples: the exponents of every layer's values at sampled steps
 
-Revision ID: 0014
+Revision ID: 0013
 Revises: 0012
 Create Date: 2026-11-23 23:40:00.000000
 """
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision: str = "0014"
+revision: str = "0013"
 down_revision: str | Sequence[str] | None = "0012"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
