@@ -182,13 +182,18 @@ class FakeServer:
             return problem(404, "not_found", f"There is no job {job_id}.")
         if request.method != "GET":
             return self._change(request, self.jobs[job_id], action)
-        if action == "explanations":
-            return self._explanations(request, job_id, rest)
         if action == "":
             if self.changes.get(job_id):
                 self.changes[job_id].pop(0)()
             return _with_etag(request, self.jobs[job_id])
-        match action:
+        return self._read_part(request, job_id, action, rest)
+
+    def _read_part(
+        self, request: httpx.Request, job_id: str, part: str, rest: Sequence[str]
+    ) -> httpx.Response:
+        match part:
+            case "explanations":
+                return self._explanations(request, job_id, rest)
             case "steps":
                 return self._steps(job_id, request.url.params)
             case "events":
