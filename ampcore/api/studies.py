@@ -224,7 +224,7 @@ class NeededLayer(ApiModel):
     job: str = Field(description="The id of the job that shows it.")
 
 
-class BisectTrial(ApiModel):
+class TriedLayers(ApiModel):
     """A job with some layers in float32."""
 
     float32: list[str] = Field(description="The paths of the layers, with the product if not all.")
@@ -247,7 +247,7 @@ class BisectAnswer(ApiModel):
     overrides: list[JsonObject] = Field(
         description="For `precision.overrides`; a job with them passes."
     )
-    trials: list[BisectTrial] = Field(description="In the order of the search.")
+    tried: list[TriedLayers] = Field(description="In the order of the search.")
     jobs: list[str] = Field(
         description="The jobs that every search needs: float32 by seed, then the policy alone."
     )

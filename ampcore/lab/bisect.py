@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.api.studies import BisectAnswer, BisectOptions, BisectTrial, NeededLayer, Noise
+from ampcore.api.studies import BisectAnswer, BisectOptions, NeededLayer, Noise, TriedLayers
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.paired_test import NoiseBand
@@ -114,8 +114,8 @@ class _Search:
             overrides=overrides,
             layers=evidence,
             candidates=len(self._layers),
-            trials=[
-                BisectTrial(
+            tried=[
+                TriedLayers(
                     float32=[_part_text(part, self._layers) for part in trial.parts],
                     passes=bool(trial.passes),
                     explanation=trial.explanation,

@@ -6,12 +6,12 @@ from typing import Final
 
 from ampcore.api.studies import (
     BisectAnswer,
-    BisectTrial,
     CapacityAnswer,
     PolicyAnswer,
     PolicyCapacity,
     PrecisionAnswer,
     Study,
+    TriedLayers,
 )
 from ampcore.spec.precision import ROLES
 
@@ -100,11 +100,11 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
     )
     yield from _table(
         ("trial", "in float32", "passes", "result", "job"),
-        [_trial_row(number, one) for number, one in enumerate(answer.trials, start=1)],
+        [_trial_row(number, one) for number, one in enumerate(answer.tried, start=1)],
     )
 
 
-def _trial_row(number: int, one: BisectTrial) -> list[str]:
+def _trial_row(number: int, one: TriedLayers) -> list[str]:
     paths = ", ".join(f"`{path}`" for path in one.float32[:MAX_PATHS]) or "none"
     more = len(one.float32) - MAX_PATHS
     return [

@@ -254,10 +254,10 @@ export interface components {
                 [key: string]: unknown;
             }[];
             /**
-             * Trials
+             * Tried
              * @description In the order of the search.
              */
-            trials: components["schemas"]["BisectTrial"][];
+            tried: components["schemas"]["TriedLayers"][];
             /**
              * Jobs
              * @description The jobs that every search needs: float32 by seed, then the policy alone.
@@ -270,23 +270,6 @@ export interface components {
             write: {
                 [key: string]: unknown;
             };
-        };
-        /**
-         * BisectTrial
-         * @description A job with some layers in float32.
-         */
-        BisectTrial: {
-            /**
-             * Float32
-             * @description The paths of the layers, with the product if not all.
-             */
-            float32: string[];
-            /** Passes */
-            passes: boolean;
-            /** Explanation */
-            explanation: string;
-            /** Job */
-            job: string;
         };
         /**
          * BundledFile
@@ -2814,6 +2797,23 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * TriedLayers
+         * @description A job with some layers in float32.
+         */
+        TriedLayers: {
+            /**
+             * Float32
+             * @description The paths of the layers, with the product if not all.
+             */
+            float32: string[];
+            /** Passes */
+            passes: boolean;
+            /** Explanation */
+            explanation: string;
+            /** Job */
+            job: string;
         };
         /**
          * Upload

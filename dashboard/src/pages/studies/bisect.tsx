@@ -13,7 +13,7 @@ export function BisectResult({ answer }: { answer: BisectAnswer }) {
       {answer.layers.length > 0 && <NeededLayers layers={answer.layers} />}
       {answer.layers.length > 0 && <SpecSections sections={answer.write} />}
       <h2>Trials</h2>
-      <Trials trials={answer.trials} />
+      <Trials trials={answer.tried} />
       <p class="muted">
         A trial is a job with some layers in float32. It passes if it skips few steps, and
         if <code>{answer.metric}</code> ({answer.higher_is_better ? "higher" : "lower"} is better) is at most
@@ -49,7 +49,7 @@ function NeededLayers({ layers }: { layers: BisectAnswer["layers"] }) {
   );
 }
 
-function Trials({ trials }: { trials: BisectAnswer["trials"] }) {
+function Trials({ trials }: { trials: BisectAnswer["tried"] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Trials of the search">
       <table class="table" aria-label="Trials of the search">
