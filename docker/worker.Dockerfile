@@ -38,6 +38,10 @@ LABEL org.opencontainers.image.title="ampcore worker" \
     org.opencontainers.image.licenses="MIT" \
     org.opencontainers.image.base.name="docker.io/library/python:3.11.14-slim-bookworm" \
     org.cyclonedx.sbom="/opt/ampcore/sbom.cdx.json"
+# The sandbox for code of users, where the container may make user namespaces.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends bubblewrap \
+    && rm --recursive /var/lib/apt/lists/*
 # A new named volume gets the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 ampcore \
     && useradd --uid 10001 --gid ampcore --create-home ampcore \

@@ -1,4 +1,7 @@
-"""The commands of docs/guides/deploy.md, in their order, in a new clone without a setting."""
+"""The commands of docs/guides/deploy.md, in their order, in a new clone without a setting.
+
+And the workers of docs/guides/operating.md that run code of users.
+"""
 
 import re
 
@@ -70,3 +73,30 @@ def test_the_guide_on_deployment_works_as_written(project, images, tmp_path):
     assert [worker.running for worker in project.containers("worker")] == [True]
     project.shell(written("docker compose down"))
     assert not project.containers()
+
+
+@pytest.fixture
+def new_service(new_project):
+    """A service with its settings that has not been started."""
+    project = new_project("code")
+    yield project
+    project.down(volumes=True)
+
+
+def test_workers_with_the_rights_of_the_guide_run_code_of_users(new_service):
+    project, guide = new_service, (ROOT / "docs/guides/operating.md").read_text()
+    (override,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    (project.folder / "bundles.yml").write_text(override)
+    (files,) = re.findall(r"`docker compose -f (\S+) -f (bundles.yml) up`", guide)
+    # podman 4.3 needs an option of `up` that only `Project.up` gives.
+    project.settings["COMPOSE_FILE"] = ":".join(files)
+    project.write_settings()
+    project.up()
+    created = ["ampserver", "token", "create", "carol", "--right=code"]
+    token = re.findall(r"amp_\S+", project.container("server").execute(*created))[-1]
+    export = written("export AMPCORE_URL=").replace("…", token)
+    submit = "ampctl dataset push points.npz && ampctl submit job.yaml --code code --watch"
+    said = project.shell(f"{export}; cd examples/bundle && python make_data.py && {submit}")
+    assert "succeeded" in said
+    said = project.shell(f"{export}; ampctl workers --json")
+    assert re.search(r'"sandbox": \{[^}]*"kind": "landlock"', said), said
