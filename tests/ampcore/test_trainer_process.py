@@ -154,7 +154,8 @@ def run_in_process(document, *, stop=False):
     stop_requested = threading.Event()
     if stop:
         stop_requested.set()
-    return trainer_process._train(json.dumps(document).encode(), io.BytesIO(), stop_requested)
+    line = json.dumps(document).encode()
+    return trainer_process._train(line, io.BytesIO(), stop_requested, SimpleQueue())
 
 
 def test_invalid_data_fails_the_job_with_reason_and_message(job, tmp_path):

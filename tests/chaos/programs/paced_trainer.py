@@ -7,6 +7,7 @@ server's.
 import json
 import sys
 import threading
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from control import Control
@@ -20,11 +21,13 @@ def wrap(control: Control) -> None:
     """Wrap the functions that train a job and that write its blocks with the test's control."""
     train, write_block = trainer_process._train, trainer_process._FrameWriter.block
 
-    def train_controlled(line: bytes, frames: BinaryIO, stop: threading.Event) -> Frame:
+    def train_controlled(
+        line: bytes, frames: BinaryIO, stop: threading.Event, messages: SimpleQueue[Any]
+    ) -> Frame:
         job = json.loads(line)
         _use_blocks_of(control.block_steps)
         control.begin(job["job_id"], job["attempt"], stop.is_set)
-        return train(line, frames, stop)
+        return train(line, frames, stop, messages)
 
     def block_controlled(frame_writer: Any, block: StepBlock) -> None:
         write_block(frame_writer, block)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.dashboard.test_accessibility import PHONE_PX, accessibility_violations
+from tests.e2e.dashboard.test_accessibility import PHONE, accessibility_violations
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("dashboard")
@@ -67,7 +67,7 @@ def test_the_answer_is_shown_with_intervals_jobs_and_what_to_write(
 def test_the_pages_are_accessible_also_on_a_phone(
     open_signed_in: Any, study: Any, place: str
 ) -> None:
-    for window in ({"scheme": "light"}, {"scheme": "dark", "width": PHONE_PX}):
+    for window in ({"scheme": "light"}, {"scheme": "dark", "width": PHONE["width"]}):
         page = open_signed_in(place.format(study=study.id), **window)
         expect(page.get_by_text("Loading")).to_have_count(0)
         expect(page.get_by_role("table").first).to_be_visible()

@@ -16,8 +16,8 @@ PUBLIC = "health and sign-in: no token needed"
 ANYONE = "any valid token"
 PROJECT_READ = "any token of the job's project, or an admin"
 PROJECT_WRITE = "a member of the job's project, or an admin"
-DATASET_READ = "any token of the dataset's project, or an admin"
-DATASET_WRITE = "a member of the dataset's project, or an admin"
+DATASET_READ = "any token of the dataset's or study's project, or an admin"
+DATASET_WRITE = "a member of the dataset's or study's project, or an admin"
 MEMBER = "a member or an admin"
 ADMIN = "an admin"
 
@@ -25,6 +25,7 @@ JOB = "/api/v1/jobs/{job_id}"
 DATASET = "/api/v1/datasets/{name}"
 RUN = "/api/v1/runs/{job_id}"
 FILE = "/api/v1/files/{kind}/{sha256}"
+STUDY = "/api/v1/studies/{study_id}"
 ROUTES = {
     ("GET", "/"): PUBLIC,
     ("GET", "/assets"): PUBLIC,
@@ -57,6 +58,14 @@ ROUTES = {
     ("GET", FILE): ANYONE,
     ("GET", f"{FILE}/content"): ANYONE,
     ("PUT", FILE): MEMBER,
+    ("GET", "/api/v1/files"): ANYONE,
+    ("DELETE", FILE): MEMBER,
+    ("POST", "/api/v1/studies"): MEMBER,
+    ("POST", "/api/v1/studies/estimate"): MEMBER,
+    ("GET", "/api/v1/studies"): ANYONE,
+    ("GET", STUDY): DATASET_READ,
+    ("GET", f"{STUDY}/report"): DATASET_READ,
+    ("POST", f"{STUDY}/cancel"): DATASET_WRITE,
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
     ("GET", "/api/v1/workers"): ANYONE,
@@ -83,6 +92,12 @@ ROUTES = {
     ("POST", f"{JOB}/retry"): PROJECT_WRITE,
     ("POST", f"{JOB}/clone"): PROJECT_WRITE,
     ("POST", f"{JOB}/extend"): PROJECT_WRITE,
+    ("POST", f"{JOB}/profile"): PROJECT_WRITE,
+    ("POST", f"{JOB}/explanations"): PROJECT_WRITE,
+    ("GET", f"{JOB}/explanations"): PROJECT_READ,
+    ("GET", f"{JOB}/explanations/cost"): PROJECT_READ,
+    ("GET", f"{JOB}/explanations/{{explanation_id}}"): PROJECT_READ,
+    ("GET", f"{JOB}/ranges"): PROJECT_READ,
     ("POST", "/api/v1/runs"): MEMBER,
     ("POST", f"{RUN}/steps"): PROJECT_WRITE,
     ("POST", f"{RUN}/finish"): PROJECT_WRITE,
@@ -98,8 +113,13 @@ ROUTES = {
 }
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+STUDY_REQUEST = {"kind": "precision", "spec": SPEC}
 BODIES = {
     ("POST", f"{JOB}/extend"): {"epochs": 1},
+    ("POST", f"{JOB}/profile"): {"steps": 1},
+    ("POST", f"{JOB}/explanations"): {"step": 0},
+    ("POST", "/api/v1/studies"): STUDY_REQUEST,
+    ("POST", "/api/v1/studies/estimate"): STUDY_REQUEST,
     ("POST", "/api/v1/jobs"): SPEC,
     ("POST", "/api/v1/jobs/validate"): SPEC,
     ("PATCH", JOB): {"name": "new"},
@@ -198,6 +218,9 @@ def address_of(api, make_job):
                 path = path.replace("{upload_id}", upload.id)
         if path.endswith("/compare"):
             path += f"?jobs={make_job().id},{make_job().id}"
+        if "{study_id}" in path:
+            study = api.client.post("/api/v1/studies", json=STUDY_REQUEST).json()
+            path = path.replace("{study_id}", study["id"])
         path = path.replace("{kind}", "weights").replace("{sha256}", "0" * 64)
         return path.replace("{name}", "default").replace("{number}", "1")
 

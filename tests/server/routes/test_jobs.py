@@ -29,6 +29,8 @@ JOB_FIELDS = {
         "created_by",
         "cloned_from",
         "extends",
+        "explains",
+        "explain_step",
         "request_id",
         "loss_scale_mode",
         "examples_per_step",
@@ -196,7 +198,7 @@ def test_a_refused_action_names_the_expected_states_and_the_allowed_actions(api,
     detail = api.client.post(f"/api/v1/jobs/{make_job().id}/retry").json()["detail"]
     assert detail == (
         "Cannot retry the job: expected the state failed or cancelled, received queued. "
-        "Possible actions in this state: cancel, pause, edit, clone."
+        "Possible actions in this state: cancel, pause, edit, clone, explain."
     )
 
 
