@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from dataclasses import asdict
+from queue import SimpleQueue
 
 import pytest
 

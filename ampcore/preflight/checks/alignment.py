@@ -11,6 +11,10 @@ from ampcore.preflight.case import Case, Finding, Severity
 
 MULTIPLE: Final = 8
 FLOAT8_MULTIPLE: Final = 16
+DIMENSION_CODES: Final = {
+    MULTIPLE: "dimension_not_multiple_of_8",
+    FLOAT8_MULTIPLE: "dimension_not_multiple_of_16",
+}
 
 
 def layer_alignment(case: Case) -> Iterator[Finding]:
@@ -25,7 +29,7 @@ def layer_alignment(case: Case) -> Iterator[Finding]:
             emitted.add(key)
             multiples = nearest_multiples(dimension.size, multiple)
             yield Finding(
-                f"dimension_not_multiple_of_{multiple}",
+                DIMENSION_CODES[multiple],
                 _severity(case),
                 dimension.pointer,
                 f"{layer.path}: {dimension.name} {dimension.size} is not a multiple of {multiple}, "
