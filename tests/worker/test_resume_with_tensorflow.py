@@ -203,7 +203,7 @@ def test_a_step_is_explained_by_a_job_from_the_nearest_checkpoint_of_the_other(
         saved = [row.step or 0 for row in artifacts.checkpoints(session, trained.job_id)]
     for step, first, attribution in (
         (skipped, 0, "loss_scale"),
-        (2 * BLOCK - 1, max(one for one in saved if one < 2 * BLOCK), "normal"),
+        (2 * BLOCK - 1, max((one for one in saved if one < 2 * BLOCK), default=0), "normal"),
     ):
         with database.write() as session:
             origin = jobs.Origin("default", explains=trained.job_id, explain_step=step)
