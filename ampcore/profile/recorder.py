@@ -21,6 +21,7 @@ from ampcore.profile.executed import SIXTEEN_BIT, ExecutedOperation
 from ampcore.profile.executed_graph import executed_operations
 from ampcore.profile.findings import CODE
 from ampcore.profile.operations import ProfileContext, ProfiledLayer
+from ampcore.profile.trace_level import VERBOSE, record_all_operations
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry import Event, EventType
 
@@ -28,10 +29,9 @@ FOLDER: Final = "profile"
 """In the output folder of a run: a folder for each profile."""
 WARMUP_STEPS: Final = 2
 """The first steps of a process allocate memory and choose kernels: they are never profiled."""
-HOST_TRACER_LEVEL: Final = 3
-"""All operations: at 2, TensorFlow leaves out those that it has found to be cheap."""
 FAILED: Final = "profile_failed"
 NOT_TAKEN: Final = "profile_not_taken"
+INCOMPLETE: Final = "profile_incomplete"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ProfileRecorder:
         except (tf.errors.OpError, OSError) as error:
             return [_failed(step, f"it could not start: {_first_line(error)}")]
         self._recording = _Recording(folder, step, due[0].steps)
-        return ()
+        return () if record_all_operations() else [_incomplete(step)]
 
     def after_block(self, steps: int, wall_s: float) -> None:
         """Count the steps of a block and their time."""
@@ -219,7 +219,7 @@ class ProfileRecorder:
 
 def _options() -> Any:
     return tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=HOST_TRACER_LEVEL, python_tracer_level=0, device_tracer_level=1
+        host_tracer_level=VERBOSE, python_tracer_level=0, device_tracer_level=1
     )
 
 
@@ -270,6 +270,14 @@ def _failed(step: int, cause: str) -> Event:
 def _not_taken(request: ProfileRequest) -> Event:
     message = f"profile.start: the run ended before step {request.start}; no profile was taken."
     return Event.warning(NOT_TAKEN, message)
+
+
+def _incomplete(step: int) -> Event:
+    message = (
+        f"The profile at step {step} has no operations shorter than about 3 µs: this version of "
+        "TensorFlow does not record them."
+    )
+    return Event.warning(INCOMPLETE, message, step)
 
 
 def _first_line(error: Exception) -> str:

@@ -40,19 +40,30 @@ function decodeSegment(name: string): string {
   }
 }
 
-const current = observable(parseRoute(globalThis.location?.hash ?? ""));
-globalThis.addEventListener?.("hashchange", () => current.set(parseRoute(location.hash)));
+let fragment = globalThis.location?.hash ?? "";
+const current = observable(parseRoute(fragment));
+globalThis.addEventListener?.("hashchange", update);
+
+function update(): void {
+  fragment = location.hash;
+  current.set(parseRoute(fragment));
+}
 
 export function useRoute(): Route {
   return useObservable(current);
 }
 
-/** Go to a fragment; `replace` adds no entry to the browser's history. */
-export function go(fragment: string, replace = false): void {
+/**
+ * Go to a fragment; `replace` adds no entry to the browser's history.
+ *
+ * A route is not replaced once the browser has left it, as by a link: the event that says so comes
+ * later, and a timer of the old page may run before it.
+ */
+export function go(target: string, replace = false): void {
   if (!replace) {
-    location.hash = fragment;
-    return;
+    location.hash = target;
+  } else if (location.hash === fragment) {
+    history.replaceState(null, "", target);
+    update();
   }
-  history.replaceState(null, "", fragment);
-  current.set(parseRoute(fragment));
 }

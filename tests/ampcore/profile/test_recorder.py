@@ -6,7 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from ampcore.profile import analysis, recorder
+from ampcore.profile import analysis, recorder, trace_level
 from ampcore.profile.analysis_process import AnalysisProcess, ProfileFailed
 from ampcore.profile.operations import ProfileContext
 from ampcore.profile.steps import profile_steps
@@ -17,10 +17,12 @@ SPEC = {
     "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
     "data": {"kind": "digits", "batch_size": 64},
     "precision": {"policy": "mixed_bfloat16"},
-    "train": {"steps": 30},
+    "train": {"steps": 130},
     "runtime": {"engine": "graph"},
 }
-PROFILE = {"start": 5, "steps": 4}
+PROFILE = {"start": 120, "steps": 4}
+"""After 90 steps TensorFlow knows the cheap operations, and does not record them by itself."""
+EARLY_PROFILE = {"start": 5, "steps": 4}
 
 
 def spec_with(profile, **sections):
@@ -47,7 +49,7 @@ def profiled(tmp_path_factory):
 
 def test_a_profile_has_exactly_the_steps_that_were_asked_for(profiled):
     _, _, event, report = profiled
-    assert (report["first_step"], report["steps"], event.step) == (5, 4, 8)
+    assert (report["first_step"], report["steps"], event.step) == (120, 4, 123)
     forward = [row for row in report["operations"] if row["phase"] == "forward"]
     assert {row["calls"] for row in forward} == {1}
 
@@ -83,11 +85,20 @@ def test_the_results_are_those_without_a_profile_bit_for_bit(profiled, tmp_path)
     assert plain.weights_digest == result.weights_digest
 
 
+def test_a_tensorflow_without_levels_of_detail_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace_level, "_level", lambda: None)
+    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path)
+    assert events["warning"].data["code"] == recorder.INCOMPLETE
+    assert "profile" in events
+
+
 def test_the_traces_are_files_for_perfetto_and_tensorboard(profiled):
     folder, _, event, _ = profiled
     names = [name.rpartition("/")[2] for name in event.data["files"]]
     assert names == [analysis.REPORT, analysis.TRACE, analysis.PERFETTO]
-    assert sorted(path.name for path in (folder / "profile" / "step-5").iterdir()) == sorted(names)
+    assert sorted(path.name for path in (folder / "profile" / "step-120").iterdir()) == sorted(
+        names
+    )
     with gzip.open(folder / event.data["files"][2]) as trace:
         document = json.load(trace)
     assert any(event.get("name") == "Cast" for event in document["traceEvents"])
@@ -98,7 +109,7 @@ def test_tensorflows_own_table_has_the_same_times(profiled):
     """The converter of the pinned version, whose table is by operation, in microseconds."""
     folder, _, _, report = profiled
     converter = analysis.converter()
-    trace = str(folder / "profile" / "step-5" / analysis.TRACE)
+    trace = str(folder / "profile" / "step-120" / analysis.TRACE)
     data, is_valid = converter.xspace_to_tools_data([trace], "framework_op_stats", {})
     assert is_valid
     table = json.loads(data)[0]
@@ -144,7 +155,7 @@ def test_a_profile_on_demand_starts_with_the_next_steps(tmp_path):
 def test_another_profiler_in_the_process_costs_only_the_profile(tmp_path):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
-        result, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path / "run")
+        result, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path / "run")
     finally:
         tf.profiler.experimental.stop(save=False)
     assert result.steps == 10
@@ -156,7 +167,7 @@ def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
     (tmp_path / "dying.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "dying")
-    result, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path / "run")
+    result, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path / "run")
     assert result.steps == 10
     assert events["warning"].data["code"] == recorder.FAILED
     assert "no memory" in events["warning"].data["message"]
@@ -164,7 +175,7 @@ def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
 
 def test_where_no_process_can_start_the_report_has_no_trace_for_perfetto(tmp_path, monkeypatch):
     monkeypatch.setattr("ampcore.profile.analysis_process.sys.executable", "/no/such/python")
-    _, events = run(spec_with(PROFILE, train={"steps": 10}), tmp_path)
+    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path)
     names = [name.rpartition("/")[2] for name in events["profile"].data["files"]]
     assert names == [analysis.REPORT, analysis.TRACE]
 
@@ -179,7 +190,7 @@ def test_a_converter_that_aborts_loses_only_the_trace_for_perfetto(tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "aborting")
-    _, events = run(spec_with(PROFILE, train={"steps": 12}), tmp_path / "run")
+    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 12}), tmp_path / "run")
     assert [name.rpartition("/")[2] for name in events["profile"].data["files"]] == [
         analysis.REPORT,
         analysis.TRACE,

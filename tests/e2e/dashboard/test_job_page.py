@@ -182,11 +182,14 @@ def test_a_profile_has_bars_sortable_tables_and_downloads(
     expect(page.get_by_role("rowheader", name="backward")).to_be_visible()
     expect(page.get_by_role("rowheader", name="float32")).to_be_visible()
     table = page.get_by_role("region", name="Operations, per step")
-    first = table.locator("tbody tr").first
-    table.get_by_role("button", name="Operation").click()
-    descending = first.inner_text()
-    table.get_by_role("button", name="Operation").click()
-    expect(first).not_to_have_text(descending)
+    first = table.locator("tbody tr td").first
+    heading = table.get_by_role("columnheader", name="Operation")
+    heading.get_by_role("button").click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    last_name = first.inner_text()
+    heading.get_by_role("button").click()
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    assert first.inner_text() != last_name
     with page.expect_download() as download:
         page.get_by_role("link", name="Trace for Perfetto").click()
     assert download.value.suggested_filename.endswith("trace.json.gz")

@@ -103,3 +103,25 @@ def test_an_admin_creates_a_token_sees_it_once_and_revokes_it(
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("revoked")
     expect(other.get_by_label("Token")).to_be_visible()
+
+
+DELAY_THE_SEARCH = """() => {
+  const setTimeout = window.setTimeout;
+  window.setTimeout = (call, delay, ...others) => {
+    if (delay !== 250) return setTimeout(call, delay, ...others);
+    window.applySearch = call;
+    return 0;
+  };
+}"""
+LEAVE_WHILE_THE_SEARCH_APPLIES = "place => { location.hash = place; window.applySearch(); }"
+
+
+def test_a_search_that_applies_late_does_not_undo_a_click(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    page = open_signed_in("#/jobs")
+    page.evaluate(DELAY_THE_SEARCH)
+    page.get_by_label("Search").fill("skip")
+    page.wait_for_function("window.applySearch !== undefined")
+    page.evaluate(LEAVE_WHILE_THE_SEARCH_APPLIES, f"#/jobs/{finished_jobs[0].id}")
+    expect(page.get_by_role("heading", name="healthy")).to_be_visible()
