@@ -1,11 +1,11 @@
 """The compactor: a background thread that merges small step blocks (store.compaction)."""
 
 import logging
-import threading
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from server.background.periodic_thread import FailureLog, PeriodicThread
 from store.compaction_queue import UncompactedAttempt, uncompacted_attempts
 from store.database import Database
 
@@ -24,10 +24,8 @@ class Compactor:
     def __init__(self, database: Database, *, every_s: float = INTERVAL_S) -> None:
         self.merged = 0
         self._database = database
-        self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
-        self._is_failing = False
+        self._thread = PeriodicThread("compactor", self._round, every_s)
+        self._failures = FailureLog(log)
         self._unmergeable: set[UncompactedAttempt] = set()
 
     def start(self) -> None:
@@ -36,8 +34,7 @@ class Compactor:
 
     def stop(self) -> None:
         """Stop after the current merge."""
-        self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.stop()
 
     def compact(self) -> bool:
         """Merge once for each attempt with unmerged blocks; whether anything was merged."""
@@ -45,7 +42,7 @@ class Compactor:
             found = uncompacted_attempts(session, ATTEMPTS_PER_ROUND + len(self._unmergeable))
         before = self.merged
         for uncompacted in found:
-            if uncompacted in self._unmergeable or self._stop.is_set():
+            if uncompacted in self._unmergeable or self._thread.is_stopping:
                 continue
             try:
                 self.merged += self._merge(uncompacted)
@@ -73,19 +70,5 @@ class Compactor:
             return False
         return True
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            found = False
-            try:
-                found = self.compact()
-                if self._is_failing:
-                    log.info("merging steps works again")
-                self._is_failing = False
-            except SQLAlchemyError as error:
-                if not self._is_failing:
-                    log.warning(
-                        "merging steps failed; retrying without further log lines: %s", error
-                    )
-                self._is_failing = True
-            if not found:
-                self._stop.wait(self._every_s)
+    def _round(self) -> bool:
+        return self._failures.attempt("merging steps", self.compact)

@@ -5,7 +5,6 @@ servers may run one.
 """
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from datetime import datetime
 from typing import Final
 
 from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
 
 from server.background import cleanup
+from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.background.redispatch import redispatch
-from server.dispatch import Dispatcher, RedisUnavailable
+from server.dispatch import Dispatcher
 from server.file_removal import remove_due_files
 from service.storage import Storage
 from store import lease_expiry
@@ -63,9 +62,8 @@ class Reconciler:
         self._rounds_s: deque[float] = deque(maxlen=RECENT_ROUNDS)
         self._database_at: datetime | None = None
         self._cleaned_at = -CLEANUP_INTERVAL_S
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
-        self._failing: set[str] = set()
+        self._thread = PeriodicThread("reconciler", self._round, every_s)
+        self._failures = FailureLog(log)
 
     def start(self) -> None:
         """Start the thread."""
@@ -73,8 +71,7 @@ class Reconciler:
 
     def stop(self) -> None:
         """Stop after the current round."""
-        self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.stop()
 
     def redispatch(self) -> None:
         """Send messages again that were lost or never sent."""
@@ -98,15 +95,13 @@ class Reconciler:
                 cleanup.delete_unused_files(self._database, self._storage)
                 remove_due_files(self._database, self._storage)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            # First the leases: a lost job can be dispatched again in the same round.
-            self._attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
-            self._attempt("sending messages again", self.redispatch)
-            self._attempt("deleting expired rows", self.clean_up)
-            if not self._failing:
-                self.last_success_at = time.time()
-            self._stop.wait(self._every_s)
+    def _round(self) -> None:
+        # First the leases: a lost job can be dispatched again in the same round.
+        self._failures.attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
+        self._failures.attempt("sending messages again", self.redispatch)
+        self._failures.attempt("deleting expired rows", self.clean_up)
+        if not self._failures:
+            self.last_success_at = time.time()
 
     def _expire_after_outage_grace(self) -> None:
         at, went_by_s = self._clock(), self._database_elapsed_s()
@@ -119,7 +114,7 @@ class Reconciler:
         # Leases expire by the database's clock: it was set, or the machine was suspended.
         jumped = abs(went_by_s - lasted_s) > slack_s
         self._rounds_s.append(lasted_s)
-        if EXPIRE_LEASES in self._failing or stood_still or jumped:
+        if EXPIRE_LEASES in self._failures or stood_still or jumped:
             self._available_since = at  # workers could not renew their leases
         if at - self._available_since >= self._outage_grace_s:
             self.expire()
@@ -130,19 +125,3 @@ class Reconciler:
             present: datetime = session.scalars(select(now())).one()
         before, self._database_at = self._database_at, present
         return (present - (before or present)).total_seconds()
-
-    def _attempt(self, what: str, work: Callable[[], None]) -> None:
-        """Call `work`; log once that it fails, and once that it works again."""
-        try:
-            work()
-        except (SQLAlchemyError, RedisUnavailable) as error:
-            if what not in self._failing:
-                log.warning("%s failed; retrying without further log lines: %s", what, error)
-            self._failing.add(what)
-        except Exception:
-            log.exception("%s failed", what)
-            self._failing.add(what)
-        else:
-            if what in self._failing:
-                log.info("%s works again", what)
-            self._failing.discard(what)

@@ -1,11 +1,11 @@
 """The study runner: a background thread that advances studies (server.studies.progress)."""
 
 import logging
-import threading
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.studies.progress import StudyProgress
 from store import studies
 
@@ -19,9 +19,8 @@ class StudyRunner:
 
     def __init__(self, progress: StudyProgress, *, every_s: float = INTERVAL_S) -> None:
         self._progress = progress
-        self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="study-runner", daemon=True)
+        self._thread = PeriodicThread("study-runner", self._round, every_s)
+        self._failures = FailureLog(log)
         self._failing: set[str] = set()
 
     def start(self) -> None:
@@ -30,8 +29,7 @@ class StudyRunner:
 
     def stop(self) -> None:
         """Stop after the current study."""
-        self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.stop()
 
     def advance_all(self) -> None:
         """Advance each study once; one that fails does not keep the others waiting."""
@@ -39,7 +37,7 @@ class StudyRunner:
             ids = studies.unfinished(session)
         self._failing &= set(ids)
         for study_id in ids:
-            if self._stop.is_set():
+            if self._thread.is_stopping:
                 return
             self._advance(study_id)
 
@@ -56,18 +54,5 @@ class StudyRunner:
         else:
             self._failing.discard(study_id)
 
-    def _run(self) -> None:
-        is_failing = False
-        while not self._stop.is_set():
-            try:
-                self.advance_all()
-                if is_failing:
-                    log.info("advancing studies works again")
-                is_failing = False
-            except SQLAlchemyError as error:
-                if not is_failing:
-                    log.warning(
-                        "advancing studies failed; retrying without further log lines: %s", error
-                    )
-                is_failing = True
-            self._stop.wait(self._every_s)
+    def _round(self) -> None:
+        self._failures.attempt("advancing studies", self.advance_all)
