@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,25 +13,19 @@ from typing import Any, Final
 from ampcore.spec import Reason
 from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
-from service.storage import Storage
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker import sandboxed_frames
 from worker.artifact_uploader import ArtifactUploader
+from worker.attempt_files import AttemptFiles, Downloads
 from worker.background_thread import run_in_background
-from worker.bundle_download import BundleMissing, JobBundle, fetch_bundle, place_bundle
-from worker.checkpoint_download import (
-    ExtendedCheckpointMissing,
-    fetch_earlier_checkpoint,
-    fetch_latest_checkpoint,
-)
+from worker.bundle_download import BundleMissing
+from worker.checkpoint_download import ExtendedCheckpointMissing
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
-from worker.dataset_download import DatasetMissing, JobDataset, fetch_dataset, place_dataset
-from worker.explained_step import explained_step
+from worker.dataset_download import DatasetMissing
 from worker.finalize import Finalizer, attempt_report
 from worker.isolation import TrainerFolder
-from worker.object_download import data_url, fetch_object
 from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
 from worker.profile_request import ProfileForwarder
 from worker.sandbox import needs_sandbox
@@ -41,31 +34,13 @@ from worker.sandbox_plan import SandboxMissing
 from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
-from worker.weights_download import WeightsMissing, fetch_initial_weights
+from worker.weights_download import WeightsMissing
 from worker.write_buffer import WriteBuffer
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
-OUTPUT_DIR: Final = "output"
-"""In an attempt's folder: the output folder of a trainer that is not isolated."""
-FETCHED_DIR: Final = "fetched"
-"""In an attempt's folder: the checkpoint downloaded from earlier attempts."""
 FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
-
-
-@dataclass(frozen=True)
-class Downloads:
-    """What was downloaded for an attempt."""
-
-    resume: bool
-    """Whether there is a checkpoint to resume from."""
-    init: str | None
-    """The path of the initial weights in the trainer's output folder; None without any."""
-    dataset: JobDataset | None
-    bundle: JobBundle | None
-    explain: dict[str, Any] | None = None
-    """The step to explain; None for a job that trains."""
 
 
 class JobAttempt:
@@ -89,13 +64,13 @@ class JobAttempt:
         self._writer = TelemetryWriter(
             self._database, lease, context.metrics, self._on_event_committed, buffer
         )
-        self._output = folder / OUTPUT_DIR
+        enqueue = self._writer.enqueue
+        self._files = AttemptFiles(context, self._database, job, lease, folder, enqueue=enqueue)
         self._trainer_folder: TrainerFolder | None = None
         self._monitor: SandboxMonitor | None = None
         self._downloads: Future[Downloads] | None = None
-        enqueue = self._writer.enqueue
         self._uploader = ArtifactUploader(
-            context.storage, self._database, lease, self._output, enqueue
+            context.storage, self._database, lease, self._files.output, enqueue
         )
         self._sandbox = context.sandbox_plan.sandbox if needs_sandbox(job.spec) else None
         if self._sandbox is not None:
@@ -157,16 +132,16 @@ class JobAttempt:
 
     def _run_trainer(self) -> TrainerExit:
         self._check_sandbox()
-        fetched = self._folder / FETCHED_DIR
-        fetched.mkdir(parents=True)
-        self._downloads = downloads = run_in_background(partial(self._download, fetched))
+        self._downloads = downloads = self._files.download_in_background()
         if (stop_reason := self._wait_for(downloads)) is not None:
             return TrainerExit(None, 0, stop_reason)
         downloaded = downloads.result()
         process = self._take_process()
         try:
-            self._place_checkpoints(process, list(fetched.iterdir()))
-            placing = run_in_background(partial(self._place_files, process, downloaded))
+            self._trainer_folder = process.folder
+            self._files.place_checkpoints(process.folder)
+            self._uploader.folder = self._files.output
+            placing = run_in_background(partial(self._files.place_data, process.folder, downloaded))
             if (stop_reason := self._wait_for(placing)) is not None:
                 return TrainerExit(None, 0, stop_reason)
             self._monitor = self._start_monitor(process)
@@ -208,79 +183,15 @@ class JobAttempt:
             done = _is_done(work)
         return None
 
-    def _download(self, folder: Path) -> Downloads:
-        """Download the checkpoint or the initial weights, the dataset and the bundle, if any."""
-        storage = self._context.storage
-        explain = explained_step(self._database, self._job)
-        resume = self._fetch_checkpoint(folder)
-        # A checkpoint has all weights: their source may be gone.
-        init = None if resume else fetch_initial_weights(storage, self._database, self._job, folder)
-        dataset = self._fetch_data(storage)
-        cache, job = self._context.dataset_cache, self._job
-        try:
-            bundle = fetch_bundle(cache, storage, self._database, job.project, job.spec)
-        except BaseException:
-            if dataset is not None:
-                dataset.cached.close()
-            raise
-        return Downloads(resume, init, dataset, bundle, explain)
-
-    def _fetch_checkpoint(self, folder: Path) -> bool:
-        """Download the checkpoint that the attempt starts from, if any."""
-        enqueue, storage, job = self._writer.enqueue, self._context.storage, self._job
-        if job.explains is not None and job.explain_step is not None:
-            return fetch_earlier_checkpoint(
-                storage,
-                self._database,
-                folder,
-                enqueue,
-                job_id=job.explains,
-                step=job.explain_step,
-            )
-        return fetch_latest_checkpoint(
-            storage, self._database, self._lease, folder, enqueue, extends=job.extends
-        )
-
-    def _fetch_data(self, storage: Storage) -> JobDataset | None:
-        job = self._job
-        if (url := data_url(job.spec)) is not None:
-            return fetch_object(self._context, self._database, job, url, self._writer.enqueue)
-        return fetch_dataset(
-            self._context.dataset_cache, storage, self._database, job.project, job.spec
-        )
-
-    def _place_files(self, process: TrainerProcess, downloaded: Downloads) -> dict[str, Any]:
-        """Where the trainer reads its dataset, by its name in the spec, and its own code."""
-        found: dict[str, Any] = {"datasets": {}}
-        if (dataset := downloaded.dataset) is not None:
-            path = place_dataset(dataset, process.folder, self._folder)
-            found["datasets"] = {dataset.reference: str(path)}
-        if downloaded.bundle is not None:
-            path = place_bundle(downloaded.bundle, process.folder, self._folder)
-            found["bundle"] = str(path)
-        return found
-
-    def _place_checkpoints(self, process: TrainerProcess, fetched: Sequence[Path]) -> None:
-        """Move downloaded checkpoints and weights into the trainer's output folder."""
-        self._trainer_folder = process.folder
-        if process.folder is None:
-            self._output.mkdir()
-            for path in fetched:
-                path.rename(self._output / path.name)
-            return
-        self._output = self._uploader.folder = process.folder.path
-        for path in fetched:
-            process.folder.move_in(path)
-
     def _assignment(self, files: dict[str, Any], downloaded: Downloads) -> dict[str, Any]:
         return {
             "job_id": self._job.id,
             "attempt": self._job.attempt,
             "spec": self._job.spec,
             "data_root": str(self._context.data_root),
-            "output_dir": str(self._output),
+            "output_dir": str(self._files.output),
             "resume": downloaded.resume,
-            "init": downloaded.init and str(self._output / downloaded.init),
+            "init": downloaded.init and str(self._files.output / downloaded.init),
             "sandboxed": self._monitor is not None,
             "explain": downloaded.explain,
             **files,
@@ -359,10 +270,7 @@ class JobAttempt:
 def _release_files(downloads: Future[Downloads]) -> None:
     """Allow the deletion of downloaded files from the cache."""
     if downloads.exception() is None:
-        downloaded = downloads.result()
-        for found in (downloaded.dataset, downloaded.bundle):
-            if found is not None:
-                found.cached.close()
+        downloads.result().release()
 
 
 def _is_done(future: Future[Any]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.__main__ import app
+from ampcore.commands.app import app
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")  # which has the forked Python, too

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.__main__ import app
+from ampcore.commands.app import app
 from ampcore.spec import JobSpec
 
 ROOT = Path(__file__).parents[2]

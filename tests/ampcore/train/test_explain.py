@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ampcore import JobSpec
-from ampcore.__main__ import app
 from ampcore.api.explanation_text import explanation_lines
+from ampcore.commands.app import app
 from ampcore.errors import InvalidData, NonFiniteResult, SkipBudgetExceeded
 from ampcore.telemetry import EventType
 from ampcore.train import Trainer

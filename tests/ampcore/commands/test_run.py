@@ -1,5 +1,4 @@
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -9,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.__main__ import app
+from ampcore.commands.app import app
 from ampcore.spec import JobSpec
 from tests.waiting import DEADLINE_S
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SMALL = ["--set", "model.kind=mlp", "--set", "train.steps=2"]
 
 
@@ -21,13 +20,6 @@ SMALL = ["--set", "model.kind=mlp", "--set", "train.steps=2"]
 def cli():
     """Runs the command line in this process."""
     return lambda *arguments, **options: CliRunner().invoke(app, ["run", *arguments], **options)
-
-
-@pytest.fixture
-def spec_file(tmp_path):
-    file = tmp_path / "job.yaml"
-    file.write_text("model: {kind: mlp, hidden: [8]}\ndata: {kind: digits, batch_size: 256}\n")
-    return str(file)
 
 
 def test_a_job_is_trained_its_model_saved_and_its_summary_printed(cli, spec_file, tmp_path):
@@ -153,36 +145,6 @@ def test_every_example_is_a_valid_spec(file):
     assert JobSpec.from_file(file).name
 
 
-@pytest.fixture
-def check():
-    """Runs `check` in this process."""
-    return lambda *arguments: CliRunner().invoke(app, ["check", *arguments])
-
-
-def test_check_prints_the_figures_layers_and_findings_of_a_job(check, spec_file):
-    result = check(spec_file, "--set", "precision.policy=mixed_float16", "--layers")
-    assert result.exit_code == 0
-    assert "parameters   610\n" in result.stdout
-    assert re.search(r"^dense_1 +Dense +8 +520 +512 +float16 +float32$", result.stdout, re.M)
-    assert "kept_in_float32 at /precision/policy" in result.stdout
-
-
-def test_check_prints_its_report_as_json(check, spec_file):
-    report = json.loads(check(spec_file, "--json").stdout)
-    assert report["figures"]["parameters"] == 610
-    assert report["findings"] == []
-
-
-def test_check_fails_for_a_job_that_could_not_run(check, spec_file, capfd):
-    overrides = "precision.overrides=[{layers: nothing, dtype: float32}]"
-    result = check(spec_file, "--set", overrides)
-    assert result.exit_code == 1
-    assert "error: No layer's path matches 'nothing'" in result.stdout
-    assert check(spec_file, "--set", "data={kind: npz, path: none.npz}").exit_code == 1
-    assert "invalid_data: none.npz" in capfd.readouterr().err
-    assert check(spec_file, "--set", "modle=1").exit_code == 2
-
-
 NPZ = ["--set", "data={kind: npz, dataset: quads, batch_size: 2}"]
 
 
@@ -221,18 +183,3 @@ def test_the_best_evaluation_and_an_early_end_are_printed(cli, spec_file, capfd)
     assert "(the best so far)" in progress
     [best] = [line for line in result.stdout.splitlines() if line.startswith("best ")]
     assert best.split()[1:3] == ["metric", "val_loss,"]
-
-
-def test_a_profile_of_a_job_is_printed_and_kept(spec_file, tmp_path):
-    arguments = ["profile", spec_file, "--start", "2", "--steps", "2", "--output", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0
-    assert "steps        2 to 3, " in result.stdout
-    assert "update" in result.stdout
-    assert json.loads((tmp_path / "report.json").read_bytes())["steps"] == 2
-
-
-def test_a_profile_of_a_job_that_fails_says_why(spec_file, capfd):
-    data = "data={kind: npz, path: none.npz}"
-    assert CliRunner().invoke(app, ["profile", spec_file, "--set", data]).exit_code == 1
-    assert "none.npz" in capfd.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from ampcore.__main__ import app
+from ampcore.commands.app import app
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [8]},

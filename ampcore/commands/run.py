@@ -1,0 +1,102 @@
+"""`python -m ampcore run`: train a job on this machine."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from ampcore.commands.context import capture_native_log, interruptible
+from ampcore.commands.exits import (
+    BAD_SPEC,
+    FAILED,
+    INTERRUPTED,
+    exit_with,
+    exits_if_training_fails,
+)
+from ampcore.commands.local_job import LocalFiles, load_spec, local_files
+from ampcore.commands.options import (
+    CodeFolder,
+    DataRoot,
+    DatasetFiles,
+    InitFile,
+    Settings,
+    SpecFile,
+)
+from ampcore.spec import JobSpec
+from ampcore.spec.text import plural
+from ampcore.telemetry.json_values import json_safe
+
+
+def run(
+    file: SpecFile,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the trained model and the checkpoints.", file_okay=False),
+    ] = None,
+    settings: Settings = None,
+    data_root: DataRoot = None,
+    dataset_files: DatasetFiles = None,
+    code: CodeFolder = None,
+    init: InitFile = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume from the newest checkpoint in --output.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one line of JSON.")
+    ] = False,
+) -> None:
+    """Train the job in FILE on this machine."""
+    if resume and output is None:
+        exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
+    spec = load_spec(file, settings, code)
+    files = local_files(data_root, dataset_files, code=code, init=init)
+    with interruptible() as stop, capture_native_log() as stderr:
+        summary, model_file = _train(spec, files, output, resume=resume, stop=stop, stderr=stderr)
+    if as_json:
+        typer.echo(json.dumps(json_safe(summary)))
+    else:
+        from ampcore.commands.run_text import summary_lines
+
+        typer.echo("\n".join(summary_lines(summary, model_file)))
+    if model_file is None:
+        typer.echo("The model was not saved; use --output DIR to save it.", err=True)
+
+
+def _train(
+    spec: JobSpec,
+    files: LocalFiles,
+    output: Path | None,
+    *,
+    resume: bool,
+    stop: threading.Event,
+    stderr: TextIO,
+) -> tuple[dict[str, Any], str | None]:
+    """Train; returns the summary and the path of the model, and exits if the run fails."""
+    from ampcore.commands.run_text import RunProgress
+    from ampcore.train import Trainer
+
+    try:
+        with exits_if_training_fails(stderr), RunProgress(spec.name, stderr) as progress:
+            trainer = Trainer(
+                spec,
+                files.data_root,
+                output,
+                resume=resume,
+                datasets=files.datasets,
+                bundle=files.code,
+                init=files.init,
+            )
+            result = trainer.run(progress.block, progress.event, stop.is_set)
+    except OSError as error:
+        exit_with(f"The model could not be saved: {error}", FAILED, stderr)
+    if result.stopped:
+        advice = "no model was saved." if output is None else "continue with --resume."
+        message = f"Interrupted after {plural(result.steps, 'step')}; {advice}"
+        exit_with(message, INTERRUPTED, stderr)
+    summary = result.to_json()
+    if sentences := progress.range_sentences:
+        summary["ranges"] = sentences
+    return summary, str(result.model_file) if result.model_file else None

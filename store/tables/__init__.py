@@ -1,0 +1,50 @@
+"""The database tables (SQLAlchemy models). Queries and transitions are in the other modules."""
+
+from store.tables.access import AuditEntry, BrowserSession, IdempotencyKey, Project, Token
+from store.tables.base import Base, new_id
+from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
+from store.tables.files import Artifact, FileRemoval, JobFile, ProjectFile
+from store.tables.jobs import Attempt, Job, JobMetric
+from store.tables.studies import Study, StudyJob
+from store.tables.telemetry import (
+    EVALUATION_TYPE,
+    EventRow,
+    LogRow,
+    RangeRow,
+    RunThroughput,
+    StepBlockRow,
+    StepLevel,
+    StepPoints,
+)
+from store.tables.workers import Worker
+
+__all__ = [
+    "EVALUATION_TYPE",
+    "Artifact",
+    "Attempt",
+    "AuditEntry",
+    "Base",
+    "BrowserSession",
+    "Dataset",
+    "DatasetUpload",
+    "DatasetVersion",
+    "EventRow",
+    "FileRemoval",
+    "IdempotencyKey",
+    "Job",
+    "JobFile",
+    "JobMetric",
+    "LogRow",
+    "Project",
+    "ProjectFile",
+    "RangeRow",
+    "RunThroughput",
+    "StepBlockRow",
+    "StepLevel",
+    "StepPoints",
+    "Study",
+    "StudyJob",
+    "Token",
+    "Worker",
+    "new_id",
+]

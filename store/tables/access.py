@@ -1,0 +1,91 @@
+"""The tables of projects, of access to them, and of what was done with it."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.clock import now
+from store.tables.base import Base, new_id
+
+
+class Project(Base):
+    """The owner of jobs and datasets, with quotas; a token sees only those of its own project."""
+
+    __tablename__ = "projects"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    max_queued: Mapped[int | None]
+    max_running: Mapped[int | None]
+    max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """The stored bytes of its datasets, files and unfinished uploads; None: no limit."""
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+class Token(Base):
+    """An access token; only the SHA-256 of the secret is stored."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(String(200))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    rights: Mapped[list[str]] = mapped_column(default=list)
+    """What it may do besides what its role allows (ampcore.api.roles.Right)."""
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    created_by: Mapped[str | None] = mapped_column(String(200))
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class BrowserSession(Base):
+    """A browser session, created with a token; only the SHA-256 of the cookie is stored."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    expires_at: Mapped[datetime]
+
+
+class IdempotencyKey(Base):
+    """The stored response to a request with an Idempotency-Key."""
+
+    __tablename__ = "idempotency_keys"
+
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True
+    )
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    """SHA-256 over method, path and body."""
+    status: Mapped[int | None]
+    """None while the first request is being handled."""
+    headers: Mapped[dict[str, str] | None]
+    body: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+class AuditEntry(Base):
+    """An entry of the audit log: who did what, when, from where."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index(None, "project", "id"),)
+
+    id: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    at: Mapped[datetime] = mapped_column(insert_default=now())
+    action: Mapped[str] = mapped_column(String(40))
+    """As in "job.cancel", "token.create"."""
+    target: Mapped[str | None] = mapped_column(String(200))
+    project: Mapped[str | None] = mapped_column(String(64))
+    token_id: Mapped[str | None] = mapped_column(String(32))
+    token_name: Mapped[str | None] = mapped_column(String(200))
+    address: Mapped[str | None] = mapped_column(String(64))
+    request_id: Mapped[str | None] = mapped_column(String(128))
+    data: Mapped[dict[str, Any] | None]

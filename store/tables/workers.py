@@ -1,0 +1,30 @@
+"""The table of workers."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.clock import now
+from store.tables.base import Base
+
+
+class Worker(Base):
+    """A worker process that has registered."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    hostname: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    slots: Mapped[int]
+    version: Mapped[str] = mapped_column(String(32))
+    queues: Mapped[list[str]]
+    hardware: Mapped[dict[str, Any] | None]
+    usage: Mapped[dict[str, Any] | None]
+    """Its latest measurements: steps stored, lag, GPU utilization."""
+    drain_requested_at: Mapped[datetime | None]
+    started_at: Mapped[datetime] = mapped_column(insert_default=now())
+    last_seen_at: Mapped[datetime] = mapped_column(insert_default=now())
+    stopped_at: Mapped[datetime | None]
