@@ -312,7 +312,9 @@ def test_a_skipped_step_is_explained_from_its_marker_for_reading(
 
 def answer_with_examples(route: Any) -> None:
     """The server's own answer, with another attribution."""
-    headers = {name: text for name, text in route.request.headers.items() if name != "if-none-match"}
+    headers = {
+        name: text for name, text in route.request.headers.items() if name != "if-none-match"
+    }
     response = route.fetch(headers=headers)
     document = response.json()
     document["answer"]["attribution"] = "data"
