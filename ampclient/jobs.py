@@ -121,6 +121,7 @@ class BaseJobs(Generic[J]):
         model: str | None = None,
         project: str | None = None,
         created_after: datetime | str | None = None,
+        explanations: bool = False,
         sort: str | None = None,
         limit: int | None = None,
         fields: str | Iterable[str] | None = None,
@@ -132,7 +133,8 @@ class BaseJobs(Generic[J]):
         them, or a mapping. `metric` is a condition on the last evaluation, "val_accuracy>=0.9", or
         several. `q` is a part of the name or the start of the id. `sort` is created_at, updated_at,
         name, priority or a metric such as val_loss, with a leading "-" for descending order; jobs
-        without the metric come last. `project` is for admins, who see all projects.
+        without the metric come last. `project` is for admins, who see all projects. `explanations`
+        adds the jobs that explain a step of another job.
 
         `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
         first read, and an AsyncJob raises SpecNotLoaded.
@@ -150,6 +152,7 @@ class BaseJobs(Generic[J]):
             model=model,
             project=project,
             created_after=_moment(created_after),
+            explanations=explanations,
             sort=sort,
             fields=_several(fields),
         )

@@ -62,6 +62,8 @@ class Search:
     model: str | None = None
     created_after: datetime | None = None
     metrics: tuple[MetricFilter, ...] = ()
+    explanations: bool = True
+    """Whether jobs that explain a step of another job match too."""
 
 
 class ListSection(StrEnum):
@@ -275,6 +277,8 @@ def _conditions(search: Search) -> list[ColumnElement[bool]]:
     ]
     if search.policy is not None:
         conditions.append(or_(Job.policy == search.policy, Job.resolved_policy == search.policy))
+    if not search.explanations:
+        conditions.append(Job.explains.is_(None))
     if search.states:
         conditions.append(Job.state.in_(search.states))
     if search.created_after is not None:

@@ -73,6 +73,9 @@ Model = Annotated[
 Project = Annotated[
     str | None, typer.Option(help="Only this project (for admins).", show_default=False)
 ]
+Explanations = Annotated[
+    bool, typer.Option("--explanations", help="Also list jobs that explain a step of another job.")
+]
 Sort = Annotated[
     str | None,
     typer.Option(
@@ -105,6 +108,7 @@ def list_(
     policy: Policy = None,
     model: Model = None,
     project: Project = None,
+    explanations: Explanations = False,
     sort: Sort = None,
     limit: Limit = 50,
     all_pages: AllPages = False,
@@ -121,6 +125,7 @@ def list_(
             policy=policy,
             model=model,
             project=project,
+            explanations=explanations,
             sort=sort,
             fields=fields,
             # One more than is shown, to know whether there are more.

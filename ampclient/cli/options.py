@@ -129,9 +129,11 @@ def suggest_jobs(client: "Client", job_id: str) -> str:
 
 def _similar(client: "Client", job_id: str) -> "list[Job]":
     """Jobs whose id starts with the text or whose name contains it, else the most similar id."""
-    found = list(client.jobs.list(q=job_id, limit=MAX_SUGGESTIONS)) if job_id else []
+    found = (
+        list(client.jobs.list(q=job_id, explanations=True, limit=MAX_SUGGESTIONS)) if job_id else []
+    )
     if found:
         return found
-    newest = {job.id: job for job in client.jobs.list(limit=RECENT_JOBS)}
+    newest = {job.id: job for job in client.jobs.list(explanations=True, limit=RECENT_JOBS)}
     word = closest_match(job_id, newest)
     return [newest[word]] if word else []

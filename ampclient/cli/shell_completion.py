@@ -61,7 +61,9 @@ def job_ids(*states: State) -> Complete:
 
     def complete(context: typer.Context, incomplete: str) -> Suggestions:
         def ask(client: "Client") -> Suggestions:
-            jobs = client.jobs.list(state=states, q=incomplete or None, limit=MAX_SUGGESTIONS)
+            jobs = client.jobs.list(
+                state=states, q=incomplete or None, explanations=True, limit=MAX_SUGGESTIONS
+            )
             return [(job.id, f"{job.name}, {job.state}") for job in jobs]
 
         return _ask_server(context, ask) or []

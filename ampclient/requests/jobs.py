@@ -32,6 +32,8 @@ class Search:
     model: str | None = None
     project: str | None = None
     created_after: str | None = None
+    explanations: bool = False
+    """Whether to list jobs that explain a step of another one, too."""
     sort: str | None = None
     fields: Sequence[str] = ()
     """Additional fields of each job."""
@@ -49,6 +51,7 @@ class Search:
             model=self.model,
             project=self.project,
             created_after=self.created_after,
+            explanations="true" if self.explanations else None,
             sort=self.sort,
         )
 

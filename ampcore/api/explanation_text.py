@@ -133,10 +133,22 @@ def _examples(found: Json, limit: int | None) -> Iterator[str]:
         return
     for row in examples["shown"][:limit]:
         loss = "" if row["loss"] is None else f", loss {number(row['loss'])}"
-        yield f"training example {row['example']} (at {row['position']} of the batch){loss}"
+        place = f", {text}" if (text := place_text(row.get("place"))) else ""
+        yield f"training example {row['example']} (at {row['position']} of the batch){place}{loss}"
         for name, view in {**row["inputs"], "target": next(iter(row["targets"].values()))}.items():
             yield f"  {name + ': ' if name else ''}{view_text(view)}"
     yield from _left_out(examples["unusual"] - len(examples["shown"][:limit]), "unusual example")
+
+
+def place_text(place: Json | None) -> str:
+    """Where an example is stored; empty if it is not known."""
+    if place is None:
+        return ""
+    file = "the data" if place["file"] is None else place["file"]
+    for unit in ("row", "character"):
+        if place[unit] is not None:
+            return f"{unit} {place[unit]} of {file}"
+    return str(file)
 
 
 def view_text(view: Json) -> str:

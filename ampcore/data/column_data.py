@@ -64,7 +64,14 @@ def prepared_dataset(
         _check_validation(held_out, inputs, roles, encodings)
         others = FileExamples(held_out, inputs, roles.targets, encodings)
         validation = resident_if_small(others, options.memory_bytes)
-    return Dataset(train, validation, _signature(inputs, encodings), inputs, resources=resources)
+    return Dataset(
+        train,
+        validation,
+        _signature(inputs, encodings),
+        inputs,
+        place_of=training.place_of(),
+        resources=resources,
+    )
 
 
 def split_rows(

@@ -1,6 +1,6 @@
 """Dataset: the training and validation examples of a job, and their signature."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -11,6 +11,7 @@ from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
 from ampcore.data.targets import OUTPUT, Encoding
+from ampcore.formats.row_places import RowPlace
 from ampcore.spec.data_rules import train_examples
 
 InputDtype = Literal["float32", "int32"]
@@ -54,6 +55,8 @@ class Dataset:
     """The layers that made the inputs of raw data; they are saved with the model."""
     characters: str = ""
     """The character of each key, for texts."""
+    place_of: Callable[[int], RowPlace] | None = None
+    """Where the training example with an index is stored; None for data that is not stored."""
     resources: Any = None
     """What must live as long as the examples."""
 

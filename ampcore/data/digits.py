@@ -1,11 +1,13 @@
 """The handwritten digits that come with ampcore; see digits.md for their source and licence."""
 
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
+from ampcore.formats.row_places import RowPlace
 from ampcore.spec.data import Digits
 
 # Each pixel counts the ink in a block of 4 × 4 of the scanned bitmap.
@@ -19,4 +21,5 @@ def digits(spec: Digits, options: LoadOptions) -> Dataset:
         archive = np.load(file, allow_pickle=False)
         images, labels = archive["images"], archive["labels"]
     x = images.astype(np.float32)[..., np.newaxis] / PIXEL_MAX
-    return Dataset.split(x, labels, 10, spec.validation_split)
+    made = Dataset.split(x, labels, 10, spec.validation_split)
+    return replace(made, place_of=lambda example: RowPlace(row=example + 1))

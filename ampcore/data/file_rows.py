@@ -1,6 +1,6 @@
 """FileRows: the training or validation rows of a data file, and checks of their input columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ampcore.data.preprocessing import ColumnPlan
 from ampcore.errors import InvalidData
 from ampcore.formats import Source
+from ampcore.formats.row_places import RowPlace
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -36,6 +37,11 @@ class FileRows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def place_of(self) -> Callable[[int], RowPlace]:
+        """A function from the index of an example to its place; it does not hold the file."""
+        rows, places = self.rows, self.source.row_places()
+        return lambda example: places.of(int(rows[example]))
 
     def chunks(self, columns: Sequence[str]) -> Iterator[tuple[Indices, dict[str, Array]]]:
         """The row numbers and values of some columns, piece by piece."""

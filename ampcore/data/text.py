@@ -10,6 +10,7 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.files import open_data_file
 from ampcore.data.registry import LoadOptions, register
 from ampcore.errors import InvalidData
+from ampcore.formats.row_places import RowPlace
 from ampcore.spec.data import Text
 
 
@@ -35,7 +36,11 @@ def text(spec: Text, options: LoadOptions) -> Dataset:
     x = ids[:used].reshape(windows, spec.sequence)
     y = ids[1 : used + 1].reshape(windows, spec.sequence)
     made = Dataset.split(x, y, vocabulary, spec.validation_split, vocabulary)
-    return replace(made, characters=characters)
+
+    def place_of(example: int) -> RowPlace:
+        return RowPlace(spec.file_reference, character=example * spec.sequence + 1)
+
+    return replace(made, characters=characters, place_of=place_of)
 
 
 def _characters(path: str, data_root: Path | None) -> tuple[NDArray[np.int32], str]:

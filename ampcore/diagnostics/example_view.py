@@ -1,6 +1,7 @@
 """Shows examples of a step to people: as a picture, a text, or a row of values."""
 
 import base64
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -31,7 +32,7 @@ def example_rows(
     """The examples at some positions of a step's batch, as JSON values.
 
     Args:
-        dataset: Their data, for the names of columns and characters.
+        dataset: Their data, for their places and the names of columns and characters.
         batch: The examples of the step.
         positions: Which of them.
         indices: The index of each example of the batch in the training examples.
@@ -45,6 +46,7 @@ def example_rows(
             {
                 "example": int(indices[position]),
                 "position": int(position),
+                "place": _place(dataset, int(indices[position])),
                 "loss": float(losses[position]) if len(losses) else None,
                 "nonfinite": sum(_count_nonfinite(value) for value in inputs.values()),
                 "inputs": {
@@ -57,6 +59,10 @@ def example_rows(
             }
         )
     return rows
+
+
+def _place(dataset: Dataset, example: int) -> Json | None:
+    return None if dataset.place_of is None else dataclasses.asdict(dataset.place_of(example))
 
 
 def _by_name(part: Any, position: int) -> dict[str, NDArray[Any]]:

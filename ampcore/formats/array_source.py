@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
+from ampcore.formats.row_places import RowPlaces
 from ampcore.formats.source import Array, Column, Dtype, Indices, Source
 
 CONVERTED: Final[dict[str, Dtype]] = {
@@ -42,6 +43,10 @@ class ArraySource(Source):
         """`arrays` have a dtype for which `column_dtype` names that of the column."""
         self.name, self.columns, self._arrays = name, columns, arrays
         self.rows = min(map(len, arrays.values()))
+
+    def row_places(self) -> RowPlaces:
+        """The rows of the arrays."""
+        return RowPlaces([self.name], [self.rows])
 
     def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
         return {

@@ -5,6 +5,7 @@ Numbers and vectors are stored as Arrow has them, booleans as uint8, text and im
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -49,11 +50,13 @@ class StoredTable:
     rows: int
     columns: Mapping[str, Column]
     """Images have the shape (height, width, 0), or (0, 0, 0) if their sizes differ."""
+    files: Mapping[str, int]
+    """The number of rows from each file, in their order."""
 
     def write(self, folder: Path) -> None:
         """Write the description next to the table."""
         columns = [{"name": name, **asdict(column)} for name, column in self.columns.items()]
-        document = {"rows": self.rows, "columns": columns}
+        document = {"rows": self.rows, "columns": columns, "files": dict(self.files)}
         (folder / COLUMNS).write_text(json.dumps(document), encoding="utf-8")
 
     @classmethod
@@ -65,7 +68,7 @@ class StoredTable:
             classes = None if values["classes"] is None else tuple(values["classes"])
             shape = tuple(values["shape"])
             columns[values["name"]] = Column(shape, values["dtype"], classes, values["missing"])
-        return cls(document["rows"], columns)
+        return cls(document["rows"], columns, document["files"])
 
 
 class TableWriter:
@@ -82,6 +85,7 @@ class TableWriter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._missing = dict.fromkeys(columns, 0)
+        self._files: Counter[str] = Counter()
         self.rows = self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -101,6 +105,10 @@ class TableWriter:
         for start in range(0, batch.num_rows, step):
             self._append(batch.slice(start, step))
 
+    def count_rows(self, file: str, rows: int) -> None:
+        """Note that so many of the rows that were written are from this file."""
+        self._files[file] += rows
+
     def close(self) -> StoredTable:
         """Write what remains. Raises InvalidData for a table without rows."""
         self._flush()
@@ -112,7 +120,7 @@ class TableWriter:
             key: replace(column, missing=self._missing[key])
             for key, column in self._columns.items()
         }
-        return StoredTable(self.rows, columns)
+        return StoredTable(self.rows, columns, self._files)
 
     def _append(self, batch: pa.RecordBatch) -> None:
         size = batch.nbytes

@@ -79,6 +79,7 @@ def _convert(
             arrays = _parse(_Rows(file, row, batch), dtypes, options)
             writer.write(pa.record_batch(arrays, schema=writer.schema))
             row += batch.num_rows
+        writer.count_rows(file.name, row)
     writer.close().write(folder)
 
 

@@ -23,6 +23,7 @@ from ampcore.formats.image_layout import (
     splits_of,
 )
 from ampcore.formats.place import Place
+from ampcore.formats.row_places import RowPlaces
 from ampcore.formats.source import (
     Array,
     Column,
@@ -56,6 +57,11 @@ class ImageSource(Source):
             available["mask"] = Column((height, width), "uint8")
         names = choose_columns(request.name, available, request.columns)
         self.columns = {name: available[name] for name in names}
+
+    def row_places(self) -> RowPlaces:
+        """The file of every image."""
+        names = ["/".join((self._request.name, *path)) for path in self._rows.images]
+        return RowPlaces(names, None)
 
     def image_bytes(self, column: str, row: int) -> bytes:
         """The file of an image or mask."""

@@ -95,6 +95,7 @@ class _Conversion:
                 ]
                 writer.write(pa.record_batch(arrays, schema=writer.schema))
                 row += batch.num_rows
+            writer.count_rows(file.name, row)
         table = writer.close()
         images = {
             name: replace(table.columns[name], shape=(*sizes.common, 0))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
+from ampcore.formats.row_places import RowPlaces
 from ampcore.spec.text import join_names
 
 Array = NDArray[Any]
@@ -88,6 +89,10 @@ class Source(ABC):
     @abstractmethod
     def _read(self, indices: Indices, columns: Mapping[str, Column]) -> dict[str, Array]:
         """Read some columns of rows whose numbers are valid."""
+
+    @abstractmethod
+    def row_places(self) -> RowPlaces:
+        """The file and the row in it of every row."""
 
     def image_bytes(self, column: str, row: int) -> bytes:
         """The PNG or JPEG file of a row in a column of images."""

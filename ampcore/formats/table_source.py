@@ -15,6 +15,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import TABLE, StoredTable
 from ampcore.formats.decoding_threads import DecodingThreads
 from ampcore.formats.place import Place
+from ampcore.formats.row_places import RowPlaces
 from ampcore.formats.source import Array, Column, Indices, Request, Source, choose_columns
 from ampcore.spec.file_formats import ImageOptions
 
@@ -26,7 +27,7 @@ class TableSource(Source):
         """Open the table in `folder`. Raises InvalidData: a wanted column or size is missing."""
         stored = StoredTable.read(folder)
         self._request, self._image = request, image or ImageOptions()
-        self._stored = stored.columns
+        self._stored, self._files = stored.columns, stored.files
         names = choose_columns(request.name, stored.columns, request.columns)
         self.rows = stored.rows
         self.columns = {name: self._column(name, stored.columns[name]) for name in names}
@@ -39,6 +40,10 @@ class TableSource(Source):
         self._threads = DecodingThreads()
         sizes = [self._batch(number).num_rows for number in range(count)]
         self._ends = np.cumsum(sizes)
+
+    def row_places(self) -> RowPlaces:
+        """The rows of the files that were converted."""
+        return RowPlaces(list(self._files), list(self._files.values()))
 
     def image_bytes(self, column: str, row: int) -> bytes:
         """The file of an image."""

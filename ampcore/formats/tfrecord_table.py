@@ -5,6 +5,7 @@ record must agree. Bytes are images, else text, else arrays of uint8 of one leng
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from ampcore.errors import InvalidData
-from ampcore.formats.arrow_table import StoredTable, TableWriter
+from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
 from ampcore.formats.column_names import check_column_names
 from ampcore.formats.feature_columns import FeatureColumn, feature_column
@@ -80,13 +81,14 @@ def _convert(
                 raise example.place(min(unknown)).invalid(
                     "the features of the first records", "another feature"
                 )
+            writer.count_rows(example.file.name, 1)
         arrays = [_array(name, feature, batch, options) for name, feature in features.items()]
         writer.write(pa.record_batch(arrays, schema=writer.schema))
     table = writer.close()
     final = {
         name: feature.finish(table.columns[name].missing) for name, feature in features.items()
     }
-    StoredTable(table.rows, final).write(folder)
+    replace(table, columns=final).write(folder)
 
 
 def _features(

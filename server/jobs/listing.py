@@ -73,6 +73,12 @@ Metrics = Annotated[
         ">=, <=, >, < or =; may be repeated.",
     ),
 ]
+Explanations = Annotated[
+    bool,
+    Query(
+        description="Also jobs that explain a step of another job, which are left out otherwise."
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[
     str | None,
@@ -155,6 +161,7 @@ async def _job_list_query(
     project: Project = None,
     created_after: CreatedAfter = None,
     metric: Metrics = [],  # noqa: B006
+    explanations: Explanations = False,
     sort: SortOrder = Sort.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -169,6 +176,7 @@ async def _job_list_query(
         model=model,
         created_after=_in_utc(created_after),
         metrics=tuple(_metric_filter(text) for text in metric),
+        explanations=explanations,
     )
     return JobListQuery(wanted, _order(sort), limit, cursor, frozenset(fields))
 

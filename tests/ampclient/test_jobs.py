@@ -284,6 +284,11 @@ def test_list_sends_only_the_given_filters(client, server):
     }  # fmt: skip
 
 
+def test_list_includes_explanations_on_request(client, server):
+    list(client.jobs.list(explanations=True))
+    assert server.requests[0].url.params["explanations"] == "true"
+
+
 def test_a_naive_datetime_is_local_time(client, server):
     moment = datetime(2030, 1, 2, 3, 4)
     list(client.jobs.list(created_after=moment))

@@ -219,7 +219,9 @@ class Cluster:
         return wrong + [f"left behind: {what}" for what in left]
 
     def _end_jobs(self) -> None:
-        unfinished = [job for job in self.client.jobs.list() if not job.state.is_terminal]
+        unfinished = [
+            job for job in self.client.jobs.list(explanations=True) if not job.state.is_terminal
+        ]
         living = {worker.pid for worker in self.workers if worker.running}
         at_work = {known.id for known in self.client.workers.list() if known.pid in living}
         for job in unfinished:

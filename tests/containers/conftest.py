@@ -174,7 +174,7 @@ def client(token: str, trusted: ssl.SSLContext) -> Iterator[Client]:
         Client(f"https://{SITE}", token, http_client=http) as client,
     ):
         yield client
-        for job in client.jobs.list(state=["queued", "running", "paused"]):
+        for job in client.jobs.list(state=["queued", "running", "paused"], explanations=True):
             job.cancel()
         wait_until(lambda: not [*client.jobs.list(state=["queued", "running", "stopping"])])
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countsText, finiteText, foldedStart } from "./explanations.ts";
+import { countsText, finiteText, foldedStart, placeText } from "./explanations.ts";
 
 test("counts name non-finite values only where there are some", () => {
   assert.equal(countsText({ inf: 0, nan: 0, largest: 0.5 }), "largest 0.5");
@@ -18,4 +18,13 @@ test("a folded list is shown around the marked row", () => {
   assert.equal(foldedStart(rows, 6), 12);
   assert.equal(foldedStart(rows.slice(0, 4), 6), 0);
   assert.equal(foldedStart(Array.from({ length: 20 }, () => ({})), 6), 0);
+});
+
+test("the place of an example names what is known of it", () => {
+  const place = { file: null, row: null, character: null };
+  assert.equal(placeText({ ...place, file: "birds.csv", row: 812 }), "row 812 of birds.csv");
+  assert.equal(placeText({ ...place, row: 3 }), "row 3 of the data");
+  assert.equal(placeText({ ...place, file: "a.txt", character: 65 }), "character 65 of a.txt");
+  assert.equal(placeText({ ...place, file: "birds.zip/owl/7.png" }), "birds.zip/owl/7.png");
+  assert.equal(placeText(null) + placeText(undefined), "");
 });

@@ -12,7 +12,10 @@ export interface InputView {
   png?: string; text?: string; shape?: number[]; smallest?: Numeric; largest?: Numeric;
   values?: { name: string; value: Numeric }[]; left_out?: number;
 }
-export interface ExampleRow { example: number; position: number; loss: Numeric | null; nonfinite: number; inputs: Record<string, InputView>; targets: Record<string, InputView> }
+export interface Place { file: string | null; row: number | null; character: number | null }
+export interface ExampleRow {
+  example: number; position: number; place?: Place | null; loss: Numeric | null; nonfinite: number; inputs: Record<string, InputView>; targets: Record<string, InputView>;
+}
 
 /** The answer of an explanation; see docs/reference/explanations.md. */
 export interface Answer {
@@ -42,6 +45,14 @@ export const isBad = (counts: Counts): boolean => counts.inf + counts.nan > 0;
 export function countsText(counts: Counts): string {
   const bad = [counts.inf ? `${counts.inf} inf` : "", counts.nan ? `${counts.nan} NaN` : ""].filter(Boolean);
   return [...bad, `largest ${number(counts.largest)}`].join(", ");
+}
+
+/** "row 812 of birds.csv"; empty if the place is not known. */
+export function placeText(place: Place | null | undefined): string {
+  if (!place) return "";
+  const file = place.file ?? "the data";
+  if (place.row !== null) return `row ${place.row} of ${file}`;
+  return place.character !== null ? `character ${place.character} of ${file}` : file;
 }
 
 /** Whether a computation was finite, in words. */

@@ -40,11 +40,12 @@ def test_list_sends_its_options_to_the_server(ampctl, server):
     ampctl(
         "list", "--label", "team=vision", "--label", "x", "--q", "digits", "--policy", "float32",
         "--model", "cnn", "--project", "vision", "--sort", "-priority", "--where", "val_loss<1",
-        "--where", "val_auc>=0.5",
+        "--where", "val_auc>=0.5", "--explanations",
     )  # fmt: skip
     params = server.requests[0].url.params
     assert params.get_list("label") == ["team=vision", "x"]
     assert params.get_list("metric") == ["val_loss<1", "val_auc>=0.5"]
+    assert params["explanations"] == "true"
     names = ("q", "policy", "model", "project", "sort")
     assert [params[name] for name in names] == ["digits", "float32", "cnn", "vision", "-priority"]
 

@@ -94,3 +94,29 @@ def test_an_archive_without_arrays_is_refused(tmp_path):
     np.savez(tmp_path / "it.npz")
     with pytest.raises(InvalidData, match="expected an array; received an empty archive"):
         data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+
+
+@pytest.mark.parametrize("rows", ["last", "random"])
+@pytest.mark.parametrize("memory_bytes", [0, 2**20])
+def test_an_example_has_its_row_in_the_file_also_if_rows_are_split_off(
+    tmp_path, monkeypatch, rows, memory_bytes
+):
+    monkeypatch.setattr(registry, "RESIDENT_BYTES", memory_bytes)
+    lines = "".join(f"{row},{row}\n" for row in range(20))
+    (tmp_path / "birds.csv").write_text(f"x,y\n{lines}")
+    dataset = data.load(
+        Csv(path="birds.csv", target="y", batch_size=2, validation_rows=rows),
+        seed=0,
+        data_root=tmp_path,
+        task=Regression(),
+    )
+    written = dataset.train.read(np.arange(16)).y.ravel().tolist()
+    places = [dataset.place_of(example) for example in range(16)]
+    assert [place.row - 1 for place in places] == written
+    assert {place.file for place in places} == {"birds.csv"}
+    assert (written == list(range(16))) == (rows == "last")
+
+
+def test_the_rows_of_an_archive_are_those_of_its_training_arrays(load):
+    places = [load().place_of(example) for example in range(3)]
+    assert [(place.file, place.row) for place in places] == [("it.npz", row) for row in (1, 2, 3)]

@@ -35,6 +35,8 @@ def test_windows_follow_each_other_and_labels_are_the_next_characters(load):
     assert dataset.train.arrays.y.tolist() == [[0, 1, 1], [0, 4, 3]]
     assert dataset.train.arrays.x.dtype == dataset.train.arrays.y.dtype == np.int32
     assert dataset.signature == data.Signature((3,), "int32", 5, 5)
+    second = dataset.place_of(1)
+    assert (second.file, second.row, second.character) == ("it.txt", None, 4)
 
 
 def test_the_last_windows_are_for_validation(load):

@@ -274,6 +274,14 @@ def test_files_of_a_folder_are_joined_by_split(folder, tmp_path, read_all):
     assert read_all(folder, CsvOptions(), split="test")["b"].tolist() == ["z"]
 
 
+def test_a_row_of_a_folder_has_its_file_and_the_row_in_it(folder, open_file):
+    (folder / "train-1.csv").write_text('a,b\n1,x\n3,"two\nlines"\n')
+    places = open_file(folder, CsvOptions()).row_places()
+    found = [(place.file, place.row) for place in map(places.of, range(3))]
+    names = [f"birds/train-{number}.csv" for number in (1, 1, 2)]
+    assert found == list(zip(names, [1, 2, 1], strict=True))
+
+
 def test_all_splits_have_the_same_types(folder, open_file):
     assert open_file(folder, CsvOptions()).columns["a"].dtype == "float64"
 

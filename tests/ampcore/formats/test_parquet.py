@@ -289,6 +289,10 @@ def test_shards_are_joined_by_split(tmp_path, read_all, open_file):
     assert list_splits(folder, PARQUET, cache=tmp_path) == ("train", "test")
     assert read_all(folder, PARQUET)["a"].tolist() == [1, 2, 3]
     assert read_all(folder, PARQUET, split="test")["a"].tolist() == [4]
+    places = open_file(folder, PARQUET).row_places()
+    last = places.of(2)
+    assert (places.of(1).row, last.row) == (2, 1)
+    assert last.file == "birds/train-00001-of-00002.parquet"
     pq.write_table(pa.table({"a": [0.5]}), folder / "train-2.parquet")
     with pytest.raises(InvalidData, match=r"train-2.parquet, column a: expected int64"):
         open_file(folder, PARQUET)

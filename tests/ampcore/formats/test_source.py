@@ -21,6 +21,7 @@ from tests.ampcore.formats.samples import example, noise, png_of, write_records,
 from tests.waiting import join
 
 ROWS = 500
+LAST_IMAGE = "it.zip/2/98.png"
 
 
 def write_npy(folder):
@@ -107,6 +108,18 @@ def test_random_access_returns_the_rows_of_sequential_access(source):
     blocks = [source.read(np.arange(start, min(start + 64, ROWS))) for start in range(0, ROWS, 64)]
     for name, values in everything.items():
         np.testing.assert_array_equal(np.concatenate([one[name] for one in blocks]), values)
+
+
+def test_every_row_has_a_place_in_its_file(source):
+    places = source.row_places()
+    source.close()
+    found = [places.of(row) for row in (0, 37, ROWS - 1)]
+    if source.columns.get("label") is not None:  # each image is a file
+        assert [place.row for place in found] == [None] * 3
+        assert [place.file for place in found] == ["it.zip/0/0.png", "it.zip/0/201.png", LAST_IMAGE]
+    else:
+        assert [place.row for place in found] == [1, 38, ROWS]
+        assert {place.file.partition(".")[0] for place in found} == {"it"}
 
 
 def test_arrays_have_the_shape_and_dtype_of_their_column(source):

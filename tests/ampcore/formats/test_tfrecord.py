@@ -193,7 +193,7 @@ def test_images_followed_by_other_bytes_are_an_error(tmp_path, open_file):
         open_file(path, TFRECORD)
 
 
-def test_shards_are_joined_by_split(tmp_path, read_all):
+def test_shards_are_joined_by_split(tmp_path, read_all, open_file):
     folder = tmp_path / "mnist"
     folder.mkdir()
     for at, name in enumerate(["train.tfrecord-00000-of-00002", "train.tfrecord-00001-of-00002"]):
@@ -202,6 +202,8 @@ def test_shards_are_joined_by_split(tmp_path, read_all):
     assert list_splits(folder, TFRECORD, cache=tmp_path) == ("train", "test")
     assert read_all(folder, TFRECORD)["x"].tolist() == [0, 1]
     assert read_all(folder, TFRECORD, split="test")["x"].tolist() == [7]
+    last = open_file(folder, TFRECORD).row_places().of(1)
+    assert (last.file, last.row) == ("mnist/train.tfrecord-00001-of-00002", 1)
 
 
 # Framing.

@@ -279,11 +279,46 @@ def test_the_command_line_states_the_cost_and_explains_a_step_from_the_start(dig
     found = json.loads(result.stdout)
     assert (found["attribution"], found["values"]["loss"]) == ("loss_scale", losses[step])
     assert found["examples"]["shown"][0]["inputs"][""]["kind"] == "picture"
+    for example in found["examples"]["shown"]:
+        place = {"file": None, "row": example["example"] + 1, "character": None}
+        assert example["place"] == place
     lines = explanation_lines(found)
     assert lines[0] == f"Step {step} (epoch 0, batch {step}): skipped"
     assert lines[1] == "Due to: the loss scale"
     assert any(line.startswith("  * dense") for line in lines)
     assert len(lines) < len(explanation_lines(found, folded=False)) + 1
+
+
+def test_the_examples_of_shuffled_data_are_shown_with_their_row_in_the_file(tmp_path):
+    """The target of each row is its number."""
+    rows = "".join(f"{np.sin(row)},{row}\n" for row in range(1, 65))
+    (tmp_path / "waves.csv").write_text(f"x,y\n{rows}")
+    spec = JobSpec.parse(
+        {
+            "model": {"kind": "mlp", "hidden": [4]},
+            "data": {
+                "kind": "csv",
+                "path": "waves.csv",
+                "target": "y",
+                "validation_rows": "random",
+                "batch_size": 16,
+            },
+            "task": {"kind": "regression"},
+            "train": {"epochs": 1},
+            "runtime": {"engine": "graph"},
+        }
+    )
+    found = StepExplainer(training_job(spec, data_root=tmp_path), None, 1).run()
+    shown = found["examples"]["shown"]
+    places = [example["place"] for example in shown]
+    assert [place["row"] for place in places] == [
+        next(iter(example["targets"].values()))["values"][0]["value"] for example in shown
+    ]
+    assert {place["file"] for place in places} == {"waves.csv"}
+    assert any(example["example"] + 1 != example["place"]["row"] for example in shown)
+    found |= {"attribution": "data"}
+    place = f", row {places[0]['row']} of waves.csv, loss "
+    assert any(place in line for line in explanation_lines(found))
 
 
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path, capfd):

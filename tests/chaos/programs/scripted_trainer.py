@@ -40,6 +40,7 @@ class Trainer:
         self.spec: dict[str, Any] = job["spec"]
         self.total: int = self.spec["train"]["steps"]
         self.done, self.weights = 0, INITIAL_DIGEST
+        self.saves = self.spec["train"]["checkpoint_every_s"] is not None
         self.skipped = 0
         self.stopped = False
         self._frames = frames
@@ -74,7 +75,7 @@ class Trainer:
         self._write_steps(block)
         print(f"step {self.done} of {self.total}", flush=True)
         self.control.after(self.done, BLOCK_S)
-        if self.spec["train"]["checkpoint_every_s"] is not None:
+        if self.saves:
             self.save()
 
     def save(self) -> None:
@@ -122,6 +123,20 @@ def train_to_accuracy(trainer: Trainer) -> None:
     train_to_end(trainer, val_accuracy=0.9 + trainer.spec["train"]["seed"] / 1000)
 
 
+def explain_step(trainer: Trainer) -> None:
+    """Repeat the steps to the one that the job explains; answer with what was recorded of it."""
+    wanted = trainer.job["explain"]
+    trainer.total, trainer.saves = wanted["step"] + 1, False
+    trainer.begin()
+    while trainer.done < trainer.total:
+        if trainer.stopped:
+            return trainer.write(FrameType.STOPPED)
+        trainer.train()
+    facts = {"attribution": "normal", "sentence": "It was repeated.", "recorded": wanted["values"]}
+    trainer.event("explanation", wanted["step"], **facts)
+    return trainer.succeed()
+
+
 SCRIPTS = {
     "train_to_end": train_to_end,
     "train_to_accuracy": train_to_accuracy,
@@ -145,7 +160,9 @@ def run(control: Control, frames_fd: int) -> int:
         fork_server.set_process_name(fork_server.TRAINER_NAME)
         threading.Thread(target=end_with_input, daemon=True).start()
         job = json.loads(line)
-        SCRIPTS[job["spec"]["labels"].get("script", "train_to_end")](Trainer(control, frames, job))
+        named = SCRIPTS[job["spec"]["labels"].get("script", "train_to_end")]
+        script = explain_step if job["explain"] else named
+        script(Trainer(control, frames, job))
     return 0
 
 

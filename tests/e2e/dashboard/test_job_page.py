@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.e2e.dashboard.test_accessibility import FITS_JS, PHONE, accessibility_violations
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("dashboard")
@@ -292,4 +293,45 @@ def test_a_skipped_step_is_explained_from_its_marker_for_reading(
     assert found.attribution == "loss_scale"
     job = stack.client.jobs.wait([stack.client.jobs.get(found.job)], DEADLINE_S)[0]
     assert job.answer()["values"]["loss_scale"] == 2.0**24
+    check_accessibility(page)
+    # With examples: they are shown if the data is the cause.
+    page.route(f"**/explanations/{job.id}", answer_with_examples)
+    page.reload()
+    page.get_by_role("toolbar", name="Skipped steps").get_by_role("button").first.click()
+    dialog.get_by_role("button", name="Explain step 0").click()
+    first = job.answer()["examples"]["shown"][0]
+    expect(dialog.get_by_role("figure").first).to_contain_text(
+        f"row {first['example'] + 1} of the data"
+    )
+    check_accessibility(page)
+    page.unroute(f"**/explanations/{job.id}")
+    page = open_signed_in("#/jobs?q=step+0+of+skipping")
+    expect(page.get_by_text("No matching jobs")).to_be_visible()
+    page.get_by_role("checkbox", name="explanations").check()
+    page.get_by_role("row").get_by_role("link", name="explains step 0").click()
+    expect(page.get_by_role("heading", name="skipping", level=1)).to_be_visible()
     job.delete()
+
+
+def answer_with_examples(route: Any) -> None:
+    """The server's own answer, with another attribution."""
+    headers = {
+        name: text for name, text in route.request.headers.items() if name != "if-none-match"
+    }
+    response = route.fetch(headers=headers)
+    document = response.json()
+    document["answer"]["attribution"] = "data"
+    route.fulfill(response=response, json=document)
+
+
+def check_accessibility(page: Any) -> None:
+    """Check the page in both themes, and on a phone."""
+    window = page.viewport_size
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+        assert accessibility_violations(page) == []
+    page.set_viewport_size(PHONE)
+    page.wait_for_function(FITS_JS)
+    assert accessibility_violations(page) == []
+    page.set_viewport_size(window)

@@ -84,6 +84,7 @@ def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
     page.get_by_role("button", name="Which policy?").click()
     dialog = page.get_by_role("dialog", name="Which policy?")
     expect(dialog.get_by_role("status")).to_contain_text(re.compile("9 jobs .*297 steps.* about"))
+    assert accessibility_violations(page) == []
     dialog.get_by_role("button", name="Start the study").click()
     expect(page.get_by_role("heading", name="asked float32/seed-4", level=1)).to_be_visible()
     page.get_by_role("button", name="Cancel study").click()

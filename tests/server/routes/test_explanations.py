@@ -114,3 +114,35 @@ def test_a_job_is_not_deleted_while_an_unfinished_one_explains_it(api, trained):
     with api.database.write() as session:
         assert jobs.request_cancel(session, job_id).state == State.CANCELLED
     assert api.client.delete(f"/api/v1/jobs/{trained}").status_code == 204
+
+
+def test_explanations_are_listed_among_the_jobs_only_on_request(api, trained):
+    made = {explain(api, trained, step=step).json()["id"] for step in (3, 4)}
+
+    def listed(**query):
+        found = api.client.get("/api/v1/jobs", params=query).json()["items"]
+        return {job["id"] for job in found}
+
+    assert listed() == listed(explanations=False) == {trained}
+    assert listed(explanations=True) == {trained, *made}
+    assert listed(explanations=True, state="queued") == made
+    assert listed(sort="name", q="step 3") == set()
+
+
+def test_pages_without_explanations_have_all_their_jobs(api, trained, make_job):
+    explain(api, trained, step=3)
+    other = make_job(State.QUEUED).id
+    explain(api, trained, step=4)
+    first = api.client.get("/api/v1/jobs", params={"limit": 1}).json()
+    rest = {"limit": 1, "cursor": first["next_cursor"]}
+    second = api.client.get("/api/v1/jobs", params=rest).json()
+    assert [job["id"] for job in first["items"] + second["items"]] == [other, trained]
+    refused = api.client.get("/api/v1/jobs", params={**rest, "explanations": True})
+    assert refused.status_code == 422
+
+
+def test_explanations_count_in_the_quota_of_queued_jobs(api, trained):
+    api.client.put("/api/v1/projects/default", json={"max_queued": 1})
+    assert explain(api, trained, step=3).status_code == 201
+    refused = explain(api, trained, step=4)
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")

@@ -42,6 +42,14 @@ export function FilterBar({ filters, metrics }: { filters: Filters; metrics: rea
             {state}
           </label>
         ))}
+        <label class="chip" title="Jobs that explain a step of another job">
+          <input
+            type="checkbox"
+            checked={filters.explanations}
+            onChange={(event) => change({ explanations: event.currentTarget.checked })}
+          />
+          explanations
+        </label>
         {filters.labels.map((label) => (
           <Chip key={label} what="label" text={label} onRemove={() => change({ labels: filters.labels.filter((one) => one !== label) })} />
         ))}

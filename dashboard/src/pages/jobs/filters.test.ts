@@ -24,6 +24,13 @@ test("the API path has the filters of the address", () => {
   assert.ok(hasFilters(parseFilters(parseRoute(ADDRESS).query)));
 });
 
+test("explanations are listed only on request", () => {
+  const shown = parseFilters(parseRoute(filtersHref(parseFilters(parseRoute(ADDRESS).query), { explanations: true })).query);
+  assert.ok(shown.explanations);
+  assert.ok(jobsPath(shown).includes("explanations=true"));
+  assert.ok(!filtersHref(shown, { explanations: false }).includes("explanations"));
+});
+
 test("a list shows the metric that it is sorted or filtered by", () => {
   const shown = (query: string) => listedMetric(parseFilters(new URLSearchParams(query)));
   assert.equal(shown(""), "val_loss");

@@ -10,6 +10,8 @@ export interface Filters {
   q: string;
   policy: string;
   model: string;
+  /** Whether jobs that explain a step of another job are listed too. */
+  explanations: boolean;
   sort: string;
   cursor: string;
 }
@@ -26,6 +28,7 @@ export function parseFilters(query: URLSearchParams): Filters {
     q: text("q"),
     policy: text("policy"),
     model: text("model"),
+    explanations: text("explanations") === "true",
     sort: text("sort") || NEWEST,
     cursor: text("cursor"),
   };
@@ -33,19 +36,25 @@ export function parseFilters(query: URLSearchParams): Filters {
 
 /** The address of the list; a change of filters goes back to the first page. */
 export function filtersHref(filters: Filters, changes: Partial<Filters> = {}): string {
-  const { states, labels, metrics, sort, ...texts } = { ...filters, cursor: "", ...changes };
-  return routeHref(["jobs"], { state: states, label: labels, metric: metrics, ...texts, sort: sort === NEWEST ? "" : sort });
+  const { states, labels, metrics, explanations, sort, ...texts } = { ...filters, cursor: "", ...changes };
+  return routeHref(["jobs"], {
+    state: states, label: labels, metric: metrics, explanations: flag(explanations), ...texts, sort: sort === NEWEST ? "" : sort,
+  });
 }
 
 /** The API path of the list. */
 export function jobsPath(filters: Filters): string {
-  const { states, labels, metrics, ...texts } = filters;
-  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, ...texts })}`;
+  const { states, labels, metrics, explanations, ...texts } = filters;
+  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, explanations: flag(explanations), ...texts })}`;
+}
+
+function flag(on: boolean): string {
+  return on ? "true" : "";
 }
 
 export function hasFilters(filters: Filters): boolean {
-  const { states, labels, metrics, q, policy, model } = filters;
-  return states.length + labels.length + metrics.length > 0 || q + policy + model !== "";
+  const { states, labels, metrics, q, policy, model, explanations } = filters;
+  return states.length + labels.length + metrics.length > 0 || q + policy + model !== "" || explanations;
 }
 
 /** The metric that the list is about: that of its order, else of its first condition, else the loss. */

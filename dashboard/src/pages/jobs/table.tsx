@@ -63,6 +63,7 @@ function Row(props: { job: ListedJob; now: number; isChosen: boolean } & Pick<Pr
       <Cell name="Name">
         <a class="name" href={routeHref(["jobs", job.id])}>{job.name}</a> <Labels labels={job.labels} />
         {isTracked(job) && <span class="label" title="Trained elsewhere">tracked</span>}
+        {job.explains && <a class="label" title="Explains a step of this job" href={routeHref(["jobs", job.explains])}>explains step {job.explain_step}</a>}
         {unreadable(job) && <span class="badge failed">{unreadable(job)}</span>}
       </Cell>
       <Cell name="Policy">{policyText(job)}</Cell>

@@ -1,5 +1,5 @@
 // The examples of a step that stand out: as a picture, a text or a row, with their place.
-import type { Answer, ExampleRow, InputView } from "../../../display/explanations.ts";
+import { placeText, type Answer, type ExampleRow, type InputView } from "../../../display/explanations.ts";
 import { number } from "../../../display/format.ts";
 
 export function Examples({ answer }: { answer: Answer }) {
@@ -16,12 +16,14 @@ export function Examples({ answer }: { answer: Answer }) {
 }
 
 function Example({ example }: { example: ExampleRow }) {
+  const place = placeText(example.place);
   const target = Object.values(example.targets)[0];
   return (
     <figure>
       {Object.entries(example.inputs).map(([name, view]) => <Input key={name} name={name} view={view} label={`training example ${example.example}`} />)}
       <figcaption>
         training example {example.example}, at {example.position} of the batch
+        {place && <>, <strong>{place}</strong></>}
         {example.loss !== null && <>, loss {number(example.loss)}</>}
         {example.nonfinite > 0 && <strong class="problem">, {example.nonfinite} not finite</strong>}
         {target?.values && <>, target {valuesText(target)}</>}
