@@ -74,6 +74,7 @@ ALLOWED_IN_SERVER = {
         "idempotency",
         "jobs",
         "row_models",
+        "telemetry",
     ),
     "metrics": ("schema",),
     "comparison": ("row_models", "deps", "errors", "http", "telemetry"),

@@ -122,7 +122,7 @@ def _print_bisect(answer: BisectAnswer) -> None:
             (
                 formats.printable(one.path),
                 formats.printable(one.kind),
-                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "all",
+                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "whole layer",
                 formats.printable(one.explanation),
                 one.job,
             )

@@ -81,7 +81,7 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
             [
                 f"`{one.path}`",
                 one.kind,
-                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "all",
+                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "whole layer",
                 one.explanation,
                 f"`{one.job}`",
             ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from ampcore.api.studies import Answer, StudyOptions
+from ampcore.lab.layer_losses import LayerLoss
 from ampcore.spec import JobSpec, Reason, State
 from ampcore.spec.assignments import with_values
 from ampcore.spec.devices import DeviceInfo
@@ -76,6 +77,8 @@ class JobResult:
     summary: Mapping[str, Any] = field(default_factory=dict)
     ran_s: float | None = None
     """Seconds between its start and its end."""
+    losses: Sequence[LayerLoss] = ()
+    """What its layers lose in its number format, for a job that was planned with range samples."""
 
     @property
     def succeeded(self) -> bool:
@@ -95,7 +98,9 @@ class JobResult:
 
     def to_json(self) -> dict[str, Any]:
         """The result as it is stored."""
-        return {**vars(self), "metrics": dict(self.metrics), "summary": dict(self.summary)}
+        losses = [one.to_json() for one in self.losses]
+        values = {"metrics": dict(self.metrics), "summary": dict(self.summary), "losses": losses}
+        return {**vars(self), **values}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -107,6 +112,7 @@ class JobResult:
             state=State(document["state"]),
             metrics=metrics,
             summary=document.get("summary") or {},
+            losses=[LayerLoss.from_json(one) for one in document.get("losses") or ()],
             **known,
         )
 

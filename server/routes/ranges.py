@@ -1,8 +1,7 @@
 """Read the range samples of a job, and what a number format would do to its layers."""
 
-import logging
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -12,9 +11,11 @@ from server.deps import DatabaseDep, VisibleJobId
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
 from server.openapi import ETAG_RESPONSES, problems
+from server.telemetry.range_reader import evenly_spaced, read_samples
 from store import ranges
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from ampcore.telemetry.range_samples import RangeSample
 
 router = APIRouter(prefix="/jobs/{job_id}/ranges", tags=["steps"])
 
@@ -52,31 +53,16 @@ def read(
     """
     with database.read() as session:
         steps = ranges.steps(session, job_id, start=start, end=end)
-        rows = ranges.read(session, job_id, evenly_spaced(steps, max_samples))
-    content = _content(steps, rows, number_format)
+        samples = read_samples(session, job_id, evenly_spaced(steps, max_samples))
+    content = _content(steps, samples, number_format)
     return respond_unless_body_cached(request, ModelResponse(content))
 
 
-def evenly_spaced(steps: Sequence[int], most: int) -> list[int]:
-    """At most `most` of the steps, always with the last one."""
-    stride = -(-len(steps) // most) or 1
-    return list(steps[::-1][::stride][::-1])
-
-
-def _content(
-    steps: Sequence[int], rows: Sequence[tuple[int, dict[str, Any]]], number_format: str
-) -> Ranges:
+def _content(steps: Sequence[int], samples: "list[RangeSample]", number_format: str) -> Ranges:
     # They load NumPy, which the other routes do not need.
     from ampcore.telemetry.number_formats import NUMBER_FORMATS
     from ampcore.telemetry.range_report import range_report
-    from ampcore.telemetry.range_samples import RangeSample
 
-    samples = []
-    for step, data in rows:
-        try:
-            samples.append(RangeSample.from_untrusted(step, data))
-        except ValueError as error:
-            log.warning("skipping the range sample of step %d: %s", step, error)
     limits = NUMBER_FORMATS[number_format]
     report = range_report(samples, limits)
     return Ranges.model_validate(

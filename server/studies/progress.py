@@ -17,9 +17,8 @@ from sqlalchemy.orm import Session
 from ampcore.api.jobs import Job
 from ampcore.lab.kinds import KINDS
 from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results
-from ampcore.spec import TERMINAL, State
+from ampcore.spec import TERMINAL
 from ampcore.telemetry.json_values import json_safe
-from ampcore.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.jobs.submission import (
     CheckedSubmission,
@@ -29,6 +28,7 @@ from server.jobs.submission import (
     create_jobs,
 )
 from server.studies.questions import question_facts, question_of, with_device
+from server.studies.results import new_results
 from service.notify import Notifier
 from store import projects, studies, tables
 from store.audit import Actor
@@ -63,7 +63,8 @@ class StudyProgress:
             self._run(study, rows)
 
     def _run(self, study: tables.Study, rows: Sequence[Row[Any]]) -> None:
-        new = new_results(rows)
+        with self.database.read() as session:
+            new = new_results(session, rows)
         results = {row.key: _result(row.result) for row in rows if row.result} | new
         question, kind = self._question(study), KINDS[study.kind]
         if question.device is None and kind.needs_device:
@@ -166,42 +167,14 @@ class StudyProgress:
         with self.database.write() as session:
             if studies.lock(session, study.id, wait=False) is None:
                 return
-            _record(session, study.id, new_results(rows))
+            _record(session, study.id, new_results(session, rows))
             cancelled += studies.cancel_jobs(session, study.id)
             left = studies.jobs_of(session, study.id)
             if not any(row.state is not None and row.state not in TERMINAL for row in left):
-                _record(session, study.id, new_results(left))
+                _record(session, study.id, new_results(session, left))
                 studies.set_state(session, study, study.ends_as or studies.CANCELLED)
         for job_id in cancelled:
             self.notifier.notify(job_id)
-
-
-def new_results(rows: Sequence[Row[Any]]) -> dict[str, JobResult]:
-    """The results of the jobs that have ended, or were deleted, and are not recorded yet."""
-    return {
-        row.key: _new_result(row)
-        for row in rows
-        if row.job_id is not None
-        and row.result is None
-        and (row.state is None or row.state in TERMINAL)
-    }
-
-
-def _new_result(row: Row[Any]) -> JobResult:
-    if row.state is None:
-        return JobResult(row.job_id, State.CANCELLED, message="The job was deleted.")
-    latest = row.latest if isinstance(row.latest, dict) else {}
-    summary = {**latest, **(row.totals or {}), **(row.summary or {})}
-    metrics = metrics_of(row.metrics) or metrics_of_result(row.summary)
-    return JobResult(
-        row.job_id,
-        State(row.state),
-        row.reason,
-        row.message,
-        finite_metrics(metrics),
-        summary,
-        row.ran_s,
-    )
 
 
 def _result(document: Mapping[str, Any]) -> JobResult:

@@ -1,11 +1,14 @@
 """The search for the layers that need float32, on results that follow from planted faults."""
 
+import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from ampcore.api.studies import BisectOptions
 from ampcore.lab.bisect import BisectKind
+from ampcore.lab.layer_losses import LayerLoss
 from ampcore.lab.plan import JobResult, NoAnswer, Question
 from ampcore.spec import JobSpec, Reason, SpecValidationError, State
 from ampcore.spec.layer_dtypes import LayerInfo, layer_dtypes
@@ -24,8 +27,9 @@ BAND = {4: 0.90, 5: 0.91, 6: 0.89}
 class Planted:
     """Ends each job as training would if some layers need float32 in some of their products."""
 
-    def __init__(self, needed=(), *, roles=ROLES, skips=True, options=None, spec=SPEC):
+    def __init__(self, needed=(), *, roles=ROLES, skips=True, options=None, spec=SPEC, losses=()):
         self.needed, self.roles, self.skips = needed, roles, skips
+        self.losses = losses
         self.question = Question(spec, BisectOptions(**(options or {})), ("mixed_float16",))
         self.results = {}
         self.rounds = 0
@@ -47,9 +51,8 @@ class Planted:
         value = BAND[spec.train.seed]
         if spec.precision.policy == "float32" or all(map(self.is_cured(spec), self.needed)):
             return result(key, value)
-        if self.skips:
-            return result(key, value, skipped=1.0)
-        return result(key, value - 0.1)
+        failed = result(key, value, skipped=1.0) if self.skips else result(key, value - 0.1)
+        return replace(failed, losses=self.losses) if spec.telemetry.ranges.growth == 2 else failed
 
     def is_cured(self, spec):
         def cured(path):
@@ -70,6 +73,18 @@ def result(key, value, skipped=0.0):
         metrics={"val_accuracy": value},
         summary={"skipped_share": skipped},
     )
+
+
+def overflows(layer):
+    return LayerLoss(layer, "float16", "activations", "overflow", share=0.25, float32=True)
+
+
+def takes_overflows(layer):
+    return LayerLoss(layer, "float16", "activations", None, share=0.0, float32=True)
+
+
+def loses_little(layer):
+    return LayerLoss(layer, "float16", "activations", None, share=0.001, float32=False)
 
 
 def layers(answer):
@@ -102,6 +117,61 @@ def test_only_the_products_that_need_it_are_in_float32(role):
     assert answer.tried[-1].passes or any(
         trial.passes and len(trial.float32) == 2 for trial in answer.tried
     )
+
+
+def test_range_samples_of_the_failed_job_make_the_search_shorter():
+    """The layers that they name are enough, and come before all others."""
+    needed = ["dense_7", "dense_30"]
+    blind, informed = Planted(needed), Planted(needed)
+    informed.losses = [*map(overflows, needed), takes_overflows("dense_8"), loses_little("dense_2")]
+    assert layers(blind.run()) == layers(informed.run()) == needed
+    assert (len(blind.results), len(informed.results)) == (23, 14)
+    assert "float32-in/7-8,30" in informed.results  # the layers that they name
+    assert "float32-in/0-39" not in informed.results  # not needed after that
+
+
+def test_range_samples_that_name_no_layer_still_order_the_search():
+    planted = Planted(["dense_30"], losses=[loses_little("dense_30"), loses_little("dense_7")])
+    assert layers(planted.run()) == ["dense_30"]
+    assert len(planted.results) == 4 + 2 + len(ROLES)
+
+
+@pytest.mark.parametrize("named", [["dense_3"], ["dense_3", "dense_30"], ["no candidate"]])
+def test_range_samples_that_name_other_layers_only_cost_trials(named):
+    planted = Planted(["dense_7", "dense_30"], losses=list(map(overflows, named)))
+    assert layers(planted.run()) == ["dense_7", "dense_30"]
+    assert len(planted.results) <= 35
+
+
+def test_the_evidence_says_what_the_layer_loses():
+    planted = Planted(["dense_7"], losses=[overflows("dense_7")])
+    [layer] = planted.run().layers
+    assert layer.explanation == (
+        "Without this, 100 % of the steps were skipped. In float16 25 % of the outputs overflow."
+    )
+
+
+def test_only_the_job_with_the_policy_alone_takes_range_samples_unless_the_spec_forbids_it():
+    planted = Planted(["dense_7"])
+    planted.run()
+    jobs = BisectKind().jobs(planted.question, planted.results)
+    assert [job.key for job in jobs if "telemetry.ranges" in job.changes] == ["float32-in/none"]
+    spec = {**SPEC, "telemetry": {"ranges": {"enabled": False}}}
+    without = BisectKind().jobs(Planted(spec=spec).question, {})
+    assert not any("telemetry.ranges" in job.changes for job in without)
+
+
+def test_every_job_starts_from_the_weights_of_the_spec():
+    spec = {**SPEC, "init": {"job": "abc"}}
+    planted = Planted(["dense_7"], spec=spec)
+    planted.run()
+    for job in BisectKind().jobs(planted.question, planted.results):
+        assert job.document(planted.question, "s")["init"] == {"job": "abc"}
+
+
+def test_losses_stay_when_a_result_is_stored():
+    known = replace(result("k", 0.5), losses=[overflows("a"), loses_little("b")])
+    assert JobResult.from_json(json.loads(json.dumps(known.to_json()))) == known
 
 
 def test_a_policy_that_is_as_accurate_needs_no_layer():

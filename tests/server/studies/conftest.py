@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from ampcore.spec import Reason
+from ampcore.telemetry import Event, EventType
+from ampcore.telemetry.range_samples import RangeSample
 from server.studies.progress import StudyProgress
-from store import attempts, studies, workers
+from store import attempts, ingest, studies, workers
 from store.tables import StudyJob
 
 STUDIES = "/api/v1/studies"
@@ -24,7 +26,8 @@ class StudyDriver:
         )
 
     def create(self, kind: str = "precision", **more: Any) -> str:
-        options = {"policies": ["mixed_bfloat16"], **more.pop("options", {})}
+        policies = {} if kind == "bisect" else {"policies": ["mixed_bfloat16"]}
+        options = {**policies, **more.pop("options", {})}
         body = {"kind": kind, "spec": SPEC, "options": options, **more}
         response = self.api.client.post(STUDIES, json=body)
         assert response.status_code == 201, response.text
@@ -43,10 +46,13 @@ class StudyDriver:
             attempts.mark_running(session, job_id, 1, total_steps=10, first_step=0)
             attempts.mark_succeeded(session, job_id, 1, {"steps": 10, **summary})
 
-    def fail(self, job_id: str, reason: Reason) -> None:
+    def fail(self, job_id: str, reason: Reason, *samples: RangeSample) -> None:
+        events = [Event(EventType.RANGES, one.step, one.to_json()) for one in samples]
         with self.api.database.write() as session:
             attempts.claim(session, job_id, "w")
             attempts.mark_running(session, job_id, 1, total_steps=10, first_step=0)
+            if events:
+                assert ingest.append(session, job_id, 1, events, entries_written=0)
             attempts.mark_failed(session, job_id, 1, reason, "As the test says.")
 
     def report_cpu(self, memory_bytes: int) -> None:

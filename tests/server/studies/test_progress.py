@@ -1,12 +1,16 @@
 import threading
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
 
 from ampcore.spec import Reason, State
+from ampcore.telemetry.range_samples import RangeSample
 from server.studies.progress import WAITING
 from store.tables import Job
-from tests.server.studies.conftest import STUDIES
+from tests.range_layers import HOT
+from tests.range_layers import layer as range_layer
+from tests.server.studies.conftest import SPEC, STUDIES
 from tests.waiting import join
 
 FLOAT32 = [0.95, 0.954, 0.949]
@@ -249,3 +253,24 @@ def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
         from store.tables import Study
 
         assert session.get(Study, later).facts["measured_batches"] == {"mixed_bfloat16": 200}
+
+
+def test_a_bisecting_study_tries_the_layers_first_that_its_range_samples_name(driver):
+    spec = {**SPEC, "model": {"kind": "mlp", "hidden": [8] * 5}}
+    study_id = driver.create("bisect", spec=spec, options={"policy": "mixed_float16"})
+    driver.progress.advance(study_id)
+    jobs = driver.jobs(study_id)
+    policy_alone = jobs.pop("float32-in/none")
+    for job_id in jobs.values():
+        driver.succeed(job_id, val_accuracy=0.9)
+    good = [range_layer(name, [0.5], [0.1]) for name in ("dense_1", "dense_4")]
+    layers = [good[0], replace(HOT, layer="dense_3"), good[1]]
+    sample = RangeSample(0, {"model": 1024.0}, layers)
+    driver.fail(policy_alone, Reason.SKIP_BUDGET_EXCEEDED, sample)
+    driver.progress.advance(study_id)
+    [*_, job] = driver.get(study_id)["jobs"]
+    patterns = [one["layers"] for one in job["changes"]["precision"]["overrides"]]
+    # dense_4 takes the outputs that overflow.
+    assert patterns == ["^dense_3(/|$)", "^dense_4(/|$)"]
+    [result] = [one.result for one in driver.entries(study_id) if one.key == "float32-in/none"]
+    assert [one["layer"] for one in result["losses"]] == ["dense_3", "dense_4", "dense_1"]

@@ -5,6 +5,8 @@ import { number } from "../../display/format.ts";
 import { SpecSections } from "./precision.tsx";
 
 const MAX_PATHS = 4;
+/** The products of a layer: forward, input_gradient, weight_gradient. */
+const PRODUCTS = 3;
 
 export function BisectResult({ answer }: { answer: BisectAnswer }) {
   return (
@@ -29,7 +31,7 @@ function NeededLayers({ layers }: { layers: BisectAnswer["layers"] }) {
       <table class="table" aria-label="Layers that need float32">
         <thead>
           <tr>
-            <th scope="col">Layer</th><th scope="col">Kind</th><th scope="col">Products in float32</th>
+            <th scope="col">Layer</th><th scope="col">Kind</th><th scope="col">In float32</th>
             <th scope="col">Evidence</th><th scope="col">Job</th>
           </tr>
         </thead>
@@ -38,7 +40,7 @@ function NeededLayers({ layers }: { layers: BisectAnswer["layers"] }) {
             <tr key={one.path}>
               <th scope="row"><code>{one.path}</code></th>
               <td>{one.kind}</td>
-              <td>{one.roles.join(", ")}</td>
+              <td>{one.roles.length < PRODUCTS ? one.roles.join(", ") : "whole layer"}</td>
               <td>{one.explanation}</td>
               <td><JobLink id={one.job} /></td>
             </tr>

@@ -1,0 +1,180 @@
+"""The jobs of a study that bisects: trials with some parts of the network in float32.
+
+A trial passes if it skips few steps and ends inside of the noise band of float32.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ampcore.api.studies import BisectOptions
+from ampcore.lab.layer_losses import LayerLoss
+from ampcore.lab.layer_parts import Part, joined, part_overrides, parts_key
+from ampcore.lab.metric import baseline_metric
+from ampcore.lab.paired_test import NoiseBand
+from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.policies import FLOAT32, policy_sections
+from ampcore.spec.layer_dtypes import LayerInfo
+
+RANGE_SAMPLES: Final = {"first_steps": 4, "growth": 2.0, "max_time_share": None}
+"""Of the job with the policy alone: by default so short a job takes no samples."""
+
+
+class Pending(Exception):
+    """The result of a trial is not known yet."""
+
+
+@dataclass(frozen=True)
+class TriedParts:
+    """A job with some parts in float32, and what came out; `passes` is None until it has ended."""
+
+    parts: tuple[Part, ...]
+    result: JobResult | None
+    passes: bool | None
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Float32 over the seeds."""
+
+    band: NoiseBand
+    metric: str
+    higher_is_better: bool
+
+
+class BisectRuns:
+    """The jobs that were needed so far, in the order in which the search has asked for them.
+
+    Args:
+        question: Of the study.
+        results: Of the jobs that have ended.
+        policy: The policy that fails.
+        layers: Those that it computes in 16 bit.
+    """
+
+    def __init__(
+        self,
+        question: Question[BisectOptions],
+        results: Results,
+        policy: str,
+        layers: Sequence[LayerInfo],
+    ) -> None:
+        self._question, self._results = question, results
+        self._policy, self._layers = policy, layers
+        self.tried: dict[tuple[Part, ...], TriedParts] = {}
+
+    def first_jobs(self) -> list[PlannedJob]:
+        """Those that every search needs: float32 over the seeds, and the policy alone."""
+        seeds = [
+            PlannedJob(_seed_key(seed), self._changes(FLOAT32, seed, ())) for seed in self._seeds()
+        ]
+        return [*seeds, self._planned(())]
+
+    def further_jobs(self) -> list[PlannedJob]:
+        """The trials that were asked for; the last one may not have ended."""
+        return [self._planned(parts) for parts in self.tried if parts]
+
+    @property
+    def are_started(self) -> bool:
+        """Whether the first jobs have ended."""
+        return all(job.key in self._results for job in self.first_jobs())
+
+    @property
+    def first_job_ids(self) -> list[str]:
+        """The ids of the first jobs, which have ended."""
+        return [self._results[job.key].job_id for job in self.first_jobs()]
+
+    @property
+    def losses(self) -> Sequence[LayerLoss]:
+        """What the layers lose with the policy alone; empty if the job took no range samples."""
+        return self._results[parts_key(())].losses
+
+    def passes(self, parts: Sequence[Part]) -> bool:
+        """Whether a trial passes. Raises Pending until it has ended, and NoAnswer."""
+        key = tuple(joined(parts))
+        trial = self.tried.get(key)
+        if trial is None:
+            trial = self.tried[key] = self._judged(key)
+        if trial.passes is None:
+            raise Pending
+        return trial.passes
+
+    def baseline(self) -> Baseline:
+        """The noise band of float32 and its metric. Raises NoAnswer."""
+        results = [self._results[_seed_key(seed)] for seed in self._seeds()]
+        for result in results:
+            if not result.succeeded:
+                raise NoAnswer(
+                    f"Float32 itself does not train to its end: job {result.job_id} is "
+                    f"{result.state} ({result.reason}). No override can help."
+                )
+        options = self._question.options
+        metric, higher = baseline_metric(self._question.spec, options.metric, results)
+        values = [result.metrics[metric] for result in results]
+        return Baseline(NoiseBand.of(values, options.margin or 0.0), metric, higher)
+
+    def given_overrides(self) -> list[dict[str, Any]]:
+        """The overrides of the spec, which all trials have."""
+        return [one.model_dump(mode="json") for one in self._question.spec.precision.overrides]
+
+    def _judged(self, parts: tuple[Part, ...]) -> TriedParts:
+        result = self._results.get(parts_key(parts))
+        if result is None:
+            return TriedParts(parts, None, None, "")
+        if not (result.succeeded or result.reason in DIVERGED):
+            raise NoAnswer(
+                f"Job {result.job_id} is {result.state} ({result.reason}): {result.message}"
+            )
+        passes, explanation = self._judge(result)
+        return TriedParts(parts, result, passes, explanation)
+
+    def _judge(self, result: JobResult) -> tuple[bool, str]:
+        """Whether a job is as good as float32, and why."""
+        skipped = result.number("skipped_share") or 0.0
+        if skipped > self._question.options.skipped_share:
+            return False, f"{100 * skipped:.3g} % of the steps were skipped."
+        if not result.succeeded:
+            return False, f"the job failed ({result.reason}): {result.message}"
+        baseline = self.baseline()
+        metric, band = baseline.metric, baseline.band
+        value = result.metrics.get(metric)
+        if value is None:
+            return False, f"it reports no finite {metric}."
+        difference = value - self._results[_seed_key(self._seeds()[0])].metrics[metric]
+        loss = -difference if baseline.higher_is_better else difference
+        if abs(loss) <= band.half_width:
+            where = "inside the noise band of"
+        else:
+            where = "worse than the noise band of" if loss > 0 else "better than the noise band of"
+        return loss <= band.half_width, (
+            f"{metric} differs from float32 by {difference:+.4g}, {where} ±{band.half_width:.4g}."
+        )
+
+    def _seeds(self) -> list[int]:
+        first = self._question.spec.train.seed
+        return [first + number for number in range(self._question.options.seeds)]
+
+    def _planned(self, parts: tuple[Part, ...]) -> PlannedJob:
+        changes = self._changes(self._policy, self._seeds()[0], parts)
+        samples_ranges = self._layers and self._question.spec.telemetry.ranges.enabled
+        if not parts and samples_ranges:
+            changes["telemetry.ranges"] = RANGE_SAMPLES
+        return PlannedJob(parts_key(parts), changes)
+
+    def _changes(self, policy: str, seed: int, parts: Sequence[Part]) -> dict[str, Any]:
+        changes = {
+            **policy_sections(self._question.document, policy),
+            "train.seed": seed,
+            "runtime.max_attempts": 1,
+        }
+        if policy != FLOAT32:
+            overrides = self.given_overrides() + part_overrides(parts, self._layers)
+            changes["precision"] = {"policy": policy, "overrides": overrides}
+        if self._question.options.steps is not None:
+            changes["train.steps"] = self._question.options.steps
+        return changes
+
+
+def _seed_key(seed: int) -> str:
+    return f"{FLOAT32}/seed-{seed}"

@@ -1,0 +1,66 @@
+"""The results of a study's jobs, read from the rows of jobs that have ended."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from ampcore.lab.layer_losses import LayerLoss, layer_losses
+from ampcore.lab.plan import JobResult
+from ampcore.spec import TERMINAL, State
+from ampcore.spec.precision import COMPUTE_DTYPE
+from ampcore.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
+from server.telemetry.range_reader import evenly_spaced, read_samples
+from store import ranges
+
+RANGES: Final = "telemetry.ranges"
+"""A job that a study plans with this change is asked for range samples."""
+MAX_SAMPLES: Final = 50
+
+
+def new_results(session: Session, rows: Sequence[Row[Any]]) -> dict[str, JobResult]:
+    """The results of the jobs that have ended, or were deleted, and are not recorded yet."""
+    return {
+        row.key: _new_result(session, row)
+        for row in rows
+        if row.job_id is not None
+        and row.result is None
+        and (row.state is None or row.state in TERMINAL)
+    }
+
+
+def _new_result(session: Session, row: Row[Any]) -> JobResult:
+    if row.state is None:
+        return JobResult(row.job_id, State.CANCELLED, message="The job was deleted.")
+    latest = row.latest if isinstance(row.latest, dict) else {}
+    summary = {**latest, **(row.totals or {}), **(row.summary or {})}
+    metrics = metrics_of(row.metrics) or metrics_of_result(row.summary)
+    found = JobResult(
+        row.job_id,
+        State(row.state),
+        row.reason,
+        row.message,
+        finite_metrics(metrics),
+        summary,
+        row.ran_s,
+    )
+    if RANGES not in row.changes:
+        return found
+    return replace(found, losses=_losses(session, row.job_id, row.changes["precision"]["policy"]))
+
+
+def _losses(session: Session, job_id: str, policy: str) -> list[LayerLoss]:
+    """What the layers lose in the policy's number format; empty without samples."""
+    # They load NumPy, which a server needs only for ranges.
+    from ampcore.telemetry.number_formats import NUMBER_FORMATS
+    from ampcore.telemetry.range_report import range_report
+
+    number_format = NUMBER_FORMATS.get(COMPUTE_DTYPE[policy])
+    if number_format is None:
+        return []
+    steps = evenly_spaced(ranges.steps(session, job_id), MAX_SAMPLES)
+    samples = read_samples(session, job_id, steps)
+    report = range_report(samples, number_format)
+    return [] if report is None else layer_losses(report)

@@ -1,0 +1,33 @@
+"""Read the range samples of a job from its rows."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy.orm import Session
+
+from store import ranges
+
+if TYPE_CHECKING:  # it loads NumPy, which most requests do not need
+    from ampcore.telemetry.range_samples import RangeSample
+
+log = logging.getLogger(__name__)
+
+
+def read_samples(session: Session, job_id: str, steps: Sequence[int]) -> "list[RangeSample]":
+    """The samples of these steps, without those that are not of the form of a sample."""
+    from ampcore.telemetry.range_samples import RangeSample
+
+    samples = []
+    for step, data in ranges.read(session, job_id, steps):
+        try:
+            samples.append(RangeSample.from_untrusted(step, data))
+        except ValueError as error:
+            log.warning("skipping the range sample of step %d: %s", step, error)
+    return samples
+
+
+def evenly_spaced(steps: Sequence[int], most: int) -> list[int]:
+    """At most `most` of the steps, always with the last one."""
+    stride = -(-len(steps) // most) or 1
+    return list(steps[::-1][::stride][::-1])
