@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.api.studies import BisectAnswer, BisectOptions, NeededLayer, Noise, TriedLayers
+from ampcore.api.studies import BisectAnswer, NeededLayer, Noise, TriedLayers
+from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.paired_test import NoiseBand

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ampcore.api.studies import BisectOptions
+from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.bisect import BisectKind
 from ampcore.lab.plan import JobResult, NoAnswer, Question
 from ampcore.spec import JobSpec, Reason, SpecValidationError, State
