@@ -10,7 +10,8 @@ bit.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ampcore.api.studies import BisectAnswer, BisectOptions, NeededLayer, Noise, TriedLayers
+from ampcore.api.studies import BisectAnswer, NeededLayer, Noise, TriedLayers
+from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.bisect_runs import BisectRuns, Pending
 from ampcore.lab.layer_parts import (
     Part,

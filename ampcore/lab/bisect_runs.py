@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.api.studies import BisectOptions
+from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.layer_losses import LayerLoss
 from ampcore.lab.layer_parts import Part, joined, part_overrides, parts_key
 from ampcore.lab.metric import baseline_metric

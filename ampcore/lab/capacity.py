@@ -9,12 +9,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
-from ampcore.api.studies import (
-    BatchMeasurement,
-    CapacityAnswer,
-    CapacityOptions,
-    PolicyCapacity,
-)
+from ampcore.api.studies import BatchMeasurement, CapacityAnswer, PolicyCapacity
+from ampcore.api.study_requests import CapacityOptions
 from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.plan import JobResult, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections

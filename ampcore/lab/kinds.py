@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from ampcore.api.studies import (
-    Answer,
+from ampcore.api.studies import Answer
+from ampcore.api.study_requests import (
     AnyStudy,
     BisectOptions,
     BisectStudy,

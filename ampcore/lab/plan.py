@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from ampcore.api.studies import Answer, StudyOptions
+from ampcore.api.studies import Answer
+from ampcore.api.study_requests import StudyOptions
 from ampcore.lab.layer_losses import LayerLoss
 from ampcore.spec import JobSpec, Reason, State
 from ampcore.spec.assignments import with_values

@@ -11,7 +11,8 @@ from math import exp, log
 from statistics import fmean
 from typing import Any, Final, cast
 
-from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer, PrecisionOptions
+from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
+from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.memory_model import memory_model
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare

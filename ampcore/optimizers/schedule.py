@@ -28,7 +28,7 @@ def build(schedule: Schedule, learning_rate: float, total_steps: int) -> Any:
             after = StepDecay(learning_rate, (), 1.0)
         case Cosine():
             # float: Keras makes an int32 of an integer.
-            decay_steps = float(max(total_steps - warmup_steps, 1))
+            decay_steps = float(max((schedule.end_step or total_steps) - warmup_steps, 1))
             after = CosineDecay(learning_rate, decay_steps, alpha=schedule.final_fraction)
         case Exponential():
             after = ExponentialDecay(

@@ -27,7 +27,7 @@ class Constant(BaseSchedule):
 
 
 class Cosine(BaseSchedule):
-    """Half a cosine from the end of the warm-up to the end of the run.
+    """Half a cosine from the end of the warm-up to the end of the run, or to `end_step`.
 
     The rate falls to `final_fraction` of the learning rate (Loshchilov and Hutter 2016,
     arXiv:1608.03983, without restarts).
@@ -35,6 +35,10 @@ class Cosine(BaseSchedule):
 
     kind: Literal["cosine"] = "cosine"
     final_fraction: float = Field(default=0.0, ge=0, le=1)
+    end_step: int | None = Field(
+        default=None, ge=1, le=2**53, exclude_if=lambda end_step: end_step is None
+    )
+    """The step at which the cosine ends; the rate then stays. Null: the last step of the run."""
 
 
 class Exponential(BaseSchedule):

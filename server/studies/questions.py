@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ampcore.api.studies import AnyStudy
+from ampcore.api.study_requests import AnyStudy
 from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
 from ampcore.lab.plan import Question
 from ampcore.spec import JobSpec, Problem, SpecValidationError

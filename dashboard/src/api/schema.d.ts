@@ -3330,7 +3330,7 @@ export interface components {
         };
         /**
          * Cosine
-         * @description Half a cosine from the end of the warm-up to the end of the run.
+         * @description Half a cosine from the end of the warm-up to the end of the run, or to `end_step`.
          *
          *     The rate falls to `final_fraction` of the learning rate (Loshchilov and Hutter 2016,
          *     arXiv:1608.03983, without restarts).
@@ -3351,6 +3351,11 @@ export interface components {
              * @default 0
              */
             final_fraction: number;
+            /**
+             * End Step
+             * @default null
+             */
+            end_step: number | null;
         };
         /**
          * CrossEntropy

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ampcore.api.studies import BisectOptions
+from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.bisect import BisectKind
 from ampcore.lab.layer_losses import LayerLoss
 from ampcore.lab.plan import JobResult, NoAnswer, Question

@@ -1,6 +1,6 @@
 import pytest
 
-from ampcore.api.studies import CapacityOptions, PrecisionOptions
+from ampcore.api.study_requests import CapacityOptions, PrecisionOptions
 from ampcore.lab.capacity import CapacityKind
 from ampcore.lab.memory_model import memory_model
 from ampcore.lab.plan import JobResult, Question

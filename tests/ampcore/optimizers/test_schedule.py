@@ -31,6 +31,12 @@ def test_a_constant_rate_is_a_plain_number():
             Cosine(warmup_steps=4, final_fraction=0.5),
             [0.2, 0.4, 0.6, 0.8, 0.8, 0.773205, 0.7],
         ),
+        # It ends at step 4, not with the run at step 10, and stays there.
+        (
+            Cosine(end_step=4, final_fraction=0.25),
+            [0.8, 0.712132, 0.5, 0.287868, 0.2, 0.2, 0.2],
+        ),
+        (Cosine(end_step=6, warmup_steps=4), [0.2, 0.4, 0.6, 0.8, 0.8, 0.4, 0.0]),
         (
             Exponential(decay_rate=0.25, decay_steps=2),
             [0.8, 0.4, 0.2, 0.1, 0.05, 0.025, 0.0125],

@@ -32,6 +32,7 @@ def test_invalid_step_boundaries_are_refused_with_their_pointer(boundaries, warm
     ("schedule", "field"),
     [
         ({"kind": "cosine", "final_fraction": 1.5}, "final_fraction"),
+        ({"kind": "cosine", "end_step": 0}, "end_step"),
         ({"kind": "exponential", "decay_rate": 0.0}, "decay_rate"),
         ({"kind": "exponential", "decay_steps": 0}, "decay_steps"),
         ({"kind": "step", "boundaries": [1], "factor": 2.0}, "factor"),
