@@ -27,7 +27,7 @@ from ampcore.train.feed import feed_for  # noqa: E402
 from ampcore.train.job import SpecJob  # noqa: E402
 from ampcore.train.loop import Loop  # noqa: E402
 from ampcore.train.plan import Plan  # noqa: E402
-from ampcore.train.run import RunContext  # noqa: E402
+from ampcore.train.run_context import RunContext  # noqa: E402
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [64, 64]},

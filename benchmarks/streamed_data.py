@@ -112,7 +112,7 @@ def built(folder: Path, sections: dict[str, Any], *, resident: bool) -> tuple[An
     from ampcore.train.feed import feed_for
     from ampcore.train.job import SpecJob
     from ampcore.train.plan import Plan
-    from ampcore.train.run import RunContext
+    from ampcore.train.run_context import RunContext
 
     spec = JobSpec.parse(
         {

@@ -4,6 +4,7 @@ Damage means non-finite values. A weight of 3e30 is useless as well, but cannot 
 from a large valid weight.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
 from ampcore.spec.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
 from ampcore.spec.run import RunSpec
-from ampcore.telemetry import StepBlock
+from ampcore.telemetry import Event, StepBlock
 from ampcore.train.loop import Halt
 
 
@@ -162,3 +163,17 @@ def _consecutive_counts(bad: NDArray[np.bool_], before: int) -> NDArray[np.int64
     steps = np.arange(1, len(bad) + 1)
     last_good = np.maximum.accumulate(np.where(bad, 0, steps))
     return np.where(last_good == 0, steps + before, steps - last_good) * bad
+
+
+def damage_warning(block: StepBlock) -> Event | None:
+    """The warning about the first step that was applied although it is not finite, if any."""
+    damaging = nonfinite_applied_steps(block)
+    if not damaging.any():
+        return None
+    first = int(damaging.argmax())
+    if math.isfinite(block["loss"][first]):
+        code, what = "non_finite_gradients", "gradient norm"
+    else:
+        code, what = "non_finite_loss", "loss"
+    message = f"The {what} is not finite, but the step was applied."
+    return Event.warning(code, message, block.first_step + first)

@@ -29,11 +29,11 @@ class ModelSelection:
     @property
     def is_best(self) -> bool:
         """Whether the trained model has the weights of the best evaluation."""
-        return self._keep == "best" and self._run.best_arrays is not None
+        return self._keep == "best" and self._run.evaluations.best_arrays is not None
 
     def assign(self) -> None:
         """Make the chosen weights those of the models."""
-        session, best = self._run.session, self._run.best_arrays
+        session, best = self._run.session, self._run.evaluations.best_arrays
         session.assign_averages()
         if best is None and self._keep != "last":
             last = max(self._run.totals.steps - 1, 0)
@@ -48,7 +48,7 @@ class ModelSelection:
 
     def save_best(self, folder: Path) -> Iterator[Path]:
         """With `keep: both`, save them with the best weights too; the chosen ones stay assigned."""
-        best, session = self._run.best_arrays, self._run.session
+        best, session = self._run.evaluations.best_arrays, self._run.session
         if self._keep != "both" or best is None:
             return
         last = session.capture_model()
@@ -58,30 +58,30 @@ class ModelSelection:
 
     def metrics(self) -> dict[str, float]:
         """The evaluation of the chosen weights."""
-        if self.is_best and self._run.best is not None:
-            return dict(self._run.best.state.evaluation)
+        if self.is_best and self._run.evaluations.best is not None:
+            return dict(self._run.evaluations.best.state.evaluation)
         return self._run.totals.evaluation
 
     def best_json(self) -> dict[str, Any] | None:
         """Which evaluation was the best; None without one."""
-        best = self._run.best
+        best = self._run.evaluations.best
         if best is None or best.state.value is None:
             return None
         state = best.state
         return {
             "metric": state.metric,
             "value": state.value,
-            "epoch": self._run.last_epoch(state.steps),
+            "epoch": self._run.evaluations.last_epoch(state.steps),
             "steps": state.steps,
             "metrics": dict(state.evaluation),
         }
 
     def stopped_json(self) -> dict[str, Any] | None:
         """The facts of an early end; None without one."""
-        best = self._run.best
+        best = self._run.evaluations.best
         if best is None or not best.has_stopped:
             return None
-        return best.stopped_json(self._run.last_epoch(self._run.totals.steps))
+        return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
 
     def _save(self, folder: Path, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run

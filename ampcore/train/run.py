@@ -2,68 +2,43 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from ampcore import precision
 from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
-from ampcore.data import Dataset, Examples
-from ampcore.data.batches import BatchSource
+from ampcore.data import Dataset
 from ampcore.errors import NonFiniteResult
 from ampcore.profile.phases import Phase
 from ampcore.profile.recorder import ProfileRecorder
 from ampcore.profile.scopes import phase_span
 from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, StepBlock
 from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
-from ampcore.train.best_evaluation import BestEvaluation, BestState, best_evaluation
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import GoodStateCounters, RunCounters
-from ampcore.train.evaluate import Evaluation, Evaluator
-from ampcore.train.feed import Feed
 from ampcore.train.guard import (
     DamagedState,
     Guard,
     GuardFailure,
+    damage_warning,
     nonfinite_advice,
-    nonfinite_applied_steps,
 )
-from ampcore.train.job import TrainingJob
 from ampcore.train.loop import HALT_ON_SKIP
-from ampcore.train.plan import Plan
 from ampcore.train.recovery import GoodState, Recovery
 from ampcore.train.repeat import repeat_step
-from ampcore.train.resume import good_arrays, manifest, restore
+from ampcore.train.resume import good_arrays, restore
+from ampcore.train.run_checkpoints import RunCheckpoints, StateToSave
+from ampcore.train.run_context import RunContext
 from ampcore.train.run_diagnostics import RunDiagnostics
+from ampcore.train.run_evaluations import RunEvaluations
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 
 UNLIMITED: Final = 2**31 - 1
 """More bad steps in a row than any run has."""
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """The parts of a run that do not depend on its precision."""
-
-    job: TrainingJob
-    dataset: Dataset
-    plan: Plan
-    feed: Feed
-    device: DeviceInfo
-    is_replay: bool = False
-    """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""
-
-    def build_session(self, *, float32: bool = False) -> Session:
-        """Build the job's session, in its own precision or in float32 without a loss scale."""
-        job = self.job.in_float32() if float32 else self.job
-        policies = precision.layer_policies(job.spec.precision, self.device)
-        return Session(job, self.dataset, self.plan, self.feed, policies)
 
 
 class Run:
@@ -78,25 +53,15 @@ class Run:
         float32: bool,
         recorder: ProfileRecorder | None = None,
     ) -> None:
-        self._context, self._saver, self._callback_buffer = context, saver, callback_buffer
+        self._context, self._callback_buffer = context, callback_buffer
         self.recorder = recorder or ProfileRecorder(context.device, None)
         self._spec, self._plan = context.job.spec, context.plan
+        self._checkpoints = RunCheckpoints(saver, callback_buffer, self._spec, context.device.kind)
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
-        self._warned_unsaved = False
-        """Whether a warning was emitted that the current state is too damaged to be saved."""
-        self._engine_before = "graph"
-        self.best_arrays: Arrays | None = None
-        """The weights of the best evaluation, if the spec keeps them."""
         self._use_session(context.build_session(float32=float32))
-        self.best = (
-            None
-            if context.is_replay
-            else best_evaluation(
-                self._spec.train, self.session.task, has_validation=self._evaluator is not None
-            )
-        )
+        self.evaluations = RunEvaluations(context, self.session.task)
 
     def _use_session(self, session: Session) -> None:
         self.session = session
@@ -112,12 +77,6 @@ class Run:
             # The run itself may have been retried after it had failed.
             limit = UNLIMITED
         self.guard = Guard(limit, checked=session.checks_finite)
-        validation = self._context.dataset.validation
-        self._evaluator = (
-            Evaluator(session.task, validation, _validation_batch(validation, self._spec))
-            if validation is not None and not self._context.is_replay
-            else None
-        )
 
     @property
     def device(self) -> DeviceInfo:
@@ -137,7 +96,7 @@ class Run:
     @property
     def has_stopped_early(self) -> bool:
         """Whether the run has ended because its evaluations no longer improved."""
-        return self.best is not None and self.best.has_stopped
+        return self.evaluations.has_stopped_early
 
     @property
     def steps_left(self) -> int:
@@ -175,10 +134,10 @@ class Run:
         self._warn_about_damage(block)
         good = self._apply_guard(block)
         self._close_epoch()
-        self._evaluate()
+        self._emit(self.evaluations.after_block(self.session, self.totals))
         if good is not None:
             self._keep_snapshot(good)
-        if self._saver.is_due():
+        if self._checkpoints.is_due:
             self.save()
         self._emit(self.recorder.finish_if_done(self.session))
 
@@ -208,7 +167,9 @@ class Run:
             found = f"the last loss is {loss}"
         elif self.guard.damage is not None:
             found = self.guard.damage
-        elif self.best_arrays is not None and (names := nonfinite_names(self.best_arrays)):
+        elif self.evaluations.best_arrays is not None and (
+            names := nonfinite_names(self.evaluations.best_arrays)
+        ):
             found = f"{join_names(names)} of the best evaluation hold non-finite values"
         else:
             return
@@ -218,58 +179,31 @@ class Run:
 
     def save(self) -> None:
         """Save the current state; if it is damaged, the last good one instead."""
-        if not self._saver.is_enabled:
+        if not self._checkpoints.is_enabled:
             return
         with phase_span(Phase.CHECKPOINT):
             arrays = self.session.capture()
         if damage := self._damage(arrays):
-            self._save_good_state(damage)
-            return
+            self._checkpoints.save_good_state(
+                self.session, self.recovery.good, self.totals.steps, damage
+            )
+        else:
+            self._checkpoints.save(self.session, self._checkpoint(arrays))
+        if not self._needs_snapshots:
+            self.recovery.discard()
+
+    def _checkpoint(self, arrays: Arrays) -> StateToSave:
+        """The current state with these arrays, and the good state that it may return to."""
         good = self.recovery.good if self.recovery.can_recover else None
         if good is not None and good.steps == self.totals.steps:
             good = None  # the same state
-        self._warned_unsaved = False
-        counters = self._counters(good).to_json()
-        good_arrays = good.arrays if good else None
-        self._save(self.totals.steps, arrays, counters, good_arrays, self.best_arrays)
-
-    def _save_good_state(self, damage: str) -> None:
-        good, saved = self.recovery.good, self._saver.saved_steps
-        if good is not None and good.counters is not None and (saved is None or good.steps > saved):
-            self._save(good.steps, good.arrays, good.counters, best=good.best)
-        if not self._warned_unsaved:
-            self._warned_unsaved = True
-            left = self._saver.saved_steps
-            resumption = (
-                "starts again at step 0" if left is None else f"continues after {left} steps"
-            )
-            message = (
-                f"The state after {self.totals.steps} steps was not saved: {damage}. A resumed run "
-                f"{resumption}."
-            )
-            self._callback_buffer.event(
-                Event.warning("damaged_state", message, self.totals.steps - 1)
-            )
-
-    def _save(
-        self,
-        steps: int,
-        arrays: Arrays,
-        counters: dict[str, Any],
-        good: Arrays | None = None,
-        best: Arrays | None = None,
-    ) -> None:
-        # A resumed run does not report the steps before its checkpoint again.
-        self._callback_buffer.flush()
-        device = self._context.device.kind
-        # A run that was already complete when it was resumed has no engine.
-        engine = self.session.engine or self._engine_before
-        made = manifest(self._spec, self.session, device, steps, counters, engine=engine)
-        with phase_span(Phase.CHECKPOINT):
-            saved = self._saver.save(Checkpoint(made, arrays, good, best))
-        self._callback_buffer.event(saved)
-        if not self._needs_snapshots:
-            self.recovery.discard()
+        return StateToSave(
+            self.totals.steps,
+            arrays,
+            self._counters(good).to_json(),
+            good.arrays if good else None,
+            self.evaluations.best_arrays,
+        )
 
     def emit_scale_table(self) -> None:
         """Emit the loss-scale table (underflow and overflow at each scale), if sampled."""
@@ -279,7 +213,7 @@ class Run:
     @property
     def _needs_snapshots(self) -> bool:
         """Whether good states are kept: for rollbacks, or while there is no checkpoint yet."""
-        no_checkpoint = self._saver.is_enabled and self._saver.saved_steps is None
+        no_checkpoint = self._checkpoints.is_enabled and self._checkpoints.saved_steps is None
         return self.recovery.can_recover or no_checkpoint
 
     def _steps_to_snapshot(self) -> int | None:
@@ -317,13 +251,14 @@ class Run:
 
     def _keep_snapshot(self, arrays: Arrays) -> None:
         counters = self._counters().to_json()
-        self.recovery.keep(GoodState(arrays, self.totals.steps, counters, best=self.best_arrays))
+        self.recovery.keep(
+            GoodState(arrays, self.totals.steps, counters, best=self.evaluations.best_arrays)
+        )
 
     def restore(self, found: Checkpoint) -> None:
         """Resume from a checkpoint. Raises IncompatibleCheckpoint."""
         restore(self.session, found)
-        self._engine_before = found.manifest.engine
-        self._saver.saved_steps = found.manifest.step
+        self._checkpoints.resumed_from(found.manifest)
         counters = RunCounters.from_manifest(found.manifest)
         self.totals = counters.totals
         # A run that failed at the limit and is retried may have as many bad steps again.
@@ -331,19 +266,9 @@ class Run:
         self.guard.consecutive_bad_steps = counters.guard_row if counters.guard_row < limit else 0
         self._warned_of_damage = counters.warned_of_damage
         self.diagnostics.restore(counters.diagnosis)
-        self._restore_best(counters.best, found.best_arrays)
+        self.evaluations.restore(counters.best, found.best_arrays, self.totals.steps)
         if self.recovery.can_recover:
             self.recovery.keep(self._restored_good_state(found, counters.good_state))
-
-    def _restore_best(self, saved: BestState | None, arrays: Arrays | None) -> None:
-        if self.best is None:
-            return
-        epochs, _ = self._plan.position(self.totals.steps)
-        is_used = self.best.restore(
-            saved, steps=self.totals.steps, epochs=epochs, has_weights=arrays is not None
-        )
-        if is_used and self.best.keeps_weights:
-            self.best_arrays = arrays
 
     def _restored_good_state(
         self, found: Checkpoint, counters: GoodStateCounters | None
@@ -362,7 +287,7 @@ class Run:
             warned_of_damage=self._warned_of_damage,
             in_float32=self.recovery.in_float32,
             diagnosis=self.diagnostics.to_json(),
-            best=self.best.state if self.best is not None else None,
+            best=self.evaluations.state,
             good_state=kept,
         )
 
@@ -396,34 +321,6 @@ class Run:
             # The epoch stays open: a run with more steps continues it.
             self._callback_buffer.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
 
-    def _evaluate(self) -> None:
-        if self._evaluator is not None and self._plan.evaluates_after(self.totals.steps):
-            with phase_span(Phase.EVALUATION):
-                evaluation = self._evaluator(self.session.evaluation_weights())
-            is_best = self.best is not None and self._is_best(self.best, evaluation)
-            self._callback_buffer.event(self.totals.keep(evaluation, is_best=is_best))
-            if self.best is not None and self.best.has_stopped:
-                self._callback_buffer.event(
-                    self.best.stopped_event(
-                        self.last_epoch(self.best.state.steps), self.last_epoch(self.totals.steps)
-                    )
-                )
-
-    def _is_best(self, best: BestEvaluation, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is the best so far; then its weights are kept if needed."""
-        epochs, _ = self._plan.position(self.totals.steps)
-        is_best = best.observe(
-            evaluation, steps=self.totals.steps, epochs=epochs, is_last=self.steps_left <= 0
-        )
-        if is_best and best.keeps_weights:
-            self.best_arrays = self.session.capture_model()
-        return is_best
-
-    def last_epoch(self, done: int) -> int:
-        """The epoch of the last of `done` steps, counted from 0."""
-        epoch, _ = self._plan.position(max(done - 1, 0))
-        return epoch
-
     def _recover(self, failure: GuardFailure) -> Arrays | None:
         """Roll back to the good state; returns the state that replaces it, if any."""
         good = self.recovery.take_recovery_state(failure)
@@ -449,22 +346,10 @@ class Run:
         self.recovery.mark_float32_fallback()
         self.emit_scale_table()
         self._use_session(session)
+        self.evaluations.use_task(session.task)
 
     def _warn_about_damage(self, block: StepBlock) -> None:
         """Warn once when a step was applied although its loss or gradient norm is not finite."""
-        damaging = nonfinite_applied_steps(block)
-        if not damaging.any() or self._warned_of_damage:
-            return
-        self._warned_of_damage = True
-        first = int(damaging.argmax())
-        if math.isfinite(block["loss"][first]):
-            code, what = "non_finite_gradients", "gradient norm"
-        else:
-            code, what = "non_finite_loss", "loss"
-        message = f"The {what} is not finite, but the step was applied."
-        self._callback_buffer.event(Event.warning(code, message, block.first_step + first))
-
-
-def _validation_batch(validation: Examples | BatchSource, spec: RunSpec) -> int:
-    """The examples of a batch; batches that arrive have a size of their own."""
-    return validation.batch_size if isinstance(validation, BatchSource) else spec.data.batch_size
+        if not self._warned_of_damage and (warning := damage_warning(block)) is not None:
+            self._warned_of_damage = True
+            self._callback_buffer.event(warning)

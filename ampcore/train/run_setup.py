@@ -17,7 +17,7 @@ from ampcore.train.bundle_job import BundleJob
 from ampcore.train.feed import feed_for
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
-from ampcore.train.run import RunContext
+from ampcore.train.run_context import RunContext
 
 RESIDENT_SHARE: Final = 0.25
 """The share of a device's memory that training examples may take; larger data is streamed."""

@@ -18,7 +18,8 @@ from ampcore.train.callback_buffer import CallbackBuffer, OnBlock
 from ampcore.train.counters import RunCounters
 from ampcore.train.job import TrainingJob
 from ampcore.train.loop import EngineName, engine_name
-from ampcore.train.run import Run, RunContext
+from ampcore.train.run import Run
+from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import run_context
 
 ShouldStop = Callable[[], bool]

@@ -1,19 +1,16 @@
 """Trainer: trains one job spec, from loading the data to saving the model."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import keras
 import tensorflow as tf
 
-from ampcore.checkpoint import Checkpoint
-from ampcore.checkpoint.saver import FOLDER, CheckpointSaver
+from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
-from ampcore.diagnostics.input_range import input_range_finding
-from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
@@ -21,28 +18,19 @@ from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Policy
-from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
-from ampcore.train.counters import RunCounters
-from ampcore.train.engine_autotune import EngineDecision, choose_engine
 from ampcore.train.first_step import FirstStep
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
 from ampcore.train.job import TrainingJob
-from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.model_selection import ModelSelection
 from ampcore.train.result import TrainResult, weights_digest
-from ampcore.train.resume import newest, resumed_event
-from ampcore.train.run import Run, RunContext
+from ampcore.train.run import Run
+from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import memory_errors, run_context, training_job
+from ampcore.train.run_start import start_or_resume
 from ampcore.train.session import parameters
 
 ShouldStop = Callable[[], bool]
-
-PRECISION_FIELDS: Final = ("precision", "loss_scale")
-"""The sections of a spec that determine the precision of a job."""
-
-NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
-"""The values without a checkpoint to resume from."""
 
 
 class Trainer:
@@ -294,7 +282,14 @@ class Trainer:
     def _train(
         self, context: RunContext, callback_buffer: CallbackBuffer, should_stop: ShouldStop
     ) -> TrainResult:
-        run = self._current_run = self._start_or_resume(context, callback_buffer)
+        folder = self._output_dir and self._output_dir / FOLDER
+        run = self._current_run = start_or_resume(
+            context,
+            folder,
+            callback_buffer,
+            self._profile_recorder(context.device),
+            resume=self._resume,
+        )
         started_at = time.perf_counter()
         try:
             while not run.is_done and not should_stop():
@@ -315,39 +310,6 @@ class Trainer:
             run.save()
         peak_memory = hardware.peak_memory(context.device.kind)
         return self._result(run, train_s, peak_memory.bytes, callback_buffer)
-
-    def _start_or_resume(self, context: RunContext, callback_buffer: CallbackBuffer) -> Run:
-        """Create the run: from the beginning, or resumed from a checkpoint."""
-        spec, folder = self.spec, self._output_dir and self._output_dir / FOLDER
-        found, differences, warnings = (
-            newest(folder, spec) if folder and self._resume else NO_CHECKPOINT
-        )
-        saved = found.checkpoint if found else None
-        saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
-        # A new precision replaces the fallback from the previous one.
-        precision_changed = any(
-            difference.field.startswith(PRECISION_FIELDS) for difference in differences
-        )
-        float32 = (
-            bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
-            and not precision_changed
-        )
-        recorder = self._profile_recorder(context.device)
-        run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
-        loaded: Sequence[Event] = ()
-        if saved:
-            run.restore(saved)
-        else:
-            loaded = run.start()
-        callback_buffer.event(_started_event(context, run))
-        for event in (*_preflight(context, run), *warnings, *loaded):
-            callback_buffer.event(event)
-        if found:
-            callback_buffer.event(resumed_event(found, differences))
-        if not run.is_done:
-            decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
-            callback_buffer.event(decision.event(run.totals.steps))
-        return run
 
     def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
         profile = self.spec.runtime.profile
@@ -391,44 +353,3 @@ class Trainer:
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
         )
-
-
-def _use_engine(
-    run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, device: str
-) -> EngineDecision:
-    """Use the engine that the spec names, else that of the checkpoint, else the fastest."""
-    session, step = run.session, run.totals.steps
-    if engine != "auto":
-        session.use_engine(engine, step)
-        return EngineDecision(engine, "set by runtime.engine")
-    made = saved.manifest if saved else None
-    # On another device or in another precision the measurements are not valid.
-    if made and (made.device, made.policy) == (device, session.policies.name):
-        pinned = engine_name(made.engine)
-        session.use_engine(pinned, step)
-        return EngineDecision(pinned, "same engine as the checkpoint")
-    return choose_engine(session, step, run.steps_left, device)
-
-
-def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
-    session, steps = run.session, context.plan.total_steps
-    spec, policies = context.job.spec, session.policies
-    yield from preflight_events(session.task, spec, context.device, policies, steps)
-    if (finding := input_range_finding(context.dataset.train, policies)) is not None:
-        yield Event(EventType.PREFLIGHT, None, finding.to_json())
-
-
-def _started_event(context: RunContext, run: Run) -> Event:
-    session = run.session
-    examples = session.step.accumulate * context.job.spec.data.batch_size
-    facts = {
-        "total_steps": context.plan.total_steps,
-        "steps_per_epoch": context.plan.steps_per_epoch,
-        "first_step": run.totals.steps,
-        "parameters": parameters(session.task),
-        "device": context.device.kind,
-        "policy": session.policies.name,
-        "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
-        "dropped_examples": context.dataset.dropped_examples(examples),
-    }
-    return Event(EventType.STARTED, None, facts)

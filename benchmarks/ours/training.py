@@ -26,7 +26,7 @@ from ampcore.train.feed import feed_for
 from ampcore.train.from_keras import keras_job
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
-from ampcore.train.run import RunContext
+from ampcore.train.run_context import RunContext
 from ampcore.train.session import Session
 
 OWN = "_keras"

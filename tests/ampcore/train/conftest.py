@@ -26,7 +26,7 @@ from ampcore.train.feed import ExampleOrder, ResidentFeed
 from ampcore.train.job import SpecJob
 from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
-from ampcore.train.run import RunContext
+from ampcore.train.run_context import RunContext
 from ampcore.train.step import TrainStep
 
 BATCH = 64

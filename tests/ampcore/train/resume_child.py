@@ -1,5 +1,9 @@
 """Trains jobs in processes that are forked from this one, which has TensorFlow imported already.
 
+A forked process makes one attempt after another until it is killed, as it starts the runtime of
+TensorFlow only once. Each attempt that resumes begins in a new process, since the attempt before it
+was killed.
+
 Each line of JSON on standard input is an attempt at a job:
     spec, output: the job and its folder, in which it resumes what an earlier attempt left
     log: the file that the attempt appends its frames to, as a trainer process writes them
@@ -21,6 +25,7 @@ import sys
 import traceback
 
 import keras  # noqa: F401 - imported once, for all attempts
+import pytest
 
 import ampcore.checkpoint
 import ampcore.train.session
@@ -45,20 +50,20 @@ class RandomBlockSize:
         pass
 
 
-def prepare(request):
+def prepare(request, patch):
+    """Replace what the request asks for, until the end of the attempt."""
     if request["sizes"] is not None:
-        ampcore.train.session.AdaptiveBlockSize = functools.partial(
-            RandomBlockSize, request["sizes"]
-        )
+        sizes = functools.partial(RandomBlockSize, request["sizes"])
+        patch.setattr(ampcore.train.session, "AdaptiveBlockSize", sizes)
     if request["windows"] is not None:
-        ampcore.train.run_setup.RESIDENT_SHARE = 0
+        patch.setattr(ampcore.train.run_setup, "RESIDENT_SHARE", 0)
         streamed = functools.partial(feed.StreamedFeed, window_bytes=request["windows"])
-        feed.StreamedFeed = streamed
+        patch.setattr(feed, "StreamedFeed", streamed)
     if not request["explain"]:
-        RunDiagnostics.explains_next_skip = False
+        patch.setattr(RunDiagnostics, "explains_next_skip", False)
 
 
-def die_after_checkpoint(after):
+def die_after_checkpoint(after, patch):
     """Die as soon as a checkpoint after this step is on the disk, before its event is written."""
 
     def save(folder, checkpoint):
@@ -67,14 +72,15 @@ def die_after_checkpoint(after):
             os.kill(os.getpid(), signal.SIGKILL)
         return file
 
-    saved, ampcore.checkpoint.save = ampcore.checkpoint.save, save
+    saved = ampcore.checkpoint.save
+    patch.setattr(ampcore.checkpoint, "save", save)
 
 
-def attempt(request):
-    prepare(request)
+def attempt(request, patch):
+    prepare(request, patch)
     what, when = request["die"] or (None, None)
     if what == "checkpoint":
-        die_after_checkpoint(when)
+        die_after_checkpoint(when, patch)
     elif what == "clock":
         signal.setitimer(signal.ITIMER_REAL, when)  # nothing handles SIGALRM, so it kills
 
@@ -94,16 +100,51 @@ def attempt(request):
         write_frame(log, Frame(FrameType.SUCCEEDED, {"summary": result.to_json()}))
 
 
+def make_attempts(requests, answers):
+    """Make the attempts until one of them kills this process."""
+    for line in requests:
+        code = 1
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                attempt(json.loads(line), patch)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(f"{code}\n")
+        answers.flush()
+
+
+class Attempts:
+    """The forked process that makes the attempts; `make` starts another one if it was killed."""
+
+    def __init__(self):
+        self._child = None
+
+    def make(self, line):
+        """The exit code of an attempt."""
+        if self._child is None:
+            self._start()
+        self._requests.write(line)
+        self._requests.flush()
+        if answer := self._answers.readline():
+            return int(answer)
+        ended, self._child = os.waitpid(self._child, 0)[1], None
+        return os.waitstatus_to_exitcode(ended)
+
+    def _start(self):
+        (requests, to_child), (from_child, answers) = os.pipe(), os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(to_child)
+            make_attempts(os.fdopen(requests), os.fdopen(answers, "w"))
+            os._exit(0)
+        os.close(requests)
+        os.close(answers)
+        self._requests, self._answers = os.fdopen(to_child, "w"), os.fdopen(from_child)
+
+
 if __name__ == "__main__":
+    attempts = Attempts()
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                attempt(json.loads(line))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(attempts.make(line), flush=True)

@@ -1,0 +1,30 @@
+"""The parts of a run that do not depend on its precision."""
+
+from dataclasses import dataclass
+
+from ampcore import precision
+from ampcore.data import Dataset
+from ampcore.spec.devices import DeviceInfo
+from ampcore.train.feed import Feed
+from ampcore.train.job import TrainingJob
+from ampcore.train.plan import Plan
+from ampcore.train.session import Session
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The parts of a run that do not depend on its precision."""
+
+    job: TrainingJob
+    dataset: Dataset
+    plan: Plan
+    feed: Feed
+    device: DeviceInfo
+    is_replay: bool = False
+    """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""
+
+    def build_session(self, *, float32: bool = False) -> Session:
+        """Build the job's session, in its own precision or in float32 without a loss scale."""
+        job = self.job.in_float32() if float32 else self.job
+        policies = precision.layer_policies(job.spec.precision, self.device)
+        return Session(job, self.dataset, self.plan, self.feed, policies)

@@ -1,0 +1,116 @@
+"""Starts a run: from the beginning or from a checkpoint, with the engine that it trains with."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ampcore.checkpoint import Checkpoint
+from ampcore.checkpoint.saver import CheckpointSaver
+from ampcore.diagnostics.input_range import input_range_finding
+from ampcore.diagnostics.model_preflight import preflight_events
+from ampcore.profile.recorder import ProfileRecorder
+from ampcore.telemetry import Event, EventType
+from ampcore.train.callback_buffer import CallbackBuffer
+from ampcore.train.counters import RunCounters
+from ampcore.train.engine_autotune import EngineDecision, choose_engine
+from ampcore.train.loop import EngineName, engine_name
+from ampcore.train.resume import newest, resumed_event
+from ampcore.train.run import Run
+from ampcore.train.run_context import RunContext
+from ampcore.train.session import parameters
+
+PRECISION_FIELDS: Final = ("precision", "loss_scale")
+"""The sections of a spec that determine the precision of a job."""
+
+NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
+"""The values without a checkpoint to resume from."""
+
+
+def start_or_resume(
+    context: RunContext,
+    folder: Path | None,
+    callback_buffer: CallbackBuffer,
+    recorder: ProfileRecorder,
+    *,
+    resume: bool,
+) -> Run:
+    """Create the run, and emit what is known before its first step.
+
+    Args:
+        context: The job, its examples and its device.
+        folder: The folder of its checkpoints; None: it writes none.
+        callback_buffer: Gets the events.
+        recorder: Records the profiles of the run.
+        resume: Resume from the newest checkpoint in the folder; from the beginning without one.
+
+    Raises:
+        TrainingError: The checkpoints cannot be read, or are those of another job.
+    """
+    spec = context.job.spec
+    found, differences, warnings = newest(folder, spec) if folder and resume else NO_CHECKPOINT
+    saved = found.checkpoint if found else None
+    saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+    # A new precision replaces the fallback from the previous one.
+    precision_changed = any(
+        difference.field.startswith(PRECISION_FIELDS) for difference in differences
+    )
+    float32 = (
+        bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
+        and not precision_changed
+    )
+    run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
+    loaded: Sequence[Event] = ()
+    if saved:
+        run.restore(saved)
+    else:
+        loaded = run.start()
+    callback_buffer.event(_started_event(context, run))
+    for event in (*_preflight(context, run), *warnings, *loaded):
+        callback_buffer.event(event)
+    if found:
+        callback_buffer.event(resumed_event(found, differences))
+    if not run.is_done:
+        decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
+        callback_buffer.event(decision.event(run.totals.steps))
+    return run
+
+
+def _use_engine(
+    run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, device: str
+) -> EngineDecision:
+    """Use the engine that the spec names, else that of the checkpoint, else the fastest."""
+    session, step = run.session, run.totals.steps
+    if engine != "auto":
+        session.use_engine(engine, step)
+        return EngineDecision(engine, "set by runtime.engine")
+    made = saved.manifest if saved else None
+    # On another device or in another precision the measurements are not valid.
+    if made and (made.device, made.policy) == (device, session.policies.name):
+        pinned = engine_name(made.engine)
+        session.use_engine(pinned, step)
+        return EngineDecision(pinned, "same engine as the checkpoint")
+    return choose_engine(session, step, run.steps_left, device)
+
+
+def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
+    session, steps = run.session, context.plan.total_steps
+    spec, policies = context.job.spec, session.policies
+    yield from preflight_events(session.task, spec, context.device, policies, steps)
+    if (finding := input_range_finding(context.dataset.train, policies)) is not None:
+        yield Event(EventType.PREFLIGHT, None, finding.to_json())
+
+
+def _started_event(context: RunContext, run: Run) -> Event:
+    session = run.session
+    examples = session.step.accumulate * context.job.spec.data.batch_size
+    facts = {
+        "total_steps": context.plan.total_steps,
+        "steps_per_epoch": context.plan.steps_per_epoch,
+        "first_step": run.totals.steps,
+        "parameters": parameters(session.task),
+        "device": context.device.kind,
+        "policy": session.policies.name,
+        "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
+        "dropped_examples": context.dataset.dropped_examples(examples),
+    }
+    return Event(EventType.STARTED, None, facts)
