@@ -126,8 +126,7 @@ class BaseLab:
             **options: Of the request.
 
         Raises:
-            InvalidSpec, InvalidRequest: The spec or the options are invalid, or the layers of the
-                model are not known before it is built.
+            InvalidSpec, InvalidRequest: The spec or the options are invalid.
         """
         given: dict[str, Any] = {"policy": policy, "seeds": seeds, "metric": metric}
         given |= {"margin": margin, "skipped_share": skipped_share}

@@ -35,7 +35,7 @@ def cost_line(cost: Json) -> str:
     start = f"the checkpoint after {plural(cost['first_step'], 'step')}"
     origin = start if cost["first_step"] else "the first step"
     seconds = cost.get("seconds")
-    time = "" if seconds is None else f", about {_duration(seconds)} at the speed of the run"
+    time = "" if seconds is None else f", {_duration(seconds)} at the speed of the run"
     return f"Replaying {plural(cost['steps'], 'step')} from {origin}{time}."
 
 
@@ -181,4 +181,4 @@ def _left_out(count: int, noun: str) -> Iterator[str]:
 def _duration(seconds: float) -> str:
     if seconds < 1:
         return "less than a second"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"

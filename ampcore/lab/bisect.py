@@ -43,7 +43,7 @@ class BisectKind:
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
         """Float32 over the seeds, the policy alone, and the trials known to be needed so far.
 
-        Raises SpecValidationError if the layers cannot be known without the job's data or code.
+        Raises SpecValidationError if the layers cannot be known, or are too many.
         """
         return _Search(question, results).jobs()
 
@@ -57,8 +57,8 @@ class _Search:
 
     def __init__(self, question: Question[BisectOptions], results: Results) -> None:
         (self._policy,) = question.policies or (FLOAT32,)
-        self._layers = layers_in_16_bit(question, self._policy)
-        self._runs = BisectRuns(question, results, self._policy, self._layers)
+        known_layers = layers_in_16_bit(question, self._policy)
+        self._runs = BisectRuns(question, results, self._policy, known_layers)
 
     def jobs(self) -> list[PlannedJob]:
         """Those that are known to be needed."""
@@ -71,7 +71,7 @@ class _Search:
         """What the trials say. Raises NoAnswer."""
         needed = self._needed_parts()
         baseline = self._runs.baseline()
-        overrides = part_overrides(needed, self._layers)
+        overrides = part_overrides(needed, self._runs.layers)
         layers = sorted({index for index, _ in needed})
         evidence = [self._evidence(index, needed) for index in layers]
         all_overrides = self._runs.given_overrides() + overrides
@@ -87,10 +87,10 @@ class _Search:
             ),
             overrides=overrides,
             layers=evidence,
-            candidates=len(self._layers),
+            candidates=len(self._runs.layers),
             tried=[
                 TriedLayers(
-                    float32=[part_text(part, self._layers) for part in trial.parts],
+                    float32=[part_text(part, self._runs.layers) for part in trial.parts],
                     passes=bool(trial.passes),
                     explanation=trial.explanation,
                     job=trial.result.job_id,
@@ -117,12 +117,15 @@ class _Search:
 
         Raises Pending and NoAnswer.
         """
+        if not self._runs.layers:
+            raise NoAnswer(self._no_layers())
         ranks = {loss.layer: rank for rank, loss in enumerate(self._runs.losses)}
         order = sorted(
-            range(len(self._layers)), key=lambda i: ranks.get(self._layers[i].path, len(ranks))
+            range(len(self._runs.layers)),
+            key=lambda i: ranks.get(self._runs.layers[i].path, len(ranks)),
         )
         advised = {loss.layer for loss in self._runs.losses if loss.float32}
-        suspects: list[Part] = [(i, None) for i in order if self._layers[i].path in advised]
+        suspects: list[Part] = [(i, None) for i in order if self._runs.layers[i].path in advised]
         if suspects and self._runs.passes(suspects):
             return suspects
         every: list[Part] = [(index, None) for index in order]
@@ -135,13 +138,20 @@ class _Search:
             )
         return every
 
+    def _no_layers(self) -> str:
+        result = self._runs.policy_alone
+        why = f"job {result.job_id} is {result.state} ({result.reason}): {result.message}"
+        if not self._runs.losses:
+            why += " Its range samples would say which layers there are, but it has taken none."
+        return f"No layer is known that {self._policy} computes in 16 bit; {why}"
+
     def _without_unneeded_products(self, whole: Sequence[Part]) -> list[Part]:
         """The same layers, without the products that may stay in 16 bit."""
-        fixed = [part for part in whole if not has_products(self._layers[part[0]])]
+        fixed = [part for part in whole if not has_products(self._runs.layers[part[0]])]
         products: list[Part] = [
             (index, role)
             for index, _ in whole
-            if has_products(self._layers[index])
+            if has_products(self._runs.layers[index])
             for role in ROLES
         ]
         kept = without_unneeded(products, lambda rest: self._runs.passes((*fixed, *rest)))
@@ -156,7 +166,7 @@ class _Search:
             if trial.passes is False and not covers(trial.parts, index, needed)
         ]
         best = max(failed, key=lambda trial: sum(part in trial.parts for part in others))
-        layer = self._layers[index]
+        layer = self._runs.layers[index]
         roles = [role for where, role in needed if where == index and role is not None]
         lost = [
             loss.sentence()
@@ -177,6 +187,6 @@ class _Search:
         paths = ", ".join(layer.path for layer in layers)
         jobs = plural(len(self._runs.first_jobs()) + len(self._runs.further_jobs()), "job")
         return (
-            f"{self._policy} needs {plural(len(layers), 'layer')} of {len(self._layers)} in "
+            f"{self._policy} needs {plural(len(layers), 'layer')} of {len(self._runs.layers)} in "
             f"float32: {paths}. Found with {jobs}."
         )

@@ -5,11 +5,12 @@ A trial passes if it skips few steps and ends inside of the noise band of float3
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.layer_losses import LayerLoss
-from ampcore.lab.layer_parts import Part, joined, part_overrides, parts_key
+from ampcore.lab.layer_parts import Part, joined, part_overrides, parts_key, sampled_layers
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.paired_test import NoiseBand
 from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
@@ -50,7 +51,7 @@ class BisectRuns:
         question: Of the study.
         results: Of the jobs that have ended.
         policy: The policy that fails.
-        layers: Those that it computes in 16 bit.
+        known_layers: Those that it computes in 16 bit; None: known once the first jobs have ended.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class BisectRuns:
         question: Question[BisectOptions],
         results: Results,
         policy: str,
-        layers: Sequence[LayerInfo],
+        known_layers: Sequence[LayerInfo] | None,
     ) -> None:
         self._question, self._results = question, results
-        self._policy, self._layers = policy, layers
+        self._policy, self._known_layers = policy, known_layers
         self.tried: dict[tuple[Part, ...], TriedParts] = {}
 
     def first_jobs(self) -> list[PlannedJob]:
@@ -85,10 +86,22 @@ class BisectRuns:
         """The ids of the first jobs, which have ended."""
         return [self._results[job.key].job_id for job in self.first_jobs()]
 
+    @cached_property
+    def layers(self) -> Sequence[LayerInfo]:
+        """The layers that the policy computes in 16 bit. Raises NoAnswer."""
+        if self._known_layers is not None:
+            return self._known_layers
+        return sampled_layers(self.policy_alone)
+
+    @property
+    def policy_alone(self) -> JobResult:
+        """The result of the job with the policy and no further layer in float32."""
+        return self._results[parts_key(())]
+
     @property
     def losses(self) -> Sequence[LayerLoss]:
         """What the layers lose with the policy alone; empty if the job took no range samples."""
-        return self._results[parts_key(())].losses
+        return self.policy_alone.losses
 
     def passes(self, parts: Sequence[Part]) -> bool:
         """Whether a trial passes. Raises Pending until it has ended, and NoAnswer."""
@@ -107,7 +120,7 @@ class BisectRuns:
             if not result.succeeded:
                 raise NoAnswer(
                     f"Float32 itself does not train to its end: job {result.job_id} is "
-                    f"{result.state} ({result.reason}). No override can help."
+                    f"{result.state} ({result.reason}), so no override can help. {result.message}"
                 )
         options = self._question.options
         metric, higher = baseline_metric(self._question.spec, options.metric, results)
@@ -143,6 +156,8 @@ class BisectRuns:
             return False, f"it reports no finite {metric}."
         difference = value - self._results[_seed_key(self._seeds()[0])].metrics[metric]
         loss = -difference if baseline.higher_is_better else difference
+        if difference == 0:
+            return True, f"{metric} is that of float32."
         if abs(loss) <= band.half_width:
             where = "inside the noise band of"
         else:
@@ -157,8 +172,8 @@ class BisectRuns:
 
     def _planned(self, parts: tuple[Part, ...]) -> PlannedJob:
         changes = self._changes(self._policy, self._seeds()[0], parts)
-        samples_ranges = self._layers and self._question.spec.telemetry.ranges.enabled
-        if not parts and samples_ranges:
+        has_layers = self._known_layers is None or self._known_layers
+        if not parts and has_layers and self._question.spec.telemetry.ranges.enabled:
             changes["telemetry.ranges"] = RANGE_SAMPLES
         return PlannedJob(parts_key(parts), changes)
 
@@ -169,7 +184,9 @@ class BisectRuns:
             "runtime.max_attempts": 1,
         }
         if policy != FLOAT32:
-            overrides = self.given_overrides() + part_overrides(parts, self._layers)
+            overrides = self.given_overrides() + (
+                part_overrides(parts, self.layers) if parts else []
+            )
             changes["precision"] = {"policy": policy, "overrides": overrides}
         if self._question.options.steps is not None:
             changes["train.steps"] = self._question.options.steps

@@ -20,6 +20,10 @@ class LayerLoss:
 
     layer: str
     """Its path, as `precision.overrides` matches it."""
+    kind: str
+    """The name of its Keras class."""
+    dtype: str
+    """What it computes in."""
     number_format: str
     tensor: str
     """A TensorKind."""
@@ -57,6 +61,8 @@ def layer_losses(report: "RangeReport") -> list[LayerLoss]:
     found = [
         LayerLoss(
             layer=name,
+            kind=one.kind,
+            dtype=one.dtype,
             number_format=report.number_format,
             tensor=one.tensor.value,
             problem=None if one.problem is None else one.problem.value,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ampcore.lab.plan import Question
+from ampcore.lab.plan import JobResult, NoAnswer, Question
 from ampcore.lab.policies import FLOAT32, policy_sections
 from ampcore.preflight import preflight
 from ampcore.spec import JobSpec, Problem, SpecValidationError
@@ -14,27 +14,43 @@ from ampcore.spec.precision import ROLES, Role
 
 MAX_LAYERS: Final = 200
 """So many overrides, and those of the spec, are allowed together."""
+TOO_MANY_LAYERS: Final = (
+    f"at most {MAX_LAYERS} layers in 16 bit; set the others to float32 by overrides"
+)
 MAX_KEY: Final = 90
 
 Part = tuple[int, Role | None]
 """The index of a layer, and one of its products; None stands for the whole layer."""
 
 
-def layers_in_16_bit(question: Question[Any], policy: str) -> list[LayerInfo]:
+def layers_in_16_bit(question: Question[Any], policy: str) -> list[LayerInfo] | None:
     """The layers that the policy computes in 16 bit, in the order of the network.
 
-    Raises SpecValidationError if they cannot be known without the job's data or code.
+    None if they depend on the job's data or code: then they are known from its range samples.
+    Raises SpecValidationError if the spec forbids these, or if there are too many layers.
     """
     spec = JobSpec.parse({**question.document, **policy_sections(question.document, policy)})
     report = preflight(spec)
     if report.figures is None:
-        expected = "a model whose layers are known before the job runs, such as `kind: layers`"
-        raise SpecValidationError([Problem("/model", "layers_unknown", expected, spec.model.kind)])
+        if not spec.telemetry.ranges.enabled:
+            expected = "true: the layers of this model are known only from its range samples"
+            pointer = "/telemetry/ranges/enabled"
+            raise SpecValidationError([Problem(pointer, "layers_unknown", expected, "false")])
+        return None
     rows = {row.path: row for table in report.tables for row in table.layers if row.half}
     if len(rows) > MAX_LAYERS:
-        expected = f"at most {MAX_LAYERS} layers in 16 bit; set the others to float32 by overrides"
-        raise SpecValidationError([Problem("/model", "too_many_layers", expected, str(len(rows)))])
+        raise SpecValidationError(
+            [Problem("/model", "too_many_layers", TOO_MANY_LAYERS, str(len(rows)))]
+        )
     return [LayerInfo(row.path, row.kind, row.output, row.softmax) for row in rows.values()]
+
+
+def sampled_layers(result: JobResult) -> list[LayerInfo]:
+    """The layers that a job has computed in 16 bit, by its range samples. Raises NoAnswer."""
+    found = [LayerInfo(one.layer, one.kind) for one in result.losses if one.dtype != FLOAT32]
+    if len(found) > MAX_LAYERS:
+        raise NoAnswer(f"Expected {TOO_MANY_LAYERS}; received {len(found)}.")
+    return found
 
 
 def parts_key(parts: Sequence[Part]) -> str:

@@ -5,7 +5,7 @@ the batches, augmentation and dropout, so the jobs of one seed are a pair that d
 but the policy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
@@ -125,7 +125,7 @@ class _Comparison:
             if jobs[seed].succeeded and self.metric in jobs[seed].metrics
         ]
         if diverged or len(differences) < MIN_PAIRS:
-            return self._answer(policy, "failed", self._failure(jobs, diverged))
+            return self._answer(policy, "failed", self._failure(policy, jobs, diverged))
         found = compare(differences, self.band, higher_is_better=self.is_higher_better)
         text = _explanation(found, self.band, self.metric)
         if failed:
@@ -135,11 +135,16 @@ class _Comparison:
     def _jobs(self, policy: str) -> dict[int, JobResult]:
         return {seed: self.results[_key(policy, seed)] for seed in _seeds(self.question)}
 
-    def _failure(self, jobs: dict[int, JobResult], diverged: Sequence[JobResult]) -> str:
+    def _failure(
+        self, policy: str, jobs: dict[int, JobResult], diverged: Sequence[JobResult]
+    ) -> str:
         if diverged:
+            skipped = [job.number("skipped_share") or 0.0 for job in diverged]
             return (
                 f"{len(diverged)} of {plural(len(jobs), 'job')} did not train to the end: "
-                f"{_reasons(diverged)}."
+                f"{_reasons(diverged)}; {100 * fmean(skipped):.3g} % of their steps were skipped. "
+                "To find the layers that need float32: ampctl lab bisect SPEC --policy "
+                f"{policy}."
             )
         missing = [job for job in jobs.values() if not job.succeeded]
         why = _reasons(missing) if missing else f"no finite {self.metric}"
@@ -240,15 +245,22 @@ def _no_baseline(metric: str, found: int, results: Results, seeds: Sequence[int]
     failed = [
         results[_key(FLOAT32, seed)] for seed in seeds if not results[_key(FLOAT32, seed)].succeeded
     ]
-    why = f": {_reasons(failed)}" if failed else ""
-    return f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {found} have it{why}."
+    text = f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {found} have it"
+    if not failed:
+        return f"{text}."
+    return f"{text}: {_reasons(failed)}. {failed[0].message or ''}".rstrip()
 
 
-def _reasons(jobs: Any) -> str:
-    """What the jobs ended with, each reason once."""
-    texts = (f"job {job.job_id} {job.state}" + (f" ({job.reason})" if job.reason else "")
-             for job in jobs)  # fmt: skip
-    return ", ".join(texts)
+def _reasons(jobs: Iterable[JobResult]) -> str:
+    """What the jobs ended with, each outcome once with its jobs."""
+    ids: dict[str, list[str]] = {}
+    for job in jobs:
+        reason = f" ({job.reason})" if job.reason else ""
+        ids.setdefault(f"{job.state}{reason}", []).append(job.job_id)
+    return ", ".join(
+        f"{'jobs' if len(found) > 1 else 'job'} {', '.join(found)} {outcome}"
+        for outcome, found in ids.items()
+    )
 
 
 def _number(value: float, *, signed: bool = False) -> str:

@@ -161,7 +161,8 @@ class Run:
         elif not math.isfinite(loss) and self.totals.skipped == self.totals.steps:
             found = "every step was skipped, and nothing was learned"
             advice = (
-                "train for more steps, lower loss_scale.initial, or check the data for outliers"
+                "the overflow events say why: a loss scale that is still too high (train for more "
+                "steps, or lower loss_scale.initial), an operation, or the data"
             )
         elif not math.isfinite(loss):
             found = f"the last loss is {loss}"

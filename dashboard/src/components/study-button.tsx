@@ -1,23 +1,24 @@
-// Asks which policy suits the spec of a job: shows the cost, creates the study, and opens it.
+// Asks a question about the spec of a job: shows the cost, creates the study, and opens it.
 import { useRef, useState } from "preact/hooks";
 import { toApiError } from "../api/connection.ts";
 import { sendJson } from "../api/request.ts";
 import type { Estimate, Job, Study } from "../api/types.ts";
-import { estimateText, studyRequest } from "../display/studies.ts";
+import { estimateText, STUDY_QUESTIONS, studyRequest, type StudyKind } from "../display/studies.ts";
 import { isTracked } from "../display/jobs.ts";
 import { runAndNotify } from "../notifications.ts";
 import { go, routeHref } from "../router.ts";
 import { useCanEditJobs } from "../session.ts";
 
-export function StudyButton({ job }: { job: Job }) {
+export function StudyButton({ job, kind }: { job: Job; kind: StudyKind }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [cost, setCost] = useState("");
   if (!useCanEditJobs() || isTracked(job)) return null;
+  const { short, question, how } = STUDY_QUESTIONS[kind];
   const open = async () => {
     setCost("Estimating the cost…");
     dialog.current?.showModal();
     try {
-      setCost(estimateText(await sendJson<Estimate>("POST", "/studies/estimate", studyRequest(job))));
+      setCost(estimateText(await sendJson<Estimate>("POST", "/studies/estimate", studyRequest(job, kind))));
     } catch (error) {
       setCost(toApiError(error).message);
     }
@@ -26,17 +27,17 @@ export function StudyButton({ job }: { job: Job }) {
     dialog.current?.close();
     const sent: { study: Study | null } = { study: null };
     const work = async () => {
-      sent.study = await sendJson<Study>("POST", "/studies", studyRequest(job));
+      sent.study = await sendJson<Study>("POST", "/studies", studyRequest(job, kind));
     };
     await runAndNotify("The study is created.", work);
     if (sent.study) go(routeHref(["studies", sent.study.id]));
   };
   return (
     <>
-      <button type="button" class="button" onClick={() => void open()}>Which policy?</button>
-      <dialog ref={dialog} aria-label="Which policy?" class="dialog">
-        <h2>Which policy is as accurate as float32?</h2>
-        <p>A study trains this spec in float32 and in the mixed policies with three seeds, and compares the results.</p>
+      <button type="button" class="button" onClick={() => void open()}>{short}</button>
+      <dialog ref={dialog} aria-label={short} class="dialog">
+        <h2>{question}</h2>
+        <p>{how}</p>
         <p role="status">{cost}</p>
         <div class="row end">
           <button type="button" class="button" onClick={() => dialog.current?.close()}>Cancel</button>

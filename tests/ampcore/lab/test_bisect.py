@@ -75,16 +75,20 @@ def result(key, value, skipped=0.0):
     )
 
 
+def loss(layer, problem, **more):
+    return LayerLoss(layer, "Dense", "float16", "float16", "activations", problem, **more)
+
+
 def overflows(layer):
-    return LayerLoss(layer, "float16", "activations", "overflow", share=0.25, float32=True)
+    return loss(layer, "overflow", share=0.25, float32=True)
 
 
 def takes_overflows(layer):
-    return LayerLoss(layer, "float16", "activations", None, share=0.0, float32=True)
+    return loss(layer, None, share=0.0, float32=True)
 
 
 def loses_little(layer):
-    return LayerLoss(layer, "float16", "activations", None, share=0.001, float32=False)
+    return loss(layer, None, share=0.001, float32=False)
 
 
 def layers(answer):
@@ -199,7 +203,7 @@ def test_a_policy_that_fails_with_all_layers_in_float32_has_no_answer():
 def test_a_bad_learning_rate_is_not_blamed_on_a_layer():
     planted = Planted(["dense_7"])
     planted.end = lambda key, spec: JobResult("x", State.FAILED, reason=Reason.NON_FINITE_LOSS)
-    with pytest.raises(NoAnswer, match=r"Float32 itself does not train .* No override can help"):
+    with pytest.raises(NoAnswer, match=r"Float32 itself does not train .* no override can help"):
         planted.run()
 
 
@@ -217,13 +221,29 @@ def test_a_job_that_fails_for_another_reason_has_no_answer():
         planted.run()
 
 
-def test_layers_that_are_not_known_yet_are_an_error_at_the_creation():
-    bundle = {**SPEC, "model": {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "a:b"}}
-    question = Question(bundle, BisectOptions(), ("mixed_float16",))
+BUNDLE = {"model": {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "a:b"}}
+
+
+def test_layers_that_depend_on_data_or_code_are_those_of_the_range_samples():
+    losses = [overflows("mine"), replace(loses_little("in_float32"), dtype="float32")]
+    losses += map(loses_little, ["block/one", "block/two"])
+    planted = Planted(["mine"], spec={**SPEC, **BUNDLE}, losses=losses)
+    answer = planted.run()
+    assert layers(answer) == ["mine"]
+    assert answer.candidates == 3
+    assert answer.overrides == [{"layers": "^mine(/|$)", "dtype": "float32"}]
+
+
+def test_without_range_samples_layers_that_depend_on_code_are_not_known():
+    spec = {**SPEC, **BUNDLE}
+    assert layers(Planted(spec=spec).run()) == []
+    with pytest.raises(NoAnswer, match=r"No layer is known .* job-float32-in/none .* taken none"):
+        Planted(["mine"], spec=spec).run()
+    forbidden = {**SPEC, **BUNDLE, "telemetry": {"ranges": {"enabled": False}}}
     with pytest.raises(SpecValidationError) as raised:
-        BisectKind().jobs(question, {})
+        BisectKind().jobs(Question(forbidden, BisectOptions(), ("mixed_float16",)), {})
     (problem,) = raised.value.problems
-    assert (problem.pointer, problem.code) == ("/model", "layers_unknown")
+    assert (problem.pointer, problem.code) == ("/telemetry/ranges/enabled", "layers_unknown")
 
 
 def test_keys_are_short_and_say_which_layers():

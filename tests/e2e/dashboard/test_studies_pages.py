@@ -76,6 +76,22 @@ def test_the_pages_are_accessible_also_on_a_phone(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(
+    ("button", "cost"),
+    [
+        ("Which layers?", "At least 4 jobs .float32, mixed_float16., 800 steps"),
+        ("How large a batch?", "At least .* jobs .float32, .* steps"),
+    ],
+)
+def test_the_cost_of_every_question_is_shown_before_it_is_asked(
+    open_signed_in: Any, study: Any, button: str, cost: str
+) -> None:
+    page = open_signed_in(f"#/jobs/{study.jobs[0].job}")
+    page.get_by_role("button", name=button).click()
+    dialog = page.get_by_role("dialog", name=button)
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(cost))
+
+
 def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
     open_signed_in: Any, stack: Any, study: Any
 ) -> None:

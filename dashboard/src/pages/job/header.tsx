@@ -26,7 +26,9 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
           <ExtendButton job={job} />
-          <StudyButton job={job} />
+          <StudyButton job={job} kind="precision" />
+          <StudyButton job={job} kind="bisect" />
+          <StudyButton job={job} kind="capacity" />
           {useCanEditJobs() && !isTracked(job) && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
           <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
           <Delete job={job} />
