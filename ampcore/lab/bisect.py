@@ -46,6 +46,10 @@ class BisectKind:
         """The policy whose failure is examined."""
         return policies_to_study([options.policy], devices)
 
+    def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
+        """None: the model of the request has checked the options."""
+        return ()
+
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
         """Float32 over the seeds, the policy alone, and the trials known to be needed so far.
 
