@@ -1,8 +1,8 @@
 """Studies that bisect: which layers, and which of their products, must compute in float32.
 
 Under a policy with float16 or bfloat16 a job overflows, or ends outside of the noise band of
-float32. A trial is a job with some of the layers in float32; it passes if it does neither. The
-search finds a small set of layers whose trial passes, then leaves out the products of these layers
+float32. A run is a job with some of the layers in float32; it passes if it does neither. The
+search finds a small set of layers whose run passes, then leaves out the products of these layers
 that may stay in 16 bit.
 """
 
@@ -51,12 +51,12 @@ class BisectKind:
         return ()
 
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
-        """Float32 over the seeds, the policy alone, and the trials known to be needed so far.
+        """Float32 over the seeds, the policy alone, and the runs known to be needed so far.
 
         Raises SpecValidationError if the layers cannot be known without the job's data or code.
         """
         search = _Search(question, results)
-        return [*search.first_jobs(), *search.trials()]
+        return [*search.first_jobs(), *search.runs()]
 
     def answer(self, question: Question[BisectOptions], results: Results) -> BisectAnswer:
         """The overrides, with the evidence for each layer. Raises NoAnswer."""
@@ -64,11 +64,11 @@ class BisectKind:
 
 
 class _Pending(Exception):
-    """The result of a trial is not known yet."""
+    """The result of a run is not known yet."""
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _Run:
     """A job with some parts in float32, and what came out; `passes` is None until it has ended."""
 
     parts: tuple[Part, ...]
@@ -84,7 +84,7 @@ class _Search:
         self._question, self._results = question, results
         (self._policy,) = question.policies or (FLOAT32,)
         self._layers = _layers_in_16_bit(question, self._policy)
-        self._tried: dict[tuple[Part, ...], _Trial] = {}
+        self._tried: dict[tuple[Part, ...], _Run] = {}
 
     def first_jobs(self) -> list[PlannedJob]:
         """Those that every search needs."""
@@ -93,8 +93,8 @@ class _Search:
         ]
         return [*seeds, self._planned(())]
 
-    def trials(self) -> list[PlannedJob]:
-        """The trials so far; the last one may not have ended."""
+    def runs(self) -> list[PlannedJob]:
+        """The runs so far; the last one may not have ended."""
         if any(job.key not in self._results for job in self.first_jobs()):
             return []
         with suppress(_Pending, NoAnswer):
@@ -102,7 +102,7 @@ class _Search:
         return [self._planned(parts) for parts in self._tried if parts]
 
     def answer(self) -> BisectAnswer:
-        """What the trials say. Raises NoAnswer."""
+        """What the runs say. Raises NoAnswer."""
         needed = self._search()
         band, metric, higher = self._baseline()
         overrides = _overrides(needed, self._layers)
@@ -121,13 +121,13 @@ class _Search:
             candidates=len(self._layers),
             tried=[
                 TriedLayers(
-                    float32=[_part_text(part, self._layers) for part in trial.parts],
-                    passes=bool(trial.passes),
-                    explanation=trial.explanation,
-                    job=trial.result.job_id,
+                    float32=[_part_text(part, self._layers) for part in run.parts],
+                    passes=bool(run.passes),
+                    explanation=run.explanation,
+                    job=run.result.job_id,
                 )
-                for trial in self._tried.values()
-                if trial.result is not None
+                for run in self._tried.values()
+                if run.result is not None
             ],
             jobs=[self._results[job.key].job_id for job in self.first_jobs()],
             write={"precision": {"policy": self._policy, "overrides": self._given() + overrides}},
@@ -162,25 +162,25 @@ class _Search:
         return self._layers[part[0]].kind in LAYERS_WITH_ROLES
 
     def _passes(self, parts: Sequence[Part]) -> bool:
-        """Whether a trial passes. Raises _Pending until it has ended, and NoAnswer."""
+        """Whether a run passes. Raises _Pending until it has ended, and NoAnswer."""
         tried = tuple(_joined(parts))
-        trial = self._tried.get(tried)
-        if trial is None:
-            trial = self._tried[tried] = self._trial(tried)
-        if trial.passes is None:
+        run = self._tried.get(tried)
+        if run is None:
+            run = self._tried[tried] = self._run(tried)
+        if run.passes is None:
             raise _Pending
-        return trial.passes
+        return run.passes
 
-    def _trial(self, parts: tuple[Part, ...]) -> _Trial:
-        result = self._results.get(_trial_key(parts))
+    def _run(self, parts: tuple[Part, ...]) -> _Run:
+        result = self._results.get(_run_key(parts))
         if result is None:
-            return _Trial(parts, None, None, "")
+            return _Run(parts, None, None, "")
         if not (result.succeeded or result.reason in DIVERGED):
             raise NoAnswer(
                 f"Job {result.job_id} is {result.state} ({result.reason}): {result.message}"
             )
         passes, explanation = self._judge(result)
-        return _Trial(parts, result, passes, explanation)
+        return _Run(parts, result, passes, explanation)
 
     def _judge(self, result: JobResult) -> tuple[bool, str]:
         """Whether a job is as good as float32, and why."""
@@ -219,14 +219,14 @@ class _Search:
         return NoiseBand.of(values, options.margin or 0.0), metric, higher
 
     def _evidence(self, index: int, needed: Sequence[Part]) -> NeededLayer:
-        """The trial that failed although most of the others were in float32."""
+        """The run that failed although most of the others were in float32."""
         others = {part for part in needed if part[0] != index}
         failed = [
-            trial
-            for trial in self._tried.values()
-            if trial.passes is False and not _covers(trial.parts, index, needed)
+            run
+            for run in self._tried.values()
+            if run.passes is False and not _covers(run.parts, index, needed)
         ]
-        best = max(failed, key=lambda trial: sum(part in trial.parts for part in others))
+        best = max(failed, key=lambda run: sum(part in run.parts for part in others))
         layer = self._layers[index]
         roles = [role for where, role in needed if where == index and role is not None]
         return NeededLayer(
@@ -253,9 +253,7 @@ class _Search:
 
     def _planned(self, parts: tuple[Part, ...]) -> PlannedJob:
         overrides = _overrides(parts, self._layers)
-        return PlannedJob(
-            _trial_key(parts), self._changes(self._policy, self._seeds()[0], overrides)
-        )
+        return PlannedJob(_run_key(parts), self._changes(self._policy, self._seeds()[0], overrides))
 
     def _given(self) -> list[dict[str, Any]]:
         return [one.model_dump(mode="json") for one in self._question.spec.precision.overrides]
@@ -297,7 +295,7 @@ def _seed_key(seed: int) -> str:
     return f"{FLOAT32}/seed-{seed}"
 
 
-def _trial_key(parts: Sequence[Part]) -> str:
+def _run_key(parts: Sequence[Part]) -> str:
     """Names the parts, as indices of layers: `float32-in/0-4,7`."""
     whole = [index for index, role in parts if role is None]
     products = [f"{index}:{role}" for index, role in parts if role is not None]
@@ -333,7 +331,7 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 
 
 def _covers(parts: Sequence[Part], index: int, needed: Sequence[Part]) -> bool:
-    """Whether a trial had everything in float32 that one layer needs."""
+    """Whether a run had everything in float32 that one layer needs."""
     if (index, None) in parts:
         return True
     wanted = {part for part in needed if part[0] == index}

@@ -103,7 +103,7 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
         "",
     )
     yield from _table(
-        ("try", "in float32", "passes", "result", "job"),
+        ("run", "in float32", "passes", "result", "job"),
         [_tried_row(number, one) for number, one in enumerate(answer.tried, start=1)],
     )
 
