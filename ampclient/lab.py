@@ -14,7 +14,7 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient.spec_input import SpecSource, spec_document
 from ampcore.api.studies import Estimate, Study, StudyFields
 
-Kind = Literal["precision", "capacity", "bisect"]
+Kind = Literal["precision", "capacity", "bisect", "search"]
 POLL_S: Final = 1.0
 UNFINISHED: Final = ("running", "stopping")
 
@@ -131,6 +131,57 @@ class BaseLab:
         given: dict[str, Any] = {"policy": policy, "seeds": seeds, "metric": metric}
         given |= {"margin": margin, "skipped_share": skipped_share}
         study = _study("bisect", spec, name, {**_known(given), "steps": steps})
+        return await self._create(study, idempotency_key, options)
+
+    @operation
+    async def search(
+        self,
+        spec: SpecSource,
+        space: Mapping[str, Mapping[str, Any] | Sequence[Any]],
+        *,
+        method: Literal["grid", "random", "tpe"] = "tpe",
+        runs: int | None = None,
+        asha: Mapping[str, int] | None = None,
+        parallel: int | None = None,
+        seed: int = 0,
+        steps: int | None = None,
+        metric: str | None = None,
+        direction: Literal["min", "max"] | None = None,
+        name: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Study:
+        """Ask which values of hyper-parameters give the best metric.
+
+        Args:
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            space: By dotted path into the spec: a list of values, or a range such as
+                `{"log_uniform": [1e-4, 0.1]}`. Other ranges: `uniform`, `int_uniform`,
+                `log_int_uniform`; with the method `grid` they need `points`.
+            method: Every combination, independent draws, or draws near the best runs (TPE).
+            runs: The combinations to try; by default 20, or the whole grid.
+            asha: `{"min_steps": 100, "reduction_factor": 3}` stops runs early: after 100 steps,
+                300, 900, … only the best third trains on. By default all train to their end.
+            parallel: With `tpe` or `asha`: the most jobs that wait or run at once, by default 4.
+            seed: Of the draws.
+            steps: The steps of a whole run; by default as in the spec.
+            metric: As in `precision`.
+            direction: Whether lower or higher values of the metric are better.
+            name: The name of the study; by default that of the spec.
+            idempotency_key: The same key and arguments return the same study.
+            **options: Of the request.
+
+        Raises:
+            InvalidSpec, InvalidRequest: The spec, the space or the options are invalid.
+        """
+        parameters = {
+            path: one if isinstance(one, Mapping) else {"choice": [*one]}
+            for path, one in space.items()
+        }
+        given: dict[str, Any] = {"space": parameters, "method": method, "runs": runs, "seed": seed}
+        given |= {"asha": asha and dict(asha), "parallel": parallel, "steps": steps}
+        given |= {"metric": metric, "direction": direction}
+        study = _study("search", spec, name, _known(given))
         return await self._create(study, idempotency_key, options)
 
     @operation

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from ampcore.api.explanations import ExplanationRequest
 from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampcore.api.problems import Problem, ProblemDetail
-from ampcore.api.study_requests import BisectStudy, CapacityStudy, PrecisionStudy
+from ampcore.api.study_requests import BisectStudy, CapacityStudy, PrecisionStudy, SearchStudy
 from ampcore.spec import JobSpec
 from ampcore.spec.tracked import TrackedSpec
 from server.access.auth_middleware import PUBLIC_PATHS
@@ -108,7 +108,7 @@ EXTEND_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
     }
 }
-STUDIES: Final = (PrecisionStudy, CapacityStudy, BisectStudy)
+STUDIES: Final = (PrecisionStudy, CapacityStudy, BisectStudy, SearchStudy)
 STUDY_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,

@@ -43,7 +43,7 @@ def variants(grids: Sequence[str]) -> list[Variant]:
 def _axis(grid: str) -> tuple[str, list[str]]:
     """The path and the texts of its values. Raises typer.BadParameter."""
     path, equals, text = grid.partition("=")
-    values = [value.strip() for value in _split(text)]
+    values = [value.strip() for value in split_values(text)]
     if not equals or not all(path.split(".")) or not all(values):
         expected = "expected path=value,value, as in precision.policy=float32,mixed_bfloat16"
         raise typer.BadParameter(f"{expected}; received {grid}.", param_hint="--grid")
@@ -52,7 +52,7 @@ def _axis(grid: str) -> tuple[str, list[str]]:
     return path, values
 
 
-def _split(text: str) -> Iterator[str]:
+def split_values(text: str) -> Iterator[str]:
     """Split at commas outside brackets and quotes."""
     start, depth, quote = 0, 0, ""
     for index, character in enumerate(text):

@@ -1,7 +1,7 @@
 """Prints studies, their answers and their estimates."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,12 +9,12 @@ import typer
 from ampclient import formats
 from ampclient.cli.output import ago, print_fields, print_table
 from ampclient.formats import UNKNOWN
-from ampcore.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer
+from ampcore.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer, SearchAnswer
 from ampcore.spec.precision import ROLES
 
 if TYPE_CHECKING:
     from ampclient.terminal_table import Row
-    from ampcore.api.studies import Estimate, PolicyAnswer, Study, StudyFields
+    from ampcore.api.studies import Estimate, PolicyAnswer, SearchRun, Study, StudyFields
 
 
 def print_studies(found: "Iterable[StudyFields]") -> None:
@@ -56,6 +56,8 @@ def print_study(study: "Study") -> None:
             _print_capacity(study.answer)
         case BisectAnswer():
             _print_bisect(study.answer)
+        case SearchAnswer():
+            _print_search(study.answer)
         case _:
             _print_jobs(study)
 
@@ -66,7 +68,8 @@ def print_estimate(estimate: "Estimate") -> None:
     time = formats.duration(estimate.train_s) if estimate.train_s is not None else UNKNOWN
     steps = UNKNOWN if estimate.steps is None else f"{estimate.steps:,}"
     facts = [("jobs", f"{estimate.jobs}{more}"), ("steps", steps), ("training time", time)]
-    print_fields([*facts, ("policies", ", ".join(estimate.policies) or UNKNOWN)])
+    facts += [("policies", ", ".join(estimate.policies))] if estimate.policies else []
+    print_fields(facts)
     typer.echo("Nothing was created.", err=True)
 
 
@@ -161,6 +164,53 @@ def _print_capacity(answer: CapacityAnswer) -> None:
     for policy in answer.policies:
         typer.echo(f"{policy.policy}: {formats.printable(policy.explanation)}")
     typer.echo(f"\n{formats.printable(answer.summary)}")
+
+
+def _print_search(answer: SearchAnswer) -> None:
+    from ampclient.terminal_table import TableColumn
+
+    paths = [one.path for one in answer.parameters]
+    columns = (
+        TableColumn("RUN", align_right=True),
+        *(TableColumn(formats.printable(path), align_right=True) for path in paths),
+        TableColumn(formats.printable(answer.metric), align_right=True),
+        TableColumn("STEPS", align_right=True),
+        TableColumn("STATE"),
+        TableColumn("JOB"),
+    )
+    rows = [
+        (
+            f"{one.number}",
+            *(formats.printable(json.dumps(one.values[path])) for path in paths),
+            UNKNOWN if one.value is None else f"{one.value:.4g}",
+            UNKNOWN if one.steps is None else f"{one.steps:,}",
+            one.state,
+            one.jobs[-1],
+        )
+        for one in _best_first(answer)
+    ]
+    print_table(columns, rows)
+    importances = [
+        f"{one.path} {formats.percent(one.importance)}"
+        for one in answer.parameters
+        if one.importance is not None
+    ]
+    if importances:
+        typer.echo(f"\nimportance: {formats.printable(', '.join(importances))}")
+    values = answer.runs[answer.best - 1].values
+    assignments = " ".join(f"--set {path}={json.dumps(value)}" for path, value in values.items())
+    typer.echo(f"\nbest: {formats.printable(assignments)}")
+    typer.echo(f"\n{formats.printable(answer.summary)}")
+
+
+def _best_first(answer: SearchAnswer) -> "Sequence[SearchRun]":
+    """Those that trained longest first, since a metric says little after few steps."""
+    sign = -1.0 if answer.higher_is_better else 1.0
+
+    def rank(run: "SearchRun") -> tuple[bool, int, float]:
+        return run.value is None, -(run.steps or 0), sign * (run.value or 0.0)
+
+    return sorted(answer.runs, key=rank)
 
 
 def _print_jobs(study: "Study") -> None:

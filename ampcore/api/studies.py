@@ -144,7 +144,62 @@ class BisectAnswer(ApiModel):
     write: JsonObject = Field(description="The section to write into the spec.")
 
 
-Answer = Annotated[PrecisionAnswer | CapacityAnswer | BisectAnswer, Field(discriminator="kind")]
+class SearchedParameter(ApiModel):
+    """A field of the spec whose value was searched."""
+
+    path: str = Field(description="Its dotted path.")
+    kind: Annotated[
+        str, open_enum("choice", "uniform", "log_uniform", "int_uniform", "log_int_uniform")
+    ]
+    importance: float | None = Field(
+        description="Its share of what distinguishes the best quarter of the runs, from 0 to 1; "
+        "null: there are too few runs."
+    )
+
+
+class RungValue(ApiModel):
+    """The metric of a run after some of its steps."""
+
+    steps: int | None = Field(description="null: as many as the spec says.")
+    value: float
+
+
+class SearchRun(ApiModel):
+    """One combination of values, and what came out."""
+
+    number: int = Field(description="From 1, in the order of the search.")
+    values: JsonObject = Field(description="By dotted path.")
+    state: Annotated[str, open_enum("finished", "stopped", "failed", "cancelled")] = Field(
+        description="finished: trained to its end. stopped: others were better after as many steps."
+    )
+    value: float | None = Field(description="Of the metric after its last step.")
+    steps: int | None = Field(description="The steps that it trained.")
+    evaluations: list[RungValue] = Field(description="At each rung that it reached.")
+    explanation: str | None = Field(description="Why it failed.")
+    jobs: list[str] = Field(description="Each continues the one before.")
+
+
+class SearchAnswer(ApiModel):
+    """The answer of a search."""
+
+    kind: Literal["search"] = "search"
+    summary: str
+    method: str
+    metric: str
+    higher_is_better: bool
+    best: int = Field(description="The number of the best run.")
+    parameters: list[SearchedParameter] = Field(description="In the order of the space.")
+    runs: list[SearchRun]
+    steps: int | None = Field(description="Trained by all runs together; null: not known.")
+    steps_saved: int | None = Field(
+        description="That the stopped runs would have trained to their end; null without ASHA."
+    )
+    write: JsonObject = Field(description="The values of the best run, as sections of the spec.")
+
+
+Answer = Annotated[
+    PrecisionAnswer | CapacityAnswer | BisectAnswer | SearchAnswer, Field(discriminator="kind")
+]
 
 
 class StudyJob(ApiModel):

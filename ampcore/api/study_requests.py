@@ -1,8 +1,8 @@
 """The requests for studies: a kind, a job spec, and the options of the kind."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ampcore.spec.precision import Policy
 
@@ -84,6 +84,123 @@ class BisectOptions(StudyOptions):
     )
 
 
+MAX_RUNS: Final = 1000
+DEFAULT_RUNS: Final = 20
+RANGES: Final = ("uniform", "log_uniform", "int_uniform", "log_int_uniform")
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2)]
+IntBounds = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Parameter(StudyOptions):
+    """The values that a search may give to one field of the spec. Exactly one kind is set."""
+
+    choice: list[Any] | None = Field(
+        default=None, min_length=1, max_length=100, description="One of these values."
+    )
+    uniform: Bounds | None = Field(default=None, description="A number between two bounds.")
+    log_uniform: Bounds | None = Field(
+        default=None, description="A number between two bounds above 0, uniform in its logarithm."
+    )
+    int_uniform: IntBounds | None = Field(
+        default=None, description="An integer between two bounds, which are possible, too."
+    )
+    log_int_uniform: IntBounds | None = Field(
+        default=None, description="An integer of at least 1, uniform in its logarithm."
+    )
+    points: int | None = Field(
+        default=None,
+        ge=2,
+        le=100,
+        description="With the method `grid`: how many values of the range are tried.",
+    )
+
+    @property
+    def kind(self) -> str:
+        """The name of the field that is set."""
+        return next(name for name in ("choice", *RANGES) if getattr(self, name, None) is not None)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the logarithm of the value is uniform."""
+        return self.kind.startswith("log_")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of a range, the lower one first."""
+        low, high = getattr(self, self.kind)
+        return low, high
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        given = [name for name in ("choice", *RANGES) if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of {', '.join(('choice', *RANGES))}")
+        if self.choice is not None:
+            if self.points is not None:
+                raise ValueError("points only with a range")
+            return self
+        low, high = self.bounds
+        if low >= high:
+            raise ValueError(f"the lower bound of {self.kind} below the upper one")
+        if self.is_log and low <= 0:
+            raise ValueError(f"bounds of {self.kind} above 0")
+        return self
+
+
+class Asha(StudyOptions):
+    """Stops runs early (ASHA, Li et al. 2018, arXiv:1810.05934).
+
+    A run that has trained min_steps · reduction_factor^k steps trains on only if it is among the
+    best 1 / reduction_factor of the runs that have trained as long.
+    """
+
+    min_steps: int = Field(ge=1, le=2**53, description="The steps that every run trains.")
+    reduction_factor: int = Field(
+        default=3,
+        ge=2,
+        le=10,
+        description="One run of so many trains on, for so many times longer.",
+    )
+
+
+class SearchOptions(StudyOptions):
+    """How a search looks for the best values of hyper-parameters."""
+
+    space: Annotated[dict[str, Parameter], Field(min_length=1, max_length=30)] = Field(
+        description="By dotted path into the spec: the values to try."
+    )
+    method: Literal["grid", "random", "tpe"] = Field(
+        default="tpe",
+        description="grid: every combination; random: independent draws; tpe: draws near the best "
+        "runs so far.",
+    )
+    runs: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RUNS,
+        description=f"How many combinations are tried; null: {DEFAULT_RUNS}, or the whole grid.",
+    )
+    parallel: int = Field(
+        default=4,
+        ge=1,
+        le=100,
+        description="With tpe or asha, which use results: the most jobs that wait or run at once.",
+    )
+    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Of the draws.")
+    steps: int | None = Field(
+        default=None, ge=1, le=2**53, description="Steps of a whole run; null: as in the spec."
+    )
+    metric: MetricName | None = Field(
+        default=None, description="The metric to improve; null: as in a study of precision."
+    )
+    direction: Literal["min", "max"] | None = Field(
+        default=None,
+        description="Whether lower or higher values of the metric are better; null: as "
+        "`train.best` says, or as is usual for the metric.",
+    )
+    asha: Asha | None = Field(default=None, description="null: every run trains to its end.")
+
+
 class PrecisionStudy(StudyOptions):
     """Asks which policy is as accurate as float32, and how much faster."""
 
@@ -111,6 +228,15 @@ class BisectStudy(StudyOptions):
     options: BisectOptions = BisectOptions()
 
 
-AnyStudy = PrecisionStudy | CapacityStudy | BisectStudy
+class SearchStudy(StudyOptions):
+    """Asks which values of hyper-parameters give the best metric."""
+
+    kind: Literal["search"]
+    spec: dict[str, Any] = Field(description="The job spec.")
+    name: str | None = Field(default=None, min_length=1, max_length=200)
+    options: SearchOptions
+
+
+AnyStudy = PrecisionStudy | CapacityStudy | BisectStudy | SearchStudy
 StudyRequest = Annotated[AnyStudy, Field(discriminator="kind")]
 """The body of POST /studies."""

@@ -1,8 +1,8 @@
 """Studies that bisect: which layers, and which of their products, must compute in float32.
 
 Under a policy with float16 or bfloat16 a job overflows, or ends outside of the noise band of
-float32. A trial is a job with some of the layers in float32; it passes if it does neither. The
-search finds a small set of layers whose trial passes, beginning with those that lose most by the
+float32. A run is a job with some of the layers in float32; it passes if it does neither. The
+search finds a small set of layers whose run passes, beginning with those that lose most by the
 range samples of the failed job. Then it leaves out the products of these layers that may stay in 16
 bit.
 """
@@ -24,6 +24,7 @@ from ampcore.lab.layer_parts import (
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.plan import NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study
+from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import ROLES
 from ampcore.spec.product_dtypes import has_products
@@ -40,8 +41,12 @@ class BisectKind:
         """The policy whose failure is examined."""
         return policies_to_study([options.policy], devices)
 
+    def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
+        """None: the model of the request has checked the options."""
+        return ()
+
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
-        """Float32 over the seeds, the policy alone, and the trials known to be needed so far.
+        """Float32 over the seeds, the policy alone, and the runs known to be needed so far.
 
         Raises SpecValidationError if the layers cannot be known, or are too many.
         """
@@ -68,7 +73,7 @@ class _Search:
         return [*self._runs.first_jobs(), *self._runs.further_jobs()]
 
     def answer(self) -> BisectAnswer:
-        """What the trials say. Raises NoAnswer."""
+        """What the runs say. Raises NoAnswer."""
         needed = self._needed_parts()
         baseline = self._runs.baseline()
         overrides = part_overrides(needed, self._runs.layers)
@@ -90,13 +95,13 @@ class _Search:
             candidates=len(self._runs.layers),
             tried=[
                 TriedLayers(
-                    float32=[part_text(part, self._runs.layers) for part in trial.parts],
-                    passes=bool(trial.passes),
-                    explanation=trial.explanation,
-                    job=trial.result.job_id,
+                    float32=[part_text(part, self._runs.layers) for part in run.parts],
+                    passes=bool(run.passes),
+                    explanation=run.explanation,
+                    job=run.result.job_id,
                 )
-                for trial in self._runs.tried.values()
-                if trial.result is not None
+                for run in self._runs.tried.values()
+                if run.result is not None
             ],
             jobs=self._runs.first_job_ids,
             write={"precision": {"policy": self._policy, "overrides": all_overrides}},
@@ -158,14 +163,14 @@ class _Search:
         return joined((*fixed, *kept))
 
     def _evidence(self, index: int, needed: Sequence[Part]) -> NeededLayer:
-        """The trial that failed although most of the others were in float32."""
+        """The run that failed although most of the others were in float32."""
         others = {part for part in needed if part[0] != index}
         failed = [
-            trial
-            for trial in self._runs.tried.values()
-            if trial.passes is False and not covers(trial.parts, index, needed)
+            run
+            for run in self._runs.tried.values()
+            if run.passes is False and not covers(run.parts, index, needed)
         ]
-        best = max(failed, key=lambda trial: sum(part in trial.parts for part in others))
+        best = max(failed, key=lambda run: sum(part in run.parts for part in others))
         layer = self._runs.layers[index]
         roles = [role for where, role in needed if where == index and role is not None]
         lost = [

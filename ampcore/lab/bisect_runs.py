@@ -1,6 +1,6 @@
-"""The jobs of a study that bisects: trials with some parts of the network in float32.
+"""The jobs of a study that bisects: runs with some parts of the network in float32.
 
-A trial passes if it skips few steps and ends inside of the noise band of float32.
+A run passes if it skips few steps and ends inside of the noise band of float32.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ RANGE_SAMPLES: Final = {"first_steps": 4, "growth": 2.0, "max_time_share": None}
 
 
 class Pending(Exception):
-    """The result of a trial is not known yet."""
+    """The result of a run is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BisectRuns:
         return [*seeds, self._planned(())]
 
     def further_jobs(self) -> list[PlannedJob]:
-        """The trials that were asked for; the last one may not have ended."""
+        """The runs that were asked for; the last one may not have ended."""
         return [self._planned(parts) for parts in self.tried if parts]
 
     @property
@@ -104,14 +104,14 @@ class BisectRuns:
         return self.policy_alone.losses
 
     def passes(self, parts: Sequence[Part]) -> bool:
-        """Whether a trial passes. Raises Pending until it has ended, and NoAnswer."""
+        """Whether a run passes. Raises Pending until it has ended, and NoAnswer."""
         key = tuple(joined(parts))
-        trial = self.tried.get(key)
-        if trial is None:
-            trial = self.tried[key] = self._judged(key)
-        if trial.passes is None:
+        run = self.tried.get(key)
+        if run is None:
+            run = self.tried[key] = self._judged(key)
+        if run.passes is None:
             raise Pending
-        return trial.passes
+        return run.passes
 
     def baseline(self) -> Baseline:
         """The noise band of float32 and its metric. Raises NoAnswer."""
@@ -128,7 +128,7 @@ class BisectRuns:
         return Baseline(NoiseBand.of(values, options.margin or 0.0), metric, higher)
 
     def given_overrides(self) -> list[dict[str, Any]]:
-        """The overrides of the spec, which all trials have."""
+        """The overrides of the spec, which all runs have."""
         return [one.model_dump(mode="json") for one in self._question.spec.precision.overrides]
 
     def _judged(self, parts: tuple[Part, ...]) -> TriedParts:

@@ -15,6 +15,7 @@ from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.plan import JobResult, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.lab.precision import throughput
+from ampcore.spec import Problem
 from ampcore.spec.data_rules import known_train_examples
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import plural
@@ -38,6 +39,10 @@ class CapacityKind:
         others = policies_to_study(options.policies, devices)
         is_wanted = options.policies is None or FLOAT32 in options.policies or not others
         return (FLOAT32, *others) if is_wanted else others
+
+    def check(self, question: Question[CapacityOptions]) -> Sequence[Problem]:
+        """None: the model of the request has checked the options."""
+        return ()
 
     def jobs(self, question: Question[CapacityOptions], results: Results) -> Sequence[PlannedJob]:
         """The batch sizes tried so far, and for each policy the next ones."""

@@ -13,26 +13,32 @@ from ampcore.api.study_requests import (
     CapacityStudy,
     PrecisionOptions,
     PrecisionStudy,
+    SearchOptions,
+    SearchStudy,
     StudyOptions,
 )
 from ampcore.lab.bisect import BisectKind
 from ampcore.lab.capacity import CapacityKind
 from ampcore.lab.plan import StudyKind
 from ampcore.lab.precision import PrecisionKind
+from ampcore.lab.search import SearchKind
 
 KINDS: Final[dict[str, StudyKind[Any]]] = {
     "precision": PrecisionKind(),
     "capacity": CapacityKind(),
     "bisect": BisectKind(),
+    "search": SearchKind(),
 }
 OPTIONS: Final[dict[str, type[StudyOptions]]] = {
     "precision": PrecisionOptions,
     "capacity": CapacityOptions,
     "bisect": BisectOptions,
+    "search": SearchOptions,
 }
 REQUESTS: Final[dict[str, type[AnyStudy]]] = {
     "precision": PrecisionStudy,
     "capacity": CapacityStudy,
     "bisect": BisectStudy,
+    "search": SearchStudy,
 }
 ANSWER: Final[TypeAdapter[Answer]] = TypeAdapter(Answer)

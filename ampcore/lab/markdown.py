@@ -10,6 +10,8 @@ from ampcore.api.studies import (
     PolicyAnswer,
     PolicyCapacity,
     PrecisionAnswer,
+    SearchAnswer,
+    SearchRun,
     Study,
     TriedLayers,
 )
@@ -18,7 +20,7 @@ from ampcore.spec.precision import ROLES
 MISSING: Final = "–"
 MIB: Final = 2**20
 MAX_PATHS: Final = 4
-"""More layers of a trial are counted."""
+"""More layers of a job are counted."""
 
 
 def study_markdown(study: Study) -> str:
@@ -31,6 +33,8 @@ def study_markdown(study: Study) -> str:
             lines += _capacity(study.answer)
         case BisectAnswer():
             lines += _bisect(study.answer)
+        case SearchAnswer():
+            lines += _search(study.answer)
     return "\n".join(lines) + "\n"
 
 
@@ -99,12 +103,12 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
         "",
     )
     yield from _table(
-        ("trial", "in float32", "passes", "result", "job"),
-        [_trial_row(number, one) for number, one in enumerate(answer.tried, start=1)],
+        ("run", "in float32", "passes", "result", "job"),
+        [_tried_row(number, one) for number, one in enumerate(answer.tried, start=1)],
     )
 
 
-def _trial_row(number: int, one: TriedLayers) -> list[str]:
+def _tried_row(number: int, one: TriedLayers) -> list[str]:
     paths = ", ".join(f"`{path}`" for path in one.float32[:MAX_PATHS]) or "none"
     more = len(one.float32) - MAX_PATHS
     return [
@@ -140,6 +144,35 @@ def _capacity_section(one: PolicyCapacity) -> Iterable[str]:
         for batch in one.batches
     ]
     yield from _table(("batch", "fits", "examples/s", "peak memory", "job"), rows)
+
+
+def _search(answer: SearchAnswer) -> Iterable[str]:
+    yield from (f"**{answer.summary}**", "", "Write into the spec:", "", "```json")
+    yield json.dumps(answer.write, indent=2)
+    better = "higher" if answer.higher_is_better else "lower"
+    yield from ("```", "", f"Metric: `{answer.metric}` ({better} is better).", "")
+    rows = [
+        [f"`{one.path}`", MISSING if one.importance is None else f"{100 * one.importance:.0f} %"]
+        for one in answer.parameters
+    ]
+    yield from _table(("parameter", "importance"), rows)
+    yield ""
+    paths = [one.path for one in answer.parameters]
+    yield from _table(
+        ("run", *(f"`{path}`" for path in paths), answer.metric, "steps", "state", "jobs"),
+        [_search_row(one, paths) for one in answer.runs],
+    )
+
+
+def _search_row(run: SearchRun, paths: Sequence[str]) -> list[str]:
+    return [
+        str(run.number),
+        *(f"`{json.dumps(run.values[path])}`" for path in paths),
+        MISSING if run.value is None else f"{run.value:.4g}",
+        MISSING if run.steps is None else f"{run.steps:,}",
+        run.state + (f": {run.explanation}" if run.explanation else ""),
+        _jobs(run.jobs),
+    ]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

@@ -22,16 +22,44 @@ def baseline_metric(
 
     Raises NoAnswer if they do not report it, or if it has no direction.
     """
-    best = spec.train.best
     reported = set.intersection(*(set(one.metrics) for one in baseline)) if baseline else set()
+    return _chosen(spec, wanted, reported if baseline else None)
+
+
+def searched_metric(
+    spec: JobSpec, wanted: str | None, direction: str | None, succeeded: Sequence[JobResult]
+) -> tuple[str, bool]:
+    """The metric that a search improves, and whether higher values of it are better.
+
+    Other than in `baseline_metric`, some jobs may lack it: their numbers did not work out.
+
+    Args:
+        spec: Of the question.
+        wanted: As for `baseline_metric`.
+        direction: min or max; None: that of `train.best`, or the usual one of the metric.
+        succeeded: The results of the jobs that trained to their end, at least one.
+
+    Raises NoAnswer if none of them reports it, or if it has no direction.
+    """
+    reported = {name for one in succeeded for name in one.metrics}
+    return _chosen(spec, wanted, reported, direction)
+
+
+def _chosen(
+    spec: JobSpec, wanted: str | None, reported: set[str] | None, given: str | None = None
+) -> tuple[str, bool]:
+    best = spec.train.best
     default = best.metric if best is not None else None
-    found = next((name for name in PREFERRED_METRICS if name in reported), PREFERRED_METRICS[-1])
+    found = next(
+        (name for name in PREFERRED_METRICS if name in (reported or ())), PREFERRED_METRICS[-1]
+    )
     metric = wanted or default or found
-    if baseline and metric not in reported:
+    if reported is not None and metric not in reported:
         names = ", ".join(sorted(reported)) or "none"
         raise NoAnswer(f"The jobs report no finite {metric}; they report: {names}.")
     mode = best.mode if best is not None and best.metric == metric else "auto"
-    direction = mode if mode != "auto" else better(metric.removeprefix("val_"))
+    usual = mode if mode != "auto" else better(metric.removeprefix("val_"))
+    direction = given or usual
     if direction is None:
         raise NoAnswer(
             f"{metric} does not say whether lower or higher is better: set train.best to "

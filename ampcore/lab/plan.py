@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from ampcore.api.studies import Answer
 from ampcore.api.study_requests import StudyOptions
 from ampcore.lab.layer_losses import LayerLoss
-from ampcore.spec import JobSpec, Reason, State
+from ampcore.spec import JobSpec, Problem, Reason, State
 from ampcore.spec.assignments import with_values
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry.metrics import finite_metrics, metrics_of
@@ -42,6 +42,8 @@ class Question(Generic[Options]):
     device_memory_bytes: int | None = None
     measured_batches: Mapping[str, int] = field(default_factory=dict)
     """By policy: the largest batch that an earlier study of capacity has found."""
+    planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By key: the changes of the jobs that were planned in earlier rounds, in order."""
 
     @property
     def spec(self) -> JobSpec:
@@ -56,6 +58,8 @@ class PlannedJob:
     key: str
     changes: Mapping[str, Any]
     """By dotted path: what differs from the study's spec."""
+    extends: str | None = None
+    """The key of the job whose last checkpoint it starts from."""
 
     def document(self, question: Question[Any], study_id: str) -> dict[str, Any]:
         """The spec of the job: with labels that name the study and the key."""
@@ -133,10 +137,14 @@ class StudyKind(Protocol[Options]):
     def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to study on these devices, the first one of which is the preferred."""
 
+    def check(self, question: Question[Options]) -> Sequence[Problem]:
+        """The mistakes in the options that only the spec reveals; pointers into the request."""
+
     def jobs(self, question: Question[Options], results: Results) -> Sequence[PlannedJob]:
         """All jobs that are known to be needed, with those that have ended.
 
-        A key that was planned once is planned in every later call, with the same changes.
+        A key that was planned once is planned in every later call, with the same changes. A kind
+        whose jobs depend on the order of the results keeps to `question.planned`.
         """
 
     def answer(self, question: Question[Options], results: Results) -> Answer:

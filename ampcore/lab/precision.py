@@ -18,6 +18,7 @@ from ampcore.lab.metric import baseline_metric
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
 from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
+from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import plural
 
@@ -33,6 +34,10 @@ class PrecisionKind:
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to compare with float32."""
         return policies_to_study(options.policies, devices)
+
+    def check(self, question: Question[PrecisionOptions]) -> Sequence[Problem]:
+        """None: the model of the request has checked the options."""
+        return ()
 
     def jobs(self, question: Question[PrecisionOptions], results: Results) -> Sequence[PlannedJob]:
         """One job for each seed and policy; float32 and its pairs of one seed follow each other."""

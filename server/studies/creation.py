@@ -23,7 +23,7 @@ from server.deps import (
     check_right,
     services_of,
 )
-from server.errors import Conflict, NotFound
+from server.errors import Conflict, NotFound, RequestInvalid
 from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
 from server.http.responses import to_response
@@ -64,7 +64,10 @@ def check_study(
         spec = pin_dataset(database, spec, principal.project)
         with database.read() as session:
             question = make_question(session, request, spec, principal.project)
-        for job in KINDS[request.kind].jobs(question, {}):
+        kind = KINDS[request.kind]
+        if mistakes := kind.check(question):
+            raise RequestInvalid(mistakes)
+        for job in kind.jobs(question, {}):
             JobSpec.parse(job.document(question, DRY_RUN_ID))
     except SpecValidationError as error:
         raise in_spec(error) from None

@@ -3,7 +3,8 @@
 A round reads and decides without a lock, then writes in one transaction under the study's lock.
 What it writes depends only on rows that it reads again there: a job is created together with the
 entry that names it, and only where there is no entry. So rounds of several servers, and rounds that
-were interrupted, create each job exactly once.
+were interrupted, create each job exactly once. A round whose entries another server has changed
+meanwhile writes nothing: the next one decides again, since what is needed next may depend on them.
 """
 
 import logging
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 from ampcore.api.jobs import Job
 from ampcore.lab.kinds import KINDS
 from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results
-from ampcore.spec import TERMINAL
+from ampcore.spec import TERMINAL, State
 from ampcore.telemetry.json_values import json_safe
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.jobs.submission import (
@@ -66,29 +67,36 @@ class StudyProgress:
         with self.database.read() as session:
             new = new_results(session, rows)
         results = {row.key: _result(row.result) for row in rows if row.result} | new
-        question, kind = self._question(study), KINDS[study.kind]
+        planned_before = {row.key: row.changes for row in rows}
+        question, kind = self._question(study, planned_before), KINDS[study.kind]
         if question.device is None and kind.needs_device:
             self._wait_for_worker(study)
             return
         planned = kind.jobs(question, results)
-        queued = {row.key for row in rows if row.job_id is not None}
-        waiting = [job for job in planned if job.key not in queued][:MAX_JOBS_PER_ROUND]
+        if lost := _lost_extensions(planned, rows, results):
+            new, results = new | lost, results | lost
+            planned = kind.jobs(question, results)
         if all(job.key in results for job in planned):
-            self._finish(study, question, new, results)
+            self._finish(study, question, rows, new, results)
             return
-        checked = {job.key: self._check(study, question, job) for job in waiting}
+        queued = {row.key for row in rows if row.job_id is not None} | set(results)
+        waiting = [job for job in planned if job.key not in queued][:MAX_JOBS_PER_ROUND]
+        checked = {job.key: self._check(study, question, job, results) for job in waiting}
         errors = [error for error in checked.values() if isinstance(error, Exception)]
         if errors:
             message = f"A job of the study was refused: {errors[0]}"
-            self._end(study, new, studies.STOPPING, ends_as=studies.FAILED, message=message)
+            ends_as = {"ends_as": studies.FAILED, "message": message}
+            self._end(study, rows, new, studies.STOPPING, **ends_as)
             return
         valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
         if new or valid:
-            self._queue(study, planned, new, valid)
+            self._queue(study, rows, planned, new, valid)
 
-    def _question(self, study: tables.Study) -> Question[Any]:
+    def _question(
+        self, study: tables.Study, planned: Mapping[str, Mapping[str, Any]]
+    ) -> Question[Any]:
         """The question, with the device of a worker that has reported it since the creation."""
-        question = question_of(study)
+        question = question_of(study, planned)
         if question.device is not None:
             return question
         with self.database.read() as session:
@@ -110,6 +118,7 @@ class StudyProgress:
     def _queue(
         self,
         study: tables.Study,
+        rows: Sequence[Row[Any]],
         planned: Sequence[PlannedJob],
         new: Results,
         valid: Mapping[str, CheckedSubmission],
@@ -117,7 +126,7 @@ class StudyProgress:
         """Record results, and queue as many of the jobs as the project's quota allows."""
         created: list[Job] = []
         with self.database.write() as session:
-            if not _is_running(session, study.id):
+            if not _is_unchanged(session, study.id, rows):
                 return
             _record(session, study.id, new)
             studies.add_jobs(session, study.id, {job.key: job.changes for job in planned})
@@ -134,28 +143,41 @@ class StudyProgress:
         dispatch_jobs(self.database, self.dispatcher, created)
 
     def _check(
-        self, study: tables.Study, question: Question[Any], job: PlannedJob
+        self, study: tables.Study, question: Question[Any], job: PlannedJob, results: Results
     ) -> CheckedSubmission | Exception:
         """The job as a submission by the token that created the study."""
-        draft = JobDraft(job.document(question, study.id), study.project)
+        extends = results[job.extends].job_id if job.extends is not None else None
+        draft = JobDraft(job.document(question, study.id), study.project, extends=extends)
         actor = Actor(study.project, study.token_id, study.created_by, None, study.request_id)
         submission = Submission(lambda: draft, "job.submit", actor, may_run_code=study.may_run_code)
         return self.submitter.check(submission)
 
     def _finish(
-        self, study: tables.Study, question: Question[Any], new: Results, results: Results
+        self,
+        study: tables.Study,
+        question: Question[Any],
+        rows: Sequence[Row[Any]],
+        new: Results,
+        results: Results,
     ) -> None:
         try:
             answer = KINDS[study.kind].answer(question, results)
         except NoAnswer as error:
-            self._end(study, new, studies.FAILED, message=str(error))
+            self._end(study, rows, new, studies.FAILED, message=str(error))
         else:
             document = json_safe(answer.model_dump(mode="json"))
-            self._end(study, new, studies.SUCCEEDED, answer=document, message=None)
+            self._end(study, rows, new, studies.SUCCEEDED, answer=document, message=None)
 
-    def _end(self, study: tables.Study, new: Results, state: str, **values: Any) -> None:
+    def _end(
+        self,
+        study: tables.Study,
+        rows: Sequence[Row[Any]],
+        new: Results,
+        state: str,
+        **values: Any,
+    ) -> None:
         with self.database.write() as session:
-            if not _is_running(session, study.id):
+            if not _is_unchanged(session, study.id, rows):
                 return
             _record(session, study.id, new)
             studies.set_state(session, study, state, **values)
@@ -185,6 +207,32 @@ def _is_running(session: Session, study_id: str) -> bool:
     """Lock a study. False if another server has locked it, or if it no longer runs."""
     locked = studies.lock(session, study_id, wait=False)
     return locked is not None and locked.state == studies.RUNNING
+
+
+def _is_unchanged(session: Session, study_id: str, rows: Sequence[Row[Any]]) -> bool:
+    """Lock a running study. False if its entries are no longer those that a round has read."""
+    return _is_running(session, study_id) and (
+        [_entry(row) for row in studies.jobs_of(session, study_id)] == [_entry(row) for row in rows]
+    )
+
+
+def _entry(row: Row[Any]) -> tuple[str, str | None, bool]:
+    return row.key, row.job_id, row.result is not None
+
+
+def _lost_extensions(
+    planned: Sequence[PlannedJob], rows: Sequence[Row[Any]], results: Results
+) -> dict[str, JobResult]:
+    """Results of jobs that cannot be queued, since the job that they extend was deleted."""
+    entries = {row.key: row for row in rows}
+    lost = {}
+    for job in planned:
+        own, extended = entries.get(job.key), entries.get(job.extends or "")
+        is_waiting = own is not None and own.job_id is None and job.key not in results
+        if is_waiting and extended is not None and extended.state is None:
+            message = "The job that it extends was deleted."
+            lost[job.key] = JobResult(extended.job_id, State.CANCELLED, message=message)
+    return lost
 
 
 def _record(session: Session, study_id: str, new: Results) -> None:

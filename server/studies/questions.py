@@ -81,10 +81,10 @@ def question_facts(question: Question[Any]) -> dict[str, Any]:
     }
 
 
-def question_of(study: tables.Study) -> Question[Any]:
-    """The question of a stored study."""
+def question_of(study: tables.Study, planned: Mapping[str, Mapping[str, Any]]) -> Question[Any]:
+    """The question of a stored study, with the changes of the jobs planned so far by key."""
     options = OPTIONS[study.kind].model_validate(study.options)
-    return Question(study.spec, options, tuple(study.policies), **study.facts)
+    return Question(study.spec, options, tuple(study.policies), **study.facts, planned=planned)
 
 
 def _devices(session: Session, spec: JobSpec) -> list[DeviceInfo]:

@@ -147,3 +147,64 @@ def test_ampctl_estimates_and_cancels(ampctl, client):
     code, _, err = ampctl("precision", "SPEC", "--policies", "float12")
     assert code == 1
     assert "/options/policies/0" in err
+
+
+SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 0.1]}, "data.batch_size": [32, 64]}
+
+
+def end_search(driver, study):
+    """Every run succeeds, with a better accuracy for a larger batch."""
+    while driver.get(study)["state"] == "running":
+        driver.progress.advance(study)
+        for job in driver.get(study)["jobs"]:
+            if job["job"] and job["state"] not in ("succeeded", "planned"):
+                batch = job["changes"]["data.batch_size"]
+                driver.succeed(job["job"], val_accuracy=0.8 + batch / 1000)
+    return driver.get(study)
+
+
+def test_a_search_is_created_with_a_list_as_a_choice(client, driver):
+    study = client.lab.search(
+        SPEC, SPACE, runs=3, method="random", steps=90, asha={"min_steps": 30}, seed=5
+    )
+    assert study.options["space"]["data.batch_size"]["choice"] == [32, 64]
+    assert (study.options["seed"], study.options["asha"]["reduction_factor"]) == (5, 3)
+    end_search(driver, study.id)
+    answer = client.lab.get(study).answer
+    assert answer.runs[answer.best - 1].state == "finished"
+    with pytest.raises(InvalidRequest, match=r"/options/space/optimizer\.learning_rat"):
+        client.lab.search(SPEC, {"optimizer.learning_rat": [0.1, 0.2]})
+
+
+def test_ampctl_searches_and_prints_the_best_values(ampctl, driver, tmp_path):
+    (tmp_path / "space.yaml").write_text("data.batch_size: {choice: [32, 64]}")
+    code, out, _ = ampctl(
+        "search", "SPEC", "--method", "grid", "--space", str(tmp_path / "space.yaml"),
+        "--space", "optimizer.learning_rate=log_uniform:1e-3,0.1,3",
+        "--space", "model.hidden=[8],[8, 16]", "--set", "train.steps=30",
+    )  # fmt: skip
+    assert code == 0
+    study = end_search(driver, out.strip())
+    assert study["spec"]["train"]["steps"] == 30
+    assert study["jobs_ended"] == 12
+    code, out, _ = ampctl("get", study["id"])
+    assert "best: --set data.batch_size=64 --set optimizer.learning_rate=" in out
+    assert "importance: data.batch_size" in out
+    assert study["answer"]["summary"] in out
+    assert [8, 16] in [one["values"]["model.hidden"] for one in study["answer"]["runs"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--space", "data.batch_size"], "PATH=RANGE:LOW,HIGH[,POINTS]"),
+        (["--space", "data.batch_size="], "received data.batch_size="),
+        (["--space", "data.batch_size=uniform:1"], "received data.batch_size=uniform:1"),
+        (["--space", "a=1", "--space", "a=2"], "a is given twice"),
+        (["--space", "data.batch_size=8", "--asha", "3,x"], "expected MIN_STEPS or"),
+    ],
+)
+def test_ampctl_says_what_it_expected_of_a_space(ampctl, options, message):
+    code, _, err = ampctl("search", "SPEC", *options)
+    assert code == 2
+    assert message in " ".join(err.replace("│", " ").split())

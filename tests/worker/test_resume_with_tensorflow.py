@@ -161,6 +161,35 @@ def test_an_extended_job_equals_one_that_trained_for_all_epochs_at_once(
     assert [one.epoch for one in found[2]] == [0, 1, 2, 3]
 
 
+def test_a_cosine_in_two_parts_equals_one_in_a_whole(
+    context: WorkerContext, database: Database, make_job: Callable[..., Any]
+) -> None:
+    """As a search trains a run on: the first part ends in the middle of an epoch.
+
+    Fails without `end_step`: the rates of the first part would fall to 0 at its end.
+    """
+
+    def spec(steps: int, **schedule: int) -> dict[str, Any]:
+        optimizer = {"schedule": {"kind": "cosine", **schedule}}
+        train = {"steps": steps, "checkpoint_every_s": 3600.0}
+        return {**SPEC, "optimizer": optimizer, "train": train}
+
+    first = Running(context, database, make_job(**spec(BLOCK // 2, end_step=2 * BLOCK)).id)
+    assert first.start().ended().state == State.SUCCEEDED
+    with database.write() as session:
+        origin = jobs.Origin("default", extends=first.job_id)
+        document = {**first.job().spec, **spec(2 * BLOCK, end_step=2 * BLOCK)}
+        extension_id = jobs.create(session, JobSpec.parse(document), origin).id
+    extension = Running(context, database, extension_id)
+    extension.start().ended()
+    at_once = Running(context, database, make_job(**spec(2 * BLOCK)).id)
+    at_once.start().ended()
+    pieces = [series(database, one.job_id) for one in (first, extension)]
+    assert StepBlock.concat(pieces) == series(database, at_once.job_id)
+    summaries = [one.job().summary or {} for one in (extension, at_once)]
+    assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
+
+
 def test_a_job_that_stopped_early_is_complete_and_can_be_extended(
     context: WorkerContext, database: Database, make_job: Callable[..., Any]
 ) -> None:

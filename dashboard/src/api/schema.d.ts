@@ -2070,6 +2070,19 @@ export interface components {
             total_steps?: number | null;
         };
         /**
+         * RungValue
+         * @description The metric of a run after some of its steps.
+         */
+        RungValue: {
+            /**
+             * Steps
+             * @description null: as many as the spec says.
+             */
+            steps: number | null;
+            /** Value */
+            value: number;
+        };
+        /**
          * ScaleChanges
          * @description The loss-scale changes of a range: their total, and the first of them.
          */
@@ -2131,6 +2144,124 @@ export interface components {
              * @description Of the scale that suits the most layers.
              */
             best_exponent: number;
+        };
+        /**
+         * SearchAnswer
+         * @description The answer of a search.
+         */
+        SearchAnswer: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "search";
+            /** Summary */
+            summary: string;
+            /** Method */
+            method: string;
+            /** Metric */
+            metric: string;
+            /** Higher Is Better */
+            higher_is_better: boolean;
+            /**
+             * Best
+             * @description The number of the best run.
+             */
+            best: number;
+            /**
+             * Parameters
+             * @description In the order of the space.
+             */
+            parameters: components["schemas"]["SearchedParameter"][];
+            /** Runs */
+            runs: components["schemas"]["SearchRun"][];
+            /**
+             * Steps
+             * @description Trained by all runs together; null: not known.
+             */
+            steps: number | null;
+            /**
+             * Steps Saved
+             * @description That the stopped runs would have trained to their end; null without ASHA.
+             */
+            steps_saved: number | null;
+            /**
+             * Write
+             * @description The values of the best run, as sections of the spec.
+             */
+            write: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * SearchRun
+         * @description One combination of values, and what came out.
+         */
+        SearchRun: {
+            /**
+             * Number
+             * @description From 1, in the order of the search.
+             */
+            number: number;
+            /**
+             * Values
+             * @description By dotted path.
+             */
+            values: {
+                [key: string]: unknown;
+            };
+            /**
+             * State
+             * @description finished: trained to its end. stopped: others were better after as many steps.
+             * @enum {string}
+             */
+            state: "finished" | "stopped" | "failed" | "cancelled";
+            /**
+             * Value
+             * @description Of the metric after its last step.
+             */
+            value: number | null;
+            /**
+             * Steps
+             * @description The steps that it trained.
+             */
+            steps: number | null;
+            /**
+             * Evaluations
+             * @description At each rung that it reached.
+             */
+            evaluations: components["schemas"]["RungValue"][];
+            /**
+             * Explanation
+             * @description Why it failed.
+             */
+            explanation: string | null;
+            /**
+             * Jobs
+             * @description Each continues the one before.
+             */
+            jobs: string[];
+        };
+        /**
+         * SearchedParameter
+         * @description A field of the spec whose value was searched.
+         */
+        SearchedParameter: {
+            /**
+             * Path
+             * @description Its dotted path.
+             */
+            path: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "choice" | "uniform" | "log_uniform" | "int_uniform" | "log_int_uniform";
+            /**
+             * Importance
+             * @description Its share of what distinguishes the best quarter of the runs, from 0 to 1; null: there are too few runs.
+             */
+            importance: number | null;
         };
         /**
          * ServerVersion
@@ -2374,7 +2505,7 @@ export interface components {
              * Answer
              * @description null until it has succeeded.
              */
-            answer: (components["schemas"]["PrecisionAnswer"] | components["schemas"]["CapacityAnswer"] | components["schemas"]["BisectAnswer"]) | null;
+            answer: (components["schemas"]["PrecisionAnswer"] | components["schemas"]["CapacityAnswer"] | components["schemas"]["BisectAnswer"] | components["schemas"]["SearchAnswer"]) | null;
         };
         /**
          * StudyFields
@@ -6029,6 +6160,153 @@ export interface components {
              *     }
              */
             options: components["schemas"]["BisectOptions"];
+        };
+        /**
+         * Asha
+         * @description Stops runs early (ASHA, Li et al. 2018, arXiv:1810.05934).
+         *
+         *     A run that has trained min_steps · reduction_factor^k steps trains on only if it is among the
+         *     best 1 / reduction_factor of the runs that have trained as long.
+         */
+        Asha: {
+            /**
+             * Min Steps
+             * @description The steps that every run trains.
+             */
+            min_steps: number;
+            /**
+             * Reduction Factor
+             * @description One run of so many trains on, for so many times longer.
+             * @default 3
+             */
+            reduction_factor: number;
+        };
+        /**
+         * Parameter
+         * @description The values that a search may give to one field of the spec. Exactly one kind is set.
+         */
+        Parameter: {
+            /**
+             * Choice
+             * @description One of these values.
+             * @default null
+             */
+            choice: unknown[] | null;
+            /**
+             * Uniform
+             * @description A number between two bounds.
+             * @default null
+             */
+            uniform: number[] | null;
+            /**
+             * Log Uniform
+             * @description A number between two bounds above 0, uniform in its logarithm.
+             * @default null
+             */
+            log_uniform: number[] | null;
+            /**
+             * Int Uniform
+             * @description An integer between two bounds, which are possible, too.
+             * @default null
+             */
+            int_uniform: number[] | null;
+            /**
+             * Log Int Uniform
+             * @description An integer of at least 1, uniform in its logarithm.
+             * @default null
+             */
+            log_int_uniform: number[] | null;
+            /**
+             * Points
+             * @description With the method `grid`: how many values of the range are tried.
+             * @default null
+             */
+            points: number | null;
+        };
+        /**
+         * SearchOptions
+         * @description How a search looks for the best values of hyper-parameters.
+         */
+        SearchOptions: {
+            /**
+             * Space
+             * @description By dotted path into the spec: the values to try.
+             */
+            space: {
+                [key: string]: components["schemas"]["Parameter"];
+            };
+            /**
+             * Method
+             * @description grid: every combination; random: independent draws; tpe: draws near the best runs so far.
+             * @default tpe
+             * @enum {string}
+             */
+            method: "grid" | "random" | "tpe";
+            /**
+             * Runs
+             * @description How many combinations are tried; null: 20, or the whole grid.
+             * @default null
+             */
+            runs: number | null;
+            /**
+             * Parallel
+             * @description With tpe or asha, which use results: the most jobs that wait or run at once.
+             * @default 4
+             */
+            parallel: number;
+            /**
+             * Seed
+             * @description Of the draws.
+             * @default 0
+             */
+            seed: number;
+            /**
+             * Steps
+             * @description Steps of a whole run; null: as in the spec.
+             * @default null
+             */
+            steps: number | null;
+            /**
+             * Metric
+             * @description The metric to improve; null: as in a study of precision.
+             * @default null
+             */
+            metric: string | null;
+            /**
+             * Direction
+             * @description Whether lower or higher values of the metric are better; null: as `train.best` says, or as is usual for the metric.
+             * @default null
+             */
+            direction: ("min" | "max") | null;
+            /**
+             * @description null: every run trains to its end.
+             * @default null
+             */
+            asha: components["schemas"]["Asha"] | null;
+        };
+        /**
+         * SearchStudy
+         * @description Asks which values of hyper-parameters give the best metric.
+         */
+        SearchStudy: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "search";
+            /**
+             * Spec
+             * @description The job spec.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
+            /**
+             * Name
+             * @default null
+             */
+            name: string | null;
+            options: components["schemas"]["SearchOptions"];
         };
     };
     responses: never;

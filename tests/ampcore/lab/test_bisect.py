@@ -107,7 +107,7 @@ def test_two_bad_layers_of_forty_are_found_in_at_most_25_jobs(skips):
     assert [one.dtype for one in spec.precision.overrides] == ["float32", "float32"]
     for one in answer.layers:
         assert one.roles == list(ROLES)
-        shown = next(trial for trial in answer.tried if trial.job == one.job)
+        shown = next(run for run in answer.tried if run.job == one.job)
         assert not shown.passes
         assert ("skipped" in one.explanation) is skips
 
@@ -119,7 +119,7 @@ def test_only_the_products_that_need_it_are_in_float32(role):
     assert [one.roles for one in answer.layers] == [[role], [role]]
     assert [one["roles"] for one in answer.overrides] == [[role], [role]]
     assert answer.tried[-1].passes or any(
-        trial.passes and len(trial.float32) == 2 for trial in answer.tried
+        run.passes and len(run.float32) == 2 for run in answer.tried
     )
 
 

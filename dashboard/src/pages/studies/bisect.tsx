@@ -1,4 +1,4 @@
-// The answer of a study that bisects: the layers that need float32, and the trials of the search.
+// The answer of a study that bisects: the layers that need float32, and the runs of the search.
 import { routeHref } from "../../router.ts";
 import type { BisectAnswer } from "../../api/types.ts";
 import { number } from "../../display/format.ts";
@@ -14,10 +14,10 @@ export function BisectResult({ answer }: { answer: BisectAnswer }) {
       <p class="callout good"><strong>{answer.summary}</strong></p>
       {answer.layers.length > 0 && <NeededLayers layers={answer.layers} />}
       {answer.layers.length > 0 && <SpecSections sections={answer.write} />}
-      <h2>Trials</h2>
-      <Trials trials={answer.tried} />
+      <h2>Runs</h2>
+      <Runs runs={answer.tried} />
       <p class="muted">
-        A trial is a job with some layers in float32. It passes if it skips few steps, and
+        A run is a job with some layers in float32. It passes if it skips few steps, and
         if <code>{answer.metric}</code> ({answer.higher_is_better ? "higher" : "lower"} is better) is at most
         {" "}{number(answer.noise.half_width)} worse than in float32: so far results of float32 lie apart when only the seed changes.
       </p>
@@ -51,10 +51,10 @@ function NeededLayers({ layers }: { layers: BisectAnswer["layers"] }) {
   );
 }
 
-function Trials({ trials }: { trials: BisectAnswer["tried"] }) {
+function Runs({ runs }: { runs: BisectAnswer["tried"] }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Trials of the search">
-      <table class="table" aria-label="Trials of the search">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Runs of the search">
+      <table class="table" aria-label="Runs of the search">
         <thead>
           <tr>
             <th scope="col" class="number">Layers</th><th scope="col">In float32</th><th scope="col">Passes</th>
@@ -62,7 +62,7 @@ function Trials({ trials }: { trials: BisectAnswer["tried"] }) {
           </tr>
         </thead>
         <tbody>
-          {trials.map((one) => (
+          {runs.map((one) => (
             <tr key={one.job}>
               <td class="number">{one.float32.length}</td>
               <td>{shortList(one.float32)}</td>

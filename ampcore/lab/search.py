@@ -1,0 +1,215 @@
+"""Searches: which values of hyper-parameters give the best metric.
+
+A search asks its sampler for the values of the next run whenever fewer than `parallel` jobs are
+open, or promotes a run to its next rung. It decides from the jobs planned so far and from their
+results, so that it goes on after a restart as if there had been none.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ampcore.api.studies import RungValue, SearchAnswer, SearchedParameter, SearchRun
+from ampcore.api.study_requests import SearchOptions
+from ampcore.lab import asha, search_checks
+from ampcore.lab.plan import NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.samplers import importances, next_values, run_count
+from ampcore.lab.search_runs import (
+    END,
+    Metric,
+    Run,
+    metric_of,
+    new_run,
+    planned_jobs,
+    promoted,
+    read_runs,
+    rungs_by_steps,
+)
+from ampcore.spec import Problem, State
+from ampcore.spec.assignments import with_values
+from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.text import plural
+
+ENDS: Final = {State.CANCELLED: "cancelled", State.SUCCEEDED: "failed", State.FAILED: "failed"}
+
+
+class SearchKind:
+    """The kind `search`."""
+
+    decided_by_results = True
+    needs_device = False
+
+    def policies(self, options: SearchOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
+        """None: the policy is that of the spec, or one of the parameters."""
+        return ()
+
+    def check(self, question: Question[SearchOptions]) -> Sequence[Problem]:
+        """The mistakes in the space, and in what ASHA needs."""
+        return search_checks.problems(question)
+
+    def jobs(self, question: Question[SearchOptions], results: Results) -> Sequence[PlannedJob]:
+        """The jobs planned so far and, while there is room, the next ones."""
+        runs = read_runs(question, results)
+        room = _room(question.options) - sum(run.is_open for run in runs)
+        while room > 0 and (changed := _next(question, runs)) is not None:
+            runs = [*(run for run in runs if run.number != changed.number), changed]
+            runs.sort(key=lambda run: run.number)
+            room -= 1
+        return planned_jobs(question, runs)
+
+    def answer(self, question: Question[SearchOptions], results: Results) -> SearchAnswer:
+        """The best run, all runs and the importance of the parameters. Raises NoAnswer."""
+        runs = read_runs(question, results)
+        metric = metric_of(question, runs)
+        if metric is None:
+            raise NoAnswer(f"No run has trained to its end. {_failures(runs)}")
+        return _Answer(question, runs, metric).answer()
+
+
+def _room(options: SearchOptions) -> int:
+    """How many jobs may be open at once: all, if no result decides about another one."""
+    uses_results = options.method == "tpe" or options.asha is not None
+    return options.parallel if uses_results else run_count(options)
+
+
+def _next(question: Question[SearchOptions], runs: Sequence[Run]) -> Run | None:
+    """The next run, or a run with its next rung; None if nothing can be done now."""
+    try:
+        metric = metric_of(question, runs)
+    except NoAnswer:
+        return None  # the answer will say why; more jobs do not change it
+    rungs = rungs_by_steps(runs, metric) if metric is not None else {}
+    options = question.options
+    factor = options.asha.reduction_factor if options.asha is not None else 1
+    number = asha.promotable(rungs, factor) if options.asha is not None else None
+    if number is None:
+        values = next_values(options, [run.observation(metric) for run in runs])
+        if values is not None:
+            return new_run(question, len(runs) + 1, values)
+        if not any(run.is_open or run.is_complete for run in runs):
+            number = asha.best_stopped(rungs)
+    return promoted(question, runs[number - 1]) if number is not None else None
+
+
+def _failures(runs: Sequence[Run]) -> str:
+    ended = [run.results[-1] for run in runs if run.results]
+    reasons = dict.fromkeys(
+        f"Job {one.job_id} is {one.state}" + (f" ({one.reason})." if one.reason else ".")
+        for one in ended
+    )
+    return " ".join(reasons)
+
+
+class _Answer:
+    """Turns the runs of a search that has ended into its answer."""
+
+    def __init__(
+        self, question: Question[SearchOptions], runs: Sequence[Run], metric: Metric
+    ) -> None:
+        self._question, self._runs, self._metric = question, runs, metric
+        self._options = question.options
+
+    def answer(self) -> SearchAnswer:
+        """The answer. Raises NoAnswer if no run has a finite metric."""
+        runs = [self._run(run) for run in self._runs]
+        best = self._best(runs)
+        saved = self._steps_saved(runs) if self._options.asha is not None else None
+        trained = [run.steps for run in runs]
+        return SearchAnswer(
+            summary=self._summary(runs, best, saved),
+            method=self._options.method,
+            metric=self._metric.name,
+            higher_is_better=self._metric.higher_is_better,
+            best=best.number,
+            parameters=self._parameters(),
+            runs=runs,
+            steps=sum(filter(None, trained)) if None not in trained else None,
+            steps_saved=saved,
+            write=self._sections(best.values),
+        )
+
+    def _run(self, run: Run) -> SearchRun:
+        finite = {
+            steps: one.metrics[self._metric.name]
+            for steps, one in zip(run.rungs, run.results, strict=False)
+            if one.succeeded and self._metric.name in one.metrics
+        }
+        last = run.results[-1]
+        is_bad = not last.succeeded or self._metric.name not in last.metrics
+        state = ENDS[last.state] if is_bad else "finished" if run.is_complete else "stopped"
+        why = f"no finite {self._metric.name}" if last.succeeded else last.message or last.reason
+        return SearchRun(
+            number=run.number,
+            values=dict(run.values),
+            state=state,
+            value=None if is_bad else last.metrics[self._metric.name],
+            steps=_trained(run),
+            evaluations=[
+                RungValue(steps=steps or None, value=value) for steps, value in finite.items()
+            ],
+            explanation=why if is_bad else None,
+            jobs=[one.job_id for one in run.results],
+        )
+
+    def _best(self, runs: Sequence[SearchRun]) -> SearchRun:
+        """The best of the runs that trained to their end."""
+        sign = -1.0 if self._metric.higher_is_better else 1.0
+        finished = [run for run in runs if run.state == "finished" and run.value is not None]
+        if not finished:
+            raise NoAnswer(
+                f"No run trained to its end with a finite {self._metric.name}. "
+                f"{_failures(self._runs)}"
+            )
+        return min(finished, key=lambda run: sign * (run.value or 0.0))
+
+    def _steps_saved(self, runs: Sequence[SearchRun]) -> int:
+        return sum(
+            run.rungs[-1] - (shown.steps or 0)
+            for run, shown in zip(self._runs, runs, strict=True)
+            if shown.state == "stopped"
+        )
+
+    def _parameters(self) -> list[SearchedParameter]:
+        observed = [run.observation(self._metric) for run in self._runs]
+        found = importances(self._options.space, observed) or {}
+        return [
+            SearchedParameter(path=path, kind=one.kind, importance=found.get(path))
+            for path, one in self._options.space.items()
+        ]
+
+    def _sections(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values as sections of a spec; a list stays whole, with its other items."""
+        changed = with_values(dict(self._question.document), values)
+        written: dict[str, Any] = {}
+        for path in values:
+            written = _copied(written, changed, path.split("."))
+        return written
+
+    def _summary(self, runs: Sequence[SearchRun], best: SearchRun, saved: int | None) -> str:
+        values = ", ".join(f"{path} = {value}" for path, value in best.values.items())
+        text = (
+            f"The best of {plural(len(runs), 'run')} is run {best.number}: {self._metric.name} "
+            f"{best.value:.4g} with {values}."
+        )
+        if saved:
+            trained = sum(run.steps or 0 for run in runs)
+            share = 100 * saved / (saved + trained)
+            text += f" Stopping the others early saved {share:.0f} % of the steps."
+        lost = sum(run.state in ("failed", "cancelled") for run in runs)
+        return text + (f" {plural(lost, 'run')} failed." if lost else "")
+
+
+def _trained(run: Run) -> int | None:
+    """The steps that a run trained; None if it is not known."""
+    last = run.results[-1]
+    if last.succeeded and run.rungs[len(run.results) - 1] != END:
+        return run.rungs[len(run.results) - 1]
+    own = last.number("steps")
+    return int(own) if own is not None else None
+
+
+def _copied(target: Any, source: Any, keys: Sequence[str]) -> Any:
+    """`target` with what `source` has under `keys`."""
+    if not keys or not isinstance(source, dict):
+        return source
+    key, *rest = keys
+    return {**(target or {}), key: _copied((target or {}).get(key), source[key], rest)}
