@@ -190,6 +190,13 @@ def cancel(context: typer.Context, study_id: StudyId, as_json: AsJson = False) -
     _print(client_of(context).lab.cancel(study_id), as_json=as_json)
 
 
+@group.command()
+def delete(context: typer.Context, study_id: StudyId) -> None:
+    """Delete a study that has ended, with its answer; its jobs stay."""
+    client_of(context).lab.delete(study_id)
+    typer.echo(f"{study_id} deleted")
+
+
 class _Request:
     """A study to create, as the command line gives it."""
 
