@@ -235,6 +235,11 @@ class BaseLab:
         return await self._transport.send(requests.cancel_study(_id(study)), **options)
 
     @operation
+    async def delete(self, study: str | Study, **options: Unpack[RequestOptions]) -> None:
+        """Delete a study that has ended, with its answer; its jobs stay. Raises Conflict."""
+        await self._transport.send(requests.delete_study(_id(study)), **options)
+
+    @operation
     async def wait(
         self,
         study: str | Study,

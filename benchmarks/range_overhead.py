@@ -4,7 +4,8 @@ The same training through `Trainer`, in turns with and without samples, for an M
 ratio is of the CPU time per step, of all threads, from the choice of the engine to the end; other
 programs on the machine change it less than elapsed time. Within it are the tracing of the probe and
 every sample. `sample_share` is the share of the CPU time that is spent in the probe itself, and
-needs no comparison; with `--rounds 0` only that is measured.
+needs no comparison; with `--rounds 0` only that is measured. The length of a training is chosen by
+its CPU time, too: about `--seconds`, of all threads.
 """
 
 import argparse
@@ -78,17 +79,22 @@ def train(problem: str, steps: int, *, enabled: bool) -> tuple[float, float, int
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120.0, help="seconds of one training")
+    parser.add_argument("--seconds", type=float, default=120.0, help="CPU seconds of one training")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    ratios, shares, samples, steps_of = {}, {}, {}, {}
+    ratios, shares, samples, steps_of, cpu_s_of = {}, {}, {}, {}, {}
     probe = TimedProbe()
     for problem in PROBLEMS:
         train(problem, PROBE_STEPS, enabled=False)
-        _, elapsed_s, _ = train(problem, PROBE_STEPS, enabled=False)
-        steps = steps_of[problem] = round(PROBE_STEPS * arguments.seconds / elapsed_s)
+        # Without what a training of any length takes, such as compiling.
+        short_s, long_s = (
+            train(problem, factor * PROBE_STEPS, enabled=False)[0] for factor in (1, 3)
+        )
+        step_s = max(long_s - short_s, 0.01 * long_s) / (2 * PROBE_STEPS)
+        steps = steps_of[problem] = round(arguments.seconds / step_s)
         probe.cpu_s = 0.0
         seconds, _, samples[problem] = train(problem, steps, enabled=True)
+        cpu_s_of[problem] = round(seconds, 1)
         shares[problem] = round(probe.cpu_s / seconds, 4)
         cpu_s: dict[bool, list[float]] = {True: [], False: []}
         for number in range(arguments.rounds):
@@ -104,6 +110,7 @@ def main() -> None:
         sample_share=shares,
         samples=samples,
         steps=steps_of,
+        cpu_s=cpu_s_of,
         rounds=arguments.rounds,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, and_, func, or_, select, update
+from sqlalchemy import Row, Select, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
@@ -163,6 +163,17 @@ def set_state(session: Session, study: Study, state: str, **values: Any) -> None
         .values(state=state, updated_at=now(), **ended, **values)
         .execution_options(synchronize_session=False)
     )
+
+
+def delete_study(session: Session, study_id: str) -> bool:
+    """Delete a study that has ended, with its answer; its jobs stay.
+
+    False if it has not ended, or does not exist.
+    """
+    ended = (Study.id == study_id, Study.state.not_in(UNFINISHED))
+    statement = delete(Study).where(*ended).returning(Study.id)
+    options = {"synchronize_session": False}
+    return session.scalars(statement, execution_options=options).one_or_none() is not None
 
 
 def cancel_jobs(session: Session, study_id: str) -> list[str]:

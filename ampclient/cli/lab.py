@@ -215,6 +215,13 @@ def cancel(context: typer.Context, study_id: StudyId, as_json: AsJson = False) -
     print_one(client_of(context).lab.cancel(study_id), as_json=as_json)
 
 
+@group.command()
+def delete(context: typer.Context, study_id: StudyId) -> None:
+    """Delete a study that has ended, with its answer; its jobs stay."""
+    client_of(context).lab.delete(study_id)
+    typer.echo(f"{study_id} deleted")
+
+
 def _names(policies: str | None) -> list[str] | None:
     if policies is None:
         return None

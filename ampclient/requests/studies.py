@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ampclient.requests.request import JsonRequest, idempotency_header, params, quote_path
+from ampclient.requests.request import (
+    JsonRequest,
+    idempotency_header,
+    params,
+    parse_nothing,
+    quote_path,
+)
 from ampcore.api.studies import Estimate, Study, StudyPage
 
 STUDIES_PER_PAGE: Final = 50
@@ -38,6 +44,12 @@ def cancel_study(study_id: str) -> JsonRequest[Study]:
     """Cancel a study and its jobs."""
     path, headers = f"{_path(study_id)}/cancel", idempotency_header()
     return JsonRequest(method="POST", path=path, headers=headers, read=Study.from_json)
+
+
+def delete_study(study_id: str) -> JsonRequest[None]:
+    """Delete a study that has ended."""
+    path, headers = _path(study_id), idempotency_header()
+    return JsonRequest(method="DELETE", path=path, headers=headers, read=parse_nothing)
 
 
 def _path(study_id: str) -> str:

@@ -21,10 +21,11 @@ FIRST_SAMPLE_S_PER_LAYER: Final = 0.1
 class RangeSampler:
     """Decides which steps are sampled, and measures what that costs.
 
-    With a limit of the time, nothing is sampled before the length of the run can be estimated, in
-    the third block of steps. The first sample, which traces the function, may take the share of the
-    expected time of the whole run. All others together may take as much again: half of it
-    whenever they are due, the rest as the run goes on.
+    The first step of a run is always sampled. With a limit of the time, nothing else is sampled
+    before the length of the run can be estimated, in the third block of steps. Samples that trace
+    the function (the first one, and the first one after a resume) may take the share of the
+    expected time of the whole run; what they took beyond it is missing for the others. All others
+    together may take as much again: half of it whenever they are due, the rest as the run goes on.
 
     Args:
         probe: Measures the task that is trained.
@@ -43,7 +44,7 @@ class RangeSampler:
         self._probe, self._settings, self._total_steps = probe, settings, total_steps
         self._clock, self._began, self._run_before_s = clock, clock(), 0.0
         self._next_step = 0
-        self._spent_s = 0.0
+        self._traced_s = self._spent_s = 0.0
         self._last_cost_s = FIRST_SAMPLE_S_PER_LAYER * probe.layer_count
         self._is_traced = False
         self._blocks = self._timed_steps = 0
@@ -80,7 +81,7 @@ class RangeSampler:
         except Exception as error:
             # Most likely out of memory; the run continues without samples.
             self.error = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        self._count_cost(step, self._clock() - began)
+        self._count_cost(self._clock() - began)
         following = step + 1
         if following >= self._settings.first_steps:
             following = max(following, math.ceil(step * self._settings.growth))
@@ -97,12 +98,18 @@ class RangeSampler:
 
     def to_json(self) -> dict[str, Any]:
         """The counters, for a checkpoint."""
-        return {"next_step": self._next_step, "spent_s": self._spent_s, "run_s": self._run_s}
+        return {
+            "next_step": self._next_step,
+            "traced_s": self._traced_s,
+            "spent_s": self._spent_s,
+            "run_s": self._run_s,
+        }
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Restore what `to_json` wrote."""
         document = {**self.to_json(), **document}
-        self._next_step, self._spent_s = document["next_step"], document["spent_s"]
+        self._next_step = document["next_step"]
+        self._traced_s, self._spent_s = document["traced_s"], document["spent_s"]
         self._run_before_s, self._began = document["run_s"], self._clock()
 
     @property
@@ -111,24 +118,25 @@ class RangeSampler:
 
     def _has_time(self, step: int) -> bool:
         share = self._settings.max_time_share
-        if share is None:
+        if share is None or step == 0:
             return True
         if not self._timed_steps:
             return False
         expected_s = self._expected_s(step)
         if not self._is_traced:
-            return self._last_cost_s <= share * expected_s
-        return self._spent_s + self._last_cost_s <= share * (self._run_s + expected_s) / 2
+            return self._traced_s + self._last_cost_s <= share * expected_s
+        excess_s = max(self._traced_s - share * expected_s, 0.0)
+        due_s = share * (self._run_s + expected_s) / 2
+        return excess_s + self._spent_s + self._last_cost_s <= due_s
 
-    def _count_cost(self, step: int, cost_s: float) -> None:
+    def _count_cost(self, cost_s: float) -> None:
         if self._is_traced:
             self._last_cost_s = cost_s
+            self._spent_s += cost_s
         else:
-            # What the first sample took beyond its share is missing for the others.
-            cost_s -= (self._settings.max_time_share or 1.0) * self._expected_s(step)
+            self._traced_s += cost_s
             self._last_cost_s = 0.0
             self._is_traced = True
-        self._spent_s += max(cost_s, 0.0)
 
     def _expected_s(self, step: int) -> float:
         """The expected time of the whole run."""

@@ -8,7 +8,7 @@ from ampcore.spec.layer_dtypes import resolve_policy
 from ampcore.spec.precision import COMPUTE_DTYPE, Precision, compute_dtypes
 
 FLOAT32: Final = "float32"
-MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16")
+MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
 """The policies that are studied by default: those with float32 weights."""
 
 
@@ -18,17 +18,20 @@ def policies_to_study(
     """The wanted policies besides float32, each once; by default the mixed ones that devices run.
 
     `auto` is resolved for the first device. A GPU counts only if its Tensor Cores take the dtype;
-    a CPU runs every policy, if slowly.
+    a CPU runs every 16-bit policy, if slowly. float8 is studied by default only on GPUs that are
+    known to have it: elsewhere it is emulated, which shows how accurate a run would be, but slowly.
     """
     first = devices[0] if devices else None
     if wanted is not None:
         resolved = (resolve_policy(policy, first) for policy in wanted)
         return tuple(dict.fromkeys(policy for policy in resolved if policy != FLOAT32))
-    return tuple(
-        policy
-        for policy in MIXED_POLICIES
-        if not devices or any(_can_run(device, policy) for device in devices)
-    )
+    return tuple(policy for policy in MIXED_POLICIES if _can_run_on_any(devices, policy))
+
+
+def _can_run_on_any(devices: Sequence[DeviceInfo], policy: str) -> bool:
+    if policy == "mixed_float8":
+        return any(device.has_float8 for device in devices)
+    return not devices or any(_can_run(device, policy) for device in devices)
 
 
 def _can_run(device: DeviceInfo, policy: str) -> bool:

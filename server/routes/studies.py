@@ -1,4 +1,4 @@
-"""Create, estimate, list, read and cancel studies."""
+"""Create, estimate, list, read, cancel and delete studies."""
 
 import base64
 from datetime import UTC, datetime
@@ -120,3 +120,15 @@ def report(study_id: str, principal: PrincipalDep, database: DatabaseDep) -> Res
 def cancel(study_id: str, actions: StudyActionsDep) -> Response:
     """Cancel a study and those of its jobs that have not ended."""
     return actions.cancel(study_id)
+
+
+@router.delete(
+    "/{study_id}",
+    summary="Delete a study",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+def delete(study_id: str, actions: StudyActionsDep) -> Response:
+    """Delete a study that has ended, with its answer. Its jobs stay."""
+    return actions.delete(study_id)

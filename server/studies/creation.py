@@ -1,4 +1,4 @@
-"""Create studies, estimate them, and cancel them."""
+"""Create studies, estimate them, cancel them, and delete them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def estimate_study(database: Database, study: CheckedStudy, project: str) -> Est
 
 @dataclass(frozen=True)
 class StudyActions:
-    """Creates and cancels studies for the principal of one request."""
+    """Creates, cancels and deletes studies for the principal of one request."""
 
     database: Database
     notifier: Notifier
@@ -132,6 +132,22 @@ class StudyActions:
         for job_id in cancelled:
             self.notifier.notify(job_id)
         return to_response(stored)
+
+    def delete(self, study_id: str) -> Response:
+        """Delete a study that has ended; its jobs stay. Raises NotFound and Conflict."""
+
+        def make(session: Session) -> StoredResponse:
+            study = get_visible_study(session, study_id, self.principal)
+            state, project = study.state, study.project
+            if not studies.delete_study(session, study_id):
+                raise Conflict(
+                    "Cannot delete the study: expected the state succeeded, failed or cancelled, "
+                    f"received {state}. Cancel it first."
+                )
+            audit.record(session, self.actor, "study.delete", study_id, project=project)
+            return StoredResponse(204, {}, "")
+
+        return to_response(respond_once(self.database, self.idempotent_request, make))
 
     def _values(self, study: CheckedStudy) -> dict[str, Any]:
         return {

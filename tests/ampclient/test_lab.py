@@ -137,13 +137,19 @@ def test_ampctl_prints_the_answer(ampctl, end_jobs):
     assert "4/4" in out
 
 
-def test_ampctl_estimates_and_cancels(ampctl, client):
+def test_ampctl_estimates_cancels_and_deletes(ampctl, client, driver):
     code, out, err = ampctl("capacity", "SPEC", "--dry-run")
     assert (code, "Nothing was created" in err) == (0, True)
     assert "as the results decide" in out
     _, out, _ = ampctl("capacity", "SPEC", "--policies", "float32")
     code, out, _ = ampctl("cancel", out.strip())
     assert (code, "stopping" in out) == (0, True)
+    study = next(iter(client.lab.list())).id
+    code, _, err = ampctl("delete", study)
+    assert (code, "Cancel it first" in err) == (1, True)
+    driver.progress.advance(study)
+    assert ampctl("delete", study)[:2] == (0, f"{study} deleted\n")
+    assert list(client.lab.list()) == []
     code, _, err = ampctl("precision", "SPEC", "--policies", "float12")
     assert code == 1
     assert "/options/policies/0" in err

@@ -29,10 +29,10 @@ class Probe:
     layer_count = LAYERS
 
     def __init__(self, clock, error=None):
-        self.clock, self.error = clock, error
+        self.clock, self.error, self.sample_s = clock, error, SAMPLE_S
 
     def __call__(self, step, *_):
-        self.clock.now += SAMPLE_S
+        self.clock.now += self.sample_s
         if self.error is not None:
             raise self.error
         return SimpleNamespace(step=step)
@@ -87,16 +87,49 @@ def test_a_long_run_is_sampled_from_the_first_steps_on_within_its_share_of_the_t
     sampler = RangeSampler(Probe(clock), RangeSampling(max_time_share=share), steps, clock)
     sampled = train(sampler, clock, steps)
     # The length of the run is known after two blocks.
-    assert sampled[:4] == [2, 3, 4, 5]
+    assert sampled[:4] == [0, 2, 3, 4]
     assert 10 <= len(sampled) <= share * steps * STEP_S / SAMPLE_S + 2
     assert sampler.to_json()["spent_s"] <= share * clock.now
 
 
-def test_a_run_that_is_too_short_for_the_first_sample_is_not_sampled(clock):
+def test_of_a_run_that_is_too_short_only_the_first_step_is_sampled(clock):
+    steps = int(SAMPLE_S / 0.01 / STEP_S / 4)
+    assert train(RangeSampler(Probe(clock), RangeSampling(), steps, clock), clock, steps) == [0]
+
+
+def test_what_the_first_sample_takes_beyond_its_share_is_missing_for_the_others(clock):
+    """The first sample may take 2 s, and all others together another 2 s, half of them at once."""
+    steps, share = 2_000, 0.01
+
+    def sampled(first_s):
+        probe, start = Probe(clock), clock.now
+        sampler = RangeSampler(probe, RangeSampling(), steps, clock)
+        probe.sample_s = first_s
+        assert sampler.is_due(0)
+        sampler.sample(0, [1.0], None, None)
+        probe.sample_s = SAMPLE_S
+        found = train(sampler, clock, steps, first=1)
+        assert clock.now - start <= (1 + 2 * share) * steps * STEP_S + SAMPLE_S
+        return found
+
+    usual, postponed = sampled(2.0), sampled(3.4)
+    assert usual[0] == 3
+    assert postponed[0] > steps / 4
+    assert len(postponed) < len(usual)
+
+
+def test_a_resumed_run_that_is_too_short_is_not_sampled_again(clock):
     needed = FIRST_SAMPLE_S_PER_LAYER * LAYERS / 0.01 / STEP_S
-    assert (
-        train(RangeSampler(Probe(clock), RangeSampling(), int(needed / 2), clock), clock, 200) == []
-    )
+    settings, steps = RangeSampling(), int(1.5 * needed)
+    before = RangeSampler(Probe(clock), settings, steps, clock)
+    assert train(before, clock, 1) == [0]
+    after = RangeSampler(Probe(clock), settings, steps, clock)
+    after.restore(before.to_json())
+    assert train(after, clock, steps, first=1) == []
+    without = before.to_json() | {"traced_s": 0.0}
+    after = RangeSampler(Probe(clock), settings, steps, clock)
+    after.restore(without)
+    assert train(after, clock, steps, first=1) != []
 
 
 def test_a_disabled_sampler_samples_nothing(clock):
@@ -111,7 +144,9 @@ def test_a_resumed_run_continues_the_schedule_and_the_time(clock):
     after = RangeSampler(Probe(clock), settings, 40, clock)
     after.restore(before.to_json())
     assert first + train(after, clock, 40, first=5) == [0, 1, 2, 4, 8, 16, 32]
-    assert after.to_json()["spent_s"] == 5 * SAMPLE_S
+    document = after.to_json()
+    # Each of the two processes has traced the function once.
+    assert (document["traced_s"], document["spent_s"]) == (2 * SAMPLE_S, 5 * SAMPLE_S)
 
 
 def test_nothing_is_sampled_after_an_error(clock):

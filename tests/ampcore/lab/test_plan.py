@@ -10,6 +10,7 @@ from ampcore.spec import JobSpec, Reason, State
 from ampcore.spec.devices import DeviceInfo
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
+H100 = DeviceInfo("gpu", compute_capability=(9, 0), memory_bytes=2**30)
 A100 = DeviceInfo("gpu", compute_capability=(8, 0), memory_bytes=2**30)
 V100 = DeviceInfo("gpu", compute_capability=(7, 0))
 CPU = DeviceInfo("cpu")
@@ -18,6 +19,9 @@ CPU = DeviceInfo("cpu")
 @pytest.mark.parametrize(
     ("devices", "policies"),
     [
+        ([H100], ("mixed_bfloat16", "mixed_float16", "mixed_float8")),
+        ([CPU, H100], ("mixed_bfloat16", "mixed_float16", "mixed_float8")),
+        ([DeviceInfo("gpu")], ("mixed_bfloat16", "mixed_float16")),
         ([A100], ("mixed_bfloat16", "mixed_float16")),
         ([V100], ("mixed_float16",)),
         ([CPU], ("mixed_bfloat16", "mixed_float16")),
@@ -30,6 +34,8 @@ def test_the_default_policies_are_those_that_the_devices_run(devices, policies):
 
 def test_auto_is_resolved_and_policies_are_studied_once():
     assert policies_to_study(["auto", "mixed_float16", "float32"], [V100]) == ("mixed_float16",)
+    # Emulated where it is asked for by name.
+    assert policies_to_study(["mixed_float8"], [CPU]) == ("mixed_float8",)
     question = CapacityKind().policies(CapacityOptions(policies=["O2"]), [A100])
     assert question == ("O2",)
     assert CapacityKind().policies(CapacityOptions(), [V100]) == ("float32", "mixed_float16")
@@ -57,12 +63,14 @@ def test_a_loss_scale_is_used_only_where_layers_compute_in_float16(policy, given
 
 def test_every_planned_job_is_a_valid_spec_with_the_same_seed_for_all_policies():
     document = {**SPEC, "train": {"seed": 5}, "loss_scale": {"mode": "dynamic"}}
-    question = Question(document, PrecisionOptions(seeds=2, steps=3), ("mixed_float16", "O3"))
+    policies = ("mixed_float16", "mixed_float8")
+    question = Question(document, PrecisionOptions(seeds=2, steps=3), policies)
     jobs = PrecisionKind().jobs(question, {})
     specs = [JobSpec.parse(job.document(question, "s")) for job in jobs]
     assert [spec.train.seed for spec in specs] == [5, 5, 5, 6, 6, 6]
     assert {spec.train.steps for spec in specs} == {3}
-    assert [spec.precision.policy for spec in specs[:3]] == ["float32", "mixed_float16", "O3"]
+    assert [spec.precision.policy for spec in specs[:3]] == ["float32", *policies]
+    assert [spec.loss_scale.mode for spec in specs[:3]] == ["none", "dynamic", "none"]
 
 
 def test_the_model_of_memory_agrees_with_the_preflight_at_other_batches():
@@ -71,6 +79,7 @@ def test_the_model_of_memory_agrees_with_the_preflight_at_other_batches():
     model = memory_model(SPEC, "mixed_float16")
     spec = JobSpec.parse({**SPEC, "precision": {"policy": "mixed_float16"}})
     assert model.total(64) == preflight(spec).figures.memory["mixed_float16"].total
+    assert memory_model(SPEC, "mixed_float8").total(64) > 0
     most = model.largest_batch(10**6)
     assert most % 8 == 0
     assert model.total(most) <= 0.9e6 < model.total(most + 8)

@@ -108,3 +108,7 @@ def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
     expect(page.get_by_text("Cancelled on request.")).to_be_visible()
     [newest, *_] = stack.client.lab.list()
     assert stack.client.lab.wait(newest.id, timeout=DEADLINE_S).state == "cancelled"
+    page.get_by_role("button", name="Delete study").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete study").click()
+    expect(page.get_by_role("heading", name="Studies", level=1)).to_be_visible()
+    assert newest.id not in [one.id for one in stack.client.lab.list()]

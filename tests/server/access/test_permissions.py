@@ -66,6 +66,7 @@ ROUTES = {
     ("GET", STUDY): DATASET_READ,
     ("GET", f"{STUDY}/report"): DATASET_READ,
     ("POST", f"{STUDY}/cancel"): DATASET_WRITE,
+    ("DELETE", STUDY): DATASET_WRITE,
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
     ("GET", "/api/v1/workers"): ANYONE,

@@ -3,6 +3,8 @@
 import pytest
 
 from store import audit
+from store.tables import StudyJob
+from tests.server.studies.conftest import StudyDriver
 
 STUDIES = "/api/v1/studies"
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
@@ -107,6 +109,7 @@ def test_a_viewer_reads_studies_and_creates_and_cancels_none(api, client_with_ro
     assert viewer.get(f"{STUDIES}/{study}").status_code == 200
     assert viewer.post(STUDIES, json=STUDY).status_code == 403
     assert viewer.post(f"{STUDIES}/{study}/cancel").status_code == 403
+    assert viewer.delete(f"{STUDIES}/{study}").status_code == 403
 
 
 def test_a_study_of_own_code_needs_the_right(api, client_with_role):
@@ -120,3 +123,28 @@ def test_unknown_studies_are_not_found(api):
     for path in ("none", "none/report", "0" * 12):
         assert api.client.get(f"{STUDIES}/{path}").status_code == 404
     assert api.client.post(f"{STUDIES}/none/cancel").status_code == 404
+
+
+def test_a_study_is_deleted_once_it_has_ended_and_its_jobs_stay(api):
+    driver = StudyDriver(api)
+    api.client.put("/api/v1/projects/default", json={"max_queued": 1})
+    study = api.client.post(STUDIES, json=STUDY).json()["id"]
+    driver.progress.advance(study)
+    [job] = filter(None, driver.jobs(study).values())
+    refused = api.client.delete(f"{STUDIES}/{study}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert "received running. Cancel it first." in refused.json()["detail"]
+    api.client.post(f"{STUDIES}/{study}/cancel")
+    driver.progress.advance(study)
+    headers = {"Idempotency-Key": "one"}
+    for _ in range(2):
+        assert api.client.delete(f"{STUDIES}/{study}", headers=headers).status_code == 204
+    assert api.client.get(f"{STUDIES}/{study}").status_code == 404
+    assert api.client.delete(f"{STUDIES}/{study}").status_code == 404
+    assert api.client.get(STUDIES).json()["items"] == []
+    kept = api.client.get(f"/api/v1/jobs/{job}").json()
+    assert kept["labels"]["study"] == study
+    with api.database.read() as session:
+        entry, *_ = audit.page(session, limit=10)
+        assert session.query(StudyJob).count() == 0
+    assert (entry.action, entry.target) == ("study.delete", study)

@@ -1,5 +1,5 @@
 // One study: its state and progress, its answer, and its jobs.
-import { routeHref } from "../../router.ts";
+import { go, routeHref } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import { sendJson } from "../../api/request.ts";
 import type { Study, StudyJob } from "../../api/types.ts";
@@ -59,12 +59,21 @@ function Actions({ study, onDone }: { study: Study; onDone: () => void }) {
     await runAndNotify(`${study.name} is being cancelled.`, () => sendJson("POST", `/studies/${study.id}/cancel`));
     onDone();
   };
+  const remove = async () => {
+    const work = () => sendJson("DELETE", `/studies/${study.id}`);
+    if (await runAndNotify(`${study.name} was deleted.`, work)) go("#/studies");
+  };
   return (
     <div class="row">
       {study.answer && <a class="button" href={`/api/v1/studies/${study.id}/report`} download={`${study.id}.md`}>Markdown</a>}
       {canEdit && study.state === "running" && (
         <ConfirmButton label="Cancel study" question={`Cancel ${study.name}?`} danger onConfirm={() => void cancel()}>
           Its jobs that have not ended are cancelled, too.
+        </ConfirmButton>
+      )}
+      {canEdit && study.finished_at !== null && (
+        <ConfirmButton label="Delete study" question={`Delete ${study.name}?`} danger onConfirm={() => void remove()}>
+          Its answer is deleted. Its jobs stay.
         </ConfirmButton>
       )}
     </div>
