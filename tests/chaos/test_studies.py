@@ -47,3 +47,43 @@ def test_a_study_whose_api_is_killed_again_and_again_has_each_job_once(cluster: 
     assert found.answer is not None
     [_, other] = found.answer.policies
     assert (other.verdict, other.difference) == ("equal", 0.0)
+
+
+def test_a_search_whose_api_is_killed_extends_each_promoted_job_once(cluster: Cluster) -> None:
+    """Mechanism: the next runs follow from the entries of the study alone.
+
+    The accuracy grows with the seed, which stands for a hyper-parameter.
+    """
+    cluster.ensure_workers(1, SCRIPTED)
+    [api] = cluster.apis
+    api.client.projects.update("default", max_queued=1, max_running=None)
+    spec = {**SPEC, "train": {"steps": 27, "checkpoint_every_s": 1e-6}, "name": "searched"}
+    study = api.client.lab.search(
+        spec,
+        {"train.seed": [3, 1, 6, 2, 5, 4]},
+        method="grid",
+        asha={"min_steps": 3, "reduction_factor": 3},
+    )
+    for ended in (1, 5):
+        api.kill()
+        api.start()
+        api.wait_ready()
+        wait_until(
+            lambda least=ended: api.client.lab.get(study).jobs_ended >= least, "the search goes on"
+        )
+    found = api.client.lab.wait(study, timeout=DEADLINE_S)
+    api.client.projects.update("default", max_queued=None, max_running=None)
+    assert (found.state, found.message) == ("succeeded", None)
+    assert found.answer is not None
+    best = found.answer.runs[found.answer.best - 1]
+    assert (best.values, best.steps) == ({"train.seed": 6}, 27)
+    pieces = [api.client.jobs.get(job) for job in best.jobs]
+    assert [one.extends for one in pieces] == [None, *best.jobs[:-1]]
+    trained = [int(step) for one in pieces for step in one.steps()["step"]]
+    assert trained == list(range(27))
+    assert {run.state for run in found.answer.runs} == {"finished", "stopped"}
+    assert (
+        len({one.job for one in found.jobs})
+        == len(found.jobs)
+        == sum(len(run.jobs) for run in found.answer.runs)
+    )

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from ampcore.spec import Reason
+from tests.ampcore.lab.test_search import Searching, accuracy
 from tests.e2e.dashboard.test_accessibility import PHONE, accessibility_violations
 from tests.waiting import DEADLINE_S
 
@@ -112,3 +114,39 @@ def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
     page.get_by_role("dialog").get_by_role("button", name="Delete study").click()
     expect(page.get_by_role("heading", name="Studies", level=1)).to_be_visible()
     assert newest.id not in [one.id for one in stack.client.lab.list()]
+
+
+@pytest.fixture(scope="module")
+def searched(study: Any) -> Any:
+    """A study as the API returns it, with the answer of a search whose runs needed no training."""
+
+    def end(spec: Any) -> Any:
+        rate = spec.optimizer.learning_rate
+        return Reason.NON_FINITE_LOSS if rate > 0.2 else {"val_accuracy": accuracy(spec)}
+
+    asha = {"min_steps": 30, "reduction_factor": 3}
+    answer = Searching(runs=24, end=end, asha=asha, seed=1).run().answer()
+    document = {**study.to_json(), "kind": "search", "name": "searched"}
+    return document | {"answer": answer.model_dump(mode="json")}
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", PHONE["width"])])
+def test_a_search_has_a_line_for_each_run_and_the_same_values_in_a_table(
+    open_signed_in: Any, searched: Any, scheme: str, width: int
+) -> None:
+    page = open_signed_in("#/studies", scheme=scheme, width=width)
+    page.route(f"**/api/v1/studies/{searched['id']}", lambda route: route.fulfill(json=searched))
+    page.evaluate("hash => { location.hash = hash; }", f"#/studies/{searched['id']}")
+    answer = searched["answer"]
+    expect(page.get_by_text(answer["summary"])).to_be_visible()
+    plot = page.get_by_role("img", name=re.compile("^Parallel coordinates of 24 runs"))
+    expect(plot.locator("polyline")).to_have_count(24)
+    expect(plot.locator("polyline.best title")).to_contain_text(f"Run {answer['best']}, finished")
+    table = page.get_by_role("table", name="Runs of the search")
+    expect(table.get_by_role("row")).to_have_count(25)
+    best = table.get_by_role("row").nth(1)
+    expect(best).to_contain_text(f"{answer['best']}")
+    importance = page.get_by_role("table", name="Importance of the parameters")
+    expect(importance.get_by_role("row").nth(1)).to_contain_text("optimizer.learning_rate")
+    assert accessibility_violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

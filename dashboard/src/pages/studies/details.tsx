@@ -12,11 +12,13 @@ import { dateTime, integer, percent } from "../../display/format.ts";
 import { BisectResult } from "./bisect.tsx";
 import { CapacityResult } from "./capacity.tsx";
 import { PrecisionResult } from "./precision.tsx";
+import { SearchResult } from "./search.tsx";
 
 const QUESTIONS: Readonly<Record<string, string>> = {
   precision: "Which policy is as accurate as float32, and how much faster is it?",
   capacity: "How large may the batch be, and where does a larger one gain no speed?",
   bisect: "Which layers need float32?",
+  search: "Which values of hyper-parameters are best?",
 };
 
 export function StudyDetails({ id }: { id: string }) {
@@ -44,6 +46,7 @@ function Loaded({ study, onDone }: { study: Study; onDone: () => void }) {
       {study.answer?.kind === "precision" && <PrecisionResult answer={study.answer} />}
       {study.answer?.kind === "bisect" && <BisectResult answer={study.answer} />}
       {study.answer?.kind === "capacity" && <CapacityResult answer={study.answer} />}
+      {study.answer?.kind === "search" && <SearchResult answer={study.answer} />}
       <h2>Jobs</h2>
       <JobTable jobs={study.jobs} />
       <p class="muted">
