@@ -9,7 +9,7 @@ import pytest
 
 from ampclient import Client
 from ampcore.spec import State
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.xdist_group("stack")
 
@@ -52,3 +52,35 @@ def test_the_message_of_a_failed_job_names_the_line_of_the_code(stack: Any, tmp_
     logged = "".join(entry.text for entry in job.logs())
     assert "Traceback (most recent call last)" in logged
     assert 'raise ValueError("the hidden size must be even")' in logged
+
+
+PROFILED = """
+import keras
+
+def build(options, signature):
+    inputs = keras.Input(signature.input.shape)
+    hidden = keras.layers.Dense(32, name="own_layer")(keras.layers.Flatten()(inputs))
+    return keras.Model(inputs, keras.layers.Dense(signature.target.size)(hidden))
+"""
+
+
+def test_a_running_job_of_own_code_is_profiled_in_its_sandbox(stack: Any, tmp_path: Path) -> None:
+    """The request reaches the sandbox, and the report and the trace leave it."""
+    (tmp_path / "net.py").write_text(PROFILED)
+    spec = {
+        "model": {"kind": "bundle"},
+        "data": {"kind": "digits", "batch_size": 64},
+        "train": {"steps": 10**7, "checkpoint_every_s": None},
+        "runtime": {"engine": "graph"},
+    }
+    job = stack.client.jobs.submit(spec, code=tmp_path)
+    wait_until(lambda: job.refresh().step > 0, "the job trains")
+    job.profile(steps=3)
+    report = wait_until(job.profile_report, "the report is stored")
+    [event] = job.events(type="profile")
+    stopped = job.cancel().wait(DEADLINE_S)
+    assert stopped.state == State.CANCELLED
+    assert (event.data["steps"], report["steps"]) == (3, 3)
+    assert any("own_layer" in row["layer"] for row in report["layers"])
+    stored = {artifact.path.rpartition("/")[2] for artifact in job.artifacts()}
+    assert {"report.json", "trace.json.gz"} <= stored

@@ -144,6 +144,7 @@ def test_a_study_is_deleted_once_it_has_ended_and_its_jobs_stay(api):
     assert api.client.get(STUDIES).json()["items"] == []
     kept = api.client.get(f"/api/v1/jobs/{job}").json()
     assert kept["labels"]["study"] == study
+    assert [one["id"] for one in api.client.get("/api/v1/jobs").json()["items"]] == [job]
     with api.database.read() as session:
         entry, *_ = audit.page(session, limit=10)
         assert session.query(StudyJob).count() == 0
