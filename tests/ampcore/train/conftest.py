@@ -105,22 +105,33 @@ def _for_each(count, given):
 
 
 @pytest.fixture(scope="session")
-def train():
-    """Trains a step on one batch several times; returns its states and its rows by column."""
+def train_on():
+    """Trains a step on each of some batches; returns its states and its rows by column.
+
+    A step is traced once, and compiled by XLA if it is in the form for that.
+    """
     traced = {}
 
-    def run(step, batch, times=1):
+    def run(step, batches):
         if id(step) not in traced:
-            traced[id(step)] = step, tf.function(step.__call__, autograph=False)
+            xla = step == step.for_xla()
+            function = tf.function(step.__call__, autograph=False, jit_compile=xla)
+            traced[id(step)] = step, function
         _, function = traced[id(step)]
         states, rows = tuple(scale.init() for scale in step.loss_scales), []
-        for number in range(times):
+        for number, batch in enumerate(batches):
             seed = step_seed(0, tf.constant(number, tf.int64))
             states, row = function(states, batch, seed)
             rows.append(dict(zip(step.columns, row.numpy(), strict=True)))
         return SimpleNamespace(states=states, rows=rows, row=rows[-1])
 
     return run
+
+
+@pytest.fixture(scope="session")
+def train(train_on):
+    """Trains a step on one batch several times, as `train_on`."""
+    return lambda step, batch, times=1: train_on(step, [batch] * times)
 
 
 def variables(step):

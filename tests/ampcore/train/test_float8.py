@@ -10,7 +10,6 @@ import tensorflow as tf
 from ampcore import Trainer
 from ampcore.checkpoint import newest
 from ampcore.data import Batch
-from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale
 from ampcore.spec import JobSpec
 from ampcore.spec.model import Mlp
@@ -27,22 +26,20 @@ FORMS = [(False, 1), (True, 1), (False, 4)]
 """Whether XLA compiles the step, and its micro-batches."""
 
 
-@pytest.fixture(params=FORMS, ids=str)
-def step(request, make_step, make_task):
+@pytest.fixture(scope="module", params=FORMS, ids=str)
+def shared_step(request, make_step, make_task):
     xla, accumulate = request.param
     task = make_task(Mlp(hidden=(16,)), policy="mixed_float8")
     made = make_step(DynamicLossScale(), task=task, accumulate=accumulate)
     return made.for_xla() if xla else made
 
 
-def trained(step, *batches):
-    """The rows of steps on these batches."""
-    function = tf.function(step.__call__, autograph=False, jit_compile=step == step.for_xla())
-    states, rows = tuple(scale.init() for scale in step.loss_scales), []
-    for number, batch in enumerate(batches):
-        states, row = function(states, batch, step_seed(0, tf.constant(number, tf.int64)))
-        rows.append(dict(zip(step.columns, row.numpy(), strict=True)))
-    return rows
+@pytest.fixture
+def step(shared_step, values, reset):
+    """The shared step, which is compiled once for all tests, as it was before them."""
+    before = values(shared_step)
+    yield shared_step
+    reset(shared_step, before)
 
 
 def history(step):
@@ -50,9 +47,9 @@ def history(step):
     return scaling.history.numpy()
 
 
-def test_an_applied_step_records_the_largest_magnitudes_of_all_micro_batches(step, batch):
+def test_an_applied_step_records_the_largest_magnitudes_of_all_micro_batches(step, batch, train_on):
     kernel = step.task.networks[0].model.get_layer("dense_1").kernel.numpy()
-    [row, _] = trained(step, batch, Batch(batch.x * 0.5, batch.y))
+    row = train_on(step, [batch, Batch(batch.x * 0.5, batch.y)]).rows[0]
     assert row["skipped"] == 0
     found = history(step)
     largest = np.float32(np.abs(batch.x.numpy()).max())
@@ -63,21 +60,21 @@ def test_an_applied_step_records_the_largest_magnitudes_of_all_micro_batches(ste
     assert np.isfinite(row["grad_norm"])
 
 
-def test_a_skipped_step_leaves_the_histories_as_they_were(step, batch, unchanged):
-    trained(step, batch)
+def test_a_skipped_step_leaves_the_histories_as_they_were(step, batch, train, unchanged):
+    train(step, batch)
     x = batch.x.numpy()
     x[-1] = np.inf
     with unchanged(step):
-        [row] = trained(step, Batch(tf.constant(x), batch.y))
+        row = train(step, Batch(tf.constant(x), batch.y)).row
     # Saturation would have hidden the infinity.
     assert row["skipped"] == 1
 
 
-def test_replicas_share_the_largest_magnitudes(two_replicas, make_step, make_task, batch):
+def test_replicas_share_the_largest_magnitudes(two_replicas, make_step, make_task, batch, train):
     task = make_task(Mlp(hidden=(16,)), policy="mixed_float8")
     step = make_step(DynamicLossScale(), task=task)
     # Not twice the tensor: TensorFlow's graph optimizer takes max(x, 2x) for x.
-    trained(replace(step, replicas=two_replicas(other=lambda tensor: tensor + 1.0)), batch)
+    train(replace(step, replicas=two_replicas(other=lambda tensor: tensor + 1.0)), batch)
     assert history(step)[0, 0] == 1 + np.abs(batch.x.numpy()).max()
 
 

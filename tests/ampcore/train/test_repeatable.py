@@ -1,7 +1,7 @@
 """The steps of a run with rollbacks do not depend on how they are divided into blocks."""
 
+import functools
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,14 +27,14 @@ JOBS = {
 }
 
 
-@pytest.fixture
-def parts(tmp_path):
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
     """A job of one epoch with bad steps, and a guard with a limit of three in a row."""
     random = np.random.default_rng(0)
     x = random.random((BATCH * STEPS, 4)).astype(np.float32)
     for step in BAD:
         x[step * BATCH : (step + 1) * BATCH] = 3e38
-    file = tmp_path / "bad.npz"
+    file = tmp_path_factory.mktemp("data") / "bad.npz"
     np.savez(file, x_train=x, y_train=random.integers(3, size=len(x)))
 
     def make(name):
@@ -53,11 +53,22 @@ def parts(tmp_path):
 
 
 @pytest.fixture
-def set_block_seconds(monkeypatch):
-    """Makes blocks of so many seconds, or of one step."""
-    return lambda block_s: monkeypatch.setattr(
-        session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, block_s)
-    )
+def short_blocks(monkeypatch):
+    """Makes blocks of one step."""
+    monkeypatch.setattr(session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e-9))
+
+
+@pytest.fixture(scope="module")
+def whole_run(run_job, parts):
+    """Runs a job in the longest blocks, without a pause; each job only once."""
+
+    @functools.cache
+    def run(name):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e9))
+            return run_job(**parts(name))
+
+    return run
 
 
 class ObservedSteps:
@@ -97,28 +108,25 @@ def assert_same(found, last, whole):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_the_result_does_not_depend_on_the_length_of_blocks(
-    run_job, parts, set_block_seconds, name
+    *, run_job, parts, whole_run, short_blocks, name
 ):
-    set_block_seconds(1e-9)
+    whole = whole_run(name)
     short = run_job(**parts(name))
-    set_block_seconds(1e9)
-    assert_same(ObservedSteps().add(short), short, run_job(**parts(name)))
+    assert_same(ObservedSteps().add(short), short, whole)
 
 
 @pytest.mark.parametrize("stops", [[7], [12], [14, 6, 5]])
 @pytest.mark.parametrize("name", ["skipped steps", "applied steps"])
-def test_the_result_does_not_depend_on_pauses(run_job, parts, set_block_seconds, name, stops):
+def test_the_result_does_not_depend_on_pauses(
+    *, run_job, parts, whole_run, short_blocks, tmp_path, name, stops
+):
     """Each attempt is stopped after some steps, and the next one resumes."""
-    job = parts(name)
-    folder = Path(job["data"]["path"]).with_name("out")
-    set_block_seconds(1e9)
-    whole = run_job(**job)
-    set_block_seconds(1e-9)
+    whole = whole_run(name)
     series = ObservedSteps()
     for stop in [*stops, None]:
         calls = iter(range(STEPS + 1))
         stops_here = partial(_is_next, calls, stop)
-        run = run_job(stops_here, output_dir=folder, resume=True, **job)
+        run = run_job(stops_here, output_dir=tmp_path / "out", resume=True, **parts(name))
         series.add(run)
     assert_same(series, run, whole)
 

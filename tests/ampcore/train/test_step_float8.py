@@ -18,11 +18,11 @@ from ampcore.train.clip import Clip
 
 FORMS = [(False, 1), (True, 1), (False, 4)]
 """Whether XLA compiles the step, and its micro-batches."""
-graph_only = pytest.mark.parametrize("step", FORMS[:1], indirect=True)
+graph_only = pytest.mark.parametrize("shared_step", FORMS[:1], indirect=True)
 
 
-@pytest.fixture(params=FORMS, ids=str)
-def step(request, make_step, task_of):
+@pytest.fixture(scope="module", params=FORMS, ids=str)
+def shared_step(request, make_step, task_of):
     """A step of a float8 layer and a plain one, with limits that would change a history."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
@@ -40,12 +40,12 @@ def step(request, make_step, task_of):
     return made.for_xla() if xla else made
 
 
-def trained(step, batch):
-    """The row of one step, by column."""
-    function = tf.function(step.__call__, autograph=False, jit_compile=step == step.for_xla())
-    states = tuple(scale.init() for scale in step.loss_scales)
-    _, row = function(states, batch, step_seed(0, tf.constant(0, tf.int64)))
-    return dict(zip(step.columns, row.numpy(), strict=True))
+@pytest.fixture
+def step(shared_step, values, reset):
+    """The shared step, which is compiled once for all tests, as it was before them."""
+    before = values(shared_step)
+    yield shared_step
+    reset(shared_step, before)
 
 
 def latest_amax(step):
@@ -55,10 +55,10 @@ def latest_amax(step):
     return [float(history.numpy()[0]) for history in histories]
 
 
-def test_amax_histories_are_neither_unscaled_nor_clipped_nor_averaged(step, batch):
+def test_amax_histories_are_neither_unscaled_nor_clipped_nor_averaged(step, batch, train):
     layer = step.task.networks[0].model.get_layer("narrow")
     largest = [np.abs(batch.x.numpy()).max(), np.abs(layer.kernel.numpy()).max()]
-    row = trained(step, batch)
+    row = train(step, batch).row
     assert row["skipped"] == 0
     assert latest_amax(step) == largest
     assert np.isfinite(row["grad_norm"])
@@ -69,21 +69,23 @@ def test_amax_histories_are_neither_unscaled_nor_clipped_nor_averaged(step, batc
     assert latest_amax(step) == largest
 
 
-def test_a_skipped_step_keeps_histories_and_constrained_weights_unchanged(step, batch, unchanged):
-    trained(step, batch)
+def test_a_skipped_step_keeps_histories_and_constrained_weights_unchanged(
+    step, batch, train, unchanged
+):
+    train(step, batch)
     step.task.networks[0].model.get_layer("narrow").kernel.assign(tf.fill([64, 8], 2.0))
     x = batch.x.numpy()
     # An infinity would be clipped by the layer to the largest number in 8 bits.
     x[-1] = np.nan
     with unchanged(step):
-        assert trained(step, Batch(tf.constant(x), batch.y))["skipped"] == 1
+        assert train(step, Batch(tf.constant(x), batch.y)).row["skipped"] == 1
 
 
 @graph_only
-def test_the_norm_excludes_values_that_overwrite_their_variables(step, batch):
+def test_the_norm_excludes_values_that_overwrite_their_variables(step, batch, train):
     layer = step.task.networks[0].model.get_layer("narrow")
     layer.kernel_amax_history.assign(tf.fill([1024], 1e6))
-    assert trained(step, batch)["grad_norm"] < 1e3
+    assert train(step, batch).row["grad_norm"] < 1e3
 
 
 @graph_only
