@@ -222,6 +222,12 @@ class Estimate(ApiModel):
         "project with the same model and data; null: there are none."
     )
     more_jobs_possible: bool = Field(description="Whether results decide about further jobs.")
+    jobs_at_most: int | None = Field(
+        default=None, description="With the further jobs; null: only the results will tell."
+    )
+    steps_at_most: int | None = Field(
+        default=None, description="Of all these jobs, if none stops early; null: not known."
+    )
     policies: list[str]
     planned: list[StudyJob]
 

@@ -18,7 +18,7 @@ from ampcore.api.study_requests import BisectOptions
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.paired_test import NoiseBand
-from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.preflight import preflight
 from ampcore.spec import JobSpec, Problem, SpecValidationError
@@ -45,6 +45,10 @@ class BisectKind:
     def policies(self, options: BisectOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policy whose failure is examined."""
         return policies_to_study([options.policy], devices)
+
+    def limit(self, question: Question[BisectOptions]) -> Limit | None:
+        """None: the results decide how many jobs are needed."""
+        return None
 
     def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
         """None: the model of the request has checked the options."""

@@ -141,6 +141,8 @@ def test_ampctl_estimates_and_cancels(ampctl, client):
     code, out, err = ampctl("capacity", "SPEC", "--dry-run")
     assert (code, "Nothing was created" in err) == (0, True)
     assert "as the results decide" in out
+    _, out, _ = ampctl("search", "SPEC", "--space", "train.seed=1,2,3,4,5,6,7", "--dry-run")
+    assert "4, at most 7" in out
     _, out, _ = ampctl("capacity", "SPEC", "--policies", "float32")
     code, out, _ = ampctl("cancel", out.strip())
     assert (code, "stopping" in out) == (0, True)
