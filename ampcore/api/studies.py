@@ -188,7 +188,7 @@ class SearchAnswer(ApiModel):
     metric: str
     higher_is_better: bool
     best: int = Field(description="The number of the best run.")
-    parameters: list[SearchedParameter] = Field(description="In the order of the space.")
+    parameters: list[SearchedParameter] = Field(description="Sorted by path.")
     runs: list[SearchRun]
     steps: int | None = Field(description="Trained by all runs together; null: not known.")
     steps_saved: int | None = Field(

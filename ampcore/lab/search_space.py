@@ -56,7 +56,8 @@ def _encoded(parameter: Parameter, value: Any) -> Any:
     if parameter.choice is None:
         return value
     # As text, since Python says that 1 == True.
-    return [json.dumps(one) for one in parameter.choice].index(json.dumps(value))
+    texts = [json.dumps(one, sort_keys=True) for one in parameter.choice]
+    return texts.index(json.dumps(value, sort_keys=True))
 
 
 def grid_values(parameter: Parameter) -> list[Any] | None:

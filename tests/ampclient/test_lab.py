@@ -190,7 +190,7 @@ def test_ampctl_searches_and_prints_the_best_values(ampctl, driver, tmp_path):
     assert study["spec"]["train"]["steps"] == 30
     assert study["jobs_ended"] == 12
     code, out, _ = ampctl("get", study["id"])
-    assert "best: --set data.batch_size=64 --set optimizer.learning_rate=" in out
+    assert "best: --set data.batch_size=64 --set model.hidden=" in out
     assert "importance: data.batch_size" in out
     assert study["answer"]["summary"] in out
     assert [8, 16] in [one["values"]["model.hidden"] for one in study["answer"]["runs"]]

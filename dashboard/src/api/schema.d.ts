@@ -2180,7 +2180,7 @@ export interface components {
             best: number;
             /**
              * Parameters
-             * @description In the order of the space.
+             * @description Sorted by path.
              */
             parameters: components["schemas"]["SearchedParameter"][];
             /** Runs */

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from ampcore.spec import Reason, State
 from server.studies.progress import WAITING
 from store.tables import Job
-from tests.server.studies.conftest import STUDIES
+from tests.server.studies.conftest import SPEC, STUDIES
 from tests.waiting import join
 
 FLOAT32 = [0.95, 0.954, 0.949]
@@ -249,3 +249,19 @@ def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
         from store.tables import Study
 
         assert session.get(Study, later).facts["measured_batches"] == {"mixed_bfloat16": 200}
+
+
+def test_a_grid_that_is_planned_in_parts_has_every_combination_once(driver):
+    """PostgreSQL sorts the keys of the stored space in another way than the request."""
+    space = {"optimizer.learning_rate": {"choice": [0.1, 0.01]}, "train.seed": {"choice": [1, 2]}}
+    options = {"space": space, "method": "grid", "parallel": 2, "asha": {"min_steps": 2}}
+    body = {"kind": "search", "spec": {**SPEC, "train": {"steps": 6}}, "options": options}
+    study = driver.api.client.post(STUDIES, json=body).json()["id"]
+    done = set()
+    while driver.get(study)["state"] == "running":
+        driver.progress.advance(study)
+        for job in set(filter(None, driver.jobs(study).values())) - done:
+            done.add(job)
+            driver.succeed(job, val_accuracy=0.9)
+    tried = [tuple(run["values"].values()) for run in driver.get(study)["answer"]["runs"]]
+    assert sorted(map(sorted, tried)) == [[0.01, 1], [0.01, 2], [0.1, 1], [0.1, 2]]

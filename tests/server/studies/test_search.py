@@ -127,7 +127,7 @@ def test_a_search_finds_the_best_run_and_says_what_to_write(driver):
     assert best["value"] == max(one["value"] for one in answer["runs"])
     assert answer["write"]["optimizer"] == {"learning_rate": best["values"][RATE]}
     assert answer["write"]["data"] == {"batch_size": best["values"][BATCH]}
-    rate, batch = answer["parameters"]
+    batch, rate = answer["parameters"]
     assert rate["importance"] > batch["importance"]
     job = job_of(driver, best["jobs"][0])
     assert job["spec"]["optimizer"]["learning_rate"] == best["values"][RATE]
