@@ -256,7 +256,7 @@ def test_allowed_lists_every_package():
             "server.cli.app",
             {"tensorflow", "fastapi", "pydantic", "sqlalchemy", "celery", *OBJECT_STORES},
         ),
-        ("server.app", {"tensorflow", "alembic", "pyarrow", *OBJECT_STORES}),
+        ("server.app", {"tensorflow", "alembic", "pyarrow", "optuna", *OBJECT_STORES}),
         (
             "service.settings, service.log_config, service.storage, service.celery_names",
             {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES},

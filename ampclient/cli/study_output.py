@@ -64,13 +64,21 @@ def print_study(study: "Study") -> None:
 
 def print_estimate(estimate: "Estimate") -> None:
     """The cost of a study that does not exist yet."""
-    more = " or more, as the results decide" if estimate.more_jobs_possible else ""
+    more = _more_than(estimate.jobs, estimate.jobs_at_most, " or more, as the results decide")
     time = formats.duration(estimate.train_s) if estimate.train_s is not None else UNKNOWN
-    steps = UNKNOWN if estimate.steps is None else f"{estimate.steps:,}"
+    steps = UNKNOWN
+    if estimate.steps is not None:
+        steps = f"{estimate.steps:,}" + _more_than(estimate.steps, estimate.steps_at_most, "")
     facts = [("jobs", f"{estimate.jobs}{more}"), ("steps", steps), ("training time", time)]
     facts += [("policies", ", ".join(estimate.policies))] if estimate.policies else []
     print_fields(facts)
     typer.echo("Nothing was created.", err=True)
+
+
+def _more_than(least: int, most: int | None, unknown: str) -> str:
+    if most is None:
+        return unknown
+    return f", at most {most:,}" if most > least else ""
 
 
 def _print_precision(answer: PrecisionAnswer) -> None:

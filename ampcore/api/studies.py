@@ -188,7 +188,7 @@ class SearchAnswer(ApiModel):
     metric: str
     higher_is_better: bool
     best: int = Field(description="The number of the best run.")
-    parameters: list[SearchedParameter] = Field(description="In the order of the space.")
+    parameters: list[SearchedParameter] = Field(description="Sorted by path.")
     runs: list[SearchRun]
     steps: int | None = Field(description="Trained by all runs together; null: not known.")
     steps_saved: int | None = Field(
@@ -222,6 +222,12 @@ class Estimate(ApiModel):
         "project with the same model and data; null: there are none."
     )
     more_jobs_possible: bool = Field(description="Whether results decide about further jobs.")
+    jobs_at_most: int | None = Field(
+        default=None, description="With the further jobs; null: only the results will tell."
+    )
+    steps_at_most: int | None = Field(
+        default=None, description="Of all these jobs, if none stops early; null: not known."
+    )
     policies: list[str]
     planned: list[StudyJob]
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ampcore.spec.precision import Policy
 
@@ -199,6 +199,12 @@ class SearchOptions(StudyOptions):
         "`train.best` says, or as is usual for the metric.",
     )
     asha: Asha | None = Field(default=None, description="null: every run trains to its end.")
+
+    @field_validator("space")
+    @classmethod
+    def _sort(cls, space: dict[str, Parameter]) -> dict[str, Parameter]:
+        # PostgreSQL does not keep the order of keys, and draws and grids depend on it.
+        return dict(sorted(space.items()))
 
 
 class PrecisionStudy(StudyOptions):

@@ -22,7 +22,7 @@ from ampcore.lab.layer_parts import (
     part_text,
 )
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
-from ampcore.lab.plan import NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study
 from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
@@ -40,6 +40,10 @@ class BisectKind:
     def policies(self, options: BisectOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policy whose failure is examined."""
         return policies_to_study([options.policy], devices)
+
+    def limit(self, question: Question[BisectOptions]) -> Limit | None:
+        """None: the results decide how many jobs are needed."""
+        return None
 
     def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
         """None: the model of the request has checked the options."""

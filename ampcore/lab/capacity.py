@@ -12,7 +12,7 @@ from typing import Any, Final
 from ampcore.api.studies import BatchMeasurement, CapacityAnswer, PolicyCapacity
 from ampcore.api.study_requests import CapacityOptions
 from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
-from ampcore.lab.plan import JobResult, PlannedJob, Question, Results
+from ampcore.lab.plan import JobResult, Limit, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.lab.precision import throughput
 from ampcore.spec import Problem
@@ -39,6 +39,10 @@ class CapacityKind:
         others = policies_to_study(options.policies, devices)
         is_wanted = options.policies is None or FLOAT32 in options.policies or not others
         return (FLOAT32, *others) if is_wanted else others
+
+    def limit(self, question: Question[CapacityOptions]) -> Limit | None:
+        """None: the results decide how many jobs are needed."""
+        return None
 
     def check(self, question: Question[CapacityOptions]) -> Sequence[Problem]:
         """None: the model of the request has checked the options."""

@@ -1,5 +1,6 @@
 """The kinds of studies, by name. A new kind is a class here and its request in `api.studies`."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -21,6 +22,7 @@ from ampcore.lab.bisect import BisectKind
 from ampcore.lab.capacity import CapacityKind
 from ampcore.lab.plan import StudyKind
 from ampcore.lab.precision import PrecisionKind
+from ampcore.lab.samplers import run_count
 from ampcore.lab.search import SearchKind
 
 KINDS: Final[dict[str, StudyKind[Any]]] = {
@@ -42,3 +44,10 @@ REQUESTS: Final[dict[str, type[AnyStudy]]] = {
     "search": SearchStudy,
 }
 ANSWER: Final[TypeAdapter[Answer]] = TypeAdapter(Answer)
+
+
+def expected_jobs(kind: str, options: Mapping[str, Any]) -> int:
+    """The jobs that the stored options of a study ask for, also those not yet planned; or 0."""
+    if kind != "search":
+        return 0
+    return run_count(SearchOptions.model_validate(options))

@@ -126,6 +126,15 @@ Results = Mapping[str, JobResult]
 """The results of the jobs that have ended, by key."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """The most that a study can need."""
+
+    jobs: int
+    steps: int | None
+    """Of all jobs together; None: known only once the data is read."""
+
+
 class StudyKind(Protocol[Options]):
     """One kind of study. Its functions are pure: the same results give the same jobs."""
 
@@ -136,6 +145,9 @@ class StudyKind(Protocol[Options]):
 
     def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to study on these devices, the first one of which is the preferred."""
+
+    def limit(self, question: Question[Options]) -> Limit | None:
+        """How much work the study is at most; None: only the results will tell."""
 
     def check(self, question: Question[Options]) -> Sequence[Problem]:
         """The mistakes in the options that only the spec reveals; pointers into the request."""

@@ -16,7 +16,7 @@ from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.memory_model import memory_model
 from ampcore.lab.metric import baseline_metric
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
-from ampcore.lab.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
@@ -34,6 +34,10 @@ class PrecisionKind:
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to compare with float32."""
         return policies_to_study(options.policies, devices)
+
+    def limit(self, question: Question[PrecisionOptions]) -> Limit | None:
+        """None: all of its jobs are planned from the start."""
+        return None
 
     def check(self, question: Question[PrecisionOptions]) -> Sequence[Problem]:
         """None: the model of the request has checked the options."""

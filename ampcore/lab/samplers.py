@@ -16,7 +16,15 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from ampcore.api.study_requests import DEFAULT_RUNS, SearchOptions
-from ampcore.lab.search_space import Space, Values, decoded, distributions, encoded, grid_values
+from ampcore.lab.search_space import (
+    Space,
+    Values,
+    combinations,
+    decoded,
+    distributions,
+    encoded,
+    grid_values,
+)
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -52,7 +60,8 @@ class Observation:
 def run_count(options: SearchOptions) -> int:
     """How many runs a search has."""
     if options.method != "grid":
-        return options.runs if options.runs is not None else DEFAULT_RUNS
+        wanted = options.runs if options.runs is not None else DEFAULT_RUNS
+        return min(wanted, combinations(options.space) or wanted)
     return prod(len(grid_values(one) or ()) for one in options.space.values())
 
 

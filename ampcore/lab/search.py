@@ -11,7 +11,7 @@ from typing import Any, Final
 from ampcore.api.studies import RungValue, SearchAnswer, SearchedParameter, SearchRun
 from ampcore.api.study_requests import SearchOptions
 from ampcore.lab import asha, search_checks
-from ampcore.lab.plan import NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.samplers import importances, next_values, run_count
 from ampcore.lab.search_runs import (
     END,
@@ -42,19 +42,31 @@ class SearchKind:
         """None: the policy is that of the spec, or one of the parameters."""
         return ()
 
+    def limit(self, question: Question[SearchOptions]) -> Limit | None:
+        """Every run with every rung; the longest of the first runs stands for all."""
+        count = run_count(question.options)
+        rungs = [run.rungs for run in self._extended(question, read_runs(question, {}))]
+        whole = max(one[-1] for one in rungs)
+        jobs = count * max(len(one) for one in rungs)
+        return Limit(jobs, None if whole == END else count * whole)
+
     def check(self, question: Question[SearchOptions]) -> Sequence[Problem]:
         """The mistakes in the space, and in what ASHA needs."""
         return search_checks.problems(question)
 
     def jobs(self, question: Question[SearchOptions], results: Results) -> Sequence[PlannedJob]:
         """The jobs planned so far and, while there is room, the next ones."""
-        runs = read_runs(question, results)
+        return planned_jobs(question, self._extended(question, read_runs(question, results)))
+
+    def _extended(self, question: Question[SearchOptions], runs: Sequence[Run]) -> list[Run]:
+        """The runs with as many further ones, and further rungs, as there is room for."""
         room = _room(question.options) - sum(run.is_open for run in runs)
-        while room > 0 and (changed := _next(question, runs)) is not None:
-            runs = [*(run for run in runs if run.number != changed.number), changed]
-            runs.sort(key=lambda run: run.number)
+        extended = list(runs)
+        while room > 0 and (changed := _next(question, extended)) is not None:
+            others = [run for run in extended if run.number != changed.number]
+            extended = sorted([*others, changed], key=lambda run: run.number)
             room -= 1
-        return planned_jobs(question, runs)
+        return extended
 
     def answer(self, question: Question[SearchOptions], results: Results) -> SearchAnswer:
         """The best run, all runs and the importance of the parameters. Raises NoAnswer."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from math import exp, log
+from math import exp, log, prod
 from typing import TYPE_CHECKING, Any
 
 from ampcore.api.study_requests import Parameter
@@ -56,7 +56,8 @@ def _encoded(parameter: Parameter, value: Any) -> Any:
     if parameter.choice is None:
         return value
     # As text, since Python says that 1 == True.
-    return [json.dumps(one) for one in parameter.choice].index(json.dumps(value))
+    texts = [json.dumps(one, sort_keys=True) for one in parameter.choice]
+    return texts.index(json.dumps(value, sort_keys=True))
 
 
 def grid_values(parameter: Parameter) -> list[Any] | None:
@@ -74,6 +75,20 @@ def grid_values(parameter: Parameter) -> list[Any] | None:
     if parameter.kind.endswith("int_uniform"):
         return list(dict.fromkeys(round(point) for point in points))
     return [_rounded(parameter, point) for point in points]
+
+
+def combinations(space: Space) -> int | None:
+    """How many combinations of values there are; None with a range of numbers."""
+    sizes = []
+    for parameter in space.values():
+        if parameter.choice is not None:
+            sizes.append(len(parameter.choice))
+        elif parameter.kind.endswith("int_uniform"):
+            low, high = parameter.bounds
+            sizes.append(int(high) - int(low) + 1)
+        else:
+            return None
+    return prod(sizes)
 
 
 def examples(parameter: Parameter) -> Sequence[Any]:

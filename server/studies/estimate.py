@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.api.studies import Estimate, StudyJob
 from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import PlannedJob, Question
+from ampcore.lab.plan import Limit, PlannedJob, Question
 from ampcore.preflight.data import total_steps
 from ampcore.spec import JobSpec
 from server.studies.questions import CheckedStudy
@@ -26,11 +26,16 @@ def estimate(session: Session, study: CheckedStudy, project: str) -> Estimate:
     throughputs = _throughputs(session, question, project)
     known = [count for count in steps if count is not None]
     is_known = len(known) == len(steps)
+    limit = kind.limit(question)
+    if limit is None and not kind.decided_by_results:
+        limit = Limit(len(planned), sum(known) if is_known else None)
     return Estimate(
         jobs=len(planned),
         steps=sum(known) if is_known else None,
         train_s=_train_s(specs, known, throughputs) if is_known and throughputs else None,
         more_jobs_possible=kind.decided_by_results,
+        jobs_at_most=limit.jobs if limit is not None else None,
+        steps_at_most=limit.steps if limit is not None else None,
         policies=list(question.policies),
         planned=[planned_job(job) for job in planned],
     )

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy import Row
 
 from ampcore.api.studies import Study, StudyFields, StudyJob
-from ampcore.lab.kinds import ANSWER
+from ampcore.lab.kinds import ANSWER, expected_jobs
 from server.row_models import from_row
 from server.studies.estimate import PLANNED
 from store import studies, tables
@@ -52,7 +52,10 @@ def _study_job(row: Row[Any]) -> StudyJob:
 def _progress(study: tables.Study, jobs: Sequence[Row[Any]]) -> float | None:
     if study.state == studies.SUCCEEDED:
         return 1.0
-    return sum(map(_job_progress, jobs)) / len(jobs) if jobs else None
+    with suppress(ValidationError):  # written by another version
+        expected = max(len(jobs), expected_jobs(study.kind, study.options))
+        return sum(map(_job_progress, jobs)) / expected if jobs else None
+    return None
 
 
 def _job_progress(row: Row[Any]) -> float:

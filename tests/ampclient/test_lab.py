@@ -141,6 +141,8 @@ def test_ampctl_estimates_cancels_and_deletes(ampctl, client, driver):
     code, out, err = ampctl("capacity", "SPEC", "--dry-run")
     assert (code, "Nothing was created" in err) == (0, True)
     assert "as the results decide" in out
+    _, out, _ = ampctl("search", "SPEC", "--space", "train.seed=1,2,3,4,5,6,7", "--dry-run")
+    assert "4, at most 7" in out
     _, out, _ = ampctl("capacity", "SPEC", "--policies", "float32")
     code, out, _ = ampctl("cancel", out.strip())
     assert (code, "stopping" in out) == (0, True)
@@ -194,7 +196,7 @@ def test_ampctl_searches_and_prints_the_best_values(ampctl, driver, tmp_path):
     assert study["spec"]["train"]["steps"] == 30
     assert study["jobs_ended"] == 12
     code, out, _ = ampctl("get", study["id"])
-    assert "best: --set data.batch_size=64 --set optimizer.learning_rate=" in out
+    assert "best: --set data.batch_size=64 --set model.hidden=" in out
     assert "importance: data.batch_size" in out
     assert study["answer"]["summary"] in out
     assert [8, 16] in [one["values"]["model.hidden"] for one in study["answer"]["runs"]]

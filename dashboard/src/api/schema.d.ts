@@ -571,6 +571,16 @@ export interface components {
              * @description Whether results decide about further jobs.
              */
             more_jobs_possible: boolean;
+            /**
+             * Jobs At Most
+             * @description With the further jobs; null: only the results will tell.
+             */
+            jobs_at_most?: number | null;
+            /**
+             * Steps At Most
+             * @description Of all these jobs, if none stops early; null: not known.
+             */
+            steps_at_most?: number | null;
             /** Policies */
             policies: string[];
             /** Planned */
@@ -2170,7 +2180,7 @@ export interface components {
             best: number;
             /**
              * Parameters
-             * @description In the order of the space.
+             * @description Sorted by path.
              */
             parameters: components["schemas"]["SearchedParameter"][];
             /** Runs */

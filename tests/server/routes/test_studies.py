@@ -62,7 +62,7 @@ def test_an_estimate_names_the_jobs_and_queues_none(api):
     found = api.client.post(f"{STUDIES}/estimate", json=body).json()
     assert found["policies"] == ["mixed_bfloat16", "mixed_float16"]
     assert (found["jobs"], found["steps"], found["train_s"]) == (12, 120, None)
-    assert found["more_jobs_possible"] is False
+    assert (found["more_jobs_possible"], found["jobs_at_most"]) == (False, 12)
     assert [job["key"] for job in found["planned"]][-1] == "mixed_float16/seed-3"
     assert api.client.get(STUDIES).json()["items"] == []
     assert api.client.get("/api/v1/jobs").json()["items"] == []

@@ -274,3 +274,19 @@ def test_a_bisecting_study_tries_the_layers_first_that_its_range_samples_name(dr
     assert patterns == ["^dense_3(/|$)", "^dense_4(/|$)"]
     [result] = [one.result for one in driver.entries(study_id) if one.key == "float32-in/none"]
     assert [one["layer"] for one in result["losses"]] == ["dense_3", "dense_4", "dense_1"]
+
+
+def test_a_grid_that_is_planned_in_parts_has_every_combination_once(driver):
+    """PostgreSQL sorts the keys of the stored space in another way than the request."""
+    space = {"optimizer.learning_rate": {"choice": [0.1, 0.01]}, "train.seed": {"choice": [1, 2]}}
+    options = {"space": space, "method": "grid", "parallel": 2, "asha": {"min_steps": 2}}
+    body = {"kind": "search", "spec": {**SPEC, "train": {"steps": 6}}, "options": options}
+    study = driver.api.client.post(STUDIES, json=body).json()["id"]
+    done = set()
+    while driver.get(study)["state"] == "running":
+        driver.progress.advance(study)
+        for job in set(filter(None, driver.jobs(study).values())) - done:
+            done.add(job)
+            driver.succeed(job, val_accuracy=0.9)
+    tried = [tuple(run["values"].values()) for run in driver.get(study)["answer"]["runs"]]
+    assert sorted(map(sorted, tried)) == [[0.01, 1], [0.01, 2], [0.1, 1], [0.1, 2]]

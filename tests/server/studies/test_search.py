@@ -127,7 +127,7 @@ def test_a_search_finds_the_best_run_and_says_what_to_write(driver):
     assert best["value"] == max(one["value"] for one in answer["runs"])
     assert answer["write"]["optimizer"] == {"learning_rate": best["values"][RATE]}
     assert answer["write"]["data"] == {"batch_size": best["values"][BATCH]}
-    rate, batch = answer["parameters"]
+    batch, rate = answer["parameters"]
     assert rate["importance"] > batch["importance"]
     job = job_of(driver, best["jobs"][0])
     assert job["spec"]["optimizer"]["learning_rate"] == best["values"][RATE]
@@ -220,3 +220,24 @@ def test_a_round_with_entries_that_changed_meanwhile_plans_nothing(driver, monke
     assert list(driver.jobs(study))[4:] == ["run-4/step-30"]
     found = run(driver, study, done={*others, best})
     assert (found["state"], found["answer"]["best"]) == ("succeeded", 4)
+
+
+def test_an_estimate_says_how_much_it_is_at_most(driver):
+    def estimate(**options):
+        body = {"kind": "search", "spec": LONG, "options": {"space": SPACE, **options}}
+        found = driver.api.client.post(f"{STUDIES}/estimate", json=body).json()
+        return [found[name] for name in ("jobs", "jobs_at_most", "steps", "steps_at_most")]
+
+    assert estimate(runs=12, parallel=3) == [3, 12, 270, 12 * 90]
+    assert estimate(runs=12, parallel=3, asha=ASHA) == [3, 36, 30, 12 * 90]
+    assert estimate(runs=12, method="random") == [12, 12, 12 * 90, 12 * 90]
+
+
+def test_the_progress_counts_runs_that_are_not_planned_yet(driver):
+    study = create(driver, runs=8, parallel=2)
+    driver.progress.advance(study)
+    assert driver.get(study)["progress"] == 0.0
+    for job in driver.jobs(study).values():
+        finish(driver, job)
+    driver.progress.advance(study)
+    assert driver.get(study)["progress"] == 2 / 8
