@@ -159,6 +159,9 @@ class _Comparison:
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
         measured = self.question.measured_batches.get(policy)
         is_reference = policy == FLOAT32
+        ratios = self._speed_ratios(jobs)
+        if not is_reference:
+            text += _speed_text(ratios)
         return PolicyAnswer(
             policy=policy,
             verdict=verdict,
@@ -166,7 +169,7 @@ class _Comparison:
             difference=found.difference if found else 0.0 if is_reference else None,
             interval=list(found.interval) if found and found.interval else None,
             needs_more_seeds=found.more_seeds if found else None,
-            speedup=1.0 if is_reference else self._speedup(jobs),
+            speedup=1.0 if is_reference else _geometric_mean(ratios),
             memory=memory.total(batch) if memory else None,
             largest_batch=estimated if measured is None else measured,
             largest_batch_is_measured=measured is not None,
@@ -175,15 +178,13 @@ class _Comparison:
             write=policy_sections(self.question.document, policy),
         )
 
-    def _speedup(self, jobs: dict[int, JobResult]) -> float | None:
-        """The geometric mean of the ratios of throughput, seed by seed."""
-        ratios = []
-        for seed, job in jobs.items():
-            ours = throughput(job)
-            theirs = throughput(self.results[_key(FLOAT32, seed)])
-            if ours is not None and theirs is not None:
-                ratios.append(log(ours / theirs))
-        return exp(fmean(ratios)) if ratios else None
+    def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:
+        """The throughput relative to float32 of each seed that has both."""
+        pairs = [
+            (throughput(job), throughput(self.results[_key(FLOAT32, seed)]))
+            for seed, job in jobs.items()
+        ]
+        return [ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None]
 
 
 def throughput(result: JobResult) -> float | None:
@@ -194,6 +195,19 @@ def throughput(result: JobResult) -> float | None:
     names = ("median_examples_per_s", "examples_per_s")
     found = (result.number(name) for name in names if result.succeeded)
     return next((value for value in found if value is not None and value > 0.0), None)
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    return exp(fmean(map(log, ratios))) if ratios else None
+
+
+def _speed_text(ratios: Sequence[float]) -> str:
+    """How far the seeds agree about the speed-up: other load on a machine changes it."""
+    if len(ratios) < MIN_PAIRS:
+        return ""
+    text = f" Its speed-up was between {min(ratios):.2f} and {max(ratios):.2f}"
+    undecided = min(ratios) < 1.0 < max(ratios)
+    return f"{text}, which does not tell whether it is faster." if undecided else f"{text}."
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
